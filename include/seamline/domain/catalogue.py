@@ -1,0 +1,95 @@
+"""Tables as the source's own catalogue describes them. Types come from here, never from a reader's guess."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from seamline.domain.errors import SchemaConflict
+
+
+class Kind(StrEnum):
+    """What a column holds, independent of any engine. One row per kind in every adapter's type table."""
+
+    INTEGER = "integer"  # signed, at most 64 bits; `length` = bits
+    UNSIGNED = "unsigned"  # 64 bits unsigned: needs 20 decimal digits
+    DECIMAL = "decimal"  # exact; `precision`, `scale`
+    FLOAT = "float"  # 32 bits
+    DOUBLE = "double"  # 64 bits
+    BOOLEAN = "boolean"  # one bit
+    BITS = "bits"  # `length` bits, as an unsigned number
+    CHAR = "char"  # fixed length: trailing spaces carry no meaning
+    STRING = "string"  # varchar, text
+    BINARY = "binary"  # fixed length, zero padded
+    BYTES = "bytes"  # varbinary, blob
+    DATE = "date"
+    DATETIME = "datetime"  # no zone; `precision` = digits of the second's fraction
+    INSTANT = "instant"  # a moment, UTC inside; `precision` as above
+    TIME = "time"  # signed span of the day, beyond 24 h allowed; `precision` as above
+    YEAR = "year"
+    ENUM = "enum"  # label text
+    SET = "set"  # labels joined by commas
+    JSON = "json"  # source text verbatim
+    UUID = "uuid"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`source_type` is the type as the source prints it, kept for messages and drift checks."""
+
+    name: str
+    kind: Kind
+    source_type: str
+    nullable: bool = True
+    length: int = 0
+    precision: int = 0
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the source. `key` is the primary key in its declared order; empty = keyless, kept as a multiset."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    rows_estimate: int = 0
+
+    @property
+    def is_keyed(self) -> bool:
+        return bool(self.key)
+
+    def column(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise SchemaConflict(f"table {self.name} has no column {name!r}", table=self.name)
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        return tuple(self.column(name) for name in self.key)
+
+
+def table_to_json(table: Table) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "key": list(table.key),
+        "rows_estimate": table.rows_estimate,
+        "columns": [
+            {
+                "name": c.name,
+                "kind": c.kind.value,
+                "source_type": c.source_type,
+                "nullable": c.nullable,
+                "length": c.length,
+                "precision": c.precision,
+                "scale": c.scale,
+            }
+            for c in table.columns
+        ],
+    }
+
+
+def table_from_json(document: dict[str, Any]) -> Table:
+    """The inverse of `table_to_json`."""
+    columns = tuple(Column(**{**c, "kind": Kind(c["kind"])}) for c in document["columns"])
+    return Table(document["name"], columns, tuple(document["key"]), document.get("rows_estimate", 0))

@@ -1,0 +1,43 @@
+"""What one span does to one table, after compaction. Rows stay raw JSON; adapters give them types."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class KeyedChange:
+    """The newest change of one key. `row` is the after image, or for a delete the before image.
+
+    `met_row` says what the first change of the key in this span expects to find: True for an update or delete, False
+    for an insert. Meeting the opposite is a finding.
+    """
+
+    key: bytes
+    is_delete: bool
+    met_row: bool
+    row: bytes
+    offset: int
+
+
+@dataclass(slots=True)
+class TableChanges:
+    """Keyed tables fill `keyed`; keyless tables fill `net` (raw row → copies to add, or to remove when negative)."""
+
+    table: str
+    keyed: list[KeyedChange] = field(default_factory=list)
+    net: dict[bytes, int] = field(default_factory=dict)
+    truncate_first: bool = False
+    changes_in: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.keyed and not self.net and not self.truncate_first
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A change that met something else than the log promises; applied, counted, kept, and the next verdict is BREAK."""
+
+    table: str
+    kind: str
+    key: str
+    offset: int

@@ -1,0 +1,47 @@
+"""Order-free digests `cdg1`: a segment of rows as four numbers that add up."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentDigest:
+    """(rows, rows with a hash, Σ int(h[0:15]), Σ int(h[15:30])) of the keyed SHA-256 row hashes, hex.
+
+    `rows != hashed` means that a row text became NULL on the way (an oversized CONCAT): an error, never a match.
+    """
+
+    rows: int = 0
+    hashed: int = 0
+    low: int = 0
+    high: int = 0
+
+    def __add__(self, other: "SegmentDigest") -> "SegmentDigest":
+        return SegmentDigest(
+            self.rows + other.rows, self.hashed + other.hashed, self.low + other.low, self.high + other.high
+        )
+
+    def __sub__(self, other: "SegmentDigest") -> "SegmentDigest":
+        return SegmentDigest(
+            self.rows - other.rows, self.hashed - other.hashed, self.low - other.low, self.high - other.high
+        )
+
+    @property
+    def is_complete(self) -> bool:
+        return self.rows == self.hashed
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a table that both sides can select alike.
+
+    `date_from` and `date_to` bound the business date column, half-open, as canonical texts in the column's own terms
+    (computed in the plan, never a function on the column). `bucket` of `buckets`: rows whose hash of the key (of the
+    row, where there is no key) falls into that bucket; `buckets` = 1 is everything.
+    """
+
+    table: str
+    date_column: str = ""
+    date_from: str = ""
+    date_to: str = ""
+    buckets: int = 1
+    bucket: int | None = None

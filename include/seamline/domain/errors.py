@@ -1,0 +1,107 @@
+"""The error tree: what kind of trouble it is decides who acts.
+
+SeamlineError
+├─ ConfigError         a person must edit a file or a setting     never retried, exit code 2
+├─ TransientError      the world may recover                      the one retry owner tries again
+├─ TerminalError       trying again cannot help                   stops, names the cure
+│  ├─ PositionLost     log purged, truncated, recreated, another server
+│  ├─ SchemaConflict   a table no longer looks as planned
+│  ├─ LogCorrupted     records missing, torn or foreign in the log topic
+│  ├─ Refused          a check before the work said no (preflight, guarantee)
+│  ├─ GateFailed       a check of the result said no
+│  └─ Fenced           another owner took a higher epoch: final for this worker
+├─ CommitUnknown       sent, no answer: take a new epoch and read the ledger, never retry blindly
+└─ InvariantViolated   our own bug: stop and keep the evidence
+"""
+
+from typing import Any
+
+
+class SeamlineError(Exception):
+    """Root of all errors that Seamline raises on purpose.
+
+    `hint` says how to mend it. All fields survive pickling, so an error crosses from a Spark worker whole.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        sync: str = "",
+        table: str = "",
+        position: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.sync = sync
+        self.table = table
+        self.position = position
+
+    def __str__(self) -> str:
+        place = ", ".join(
+            f"{name} {value}"
+            for name, value in (("sync", self.sync), ("table", self.table), ("position", self.position))
+            if value
+        )
+        text = f"{self.message} ({place})" if place else self.message
+        return f"{text}\n  → {self.hint}" if self.hint else text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, dict(self.__dict__))
+
+
+def _rebuild(kind: type[SeamlineError], message: str, fields: dict[str, Any]) -> SeamlineError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    error.__dict__.update(fields)
+    return error
+
+
+class ConfigError(SeamlineError):
+    """A declaration or setting is wrong: a person edits it."""
+
+    exit_code = 2
+
+
+class TransientError(SeamlineError):
+    """A server or network is away for now."""
+
+
+class TerminalError(SeamlineError):
+    """Trying again with the same input cannot help."""
+
+
+class PositionLost(TerminalError):
+    """The log no longer holds what the ledger needs, or it is another log."""
+
+
+class SchemaConflict(TerminalError):
+    """The shape of a table differs from the plan."""
+
+
+class LogCorrupted(TerminalError):
+    """The log topic holds something that whole transactions in order cannot produce."""
+
+
+class Refused(TerminalError):
+    """A check before the work found a reason not to begin."""
+
+
+class GateFailed(TerminalError):
+    """A check of the result said no; nothing was published."""
+
+
+class Fenced(TerminalError):
+    """A higher epoch exists: this worker must never write again."""
+
+
+class CommitUnknown(SeamlineError):
+    """A commit was sent and its answer lost; the ledger will tell after a new epoch is taken."""
+
+
+class InvariantViolated(SeamlineError):
+    """Something that must be impossible was seen: keep the evidence, stop."""

@@ -1,0 +1,70 @@
+"""The log topic's records, decoded far enough to be ordered, counted and placed."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from seamline.domain.position import Position
+
+
+class RecordKind(IntEnum):
+    BEGIN = 1
+    ROW = 2
+    END = 3
+    TRUNCATE = 4
+    DDL = 5
+    HEARTBEAT = 6
+
+
+@dataclass(slots=True)
+class LogRecord:
+    """One record of the log topic. Mutable only because millions are made; nobody changes one.
+
+    `unit_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the xid).
+    ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None; `row_id` orders and identifies the row
+    inside its unit, so that a repeat is known. END: `counts` maps every captured table to its number of rows and
+    `total` is their sum. DDL: `statement` and the tables it names.
+    """
+
+    offset: int
+    kind: RecordKind
+    unit_id: str = ""
+    table: str = ""
+    op: str = ""
+    key: bytes | None = None
+    before: bytes | None = None
+    after: bytes | None = None
+    position: Position | None = None
+    row_id: tuple[int, ...] = ()
+    total: int = 0
+    counts: dict[str, int] | None = None
+    statement: str = ""
+    ts_ms: int = 0
+
+
+@dataclass(slots=True)
+class Unit:
+    """The smallest thing applied: the rows between BEGIN and END, or one standalone TRUNCATE or DDL.
+
+    Offsets are half-open: `end` is the offset after the unit's last record. `committed_ms` is the source's commit time
+    (END's `ts_ms`), milliseconds since the epoch.
+    """
+
+    unit_id: str
+    start: int
+    end: int
+    position: Position
+    rows: list[LogRecord]
+    committed_ms: int = 0
+    truncated: str = ""
+    ddl: LogRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Log-topic offsets `[start, end)` of whole units."""
+
+    start: int
+    end: int
+    units: int
+    position: Position
+    committed_ms: int

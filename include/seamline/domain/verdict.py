@@ -1,0 +1,73 @@
+"""Verdicts of reconciliation. An error is never MATCH."""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    MATCH = "MATCH"
+    BREAK = "BREAK"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_RUN = "NOT_RUN"
+
+
+SEVERITY = (Verdict.MATCH, Verdict.NOT_RUN, Verdict.INCONCLUSIVE, Verdict.BREAK)
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """The verdict of a whole from those of its parts; of nothing: NOT_RUN."""
+    return max(verdicts, key=SEVERITY.index) if verdicts else Verdict.NOT_RUN
+
+
+class BreakType(StrEnum):
+    MISSING = "missing"  # in the source, not in the destination
+    UNEXPECTED = "unexpected"  # in the destination, not in the source
+    VALUE = "value"  # same key, other values
+    DUPLICATE = "duplicate"
+    SCHEMA = "schema"
+    FINDING = "finding"
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """One difference. `key` is canonical JSON text; for keyless tables the canonical row. `source` and `destination`
+    hold the differing columns' canonical texts (None where that side has no row)."""
+
+    table: str
+    type: BreakType
+    key: str
+    source: dict[str, str | None] | None = None
+    destination: dict[str, str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTotal:
+    """Rows and the sum of one column per group on both sides. `group` e.g. ("EUR",); `column` "" counts rows only."""
+
+    table: str
+    column: str
+    group: tuple[str, ...]
+    source_rows: int
+    destination_rows: int
+    source_sum: Decimal | None = None
+    destination_sum: Decimal | None = None
+
+    @property
+    def is_equal(self) -> bool:
+        return self.source_rows == self.destination_rows and self.source_sum == self.destination_sum
+
+
+@dataclass(frozen=True, slots=True)
+class TableVerdict:
+    """`position` is the text of the one position both sides were read at. `reason` is required unless MATCH."""
+
+    table: str
+    verdict: Verdict
+    reason: str = ""
+    position: str = ""
+    source_rows: int | None = None
+    destination_rows: int | None = None
+    totals: tuple[ControlTotal, ...] = ()
+    breaks: tuple[Break, ...] = field(default=())
+    breaks_total: int = 0

@@ -1,0 +1,178 @@
+"""SyncPlan: the frozen, secret-free JSON value that crosses from Airflow to Spark. Connection ids, never secrets."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from seamline.domain.catalogue import Table, table_from_json, table_to_json
+from seamline.domain.errors import Refused
+from seamline.domain.ledger import StreamId
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """`reader`, `capture` and `marker` are connection ids; three roles, least privilege each."""
+
+    name: str
+    kind: str
+    database: str
+    reader: str
+    capture: str
+    marker: str
+    log_topic: str
+    connector: str
+    marker_table: str = "seamline_marker"
+    snapshot_lock: str = "none"  # none | brief
+    log_max_gb: float = 50.0
+    log_keep_days: int = 7
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationPlan:
+    """Live tables in `schema`, cuts in `<schema>_cut`, staging in `<schema>_stage`, ledger in `seamline`."""
+
+    name: str
+    kind: str
+    connection: str
+    schema: str
+
+    @property
+    def cut_schema(self) -> str:
+        return f"{self.schema}_cut"
+
+    @property
+    def stage_schema(self) -> str:
+        return f"{self.schema}_stage"
+
+
+@dataclass(frozen=True, slots=True)
+class BusinessDate:
+    """How a row's business date is found: `column` holds a date, a local datetime or an instant."""
+
+    column: str
+    holds: str  # date | local | instant
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """`table` is None until the source's catalogue was read (`compile_plan` with a catalogue)."""
+
+    name: str
+    business_date: BusinessDate | None = None
+    table: Table | None = None
+
+    @property
+    def shape(self) -> Table:
+        if self.table is None:
+            raise Refused(f"the plan holds no catalogue for table {self.name}", hint="run preflight first")
+        return self.table
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    commit_every_ms: int = 0
+    lag_max_s: float = 60.0
+    pool: str = "default"
+    span_changes_max: int = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class NightlyPlan:
+    timezone: str = "UTC"
+    cut_off: str = "00:00"
+    run_at_delay_minutes: int = 30
+    as_of_max_s: float = 7200.0
+    keep_days: int = 35
+    keep_month_ends: int = 13
+    verdict_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTotalPlan:
+    table: str
+    column: str
+    by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedTablePlan:
+    """A DataFrame job that runs on the staged cut: group `table` by `by` and sum `column`, published with the cut."""
+
+    name: str
+    table: str
+    column: str
+    by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcilePlan:
+    control_totals: tuple[ControlTotalPlan, ...] = ()
+    expectations: str = ""
+    on_break: str = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPlan:
+    sync: str
+    source: SourcePlan
+    destinations: tuple[DestinationPlan, ...]
+    tables: tuple[TablePlan, ...]
+    guarantee: str = "exactly_once"
+    stream: StreamPlan = field(default_factory=StreamPlan)
+    nightly: NightlyPlan | None = None
+    reconcile: ReconcilePlan = field(default_factory=ReconcilePlan)
+    derived: tuple[DerivedTablePlan, ...] = ()
+    config_hash: str = ""
+
+    def destination(self, name: str) -> DestinationPlan:
+        for destination in self.destinations:
+            if destination.name == name:
+                return destination
+        raise Refused(f"sync {self.sync} has no destination {name!r}", sync=self.sync)
+
+    def table(self, name: str) -> TablePlan:
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise Refused(f"sync {self.sync} has no table {name!r}", sync=self.sync)
+
+    def stream_id(self, destination: str) -> StreamId:
+        return StreamId(self.sync, self.destination(destination).name)
+
+
+def plan_to_json(plan: SyncPlan) -> str:
+    """Canonical JSON text: sorted keys, so that equal plans have equal text."""
+    document = dataclasses.asdict(plan)
+    for table, entry in zip(plan.tables, document["tables"], strict=True):
+        entry["table"] = table_to_json(table.table) if table.table else None
+    return json.dumps(document, sort_keys=True, ensure_ascii=False)
+
+
+def plan_from_json(text: str) -> SyncPlan:
+    """The inverse of `plan_to_json`."""
+    d = json.loads(text)
+    return SyncPlan(
+        sync=d["sync"],
+        source=SourcePlan(**d["source"]),
+        destinations=tuple(DestinationPlan(**entry) for entry in d["destinations"]),
+        tables=tuple(_table_plan(entry) for entry in d["tables"]),
+        guarantee=d["guarantee"],
+        stream=StreamPlan(**d["stream"]),
+        nightly=NightlyPlan(**d["nightly"]) if d["nightly"] else None,
+        reconcile=ReconcilePlan(
+            tuple(ControlTotalPlan(t["table"], t["column"], tuple(t["by"])) for t in d["reconcile"]["control_totals"]),
+            d["reconcile"]["expectations"],
+            d["reconcile"]["on_break"],
+        ),
+        derived=tuple(DerivedTablePlan(t["name"], t["table"], t["column"], tuple(t["by"])) for t in d["derived"]),
+        config_hash=d["config_hash"],
+    )
+
+
+def _table_plan(entry: dict[str, Any]) -> TablePlan:
+    return TablePlan(
+        entry["name"],
+        BusinessDate(**entry["business_date"]) if entry["business_date"] else None,
+        table_from_json(entry["table"]) if entry["table"] else None,
+    )

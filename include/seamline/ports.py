@@ -1,0 +1,280 @@
+"""What the use cases need from the world, as small protocols. Any call may be repeated with the same arguments after a
+crash unless its docstring says otherwise."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Protocol
+
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import Finding, TableChanges
+from seamline.domain.cutover import Boundary
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.log import LogRecord, Span
+from seamline.domain.position import Position
+
+# ---- the log -------------------------------------------------------------------------------------------------------
+
+
+class LogReader(Protocol):
+    """One consumer, assigned once to the one partition of a log topic, `read_committed`.
+
+    Raises PositionLost when the topic was recreated (other topic id) or no longer holds the wanted offset.
+    """
+
+    topic: str
+    topic_id: str
+
+    def assign(self, offset: int) -> None:
+        """Start reading at `offset` (inclusive)."""
+
+    def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        """The next records in offset order; empty after `timeout_s`. Records of a foreign source: LogCorrupted."""
+
+    def end_offset(self) -> int:
+        """The offset after the last stable record."""
+
+    def close(self) -> None: ...
+
+
+# ---- the destination -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write under one epoch, and the ledger as it stood when the right was taken."""
+
+    stream: StreamId
+    epoch: int
+    ledger: LedgerRow
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a commit writes into the ledger beside the data. `ended` names the boundaries that this commit ends."""
+
+    span: Span
+    last_marker: str = ""
+    ended: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A batch as a sink holds it before its commit. Readers see nothing of it."""
+
+    table: str
+    batch: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The ledger after the commit, and what the changes met that the log did not promise."""
+
+    ledger: LedgerRow
+    findings: tuple[Finding, ...] = ()
+    findings_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A whole table that stands staged in the destination. `staged_as` is the sink's own name for it."""
+
+    table: Table
+    staged_as: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The boundary side of a first publish. Resolved by `run_id`: a repeat finds it done."""
+
+    run_id: str
+    topic: str
+    topic_id: str
+    next_offset: int
+    position: Position
+    boundaries: tuple[Boundary, ...]
+
+
+class Sink(Protocol):
+    """A transactional destination of one stream. One commit is one transaction over all tables and the ledger."""
+
+    def read_ledger(self, stream: StreamId) -> LedgerRow | None:
+        """The ledger as committed now; None before the first publish."""
+
+    def acquire(self, stream: StreamId) -> Lease:
+        """Take the next epoch. Waits for or fences a commit in flight; drops stages of older epochs.
+
+        Raises Refused when nothing was published yet. Each call raises the epoch by one.
+        """
+
+    def stage(self, lease: Lease, changes: TableChanges) -> Staged: ...
+
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        """Compare-and-set of the ledger first, then the rows, in one transaction.
+
+        Raises Fenced (epoch not mine), CommitUnknown (answer lost), InvariantViolated (the ledger stands elsewhere).
+        A repeat after the lost answer of my own commit returns the ledger as it is.
+        """
+
+    def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
+        """Put whole staged tables in place with boundaries, a new epoch and the ledger, in one transaction."""
+
+    def close(self) -> None: ...
+
+
+# ---- reading both sides at one position ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowHash:
+    """One row of a dirty segment: canonical key text (row text where keyless) and its keyed row hash, lower hex."""
+
+    key: str
+    hash: str
+
+
+class ReadView(Protocol):
+    """One consistent read of one side, open until closed. Both sides answer alike, so reconciliation is symmetric."""
+
+    @property
+    def position(self) -> Position: ...
+
+    def digests(self, segment: Segment, *, run_key: str) -> Mapping[int, SegmentDigest]:
+        """Digest per bucket number in `[0, segment.buckets)`; buckets without rows are absent."""
+
+    def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
+        """Every row of one bucket."""
+
+    def rows(self, table: str, keys: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
+        """Canonical column texts of the rows with these canonical keys."""
+
+    def totals(self, segment: Segment, *, column: str, by: Sequence[str]) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
+        """Rows and Σ column per group, over the segment."""
+
+    def close(self) -> None: ...
+
+
+# ---- control of streams --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a stream is asked to do, as the platform database says it now.
+
+    `hold_id` set: stand still at an END until the lease `hold_until_s` (epoch seconds, database clock) ends;
+    `apply_to` set as well: first apply every unit it covers and stop before the first that it does not.
+    """
+
+    wanted: bool = True
+    paused: bool = False
+    hold_id: str = ""
+    hold_until_s: float = 0.0
+    apply_to: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """State a stream reports between spans. `state`: starting, streaming, catching_up, paused, held, stopped, failed."""
+
+    stream: StreamId
+    state: str
+    epoch: int = 0
+    next_offset: int = 0
+    log_end_offset: int = 0
+    position: Position | None = None
+    lag_s: float = 0.0
+    units: int = 0
+    changes: int = 0
+    findings: int = 0
+    hold_id: str = ""
+    error: str = ""
+
+
+class StreamControl(Protocol):
+    """The stream's side of the platform database. Never blocks the loop: a database that is away means "as before"."""
+
+    def orders(self) -> Orders: ...
+
+    def report(self, report: StreamReport) -> None: ...
+
+
+class StreamDirector(Protocol):
+    """The other side: operators, sensors and reconciliation speak to streams through it."""
+
+    def want(self, stream: StreamId, *, plan_json: str) -> None: ...
+
+    def unwant(self, stream: StreamId) -> None: ...
+
+    def latest_report(self, stream: StreamId) -> StreamReport | None: ...
+
+    def hold(self, stream: StreamId, *, lease_s: float) -> str:
+        """Ask the stream to stand still; returns the hold's id. The hold ends by itself."""
+
+    def apply_up_to(self, hold_id: str, position: Position) -> None: ...
+
+    def release(self, hold_id: str) -> None: ...
+
+
+# ---- the source ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A row the platform commits in the source. `kind`: low, high, heartbeat, barrier, tables."""
+
+    id: str
+    kind: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding of preflight. `is_fatal` stops; the others are shown and recorded."""
+
+    what: str
+    cure: str
+    is_fatal: bool = True
+    table: str = ""
+
+
+class Source(Protocol):
+    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+        """Tables in the order asked. Unknown table or type: SchemaConflict with a guess or the cure."""
+
+    def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]: ...
+
+    def commit_marker(self, marker: Marker) -> None:
+        """Commit the marker row; returns after the commit. A repeat with the same id is a no-op."""
+
+    def open_views(self, count: int) -> Sequence[ReadView]:
+        """`count` read views at one and the same position."""
+
+
+class CaptureRegistry(Protocol):
+    """Which tables a source's capture carries. Changes only inside `locked`."""
+
+    def locked(self, source: str) -> AbstractContextManager[None]: ...
+
+    def tables(self, source: str) -> tuple[int, tuple[str, ...]]:
+        """(generation, tables); (0, ()) before the first."""
+
+    def set_tables(self, source: str, *, generation: int, tables: Sequence[str]) -> None: ...
+
+
+class PruningHolds(Protocol):
+    """A lease against pruning: while it lives nobody deletes the log topic's records from `offset` on."""
+
+    def hold_log(self, topic: str, *, holder: str, offset: int, lease_s: float) -> str: ...
+
+    def release_log(self, hold_id: str) -> None: ...
+
+
+class Failpoints(Protocol):
+    """Named places where a test may fail, kill, stop or hold the process. Does nothing unless armed."""
+
+    def reach(self, name: str) -> None: ...
+
+
