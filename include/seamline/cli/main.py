@@ -1,7 +1,70 @@
-"""Entry point placeholder until the dispatcher lands."""
+"""Dispatch of `seamline <command>`: a small table; each command's module is imported only when it is asked for."""
 
-def main() -> int:
-    return 0
+import argparse
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+from seamline import settings
+from seamline.domain.errors import SeamlineError
+
+# One line per command. A command is the module `seamline.cli.<module>` with `add_arguments(parser)` and
+# `run(args) -> int`; one whose module is not there is not listed.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "bring up everything, run one sync end to end, report"),
+    "test": ("test", "run the tests"),
+    "setup": ("setup", "make or mend the environment and the jars, start nothing"),
+    "up": ("up", "start the local stack"),
+    "down": ("down", "stop the local stack"),
+    "status": ("status", "verdicts, positions and lag of every sync"),
+    "ps": ("ps", "the processes of the local stack"),
+    "logs": ("logs", "the log of one process"),
+    "doctor": ("doctor", "what is missing or of the wrong version here, and the cure"),
+    "init": ("init", "write a first declaration from a live database"),
+    "validate": ("validate", "check the declarations"),
+    "explain": ("explain", "the stages that a sync will run"),
+    "schema": ("schema", "JSON Schema of the declarations, for editors"),
+    "lock": ("lock", "refresh requirements.txt and jars/jars.lock"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        sys.stdout.write(_overview())
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in _available():
+        sys.stderr.write(f"seamline: there is no command `{name}`\n\n{_overview()}")
+        return 2
+    module = importlib.import_module(f"seamline.cli.{COMMANDS[name][0]}")
+    parser = argparse.ArgumentParser(prog=f"seamline {name}", description=module.__doc__)
+    module.add_arguments(parser)
+    try:
+        return int(module.run(parser.parse_args(rest)) or 0)
+    except SeamlineError as error:
+        if settings.load().is_debug:
+            raise
+        sys.stderr.write(f"seamline {name}: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("\nstopped\n")
+        return 130
+
+
+def _available() -> dict[str, str]:
+    return {
+        name: summary
+        for name, (module, summary) in COMMANDS.items()
+        if importlib.util.find_spec(f"seamline.cli.{module}") is not None
+    }
+
+
+def _overview() -> str:
+    lines = [f"  {name:<10} {summary}" for name, summary in _available().items()]
+    return "usage: ./seamline <command> [options]\n\n" + "\n".join(lines) + "\n\n`./seamline <command> -h` tells more.\n"
+
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Connections by id: what is needed to reach a server, kept out of every declaration and plan.
+
+The file is the one that Airflow's LocalFilesystemBackend reads, so a connection is written down once:
+`{"warehouse": {"conn_type": "postgres", "host": …, "port": …, "login": …, "password": …, "schema": …, "extra": {…}}}`.
+It is read again at each call, so a changed password needs no restart.
+"""
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from seamline import settings
+from seamline.domain.errors import ConfigError
+from seamline.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A resolved connection. `kind` is Airflow's `conn_type`, `database` is Airflow's `schema`."""
+
+    connection_id: str
+    kind: str
+    host: str
+    port: int
+    login: str = ""
+    password: str = field(default="", repr=False)
+    database: str = ""
+    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+
+def resolve(connection_id: str, *, within: Settings | None = None) -> Connection:
+    """Return the connection with this id: from SEAMLINE_CONNECTION_<ID> if set, else from the connections file."""
+    known = within or settings.load()
+    uri = known.connection_uris.get(connection_id.lower())
+    if uri:
+        return _from_uri(connection_id, uri)
+    entries = _read_file(known)
+    if connection_id not in entries:
+        raise _unknown(connection_id, known, entries)
+    return _from_entry(connection_id, entries[connection_id], known)
+
+
+def _read_file(known: Settings) -> dict[str, Any]:
+    try:
+        entries = json.loads(known.connections.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        raise ConfigError(
+            f"The connections file {known.connections} cannot be read: {exc}",
+            hint="it must be a JSON object of connection ids, readable by this user",
+        ) from exc
+    if not isinstance(entries, dict):
+        raise ConfigError(
+            f"The connections file {known.connections} must hold a JSON object of connection ids",
+            hint='for example {"warehouse": {"conn_type": "postgres", "host": "127.0.0.1", "port": 5432}}',
+        )
+    return entries
+
+
+def _unknown(connection_id: str, known: Settings, entries: Mapping[str, Any]) -> ConfigError:
+    near = difflib.get_close_matches(connection_id, list(entries), n=1)
+    guess = f"Did you mean `{near[0]}`? " if near else ""
+    if not entries:
+        guess = "That file is missing or empty; `./seamline up` writes it for the local stack. "
+    return ConfigError(
+        f"Connection `{connection_id}` is not in {known.connections}",
+        hint=f"{guess}Add it there, or set SEAMLINE_CONNECTION_{connection_id.upper()} to a URI",
+    )
+
+
+def _from_entry(connection_id: str, entry: Any, known: Settings) -> Connection:
+    try:
+        extra = entry.get("extra") or {}
+        return Connection(
+            connection_id=connection_id,
+            kind=str(entry["conn_type"]),
+            host=str(entry["host"]),
+            port=int(entry["port"]),
+            login=str(entry.get("login") or ""),
+            password=str(entry.get("password") or ""),
+            database=str(entry.get("schema") or ""),
+            extra=MappingProxyType(dict(json.loads(extra) if isinstance(extra, str) else extra)),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise ConfigError(
+            f"Connection `{connection_id}` in {known.connections} is not usable: {type(exc).__name__} {exc}",
+            hint="conn_type, host and port are needed; extra is a JSON object",
+        ) from exc
+
+
+def _from_uri(connection_id: str, uri: str) -> Connection:
+    variable = f"SEAMLINE_CONNECTION_{connection_id.upper()}"
+    parts = urlsplit(uri)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    if not parts.scheme or not parts.hostname or port is None:
+        # The URI holds a password: it is named by its variable, never printed.
+        raise ConfigError(f"{variable} is not a URI", hint="write kind://login:password@host:port/database")
+    return Connection(
+        connection_id=connection_id,
+        kind=parts.scheme,
+        host=parts.hostname,
+        port=port,
+        login=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        database=unquote(parts.path.lstrip("/")),
+        extra=MappingProxyType(dict(parse_qsl(parts.query))),
+    )

@@ -1,0 +1,132 @@
+"""Where this checkout keeps its environment and data. The only reader of the process environment.
+
+| variable | meaning | default |
+|---|---|---|
+| SEAMLINE_HOME | folder of `env/` (packages, jars) and `data/` | `.seamline` of the checkout |
+| SEAMLINE_DATA | servers' data, logs, generated secrets | `data` of SEAMLINE_HOME |
+| SEAMLINE_PORT_BASE | first port; every server has a fixed distance from it | 21000 |
+| SEAMLINE_CONNECTIONS | the connections file | `connections.json` of SEAMLINE_DATA |
+| SEAMLINE_DECLARATIONS | folder of sources, destinations, syncs, expectations | `include` of the checkout |
+| SEAMLINE_CONNECTION_<ID> | one connection as a URI; wins over the file | |
+| SEAMLINE_DEBUG | 1: show the traceback of an error | |
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seamline.domain.errors import ConfigError
+
+PORT_BASE_DEFAULT = 21000
+_CONNECTION_PREFIX = "SEAMLINE_CONNECTION_"
+# include/seamline/settings.py of an editable checkout.
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The ports of one local stack, all at a fixed distance from the base."""
+
+    base: int
+
+    @property
+    def mariadb(self) -> int:
+        return self.base + 6
+
+    @property
+    def postgres(self) -> int:
+        return self.base + 32
+
+    @property
+    def airflow(self) -> int:
+        return self.base + 80
+
+    @property
+    def connect(self) -> int:
+        return self.base + 83
+
+    @property
+    def kafka(self) -> int:
+        return self.base + 92
+
+    @property
+    def kafka_controller(self) -> int:
+        return self.base + 93
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Places and ports of one stack. Two checkouts, or two data folders, never share any of them."""
+
+    root: Path
+    home: Path
+    data: Path
+    ports: Ports
+    connections: Path
+    declarations: Path
+    is_debug: bool = False
+    connection_uris: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def env(self) -> Path:
+        """Packages, jars and unpacked servers: can be made again at any time."""
+        return self.home / "env"
+
+
+def load(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings, from `environment` where it is given, else from this process."""
+    values = os.environ if environment is None else environment
+    home = _path(values, "SEAMLINE_HOME", _CHECKOUT / ".seamline")
+    data = _path(values, "SEAMLINE_DATA", home / "data")
+    return Settings(
+        root=_CHECKOUT,
+        home=home,
+        data=data,
+        ports=Ports(_port_base(values.get("SEAMLINE_PORT_BASE", ""))),
+        connections=_path(values, "SEAMLINE_CONNECTIONS", data / "connections.json"),
+        declarations=_path(values, "SEAMLINE_DECLARATIONS", _CHECKOUT / "include"),
+        is_debug=values.get("SEAMLINE_DEBUG", "") not in ("", "0"),
+        connection_uris={
+            name.removeprefix(_CONNECTION_PREFIX).lower(): value
+            for name, value in values.items()
+            if name.startswith(_CONNECTION_PREFIX) and value
+        },
+    )
+
+
+def process_environment() -> dict[str, str]:
+    """A copy of this process's environment, for programs that are started from here."""
+    return dict(os.environ)
+
+
+def search_path() -> str:
+    """Where programs are looked for."""
+    return os.environ.get("PATH", os.defpath)
+
+
+def as_environment(settings: Settings) -> dict[str, str]:
+    """The variables that make another process load these same settings."""
+    return {
+        "SEAMLINE_HOME": str(settings.home),
+        "SEAMLINE_DATA": str(settings.data),
+        "SEAMLINE_PORT_BASE": str(settings.ports.base),
+        "SEAMLINE_CONNECTIONS": str(settings.connections),
+        "SEAMLINE_DECLARATIONS": str(settings.declarations),
+    }
+
+
+def _path(values: Mapping[str, str], name: str, default: Path) -> Path:
+    given = values.get(name, "")
+    return Path(given).expanduser().resolve() if given else default
+
+
+def _port_base(given: str) -> int:
+    if not given:
+        return PORT_BASE_DEFAULT
+    if not given.isdecimal() or not 1024 <= int(given) <= 65000:
+        raise ConfigError(
+            f"SEAMLINE_PORT_BASE must be a number from 1024 to 65000, got {given!r}",
+            hint="leave it out for 21000, or choose another multiple of 100 that is free",
+        )
+    return int(given)
