@@ -1,0 +1,111 @@
+"""Business dates: which instants, and which stored values, belong to one.
+
+A business date is one calendar day of the sync's time zone, as a half-open interval `[first instant of the day, first
+instant of the next day)`. So the days of a zone cover time without gap or overlap, also when the clock is moved: such
+a day has 23 or 25 hours, and a day that a zone left out (Samoa, 30 December 2011) is empty.
+
+Bounds are values to compare the bare column with; no query ever puts a function around the column.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+from seamline.domain.digest import Segment
+from seamline.domain.errors import ConfigError
+
+_SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
+
+
+class Holds(StrEnum):
+    """What the business date column of a table holds."""
+
+    DATE = "date"  # the business date itself
+    LOCAL = "local"  # a wall clock time in the sync's time zone, without a zone
+    INSTANT = "instant"  # a moment, kept in UTC
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """The instants `[start, end)` of one business date, both in UTC with whole seconds."""
+
+    business_date: date
+    start: datetime
+    end: datetime
+
+    def includes(self, instant: datetime) -> bool:
+        return self.start <= instant < self.end
+
+
+def zone(name: str) -> ZoneInfo:
+    """The time zone with this IANA name, as `Asia/Shanghai`."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as exc:
+        raise ConfigError(f"{name!r} is not a time zone", hint="write an IANA name, as Asia/Shanghai or UTC") from exc
+
+
+def day_of(business_date: date, *, timezone: str) -> Day:
+    """The instants of a business date in a time zone."""
+    where = zone(timezone)
+    return Day(business_date, _first_instant(business_date, where), _first_instant(business_date + _DAY, where))
+
+
+def date_at(instant: datetime, *, timezone: str) -> date:
+    """The business date that an instant belongs to. `instant` carries a zone."""
+    where = zone(timezone)
+    shown = instant.astimezone(where).date()
+    # Where a clock falls back across midnight a date is shown twice; the bounds decide, so that days never overlap.
+    return shown + _DAY if instant >= _first_instant(shown + _DAY, where) else shown
+
+
+def last_ended(now: datetime, *, timezone: str) -> date:
+    """The newest business date that has ended at `now`."""
+    today = date_at(now, timezone=timezone)
+    where = zone(timezone)
+    ended = today - _DAY
+    while _first_instant(ended, where) == _first_instant(ended + _DAY, where):
+        ended -= _DAY
+    return ended
+
+
+def bounds(business_date: date, *, holds: str, timezone: str) -> tuple[str, str]:
+    """The half-open bounds of a business date as texts in the column's own terms.
+
+    date: `YYYY-MM-DD`. local: `YYYY-MM-DD 00:00:00`, wall clock. instant: `YYYY-MM-DD HH:MM:SS` in UTC, to be compared
+    in a session whose time zone is UTC. Every engine reads these texts as literals of the column's type.
+    """
+    match Holds(holds):
+        case Holds.DATE:
+            return business_date.isoformat(), (business_date + _DAY).isoformat()
+        case Holds.LOCAL:
+            return f"{business_date} 00:00:00", f"{business_date + _DAY} 00:00:00"
+        case Holds.INSTANT:
+            day = day_of(business_date, timezone=timezone)
+            return f"{day.start:%Y-%m-%d %H:%M:%S}", f"{day.end:%Y-%m-%d %H:%M:%S}"
+
+
+def segment_of(table: str, *, column: str, holds: str, business_date: date, timezone: str) -> Segment:
+    """The rows of one business date of a table."""
+    start, end = bounds(business_date, holds=holds, timezone=timezone)
+    return Segment(table, column, start, end)
+
+
+def _first_instant(day: date, where: ZoneInfo) -> datetime:
+    """The first instant at which the calendar of a zone shows `day`, or a later date where the zone left `day` out."""
+    midnight = datetime(day.year, day.month, day.day, tzinfo=where)
+    # fold=0: the first of two midnights; for a midnight that the clock jumps over, the offset before the jump.
+    candidate = midnight.astimezone(UTC)
+    if candidate.astimezone(where).replace(tzinfo=None) == midnight.replace(tzinfo=None):
+        return candidate
+    # The jump lies between the two readings of the missing midnight; the day begins with it.
+    earliest = midnight.replace(fold=1).astimezone(UTC)
+    while candidate - earliest > _SECOND:
+        middle = (earliest + (candidate - earliest) / 2).replace(microsecond=0)
+        if middle.astimezone(where).date() >= day:
+            candidate = middle
+        else:
+            earliest = middle
+    return earliest if earliest.astimezone(where).date() >= day else candidate
