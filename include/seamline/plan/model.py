@@ -3,11 +3,13 @@
 import dataclasses
 import json
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 from seamline.domain.catalogue import Table, table_from_json, table_to_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
+from seamline.domain.runs import RunKind, RunState
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +178,16 @@ def _table_plan(entry: dict[str, Any]) -> TablePlan:
         BusinessDate(**entry["business_date"]) if entry["business_date"] else None,
         table_from_json(entry["table"]) if entry["table"] else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution of a plan. `result` grows by `PlatformStore.put_result`, one JSON value per key."""
+
+    run_id: str
+    sync: str
+    kind: RunKind
+    business_date: date | None
+    plan: SyncPlan
+    state: RunState
+    result: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,97 @@
+"""What a run leaves behind: receipts of staged tables, cuts, reconciliations. (`Run` itself holds a plan, so it stands
+in `plan.model`.)"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import StrEnum
+
+from seamline.domain.digest import SegmentDigest
+from seamline.domain.position import Position
+from seamline.domain.verdict import TableVerdict, Verdict
+
+# A value that JSON can hold; `object` because the checker has no recursive JSON type that reads well.
+Json = Mapping[str, object]
+
+
+class RunKind(StrEnum):
+    ONBOARD = "onboard"
+    NIGHTLY = "nightly"
+    RECONCILE = "reconcile"
+
+
+class RunState(StrEnum):
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class SyncState(StrEnum):
+    """`parked`: a person took the sync out of the guarantee."""
+
+    ONBOARDING = "onboarding"
+    ENABLED = "enabled"
+    PARKED = "parked"
+
+
+class Scope(StrEnum):
+    """What was compared with the source: the live tables, or a staged cut."""
+
+    LIVE = "live"
+    CUT = "cut"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One table (or chunk) that one attempt staged, and what the source's own read view said of it.
+
+    `attempt` counts from 0; the receipt of a later attempt supersedes those of earlier ones.
+    """
+
+    table: str
+    attempt: int
+    staged_as: str
+    rows: int
+    digest: SegmentDigest | None = None
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The tables of a sync at one position, published under a business date.
+
+    `as_of` is the commit time of `position` in the source. `partial`: some tables of the sync are not in it.
+    """
+
+    sync: str
+    destination: str
+    business_date: date
+    version: int
+    run_id: str
+    position: Position
+    as_of: datetime
+    tables: tuple[str, ...]
+    verdict: Verdict
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """Both sides compared at one position. `mode` says how both came to stand there (barrier, read).
+
+    `evidence` holds what a reader needs to believe it: times, digests, offsets, versions. It is plain JSON.
+    """
+
+    run_id: str
+    sync: str
+    destination: str
+    scope: Scope
+    business_date: date | None
+    position: Position | None
+    position_time: datetime | None
+    mode: str
+    verdict: Verdict
+    tables: tuple[TableVerdict, ...]
+    started_at: datetime
+    ended_at: datetime
+    evidence: Json = field(default_factory=dict)
