@@ -130,10 +130,14 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowHash:
-    """One row of a dirty segment: canonical key text (row text where keyless) and its keyed row hash, lower hex."""
+    """One row of a dirty segment: canonical key text (row text where keyless) and its keyed row hash, lower hex.
+
+    A side may fold identical rows into one with their number in `copies`.
+    """
 
     key: str
     hash: str
+    copies: int = 1
 
 
 class ReadView(Protocol):
@@ -146,13 +150,16 @@ class ReadView(Protocol):
         """Digest per bucket number in `[0, segment.buckets)`; buckets without rows are absent."""
 
     def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
-        """Every row of one bucket."""
+        """Every row of the segment's selected buckets."""
 
     def rows(self, table: str, keys: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
         """Canonical column texts of the rows with these canonical keys."""
 
     def totals(self, segment: Segment, *, column: str, by: Sequence[str]) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
-        """Rows and Σ column per group, over the segment."""
+        """Rows and Σ column per group, over the segment. `column` "" counts rows only (the sum is None)."""
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """The table's column names as this side's own catalogue has them, in order; () where it has no such table."""
 
     def close(self) -> None: ...
 

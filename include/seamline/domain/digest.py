@@ -37,6 +37,10 @@ class Segment:
     `date_from` and `date_to` bound the business date column, half-open, as canonical texts in the column's own terms
     (computed in the plan, never a function on the column). `bucket` of `buckets`: rows whose hash of the key (of the
     row, where there is no key) falls into that bucket; `buckets` = 1 is everything.
+
+    Drilling asks for many dirty buckets in one pass: with `among` = (3, 17) and `among_of` = 1024 only rows that fall
+    into bucket 3 or 17 *of 1,024* are taken, while `buckets` still says how the answer is grouped. `columns` narrows
+    digest and row hash to these columns (the bucket still comes from the key); () is every column.
     """
 
     table: str
@@ -45,3 +49,13 @@ class Segment:
     date_to: str = ""
     buckets: int = 1
     bucket: int | None = None
+    among: tuple[int, ...] = ()
+    among_of: int = 1
+    columns: tuple[str, ...] = ()
+
+    @property
+    def selection(self) -> tuple[int, tuple[int, ...]] | None:
+        """(of how many buckets, which of them) a row must fall into; None takes every row."""
+        if self.among:
+            return self.among_of, self.among
+        return None if self.bucket is None else (self.buckets, (self.bucket,))
