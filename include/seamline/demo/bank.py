@@ -61,7 +61,7 @@ FULL = BankSize()
 SMALL = BankSize(accounts=300, transfers=5_000, payment_orders=2_000, audit_rows=1_000)
 
 
-def connect(connection: Any) -> pymysql.Connection:  # type: ignore[type-arg]
+def connect(connection: Any) -> pymysql.Connection:
     """A session of the bank's own application, in UTC, without autocommit."""
     return pymysql.connect(
         host=connection.host,

@@ -1,0 +1,90 @@
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from seamline.demo.report import is_green, render
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import BinlogPosition
+from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict, worst
+from seamline.ports import StreamReport
+
+MOMENT = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
+
+
+def reconciliation(*tables: TableVerdict, scope: Scope = Scope.LIVE, day: date | None = None) -> Reconciliation:
+    return Reconciliation(
+        run_id="r",
+        sync="settlement",
+        destination="warehouse",
+        scope=scope,
+        business_date=day,
+        position=BinlogPosition("0-1-7", "bin.000001", 99),
+        position_time=MOMENT,
+        mode="barrier",
+        verdict=worst([table.verdict for table in tables]),
+        tables=tables,
+        started_at=MOMENT,
+        ended_at=MOMENT,
+    )
+
+
+MATCH = TableVerdict("account", Verdict.MATCH, source_rows=1000, destination_rows=1000)
+
+
+def test_nothing_reconciled_is_not_green() -> None:
+    assert not is_green([])
+    assert "NOT_RUN" in render([], [])
+
+
+def test_a_table_that_did_not_run_is_green_only_with_its_reason_and_beside_a_match() -> None:
+    explained = TableVerdict("account", Verdict.NOT_RUN, reason="no history")
+    assert is_green([reconciliation(MATCH), reconciliation(explained)])
+    assert not is_green([reconciliation(MATCH), reconciliation(TableVerdict("account", Verdict.NOT_RUN))])
+    assert not is_green([reconciliation(explained)])
+
+
+def test_inconclusive_and_break_are_never_green() -> None:
+    for verdict in (Verdict.INCONCLUSIVE, Verdict.BREAK):
+        assert not is_green([reconciliation(MATCH, TableVerdict("entry", verdict, reason="r"))])
+
+
+def test_the_verdict_stands_first_on_the_first_line() -> None:
+    assert render([reconciliation(MATCH)], []).startswith("MATCH")
+
+
+def test_live_tables_come_first_and_newer_dates_before_older_ones() -> None:
+    text = render(
+        [
+            reconciliation(MATCH, scope=Scope.CUT, day=date(2026, 11, 18)),
+            reconciliation(MATCH, scope=Scope.CUT, day=date(2026, 11, 20)),
+            reconciliation(MATCH),
+        ],
+        [],
+    )
+    places = [text.index(word) for word in ("live tables", "2026-11-20", "2026-11-18")]
+    assert places == sorted(places)
+
+
+def test_a_difference_shows_both_totals_the_rows_and_the_breaks() -> None:
+    broken = TableVerdict(
+        "entry",
+        Verdict.BREAK,
+        reason="1 row differs",
+        source_rows=3,
+        destination_rows=2,
+        totals=(ControlTotal("entry", "amount", ("EUR",), 3, 2, Decimal("10.5000"), Decimal("9.5000")),),
+        breaks=(Break("entry", BreakType.VALUE, '["7"]', {"amount": "1.0000"}, {"amount": "2.0000"}),),
+        breaks_total=9,
+    )
+    text = render([reconciliation(broken)], [])
+    for expected in ("3 rows in the source, 2 in the destination", "10.5000 ≠ 9.5000", 'value: ["7"]', "and 8 more"):
+        assert expected in text
+
+
+def test_a_stream_shows_its_lag_and_its_error() -> None:
+    report = StreamReport(
+        StreamId("settlement", "warehouse"), "failed", next_offset=10, log_end_offset=1510, lag_s=2.5, error="torn unit"
+    )
+    text = render([reconciliation(MATCH)], [report])
+    assert "failed, lag 2.5 s (1,500 records)" in text
+    assert "torn unit" in text
