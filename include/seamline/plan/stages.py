@@ -1,0 +1,188 @@
+"""The stages of every DAG of a sync, once: the DAG factory builds tasks from this list and `explain` prints it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from seamline.plan.model import SyncPlan
+
+
+class RunsIn(StrEnum):
+    """Where the work of a stage happens."""
+
+    AIRFLOW = "airflow"  # in the task's own process, seconds
+    SPARK = "spark"  # a Spark job that the task launches and follows
+    TRIGGER = "trigger"  # a wait without a worker
+    PERSON = "person"  # a decision in the Airflow UI
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step. `id` is the Airflow task id; `job` the script under `spark_jobs/` where the step is a Spark job."""
+
+    id: str
+    title: str
+    does: str
+    runs_in: RunsIn = RunsIn.AIRFLOW
+    job: str = ""
+
+
+def onboard_stages(plan: SyncPlan) -> tuple[Stage, ...]:
+    tables = _counted(len(plan.tables), "table")
+    return (
+        Stage(
+            "preflight",
+            "Check the source and the destinations",
+            f"reads the catalogue of {tables}, checks grants, row images, types and durability; "
+            "refuses with the cure before anything is changed",
+        ),
+        Stage(
+            "capture",
+            "Make the capture run",
+            f"connector {plan.source.connector} puts every transaction of these tables into {plan.source.log_topic}; "
+            "tables are added under the source's lock, the log is held against pruning",
+        ),
+        Stage(
+            "snapshot",
+            "Read all tables at one position P",
+            "commits the low marker and waits for it in the log, opens the read views at P, digests the source inside "
+            "them, stages every table and compares it, commits the high marker",
+            RunsIn.SPARK,
+            "snapshot_load",
+        ),
+        Stage(
+            "publish",
+            "Put the tables in place",
+            "one destination transaction: tables, boundaries, epoch and ledger; a repeat finds it done by its run id",
+        ),
+        Stage(
+            "start_stream",
+            "Start the stream",
+            "asks the stream host of pool "
+            f"{plan.stream.pool} for one stream per destination; it begins right after the low marker",
+        ),
+        Stage(
+            "cutover",
+            "Wait for the cutover",
+            "until the ledger of every destination has applied this run's high marker: from then on every commit is a "
+            "state the source had",
+            RunsIn.TRIGGER,
+        ),
+        Stage(
+            "reconcile",
+            "Compare the live tables at one position",
+            "holds the stream at an END, reads both sides at the same P, digests and lists what differs",
+            RunsIn.SPARK,
+            "table_compare",
+        ),
+        Stage("enable", "Enable the sync", "only when every verdict is MATCH: nightly and stream DAGs may run"),
+    )
+
+
+def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
+    if plan.nightly is None:
+        return ()
+    derived = ", ".join(table.name for table in plan.derived)
+    stages = [
+        Stage(
+            "cut",
+            "Read, stage and compare the business date at one position",
+            f"{_dated(plan)} at one P, staged, digested inside the same read views and compared"
+            + (f"; computes {derived} from the staged cut" if derived else ""),
+            RunsIn.SPARK,
+            "nightly_cut",
+        ),
+        Stage("verdicts", "Verdict of each table", "shows receipts, control totals, late rows and breaks per table"),
+    ]
+    if plan.reconcile.expectations:
+        stages.append(
+            Stage(
+                "expectations",
+                "Great Expectations on the staged cut",
+                f"suite {plan.sync}__reconciliation ({plan.reconcile.expectations}.yaml) over the staged cut and the "
+                "result tables; red when reconciliation did not run",
+            )
+        )
+    stages.append(Stage("gate", "Decide", _on_break(plan)))
+    if plan.reconcile.on_break == "ask":
+        stages.append(
+            Stage("approve", "A person decides", "asked only when there are breaks; who and why is kept", RunsIn.PERSON)
+        )
+    stages.append(
+        Stage(
+            "publish",
+            "Publish the cut",
+            "one destination transaction per destination: all tables of the date, next version, pointer; the cut's "
+            "asset event starts the reconcile DAG of the same date",
+        )
+    )
+    return tuple(stages)
+
+
+def stream_stages(plan: SyncPlan) -> tuple[Stage, ...]:
+    return (
+        Stage(
+            "want",
+            "The stream is wanted",
+            f"asks the host of pool {plan.stream.pool} for the streams of this sync; nothing to do when they run",
+        ),
+        Stage(
+            "watch",
+            "Watch until the business date ends",
+            f"fires at once when a stream fails or lags more than {plan.stream.lag_max_s:g} s",
+            RunsIn.TRIGGER,
+        ),
+        Stage("report", "The day's report", "position, lag, units, changes and findings of the date"),
+    )
+
+
+def reconcile_stages(plan: SyncPlan) -> tuple[Stage, ...]:
+    return (
+        Stage(
+            "compare",
+            "Compare the live tables at one position",
+            "holds the stream at an END, reads both sides at the same P, digests per bucket, lists the rows that "
+            "differ, saves verdicts and control totals",
+            RunsIn.SPARK,
+            "table_compare",
+        ),
+        Stage("verdicts", "Verdict of each table", "MATCH, BREAK, INCONCLUSIVE or NOT_RUN; anything but MATCH is red"),
+    )
+
+
+def all_stages(plan: SyncPlan) -> dict[str, tuple[Stage, ...]]:
+    """The stages of every DAG that this plan has, by the DAG's kind; the DAG's id is `<sync>__<kind>`."""
+    dags = {
+        "onboard": onboard_stages(plan),
+        "nightly": nightly_stages(plan),
+        "stream": stream_stages(plan),
+        "reconcile": reconcile_stages(plan),
+    }
+    return {kind: stages for kind, stages in dags.items() if stages}
+
+
+def stage_named(stages: Sequence[Stage], id: str) -> Stage:
+    return next(stage for stage in stages if stage.id == id)
+
+
+def _dated(plan: SyncPlan) -> str:
+    dated = [table.name for table in plan.tables if table.business_date]
+    whole = [table.name for table in plan.tables if not table.business_date]
+    parts = []
+    if dated:
+        parts.append(f"the date's rows of {', '.join(dated)}")
+    if whole:
+        parts.append(f"{', '.join(whole)} whole, as of P")
+    return "reads " + " and ".join(parts)
+
+
+def _on_break(plan: SyncPlan) -> str:
+    return "all MATCH: publish; " + {
+        "ask": "otherwise a person is asked",
+        "fail": "otherwise the run fails and nothing is published",
+        "publish_and_flag": "otherwise the cut is published with its verdict",
+    }[plan.reconcile.on_break]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
