@@ -22,7 +22,7 @@ class LogRecord:
     `unit_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the xid).
     ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None; `row_id` orders and identifies the row
     inside its unit, so that a repeat is known. END: `counts` maps every captured table to its number of rows and
-    `total` is their sum. DDL: `statement` and the tables it names.
+    `total` is their sum. DDL: `statement` and the `tables` it names.
     """
 
     offset: int
@@ -39,6 +39,7 @@ class LogRecord:
     counts: dict[str, int] | None = None
     statement: str = ""
     ts_ms: int = 0
+    tables: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
