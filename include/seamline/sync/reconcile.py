@@ -1,0 +1,256 @@
+"""Reconciliation of two read views, table by table, to verdicts. Symmetric, and MATCH is said in one place only.
+
+`compare_table` knows neither databases nor how both sides came to stand at one position: the barrier
+(`sync.barrier`) and the nightly cut (`sync.cut`) see to that.
+"""
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+from seamline.domain.canonical import (
+    exact_columns,
+    floats_agree,
+    inexact_columns,
+    parse_row_text,
+)
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import Finding
+from seamline.domain.digest import Segment
+from seamline.domain.errors import SchemaConflict, SeamlineError
+from seamline.domain.position import Position
+from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
+from seamline.plan.model import ControlTotalPlan
+from seamline.ports import ReadView
+from seamline.sync.bucket_search import Difference, Found, Limits, Sides, Unsteady, bucket_count, search
+
+COPIES = "(copies)"
+ROW_HASH = "(row hash)"
+_ROWS_PER_FETCH = 500
+Texts = Mapping[str, str | None]
+
+
+def new_run_key() -> str:
+    """A random key for the row hashes of one run: nobody can prepare two rows that pass for each other."""
+    return secrets.token_hex(16)
+
+
+def is_same_place(one: Position, other: Position) -> bool:
+    """Whether two positions include exactly the same transactions."""
+    if type(one) is not type(other):
+        return False
+    return one.covers(other) and other.covers(one)  # type: ignore[arg-type]
+
+
+def not_run(table: str, reason: str) -> TableVerdict:
+    return TableVerdict(table, Verdict.NOT_RUN, reason)
+
+
+def inconclusive(table: str, reason: str, *, position: str = "") -> TableVerdict:
+    return TableVerdict(table, Verdict.INCONCLUSIVE, reason, position)
+
+
+def compare_table(
+    sides: Sides,
+    *,
+    totals: Sequence[ControlTotalPlan] = (),
+    findings: Sequence[Finding] = (),
+    limits: Limits | None = None,
+) -> TableVerdict:
+    """The verdict of one table. An error of either side becomes INCONCLUSIVE, a changed shape BREAK, never MATCH."""
+    name = sides.table.name
+    position = str(sides.source.position)
+    if not is_same_place(sides.source.position, sides.destination.position):
+        return inconclusive(
+            name, f"the sides stand at different positions: source {position}, destination {sides.destination.position}"
+        )
+    try:
+        return _compare(sides, totals, findings, limits or Limits(), position)
+    except SchemaConflict as exc:
+        broken = Break(name, BreakType.SCHEMA, "{}", {"": exc.message}, None)
+        return TableVerdict(name, Verdict.BREAK, exc.message, position, breaks=(broken,), breaks_total=1)
+    except SeamlineError as exc:
+        return inconclusive(name, exc.message, position=position)
+
+
+def _compare(
+    sides: Sides,
+    totals: Sequence[ControlTotalPlan],
+    findings: Sequence[Finding],
+    limits: Limits,
+    position: str,
+) -> TableVerdict:
+    name = sides.table.name
+    _require_columns(sides)
+    compared_totals = tuple(total for plan in totals if plan.table == name for total in _control_totals(sides, plan))
+    found = search(sides, limits)
+    _require_same_count(sides, found, compared_totals)
+    breaks = [*_described(sides, found), *_float_breaks(sides, found, limits)]
+    floats_total = len(breaks) - len(found.differences)
+    breaks += [Break(name, BreakType.FINDING, finding.key, {"": finding.kind}) for finding in findings]
+    unequal = [total for total in compared_totals if not total.is_equal]
+    is_equal = found.source == found.destination and not breaks and not unequal
+    return TableVerdict(
+        table=name,
+        verdict=Verdict.MATCH if is_equal else Verdict.BREAK,
+        reason="" if is_equal else _reason(found, breaks, unequal),
+        position=position,
+        source_rows=found.source.rows,
+        destination_rows=found.destination.rows,
+        totals=compared_totals,
+        breaks=tuple(breaks[: limits.breaks_listed]),
+        breaks_total=max(found.total + floats_total + len(findings), 0 if is_equal else 1),
+    )
+
+
+def _require_columns(sides: Sides) -> None:
+    """Both catalogues must show the planned columns, and no others: else even two empty tables are no match."""
+    planned = [column.name for column in sides.table.columns]
+    for side, view in (("source", sides.source), ("destination", sides.destination)):
+        shown = list(view.columns(sides.table.name))
+        if sorted(shown) != sorted(planned):
+            lacking = sorted(set(planned) - set(shown))
+            extra = sorted(set(shown) - set(planned))
+            raise SchemaConflict(
+                f"the {side}'s columns are not those of the plan: lacking {lacking or 'none'}, extra {extra or 'none'}",
+                hint="onboard the table again after a change of its columns",
+                table=sides.table.name,
+            )
+
+
+def _control_totals(sides: Sides, plan: ControlTotalPlan) -> Iterator[ControlTotal]:
+    def question(view: ReadView, segment: Segment) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
+        return view.totals(segment, column=plan.column, by=plan.by)
+
+    source, destination = sides.ask(question)
+    none: tuple[int, Decimal | None] = (0, None)
+    for group in sorted(source.keys() | destination.keys()):
+        rows, amount = source.get(group, none)
+        rows_there, amount_there = destination.get(group, none)
+        yield ControlTotal(plan.table, plan.column, group, rows, rows_there, amount, amount_there)
+
+
+def _require_same_count(sides: Sides, found: Found, totals: Sequence[ControlTotal]) -> None:
+    """Control totals and digests were read separately in one view: their counts must agree on each side."""
+    for column in {total.column for total in totals}:
+        of_column = [total for total in totals if total.column == column]
+        counted = sum(total.source_rows for total in of_column), sum(total.destination_rows for total in of_column)
+        if counted != (found.source.rows, found.destination.rows):
+            raise Unsteady(
+                f"control totals count {counted[0]} and {counted[1]} rows, digests {found.source.rows} and"
+                f" {found.destination.rows}: a view is not steady",
+                table=sides.table.name,
+            )
+
+
+def _reason(found: Found, breaks: Sequence[Break], unequal: Sequence[ControlTotal]) -> str:
+    if found.is_systematic:
+        columns = ", ".join(found.systematic_columns) or "no single column"
+        return (
+            f"systematic: {found.dirty} of {found.buckets} buckets differ, in {columns};"
+            f" looked at one bucket only, {found.total} rows differ there"
+        )
+    kinds = [kind for kind in BreakType if any(entry.type is kind for entry in breaks)]
+    parts = [f"{sum(entry.type is kind for entry in breaks)} {kind.value}" for kind in kinds]
+    if found.total > len(found.differences):
+        parts.append(f"{found.total} rows in all")
+    if unequal:
+        parts.append(f"{len(unequal)} control totals differ")
+    return ", ".join(parts)
+
+
+def _described(sides: Sides, found: Found) -> list[Break]:
+    """The differences as breaks, with the differing columns of each."""
+    if not sides.table.is_keyed:
+        return [_keyless_break(sides.table, difference) for difference in found.differences]
+    described: list[Break] = []
+    for start in range(0, len(found.differences), _ROWS_PER_FETCH):
+        part = found.differences[start : start + _ROWS_PER_FETCH]
+        source, destination = _rows(sides, [difference.key for difference in part])
+        described += [_keyed_break(sides.table, d, source.get(d.key), destination.get(d.key)) for d in part]
+    return described
+
+
+def _rows(sides: Sides, keys: Sequence[str]) -> tuple[Mapping[str, Texts], Mapping[str, Texts]]:
+    return sides.ask(lambda view, segment: view.rows(segment.table, keys))
+
+
+def _keyed_break(table: Table, difference: Difference, source: Texts | None, destination: Texts | None) -> Break:
+    key = _key_json(table, difference.key)
+    match difference.type:
+        case BreakType.MISSING:
+            return Break(table.name, difference.type, key, _as_dict(source), None)
+        case BreakType.UNEXPECTED:
+            return Break(table.name, difference.type, key, None, _as_dict(destination))
+        case BreakType.VALUE if source is not None and destination is not None:
+            changed = [c.name for c in exact_columns(table) if source.get(c.name) != destination.get(c.name)]
+            if changed:
+                mine, theirs = ({name: side.get(name) for name in changed} for side in (source, destination))
+                return Break(table.name, difference.type, key, mine, theirs)
+            return Break(table.name, difference.type, key, {ROW_HASH: "differs"}, {ROW_HASH: "differs"})
+        case _:
+            copies = {COPIES: str(difference.source_copies)}, {COPIES: str(difference.destination_copies)}
+            return Break(table.name, difference.type, key, *copies)
+
+
+def _keyless_break(table: Table, difference: Difference) -> Break:
+    columns = exact_columns(table)
+    texts = parse_row_text(columns, difference.key)
+    key = json.dumps(dict(zip((c.name for c in columns), texts, strict=True)), ensure_ascii=False)
+    copies: tuple[dict[str, str | None], dict[str, str | None]] = (
+        {COPIES: str(difference.source_copies)},
+        {COPIES: str(difference.destination_copies)},
+    )
+    return Break(table.name, difference.type, key, *copies)
+
+
+def _key_json(table: Table, key: str) -> str:
+    texts = parse_row_text(table.key_columns, key)
+    return json.dumps(dict(zip(table.key, texts, strict=True)), ensure_ascii=False)
+
+
+def _as_dict(texts: Texts | None) -> dict[str, str | None] | None:
+    return None if texts is None else dict(texts)
+
+
+def _float_breaks(sides: Sides, found: Found, limits: Limits) -> list[Break]:
+    """FLOAT and DOUBLE columns stand outside the digest: each row's are compared by tolerance, or refused.
+
+    Raises Unsteady for a table too large (or without a key to pair rows by): a sum would hide what cancels out.
+    """
+    columns = inexact_columns(sides.table)
+    if not columns or found.source != found.destination or not found.source.rows:
+        return []
+    if not sides.table.is_keyed or found.source.rows > limits.float_rows:
+        cause = "the table has no key" if not sides.table.is_keyed else f"it has over {limits.float_rows} rows"
+        names = ", ".join(column.name for column in columns)
+        raise Unsteady(f"all exact columns agree, but {names} cannot be compared row by row: {cause}")
+    breaks: list[Break] = []
+    for keys in _all_keys(sides, found, limits):
+        source, destination = _rows(sides, keys)
+        breaks += filter(None, (_float_break(sides.table, key, source[key], destination[key]) for key in keys))
+    return breaks
+
+
+def _all_keys(sides: Sides, found: Found, limits: Limits) -> Iterator[list[str]]:
+    finer = replace(limits, rows_per_bucket=limits.leaf_rows)
+    buckets = bucket_count(found.source.rows, finer)
+    for number in range(buckets):
+        rows, _ = sides.row_hashes(buckets=buckets, among=(number,))
+        keys = [row.key for row in rows]
+        for start in range(0, len(keys), _ROWS_PER_FETCH):
+            yield keys[start : start + _ROWS_PER_FETCH]
+
+
+def _float_break(table: Table, key: str, source: Texts, destination: Texts) -> Break | None:
+    apart = [
+        column.name
+        for column in inexact_columns(table)
+        if not floats_agree(column.kind, source[column.name], destination[column.name])
+    ]
+    if not apart:
+        return None
+    mine, theirs = ({name: side[name] for name in apart} for side in (source, destination))
+    return Break(table.name, BreakType.VALUE, _key_json(table, key), mine, theirs)
