@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pwd
+import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,12 +46,18 @@ def server_account() -> Account | None:
     )
 
 
-def give(folder: Path, account: Account | None) -> None:
-    """Make a private folder that belongs to the server's account."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
+def fresh_folder(target: Path, account: Account | None) -> Path:
+    """Make an empty private folder beside `target`, owned by the server's account, to become `target` when it is full."""
+    fresh = target.with_name(f"{target.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True, mode=0o700)
     if account is not None:
-        os.chown(folder, account.uid, account.gid)
+        hand_over(fresh, account)
+    return fresh
+
+
+def hand_over(path: Path, account: Account) -> None:
+    os.chown(path, account.uid, account.gid)
 
 
 def become(account: Account | None, layout: Layout) -> None:

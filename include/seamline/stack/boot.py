@@ -1,0 +1,198 @@
+"""`up` and `down`: brings the chosen components up side by side, each as soon as what it needs is ready."""
+
+import contextlib
+import fcntl
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
+
+from seamline.domain.errors import ConfigError, SeamlineError, TerminalError, TransientError
+from seamline.stack import airflow, credentials, jars, kafka, leftovers, mariadb, ports_in_use, postgres, programs
+from seamline.stack import supervisor as keeper
+from seamline.stack.components import COMPONENTS, Component
+from seamline.stack.layout import Layout
+from seamline.stack.progress import Progress
+from seamline.stack.waiting import wait_until
+
+_LOG_LINES = 15
+_MIGRATIONS = "seamline.adapters.platform.migrate"
+
+
+def prepare(layout: Layout, progress: Progress) -> None:
+    """Make sure that every jar is there and is the right one."""
+    files = jars.read_lock(layout.settings.root / "jars" / "jars.lock")
+    fetch = jars.ivy(layout, programs.environment(layout))
+
+    def fetch_aloud(configurations, into):
+        progress.say(f"fetching jars ({', '.join(configurations)}); about a minute the first time")
+        fetch(configurations, into)
+
+    fetched = jars.ensure(files, layout.jars, fetch=fetch_aloud)
+    jars.unpack(files, layout)
+    if fetched:
+        progress.say(f"{fetched} jars fetched and checked")
+
+
+def up(layout: Layout, components: tuple[Component, ...], progress: Progress) -> None:
+    """Bring these components up and return when each has answered. What runs already is left alone."""
+    layout.data.mkdir(parents=True, exist_ok=True)
+    with _alone(layout):
+        prepare(layout, progress)
+        is_fresh = not keeper.is_running(layout)
+        if is_fresh:
+            leftovers.end(one for one in leftovers.processes(layout) if not one.is_detached)
+        ports_in_use.require_free(components, layout)
+        made = credentials.load_or_make(layout)
+        credentials.write_files(layout, made)
+        if is_fresh:
+            keeper.start(layout)
+        _run_side_by_side(components, _Boot(layout, made, progress))
+
+
+def down(layout: Layout, progress: Progress) -> int:
+    """Stop everything of this data folder, detached Spark drivers too. Return how many processes had to be swept."""
+    if not layout.data.exists():
+        return 0
+    with _alone(layout):
+        if keeper.is_running(layout):
+            for wave in _waves():
+                keeper.stop_programs(layout, [program.name for part in wave for program in part.programs])
+            keeper.shut_down(layout)
+        swept = leftovers.end(leftovers.processes(layout))
+        layout.supervisor_socket.unlink(missing_ok=True)
+        progress.say("everything is stopped" + (f"; {swept} more processes were ended" if swept else ""))
+        return swept
+
+
+def _waves() -> list[list[Component]]:
+    """Components in the order of stopping: first what nothing else needs. Within a wave all stop at once."""
+    waves, rest = [], list(COMPONENTS)
+    while rest:
+        needed = {need for part in rest for need in part.needs}
+        wave = [part for part in rest if part.name not in needed]
+        waves.append(wave)
+        rest = [part for part in rest if part not in wave]
+    return waves
+
+
+@contextlib.contextmanager
+def _alone(layout: Layout) -> Iterator[None]:
+    """Two `up` or `down` on one data folder take turns; the second says so at once."""
+    with (layout.data / "stack.lock").open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as exc:
+            raise TransientError(
+                f"another `seamline up` or `down` is at work on {layout.data}", hint="wait for it, then try again"
+            ) from exc
+        yield
+
+
+class _Boot:
+    """What it takes to bring each component up."""
+
+    def __init__(self, layout: Layout, made: dict[str, str], progress: Progress) -> None:
+        self._layout = layout
+        self._made = made
+        self._progress = progress
+        self._environment = programs.environment(layout)
+
+    def bring_up(self, part: Component) -> None:
+        steps: dict[str, Callable[[Component], None]] = {
+            "postgres": self._postgres,
+            "mariadb": self._mariadb,
+            "kafka": self._kafka,
+            "connect": self._connect,
+            "airflow": self._airflow,
+            "stream_host": self._stream_host,
+        }
+        began = self._progress.elapsed_s
+        try:
+            steps[part.name](part)
+        except ConfigError:
+            raise
+        except SeamlineError as exc:
+            raise TerminalError(f"{part.title} did not come up. {exc.message}", hint=exc.hint or part.cure) from exc
+        self._progress.say(f"{part.title}: ready ({self._progress.elapsed_s - began:.1f} s)")
+
+    def _postgres(self, part: Component) -> None:
+        postgres.initialise(self._layout, self._made)
+        self._start(part, partial(postgres.is_ready, self._layout))
+        postgres.provision(self._layout, self._made)
+        if importlib.util.find_spec("seamline.adapters.platform") and importlib.util.find_spec(_MIGRATIONS):
+            importlib.import_module(_MIGRATIONS).upgrade()
+
+    def _mariadb(self, part: Component) -> None:
+        mariadb.initialise(self._layout, self._made)
+        self._start(part, partial(mariadb.is_ready, self._layout))
+        mariadb.provision(self._layout, self._made)
+
+    def _kafka(self, part: Component) -> None:
+        kafka.initialise(self._layout, self._made, self._environment["JAVA_HOME"])
+        self._start(part, partial(kafka.broker_is_ready, self._layout))
+
+    def _connect(self, part: Component) -> None:
+        kafka.write_connect_files(self._layout)
+        self._start(part, partial(kafka.connect_is_ready, self._layout))
+
+    def _airflow(self, part: Component) -> None:
+        airflow.migrate(self._layout, programs.airflow_environment(self._layout))
+        self._start(part, partial(airflow.is_ready, self._layout))
+
+    def _stream_host(self, part: Component) -> None:
+        if programs.stream_host_script(self._layout).exists():
+            self._start(part, lambda: True)
+
+    def _start(self, part: Component, answers: Callable[[], bool]) -> None:
+        """Start the component's programs and wait until it answers; stop waiting when one of them has given up."""
+        names = [program.name for program in part.programs]
+        for name in names:
+            keeper.start_program(self._layout, name)
+        broken: list[str] = []
+
+        def settled() -> bool:
+            states = keeper.states(self._layout)
+            broken.extend(name for name in names if states[name].has_given_up)
+            return bool(broken) or (all(states[name].is_running for name in names) and answers())
+
+        is_settled = wait_until(settled, timeout_s=part.ready_within_s)
+        if broken or not is_settled:
+            self._explain(part, broken[:1] or names[:1], is_late=not broken)
+
+    def _explain(self, part: Component, named: list[str], *, is_late: bool) -> None:
+        name = named[0]
+        why = f"it did not answer within {part.ready_within_s} s" if is_late else "it ended again and again"
+        lines = "\n    ".join(log_tail(self._layout, name, lines=_LOG_LINES))
+        raise TerminalError(f"{name}: {why}. The end of {self._layout.log_of(name)}:\n    {lines}", hint=part.cure)
+
+
+def log_tail(layout: Layout, program: str, *, lines: int) -> list[str]:
+    """The last lines of a program's log."""
+    try:
+        text = layout.log_of(program).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ["(there is no log yet)"]
+    return text.splitlines()[-lines:]
+
+
+def _run_side_by_side(components: tuple[Component, ...], boot: _Boot) -> None:
+    """Run each as soon as what it needs is ready. The first failure is raised once what was begun has ended."""
+    waiting = {part.name: part for part in components}
+    ready: set[str] = set()
+    running: dict[Future[None], str] = {}
+    failure: BaseException | None = None
+    with ThreadPoolExecutor(max_workers=len(components) or 1) as pool:
+        while running or (waiting and failure is None):
+            if failure is None:
+                for part in [one for one in waiting.values() if ready.issuperset(one.needs)]:
+                    del waiting[part.name]
+                    running[pool.submit(boot.bring_up, part)] = part.name
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                name = running.pop(future)
+                failure = failure or future.exception()
+                ready.add(name)
+    if failure is not None:
+        raise failure

