@@ -63,7 +63,8 @@ def _available() -> dict[str, str]:
 
 def _overview() -> str:
     lines = [f"  {name:<10} {summary}" for name, summary in _available().items()]
-    return "usage: ./seamline <command> [options]\n\n" + "\n".join(lines) + "\n\n`./seamline <command> -h` tells more.\n"
+    table = "\n".join(lines)
+    return f"usage: ./seamline <command> [options]\n\n{table}\n\n`./seamline <command> -h` tells more.\n"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""PostgreSQL refuses to run as root. So where this stack is started by root, the database servers get another account."""
+"""PostgreSQL refuses to run as root. Where root starts this stack, the database servers get another account."""
 
 import ctypes
 import os
@@ -47,7 +47,7 @@ def server_account() -> Account | None:
 
 
 def fresh_folder(target: Path, account: Account | None) -> Path:
-    """Make an empty private folder beside `target`, owned by the server's account, to become `target` when it is full."""
+    """Make an empty private folder of the server's account beside `target`, to become `target` when it is full."""
     fresh = target.with_name(f"{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True, mode=0o700)

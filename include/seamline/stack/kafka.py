@@ -5,6 +5,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -88,7 +89,7 @@ def connect_is_ready(layout: Layout) -> bool:
     return http_answers(f"http://127.0.0.1:{layout.settings.ports.connect}/health") is not None
 
 
-def http_answers(url: str) -> object | None:
+def http_answers(url: str) -> Any:
     """The JSON that a local server gives with status 200, else None."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

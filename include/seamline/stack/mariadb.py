@@ -81,11 +81,11 @@ def is_ready(layout: Layout) -> bool:
         with _connect(layout, resolve("core_bank_root", within=layout.settings).password):
             return True
     except pymysql.err.OperationalError as exc:
-        return exc.args[0] == pymysql.constants.ER.ACCESS_DENIED_ERROR
+        return bool(exc.args[0] == pymysql.constants.ER.ACCESS_DENIED_ERROR)
 
 
 def provision(layout: Layout, made: dict[str, str]) -> None:
-    """Set root's password, make the bank's database, its accounts and the marker table. Repeating it changes nothing."""
+    """Set root's password; make the bank's database, accounts and marker table. Repeating it changes nothing."""
     password = made["core_bank_root"]
     try:
         session = _connect(layout, password)

@@ -28,7 +28,7 @@ def _listeners() -> dict[int, int]:
     """Port → pid of the process that listens on it; pid 0 where this user may not know."""
     found: dict[int, int] = {}
     for one in psutil.net_connections(kind="tcp"):
-        if one.status == psutil.CONN_LISTEN:
+        if one.laddr and one.status == psutil.CONN_LISTEN:
             found[one.laddr.port] = one.pid or 0
     return found
 

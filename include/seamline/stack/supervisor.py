@@ -1,12 +1,13 @@
 """Supervisor keeps the programs alive. It listens on a socket file that only its owner may open, on no port."""
 
+import contextlib
 import http.client
 import os
-import socket
 import subprocess
 import xmlrpc.client
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from supervisor.xmlrpc import Faults, SupervisorTransport
 
@@ -17,6 +18,7 @@ from seamline.stack.layout import Layout
 from seamline.stack.waiting import wait_until
 
 _STARTED_WITHIN_S = 20
+_DO_NOT_WAIT = False
 _HEAD = """[supervisord]
 logfile={folder}/supervisord.log
 logfile_maxbytes=10MB
@@ -115,7 +117,7 @@ def start(layout: Layout) -> None:
 
 def is_running(layout: Layout) -> bool:
     try:
-        return _client(layout).supervisor.getState()["statename"] == "RUNNING"
+        return bool(_client(layout).supervisor.getState()["statename"] == "RUNNING")
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
         return False
 
@@ -138,7 +140,8 @@ def state(layout: Layout, program: str) -> ProgramState:
 
 def start_program(layout: Layout, program: str) -> None:
     """Ask for a program to run. Asking again changes nothing."""
-    _tolerate(Faults.ALREADY_STARTED, _client(layout).supervisor.startProcess, program)
+    with _tolerating(Faults.ALREADY_STARTED):
+        _client(layout).supervisor.startProcess(program, _DO_NOT_WAIT)
 
 
 def stop_programs(layout: Layout, programs: Iterable[str]) -> None:
@@ -146,12 +149,11 @@ def stop_programs(layout: Layout, programs: Iterable[str]) -> None:
     wanted = [name for name in programs if states(layout)[name].is_wanted]
     client = _client(layout)
     for name in wanted:
-        _tolerate(Faults.NOT_RUNNING, client.supervisor.stopProcess, name)
+        with _tolerating(Faults.NOT_RUNNING):
+            client.supervisor.stopProcess(name, _DO_NOT_WAIT)
     longest_s = max((PROGRAMS[name].stop_wait_s for name in wanted), default=0) + 10
     # Past its time Supervisor kills what did not stop.
-    wait_until(
-        lambda: all(not one.pid for one in states(layout).values() if one.name in wanted), timeout_s=longest_s
-    )
+    wait_until(lambda: all(not one.pid for one in states(layout).values() if one.name in wanted), timeout_s=longest_s)
 
 
 def shut_down(layout: Layout) -> None:
@@ -169,21 +171,16 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def _tolerate(fault: int, call: "xmlrpc.client._Method", program: str) -> None:
+@contextlib.contextmanager
+def _tolerating(fault: int) -> Iterator[None]:
+    """Let one answer of Supervisor pass: the program is in the wanted state already."""
     try:
-        call(program, False)
+        yield
     except xmlrpc.client.Fault as exc:
         if exc.faultCode != fault:
             raise
 
 
-def _client(layout: Layout) -> xmlrpc.client.ServerProxy:
+def _client(layout: Layout) -> Any:
     transport = SupervisorTransport(None, None, f"unix://{layout.supervisor_socket}")
     return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
-
-
-def socket_answers(port: int) -> bool:
-    """Whether something listens on this port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
