@@ -1,0 +1,44 @@
+"""Where Seamline's errors become Airflow's: the class of the error decides whether Airflow tries again.
+
+Airflow is the one retry owner of a task (`retries` of the DAG). What cannot get better by itself fails at once.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from seamline.domain.errors import (
+    CommitUnknown,
+    ConfigError,
+    InvariantViolated,
+    SeamlineError,
+    TerminalError,
+    TransientError,
+)
+
+# Exit codes by which a Spark driver tells the same three stories (`SeamlineError.exit_code`; 2 is a wrong setting).
+EXIT_CODES_FINAL = frozenset({ConfigError.exit_code, 3})
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether trying the same again cannot help."""
+    return isinstance(error, ConfigError | TerminalError | InvariantViolated)
+
+
+@contextmanager
+def task_errors() -> Iterator[None]:
+    """The edge of a task: final errors fail the task at once, the others leave it to Airflow's retries.
+
+    A lost answer of a commit is retried: every step is safe to repeat and finds out first what was done.
+    """
+    try:
+        yield
+    except (ConfigError, TerminalError, InvariantViolated) as exc:
+        raise AirflowFailException(_text(exc)) from exc
+    except (TransientError, CommitUnknown) as exc:
+        raise AirflowException(_text(exc)) from exc
+
+
+def _text(error: SeamlineError) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,268 @@
+"""Starting a Spark driver so that it outlives the task, the worker and the scheduler that asked for it.
+
+A driver that is a child of an Airflow task dies with it, and a retry would start a second one beside it. Here the
+driver leads a session of its own; what is left with Airflow is a handle: process id, the kernel's start time of that
+process, and the folder that holds its log and, at the end, its exit code. The same handle read by another attempt, or
+by another Airflow, finds the same driver.
+"""
+
+import dataclasses
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+from seamline.domain.errors import ConfigError, InvariantViolated
+
+ATTEMPTS_KEPT = 5
+_EXIT_CODE = "exit_code"
+_LOG = "driver.log"
+_PROCESS = "process"
+# The wrapper stays the session's leader: it writes who it is before the driver starts and the exit code after it
+# ended, each by rename, so that a reader sees all or nothing. `trap :` lets it outlive the signal that ends its child.
+_WRAPPER = """
+trap : TERM INT HUP
+folder=$1; shift
+me="$$ $(cut -d' ' -f22 /proc/$$/stat)"
+printf '%s' "$me" > "$folder/process.new" && mv "$folder/process.new" "$folder/process"
+printf '%s\\n' "$me"
+exec >> "$folder/driver.log" 2>&1 < /dev/null
+"$@"
+printf '%s' "$?" > "$folder/exit_code.new" && mv "$folder/exit_code.new" "$folder/exit_code"
+"""
+
+
+class DriverStatus(StrEnum):
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    LOST = "LOST"  # gone without an exit code: killed together with its wrapper, or the machine restarted
+
+
+@dataclass(frozen=True, slots=True)
+class DriverJob:
+    """`name` is the same for every attempt of one task instance; it names the folder. `argv` holds no secret."""
+
+    name: str
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DriverHandle:
+    """JSON-able name of one driver. `kernel_start` (clock ticks after `boot_id`) tells a reused process id apart."""
+
+    pid: int
+    kernel_start: int
+    boot_id: str
+    folder: str
+
+    @property
+    def log(self) -> Path:
+        return Path(self.folder) / _LOG
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Any) -> "DriverHandle":
+        return cls(**document)
+
+
+class Launcher(Protocol):
+    """Where drivers live. Every call may be repeated."""
+
+    def submit(self, job: DriverJob) -> DriverHandle:
+        """Start the job's driver; one that is still alive under this name is returned instead."""
+
+    def status(self, handle: DriverHandle) -> DriverStatus: ...
+
+    def exit_code(self, handle: DriverHandle) -> int | None:
+        """None while it runs, and for ever where it was lost."""
+
+    def kill(self, handle: DriverHandle) -> None:
+        """End the driver and all processes of its session; returns when they are gone."""
+
+
+class DetachedLauncher:
+    """Drivers as detached processes of this machine, one folder per launch under `root`."""
+
+    def __init__(self, root: Path, *, grace_s: float = 20.0) -> None:
+        self._root = root
+        self._grace_s = grace_s
+
+    def submit(self, job: DriverJob) -> DriverHandle:
+        home = self._root / folder_name(job.name)
+        home.mkdir(parents=True, exist_ok=True)
+        # Two attempts of one task may live at the same time (the task process of a stopped Airflow goes on): the lock
+        # and the look at the newest launch make them share one driver.
+        with _locked(home / "lock"):
+            attempts = sorted(int(entry.name) for entry in home.iterdir() if entry.name.isdecimal())
+            if attempts and (living := self._living(home / str(attempts[-1]))):
+                return living
+            for old in attempts[: -ATTEMPTS_KEPT + 1]:
+                shutil.rmtree(home / str(old), ignore_errors=True)
+            folder = home / str(attempts[-1] + 1 if attempts else 1)
+            folder.mkdir(mode=0o700)
+            return _launch(folder, job)
+
+    def status(self, handle: DriverHandle) -> DriverStatus:
+        # Order matters: a driver that ends between the two looks has written its code before it vanished.
+        is_alive = _is_alive(handle)
+        code = self.exit_code(handle)
+        if code is not None:
+            return DriverStatus.SUCCEEDED if code == 0 else DriverStatus.FAILED
+        return DriverStatus.RUNNING if is_alive else DriverStatus.LOST
+
+    def exit_code(self, handle: DriverHandle) -> int | None:
+        try:
+            return int((Path(handle.folder) / _EXIT_CODE).read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return None
+
+    def kill(self, handle: DriverHandle) -> None:
+        for number, patience_s in ((signal.SIGTERM, self._grace_s), (signal.SIGKILL, self._grace_s)):
+            deadline = time.monotonic() + patience_s
+            _signal_session(handle, number)
+            while _session_of(handle):
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(0.05)
+            else:
+                return
+
+    def _living(self, folder: Path) -> DriverHandle | None:
+        try:
+            handle = _handle(folder, (folder / _PROCESS).read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return None
+        if self.status(handle) is DriverStatus.RUNNING:
+            return handle
+        # A driver whose wrapper was killed alone would go on unseen beside the next one.
+        self.kill(handle)
+        return None
+
+
+def folder_name(name: str) -> str:
+    """A file name for any text: readable, and different for different texts."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:80]
+    return f"{readable}-{sha256(name.encode()).hexdigest()[:12]}"
+
+
+def driver_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What a driver inherits: everything but Airflow's own settings, which hold its database and signing keys."""
+    return {
+        name: value for name, value in environment.items() if not name.startswith(("AIRFLOW", "_AIRFLOW", "__AIRFLOW"))
+    }
+
+
+def require_private(path: Path) -> None:
+    """Refuse a file of secrets that others can read."""
+    if path.exists() and path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path} holds secrets and can be read by others", hint=f"chmod 600 {path}")
+
+
+def read_new(log: Path, offset: int, *, bytes_max: int = 1 << 20) -> tuple[list[str], int]:
+    """The whole lines of `log` from byte `offset` on, and the offset after them."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(offset)
+            block = stream.read(bytes_max)
+    except FileNotFoundError:
+        return [], offset
+    end = block.rfind(b"\n") + 1
+    if not end and len(block) == bytes_max:
+        end = bytes_max
+    return block[:end].decode("utf-8", "replace").splitlines(), offset + end
+
+
+def _launch(folder: Path, job: DriverJob) -> DriverHandle:
+    # --fork: the driver is re-parented at once, so no worker waits for it and no zombie is left with one.
+    command = ["setsid", "--fork", "sh", "-c", _WRAPPER, "seamline-driver", str(folder), *job.argv]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=dict(job.environment),
+        cwd=folder,
+        close_fds=True,
+        text=True,
+    ) as started:
+        line = started.stdout.readline() if started.stdout else ""
+    if not line.strip():
+        raise InvariantViolated(f"the driver of {job.name} did not start", hint=f"see {folder / _LOG}")
+    return _handle(folder, line)
+
+
+def _handle(folder: Path, text: str) -> DriverHandle:
+    pid, kernel_start = text.split()
+    return DriverHandle(int(pid), int(kernel_start), _boot_id(), str(folder))
+
+
+def _is_alive(handle: DriverHandle) -> bool:
+    process = _processes().get(handle.pid) if handle.boot_id == _boot_id() else None
+    return process is not None and process.kernel_start == handle.kernel_start
+
+
+def _session_of(handle: DriverHandle) -> list[int]:
+    """Every living process of the driver's session, also where its leader is gone."""
+    if handle.boot_id != _boot_id():
+        return []
+    processes = _processes()
+    leader = processes.get(handle.pid)
+    if leader is not None and leader.kernel_start != handle.kernel_start:
+        # The kernel gives a number away again only when no session bears it any more.
+        return []
+    return [pid for pid, process in processes.items() if process.session == handle.pid]
+
+
+def _signal_session(handle: DriverHandle, number: signal.Signals) -> None:
+    for pid in _session_of(handle):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    session: int
+    kernel_start: int
+
+
+def _processes() -> dict[int, _Process]:
+    """The processes of this machine that still run (no zombies)."""
+    found: dict[int, _Process] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            # The command's name is in brackets and may hold anything; the fields after it are plain.
+            fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if fields[0] not in "ZX":
+            found[int(entry.name)] = _Process(session=int(fields[3]), kernel_start=int(fields[19]))
+    return found
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,154 @@
+"""A Spark job of a run: the provider's operator, with a local launch that survives Airflow."""
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from seamline import settings
+from seamline_airflow.errors import EXIT_CODES_FINAL, task_errors
+from seamline_airflow.launcher import (
+    DetachedLauncher,
+    DriverHandle,
+    DriverJob,
+    DriverStatus,
+    Launcher,
+    driver_environment,
+    read_new,
+    require_private,
+)
+
+_POLL_S = 1.0
+# Redaction by key name: whatever Spark prints of its settings stays free of secrets.
+_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.redaction.regex": "(?i)secret|password|passwd|token|access[.]?key|credential|connection",
+}
+
+
+class SparkJobOperator(SparkSubmitOperator):
+    """Run `job` (a path below the checkout, such as `spark_jobs/nightly_cut.py`) for the run that `run` names.
+
+    Masters, queues, Kerberos, OpenLineage and the cluster modes are the provider's. Only a driver that would live as
+    a child of the task (local and client mode) is started otherwise: detached, its handle kept with the task, adopted
+    by a retry, ended by `on_kill`. The argument list holds the run's id and nothing else; connections are read by the
+    driver from a private file that the environment names.
+    """
+
+    def __init__(self, *, job: str, run: str, conf: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        kwargs.setdefault("name", f"seamline {Path(job).stem}")
+        super().__init__(application_args=["--run", run], conf={**_CONF, **(conf or {})}, **kwargs)
+        self.job = job
+        self._driver: DriverHandle | None = None
+
+    def execute(self, context: Any) -> None:
+        with task_errors():
+            known = settings.load()
+            require_private(known.connections)
+            self.application = str(known.root / self.job)
+            super().execute(context)
+
+    def _get_hook(self) -> SparkSubmitHook:
+        hook = super()._get_hook()
+        if _is_detached(hook):
+            # The one branch that differs: `execute` of the provider (6.3.4) takes the resumable way for a hook whose
+            # driver is tracked, and waits for a child process otherwise.
+            hook._should_track_driver_status = True
+        return hook
+
+    def submit_job(self, context: Any) -> Any:
+        if not _is_detached(self._known_hook):
+            return super().submit_job(context)
+        ti = context["ti"]
+        name = f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{ti.map_index}"
+        argv = self._known_hook._build_spark_submit_command(self.application)
+        self._driver = self._launcher.submit(DriverJob(name, argv, self._environment()))
+        self.log.info("driver %s runs detached, its log is %s", self._driver.pid, self._driver.log)
+        return self._driver.to_json()
+
+    def get_job_status(self, external_id: Any, context: Any) -> str:
+        if not _is_detached(self._known_hook):
+            return super().get_job_status(external_id, context)
+        return str(self._launcher.status(DriverHandle.from_json(external_id)))
+
+    def is_job_active(self, status: str) -> bool:
+        return status == DriverStatus.RUNNING if _is_detached(self._known_hook) else super().is_job_active(status)
+
+    def is_job_succeeded(self, status: str) -> bool:
+        return status == DriverStatus.SUCCEEDED if _is_detached(self._known_hook) else super().is_job_succeeded(status)
+
+    def poll_until_complete(self, external_id: Any, context: Any) -> None:
+        if not _is_detached(self._known_hook):
+            super().poll_until_complete(external_id, context)
+        else:
+            self._driver = DriverHandle.from_json(external_id)
+            self._follow(self._driver)
+        # A task that is cleared after success must run again (the handle would make it a green no-op), and the
+        # reconnecting path does not pass `get_job_result`.
+        self._forget(context)
+
+    def get_job_result(self, external_id: Any, context: Any) -> None:
+        self._forget(context)
+
+    def on_kill(self) -> None:
+        if self._driver is not None:
+            self._launcher.kill(self._driver)
+        elif self._hook is not None and not _is_detached(self._hook):
+            super().on_kill()
+
+    @property
+    def _launcher(self) -> Launcher:
+        return DetachedLauncher(settings.load().data / "drivers")
+
+    @property
+    def _known_hook(self) -> SparkSubmitHook:
+        if self._hook is None:
+            self._hook = self._get_hook()
+        return self._hook
+
+    def _environment(self) -> dict[str, str]:
+        known = settings.load()
+        return {
+            **driver_environment(settings.process_environment()),
+            **settings.as_environment(known),
+            # Executors and Arrow's planner workers run `python3` from PATH unless they are told otherwise.
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            **{name: str(value) for name, value in (self.env_vars or {}).items()},
+        }
+
+    def _follow(self, handle: DriverHandle) -> None:
+        """Show the driver's log until it has ended; raise unless it succeeded."""
+        offset = 0
+        while True:
+            status = self._launcher.status(handle)
+            lines, offset = read_new(handle.log, offset)
+            for line in lines:
+                self.log.info("%s", line)
+            if status is not DriverStatus.RUNNING and not lines:
+                break
+            if not lines:
+                time.sleep(_POLL_S)
+        if status is DriverStatus.SUCCEEDED:
+            return
+        code = self._launcher.exit_code(handle)
+        how = "vanished without an exit code" if code is None else f"ended with exit code {code}"
+        message = f"the driver of {self.job} {how}; its log is {handle.log}"
+        raise (AirflowFailException if code in EXIT_CODES_FINAL else AirflowException)(message)
+
+    def _forget(self, context: Any) -> None:
+        if (store := context.get("task_state_store")) is not None:
+            store.delete(self.external_id_key)
+            store.delete(self._K8S_DRIVER_STATUS_KEY)
+
+
+def _is_detached(hook: SparkSubmitHook) -> bool:
+    """Whether the driver would be a child of this task: every master in client mode, and `local`."""
+    return bool(hook._connection["deploy_mode"] != "cluster")

@@ -1,0 +1,70 @@
+"""An Airflow of its own for these tests: temporary home, SQLite, no server.
+
+Airflow reads its settings when it is first imported, so they are set while this file is loaded.
+"""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+_HOME = Path(tempfile.mkdtemp(prefix="seamline-airflow-"))
+
+
+def _settle() -> None:
+    patch = pytest.MonkeyPatch()
+    for name, value in {
+        "AIRFLOW_HOME": _HOME,
+        "AIRFLOW__CORE__DAGS_FOLDER": _CHECKOUT / "dags",
+        "AIRFLOW__CORE__PLUGINS_FOLDER": _CHECKOUT / "plugins",
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_HOME / 'airflow.db'}",
+        "AIRFLOW__STATE_STORE__CLEAR_ON_SUCCESS": "True",
+        "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
+        "AIRFLOW__API_AUTH__JWT_SECRET": "for these tests only, long enough to be taken for a key by the signer....",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "viewer:viewer,operator:op,approver:op",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": _HOME / "passwords.json",
+        "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
+        "SEAMLINE_DATA": _HOME / "data",
+    }.items():
+        patch.setenv(name, str(value))
+
+
+_settle()
+
+
+@pytest.fixture(scope="session")
+def airflow_home() -> Path:
+    return _HOME
+
+
+@pytest.fixture(scope="session")
+def airflow_database(airflow_home: Path) -> Path:
+    """The metadata database, migrated once."""
+    from airflow.utils.db import initdb
+
+    initdb()
+    return airflow_home / "airflow.db"
+
+
+class StateStore:
+    """Airflow's task state store, in memory."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, object] = {}
+
+    def get(self, key: str, default: object = None) -> object:
+        return self.values.get(key, default)
+
+    def set(self, key: str, value: object, **_: object) -> None:
+        self.values[key] = value
+
+    def delete(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+@pytest.fixture
+def state_store() -> StateStore:
+    return StateStore()

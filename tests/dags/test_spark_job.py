@@ -1,0 +1,189 @@
+"""A Spark job of a run starts once, is found again by whoever comes next, and runs anew when it is cleared."""
+
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from tests.waiting import wait_until
+
+from seamline import settings
+from seamline_airflow.launcher import DetachedLauncher, DriverHandle, DriverStatus
+from seamline_airflow.operators.spark_job import SparkJobOperator
+
+_RUN = "settlement/nightly/2026-11-19/manual__1"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder of its own, and a `spark-submit` that notes its arguments and does what `driver` says."""
+    monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path / "data"))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    submit = programs / "spark-submit"
+    submit.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {tmp_path}/argv\nenv > {tmp_path}/env\n. {tmp_path}/driver\n')
+    submit.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{programs}:{settings.search_path()}")
+    return tmp_path
+
+
+def _operator(**kwargs: Any) -> SparkJobOperator:
+    return SparkJobOperator(task_id="cut", job="spark_jobs/nightly_cut.py", run=_RUN, **kwargs)
+
+
+def _context(state_store: Any, run: str = "manual__1") -> dict[str, Any]:
+    ti = SimpleNamespace(
+        dag_id="settlement__nightly", run_id=run, task_id="cut", map_index=-1, stats_tags={}, try_number=1
+    )
+    return {"ti": ti, "task_state_store": state_store}
+
+
+def _drive(folder: Path, script: str) -> None:
+    (folder / "driver").write_text(f"echo started >> {folder}/starts\n{script}\n")
+
+
+def _starts(folder: Path) -> int:
+    return (folder / "starts").read_text().count("started") if (folder / "starts").exists() else 0
+
+
+def test_a_job_that_succeeds_leaves_no_handle_behind(folder: Path, state_store: Any) -> None:
+    _drive(folder, "echo done")
+    _operator().execute(_context(state_store))
+    assert state_store.values == {}
+    assert _starts(folder) == 1
+
+
+def test_a_cleared_task_really_runs_again(folder: Path, state_store: Any) -> None:
+    _drive(folder, "true")
+    _operator().execute(_context(state_store))
+    _operator().execute(_context(state_store))
+    assert _starts(folder) == 2
+
+
+def test_a_failed_driver_fails_the_task_and_the_retry_starts_another(folder: Path, state_store: Any) -> None:
+    _drive(folder, "exit 1")
+    with pytest.raises(AirflowException, match="exit code 1") as raised:
+        _operator().execute(_context(state_store))
+    assert not isinstance(raised.value, AirflowFailException)
+    _drive(folder, "true")
+    _operator().execute(_context(state_store))
+    assert _starts(folder) == 2
+
+
+@pytest.mark.parametrize("code", [2, 3])
+def test_a_final_error_of_the_driver_is_not_retried(folder: Path, state_store: Any, code: int) -> None:
+    _drive(folder, f"exit {code}")
+    with pytest.raises(AirflowFailException, match=f"exit code {code}"):
+        _operator().execute(_context(state_store))
+
+
+def test_a_killed_task_leaves_its_driver_to_the_next_attempt(folder: Path, state_store: Any) -> None:
+    _drive(folder, f"while [ ! -e {folder}/go ]; do sleep 0.1; done")
+    first = _operator()
+    first._hook = first._get_hook()
+    first.application = "x"
+    # The first attempt's worker dies (kill -9) after it stored the handle: nothing of it runs on, the driver does.
+    state_store.set(first.external_id_key, first.submit_job(_context(state_store)))
+    (folder / "go").touch()
+    _operator().execute(_context(state_store))
+    assert _starts(folder) == 1
+
+
+def test_a_task_killed_before_its_handle_was_stored_is_adopted_all_the_same(folder: Path, state_store: Any) -> None:
+    _drive(folder, f"while [ ! -e {folder}/go ]; do sleep 0.1; done")
+    first = _operator()
+    first._hook = first._get_hook()
+    first.application = "x"
+    handle = first.submit_job(_context(state_store))
+    second = _operator()
+    second._hook = second._get_hook()
+    second.application = "x"
+    assert second.submit_job(_context(state_store)) == handle
+    (folder / "go").touch()
+    second.poll_until_complete(handle, _context(state_store))
+    assert _starts(folder) == 1
+
+
+def test_a_driver_that_ended_while_nobody_watched_is_not_started_again(folder: Path, state_store: Any) -> None:
+    _drive(folder, "true")
+    first = _operator()
+    first._hook = first._get_hook()
+    first.application = "x"
+    handle = first.submit_job(_context(state_store))
+    state_store.set(first.external_id_key, handle)
+    _wait_for_end(folder, handle)
+    _operator().execute(_context(state_store))
+    assert _starts(folder) == 1
+    assert state_store.values == {}
+
+
+def test_a_kill_by_a_person_ends_the_driver(folder: Path, state_store: Any) -> None:
+    _drive(folder, "exec tail -f /dev/null")
+    operator = _operator()
+    operator._hook = operator._get_hook()
+    operator.application = "x"
+    handle = DriverHandle.from_json(operator.submit_job(_context(state_store)))
+    operator.on_kill()
+    assert DetachedLauncher(folder / "data" / "drivers").status(handle) is not DriverStatus.RUNNING
+
+
+def test_the_drivers_log_is_shown_in_the_tasks_log(
+    folder: Path, state_store: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _drive(folder, "echo rows staged: 1000")
+    _operator().execute(_context(state_store))
+    assert "rows staged: 1000" in capsys.readouterr().out
+
+
+def test_the_driver_gets_the_run_and_no_secret(folder: Path, state_store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "canary-key")
+    connections = folder / "data" / "connections.json"
+    connections.parent.mkdir()
+    connections.write_text('{"warehouse": {"password": "canary-password"}}')
+    connections.chmod(0o600)
+    _drive(folder, "true")
+    _operator().execute(_context(state_store))
+    argv, environment = (folder / "argv").read_text(), (folder / "env").read_text()
+    assert argv.splitlines()[-2:] == ["--run", _RUN]
+    assert "canary" not in argv + environment
+    assert f"SEAMLINE_CONNECTIONS={connections}" in environment
+    assert "AIRFLOW" not in environment
+
+
+def test_a_connections_file_open_to_others_stops_the_task(folder: Path, state_store: Any) -> None:
+    connections = folder / "data" / "connections.json"
+    connections.parent.mkdir()
+    connections.write_text("{}")
+    connections.chmod(0o644)
+    with pytest.raises(AirflowFailException, match="chmod 600"):
+        _operator().execute(_context(state_store))
+
+
+def test_a_cluster_job_keeps_the_providers_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_CLUSTER",
+        '{"conn_type": "spark", "host": "spark://master", "port": 7077, "extra": {"deploy-mode": "cluster"}}',
+    )
+    operator = _operator(conn_id="cluster")
+    operator._hook = operator._get_hook()
+    assert operator._hook._should_track_driver_status
+    assert operator.is_job_succeeded("FINISHED")
+    assert not operator.is_job_succeeded(DriverStatus.SUCCEEDED)
+
+
+def test_the_rendered_arguments_are_the_reviewed_ones(folder: Path, checkout: Path, state_store: Any) -> None:
+    _drive(folder, "true")
+    _operator().execute(_context(state_store))
+    shown = (folder / "argv").read_text().replace(str(checkout), "<checkout>")
+    assert shown == (Path(__file__).parent / "argv" / "nightly_cut.txt").read_text()
+
+
+def _wait_for_end(folder: Path, handle: Any) -> None:
+    launcher = DetachedLauncher(folder / "data" / "drivers")
+    wait_until(
+        lambda: launcher.status(DriverHandle.from_json(handle)) is not DriverStatus.RUNNING,
+        timeout_s=10,
+        what="the driver to end",
+    )
