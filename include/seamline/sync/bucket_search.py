@@ -38,7 +38,7 @@ class Limits:
     fetch_rows: int = 65_536
     systematic_share: float = 0.2
     breaks_listed: int = 1_000
-    float_rows: int = 200_000
+    float_rows: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

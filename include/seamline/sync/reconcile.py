@@ -7,7 +7,6 @@
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 
 from seamline.domain.canonical import (
@@ -191,19 +190,18 @@ def _keyed_break(table: Table, difference: Difference, source: Texts | None, des
                 return Break(table.name, difference.type, key, mine, theirs)
             return Break(table.name, difference.type, key, {ROW_HASH: "differs"}, {ROW_HASH: "differs"})
         case _:
-            copies = {COPIES: str(difference.source_copies)}, {COPIES: str(difference.destination_copies)}
-            return Break(table.name, difference.type, key, *copies)
+            return Break(table.name, difference.type, key, *_copies(difference))
 
 
 def _keyless_break(table: Table, difference: Difference) -> Break:
     columns = exact_columns(table)
     texts = parse_row_text(columns, difference.key)
     key = json.dumps(dict(zip((c.name for c in columns), texts, strict=True)), ensure_ascii=False)
-    copies: tuple[dict[str, str | None], dict[str, str | None]] = (
-        {COPIES: str(difference.source_copies)},
-        {COPIES: str(difference.destination_copies)},
-    )
-    return Break(table.name, difference.type, key, *copies)
+    return Break(table.name, difference.type, key, *_copies(difference))
+
+
+def _copies(difference: Difference) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    return {COPIES: str(difference.source_copies)}, {COPIES: str(difference.destination_copies)}
 
 
 def _key_json(table: Table, key: str) -> str:
@@ -235,10 +233,10 @@ def _float_breaks(sides: Sides, found: Found, limits: Limits) -> list[Break]:
 
 
 def _all_keys(sides: Sides, found: Found, limits: Limits) -> Iterator[list[str]]:
-    finer = replace(limits, rows_per_bucket=limits.leaf_rows)
-    buckets = bucket_count(found.source.rows, finer)
-    for number in range(buckets):
-        rows, _ = sides.row_hashes(buckets=buckets, among=(number,))
+    buckets = bucket_count(found.source.rows, limits)
+    at_once = max(1, limits.fetch_rows * buckets // found.source.rows)
+    for first in range(0, buckets, at_once):
+        rows, _ = sides.row_hashes(buckets=buckets, among=tuple(range(first, min(first + at_once, buckets))))
         keys = [row.key for row in rows]
         for start in range(0, len(keys), _ROWS_PER_FETCH):
             yield keys[start : start + _ROWS_PER_FETCH]
