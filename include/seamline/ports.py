@@ -184,7 +184,12 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """State a stream reports between spans. `state`: starting, streaming, catching_up, paused, held, stopped, failed."""
+    """State a stream reports between spans. `state`: starting, streaming, catching_up, paused, held, stopped, failed;
+    the host reports for a stream that has no task: no_slot, backing_off, failed, stopped.
+
+    `host`, `reports_dropped` (while the platform database was away) and `age_s` (seconds since it was written, by the
+    database's clock) are filled in on the way; the stream leaves them out.
+    """
 
     stream: StreamId
     state: str
@@ -198,14 +203,28 @@ class StreamReport:
     findings: int = 0
     hold_id: str = ""
     error: str = ""
+    host: str = ""
+    reports_dropped: int = 0
+    age_s: float = 0.0
 
 
 class StreamControl(Protocol):
     """The stream's side of the platform database. Never blocks the loop: a database that is away means "as before"."""
 
-    def orders(self) -> Orders: ...
+    def orders(self) -> Orders:
+        """A hold whose lease has ended is no longer in it: the stream needs no clock of its own."""
 
     def report(self, report: StreamReport) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WantedStream:
+    """A stream that shall run, by which plan. `want_number` grows with each want."""
+
+    stream: StreamId
+    plan_json: str
+    want_number: int
+    paused: bool = False
 
 
 class StreamDirector(Protocol):

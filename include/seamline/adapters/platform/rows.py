@@ -1,0 +1,114 @@
+"""Values to and from the columns of the platform database."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from seamline.domain.digest import SegmentDigest
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import Position, position_from_json, position_to_json
+from seamline.domain.runs import Cut, Receipt, RunKind, RunState
+from seamline.domain.verdict import Break, BreakType, ControlTotal, Verdict
+from seamline.plan.model import Run, plan_from_json
+from seamline.ports import StreamReport
+
+
+def position_column(position: Position | None) -> Jsonb | None:
+    return None if position is None else Jsonb(position_to_json(position))
+
+
+def position_of(document: dict[str, Any] | None) -> Position | None:
+    return None if document is None else position_from_json(document)
+
+
+def known_position(document: dict[str, Any]) -> Position:
+    return position_from_json(document)
+
+
+def digest_column(digest: SegmentDigest | None) -> Jsonb | None:
+    # As text: the sums are wider than the numbers that every JSON reader keeps exact.
+    if digest is None:
+        return None
+    return Jsonb({name: str(value) for name, value in dataclasses.asdict(digest).items()})
+
+
+def digest_of(document: dict[str, str] | None) -> SegmentDigest | None:
+    return None if document is None else SegmentDigest(**{name: int(value) for name, value in document.items()})
+
+
+def run_of(row: Mapping[str, Any]) -> Run:
+    return Run(
+        run_id=row["run_id"],
+        sync=row["sync"],
+        kind=RunKind(row["kind"]),
+        business_date=row["business_date"],
+        plan=plan_from_json(row["plan_json"]),
+        state=RunState(row["state"]),
+        result=row["result"],
+    )
+
+
+def receipt_of(row: Mapping[str, Any]) -> Receipt:
+    return Receipt(
+        table=row["table_name"],
+        attempt=row["attempt"],
+        staged_as=row["staged_as"],
+        rows=row["rows"],
+        digest=digest_of(row["digest"]),
+        position=position_of(row["position"]),
+    )
+
+
+def cut_of(row: Mapping[str, Any]) -> Cut:
+    return Cut(
+        sync=row["sync"],
+        destination=row["destination"],
+        business_date=row["business_date"],
+        version=row["version"],
+        run_id=row["run_id"],
+        position=known_position(row["position"]),
+        as_of=row["as_of"],
+        tables=tuple(row["tables"]),
+        verdict=Verdict(row["verdict"]),
+        partial=row["partial"],
+    )
+
+
+def total_of(row: Mapping[str, Any]) -> ControlTotal:
+    return ControlTotal(
+        table=row["table_name"],
+        column=row["column_name"],
+        group=tuple(row["group_values"]),
+        source_rows=row["source_rows"],
+        destination_rows=row["destination_rows"],
+        source_sum=row["source_sum"],
+        destination_sum=row["destination_sum"],
+    )
+
+
+def break_of(row: Mapping[str, Any]) -> Break:
+    return Break(
+        table=row["table_name"],
+        type=BreakType(row["type"]),
+        key=row["key"],
+        source=row["source_values"],
+        destination=row["destination_values"],
+    )
+
+
+def report_to_json(report: StreamReport) -> str:
+    """Without the fields that the database itself answers for."""
+    document = dataclasses.asdict(report)
+    del document["stream"], document["age_s"]
+    document["position"] = None if report.position is None else position_to_json(report.position)
+    return json.dumps(document)
+
+
+def report_of(stream: StreamId, document: dict[str, Any], *, age_s: float) -> StreamReport:
+    known = {field.name for field in dataclasses.fields(StreamReport)} - {"stream", "age_s", "position"}
+    # A report of a newer or older host may have other fields.
+    fields = {name: value for name, value in document.items() if name in known}
+    return StreamReport(stream=stream, age_s=age_s, position=position_of(document.get("position")), **fields)

@@ -1,0 +1,196 @@
+"""Wanted streams, holds and reports: the director's side, and the statements that both sides share."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.types.json import Jsonb
+
+from seamline.adapters.platform import rows
+from seamline.adapters.platform.database import Database, Session
+from seamline.domain.errors import Refused, TransientError
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import Position, position_to_json
+from seamline.plan.model import plan_from_json
+from seamline.ports import StreamReport, WantedStream
+
+CHANNEL = "seamline_control"
+
+_PUT_REPORT = """
+with before as (select state from stream_report where sync = %(sync)s and destination = %(destination)s),
+told as (
+    insert into stream_report (sync, destination, state, document, reported_at)
+    values (%(sync)s, %(destination)s, %(state)s, %(document)s::jsonb, clock_timestamp())
+    on conflict (sync, destination) do update set state = excluded.state, document = excluded.document,
+        reported_at = excluded.reported_at
+)
+insert into stream_event (sync, destination, state, error, host)
+select %(sync)s, %(destination)s, %(state)s, %(error)s, %(host)s
+where %(state)s is distinct from (select state from before)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """A stream came into this state."""
+
+    stream: StreamId
+    state: str
+    error: str
+    host: str
+    at: datetime
+
+
+def put_report(session: Session, report: StreamReport) -> None:
+    """Replace the stream's report; a change of state is kept as an event too."""
+    session.execute(
+        _PUT_REPORT,
+        {
+            "sync": report.stream.sync,
+            "destination": report.stream.destination,
+            "state": report.state,
+            "document": rows.report_to_json(report),
+            "error": report.error,
+            "host": report.host,
+        },
+    )
+
+
+class PlatformStreamDirector:
+    """What operators, sensors, reconciliation and the host ask of streams. Reaches them in milliseconds by NOTIFY."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def want(self, stream: StreamId, *, plan_json: str) -> None:
+        """Let the stream run, by this plan.
+
+        With the plan it has, a running stream is left alone; with another it stops at an END and starts again. Each
+        call is a new want: it starts a stream that was fenced or had failed for good. So it is for people and for the
+        first start, not for a watch that repeats itself.
+        """
+        pool = plan_from_json(plan_json).stream.pool
+
+        def work(session: Session) -> None:
+            session.execute(
+                "insert into stream (sync, destination, pool, plan_json, is_wanted) values (%s, %s, %s, %s, true)"
+                " on conflict (sync, destination) do update set pool = excluded.pool, plan_json = excluded.plan_json,"
+                " is_wanted = true, want_number = stream.want_number + 1, wanted_at = clock_timestamp()",
+                (stream.sync, stream.destination, pool, plan_json),
+            )
+
+        self._database.transact(work)
+
+    def unwant(self, stream: StreamId) -> None:
+        """Let the stream stop at its next END."""
+        self._change(stream, "update stream set is_wanted = false where sync = %s and destination = %s and is_wanted")
+
+    def pause(self, stream: StreamId) -> None:
+        """Let the stream stand still at its next END until `resume`; it keeps its slot."""
+        self._change(stream, "update stream set is_paused = true where sync = %s and destination = %s")
+
+    def resume(self, stream: StreamId) -> None:
+        self._change(stream, "update stream set is_paused = false where sync = %s and destination = %s")
+
+    def _change(self, stream: StreamId, statement: str) -> None:
+        def work(session: Session) -> None:
+            session.execute(statement, (stream.sync, stream.destination))
+
+        self._database.transact(work)
+
+    def wanted(self, pool: str) -> tuple[WantedStream, ...]:
+        """The streams that this pool shall run, in the order in which they were first or last wanted."""
+
+        def work(session: Session) -> tuple[WantedStream, ...]:
+            cursor = session.execute(
+                "select sync, destination, plan_json, want_number, is_paused from stream"
+                " where is_wanted and pool = %s order by wanted_at, sync, destination",
+                (pool,),
+            )
+            return tuple(WantedStream(StreamId(row[0], row[1]), *row[2:]) for row in cursor)
+
+        return self._database.transact(work)
+
+    # ---- reports ---------------------------------------------------------------------------------------------------
+
+    def latest_report(self, stream: StreamId) -> StreamReport | None:
+        """None when it never reported. `age_s` tells a report of now from the last words of a dead worker."""
+        return self.latest_reports().get(stream)
+
+    def latest_reports(self) -> dict[StreamId, StreamReport]:
+        def work(session: Session) -> dict[StreamId, StreamReport]:
+            cursor = session.execute(
+                "select sync, destination, document, extract(epoch from clock_timestamp() - reported_at)"
+                " from stream_report order by sync, destination"
+            )
+            streams = ((StreamId(row[0], row[1]), row[2], float(row[3])) for row in cursor)
+            return {stream: rows.report_of(stream, document, age_s=age) for stream, document, age in streams}
+
+        return self._database.transact(work)
+
+    def put_report(self, report: StreamReport) -> None:
+        """For the host, of a stream that has no task to speak for itself."""
+        self._database.transact(lambda session: put_report(session, report))
+
+    def events(self, stream: StreamId, *, since: datetime, until: datetime) -> Sequence[StreamEvent]:
+        """Changes of state in `[since, until)`, the oldest first."""
+
+        def work(session: Session) -> Sequence[StreamEvent]:
+            cursor = session.execute(
+                "select state, error, host, at from stream_event where sync = %s and destination = %s"
+                " and at >= %s and at < %s order by at, event_id",
+                (stream.sync, stream.destination, since, until),
+            )
+            return tuple(StreamEvent(stream, *row) for row in cursor)
+
+        return self._database.transact(work)
+
+    # ---- holds -----------------------------------------------------------------------------------------------------
+
+    def hold(self, stream: StreamId, *, lease_s: float) -> str:
+        """Ask the stream to stand still; it reports `held` with this id. Refused when it is not wanted.
+
+        Of several holds the first one asked is in force.
+        """
+        hold_id = uuid.uuid4().hex
+
+        def work(session: Session) -> int:
+            session.execute("delete from stream_hold where until < clock_timestamp() - interval '1 hour'")
+            return session.execute(
+                "insert into stream_hold (hold_id, sync, destination, until)"
+                " select %s, sync, destination, clock_timestamp() + make_interval(secs => %s) from stream"
+                " where sync = %s and destination = %s and is_wanted on conflict (hold_id) do nothing",
+                (hold_id, lease_s, stream.sync, stream.destination),
+            ).rowcount
+
+        # A repeat after a lost connection meets its own row.
+        if self._database.transact(work) != 1 and not self._has_hold(hold_id):
+            raise Refused(f"stream {stream} cannot be held: it is not wanted", hint="start it first", sync=stream.sync)
+        return hold_id
+
+    def _has_hold(self, hold_id: str) -> bool:
+        def work(session: Session) -> bool:
+            return session.execute("select 1 from stream_hold where hold_id = %s", (hold_id,)).fetchone() is not None
+
+        return self._database.transact(work)
+
+    def apply_up_to(self, hold_id: str, position: Position) -> None:
+        """Let the held stream apply what `position` covers, and no more. TransientError: the hold has ended."""
+
+        def work(session: Session) -> int:
+            return session.execute(
+                "update stream_hold set apply_to = %s where hold_id = %s and until > clock_timestamp()",
+                (Jsonb(position_to_json(position)), hold_id),
+            ).rowcount
+
+        if self._database.transact(work) != 1:
+            raise TransientError(f"hold {hold_id} has ended", hint="take a new hold; a longer lease may be needed")
+
+    def release(self, hold_id: str) -> None:
+        """End the hold now; without effect when it has ended."""
+
+        def work(session: Session) -> None:
+            session.execute("delete from stream_hold where hold_id = %s", (hold_id,))
+
+        self._database.transact(work)

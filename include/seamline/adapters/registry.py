@@ -1,0 +1,71 @@
+"""Builds adapters from a plan's connection ids. Only composition roots (Spark mains, operators, commands) call it.
+
+Clients are imported when an adapter of theirs is asked for: a Spark worker that streams need not load what a snapshot
+needs, and the DAG processor nothing at all.
+"""
+
+import importlib
+from typing import Any, cast
+
+from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
+from seamline.adapters.platform.database import Database
+from seamline.adapters.platform.store import PlatformStore
+from seamline.adapters.platform.streams import PlatformStreamDirector
+from seamline.domain.errors import ConfigError
+from seamline.plan.model import SyncPlan
+from seamline.ports import LogReader, ReadView, Sink, Source
+
+# Per kind of source or destination: `module:function` of its opener. A new kind is a line here.
+_SOURCES = {"mariadb": "seamline.adapters.mariadb.source:open_source"}
+_SINKS = {"postgres": "seamline.adapters.postgres.sink:open_sink"}
+_DESTINATION_VIEWS = {"postgres": "seamline.adapters.postgres.read:open_views"}
+_LOG_READER = "seamline.adapters.kafka.log_reader:open_log_reader"
+
+
+def source(plan: SyncPlan) -> Source:
+    """`open_source(source_plan: SourcePlan) -> Source`."""
+    return cast(Source, _opener(_SOURCES, plan.source.kind, "source")(plan.source))
+
+
+def sink(plan: SyncPlan, destination_name: str) -> Sink:
+    """`open_sink(plan: SyncPlan, destination: DestinationPlan) -> Sink`."""
+    destination = plan.destination(destination_name)
+    return cast(Sink, _opener(_SINKS, destination.kind, "destination")(plan, destination))
+
+
+def log_reader(plan: SyncPlan) -> LogReader:
+    """`open_log_reader(plan: SyncPlan) -> LogReader`."""
+    return cast(LogReader, _function(_LOG_READER)(plan))
+
+
+def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list[ReadView]:
+    """`open_views(plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]`."""
+    destination = plan.destination(destination_name)
+    return list(_opener(_DESTINATION_VIEWS, destination.kind, "destination")(plan, destination, count))
+
+
+def platform() -> PlatformStore:
+    return PlatformStore(Database())
+
+
+def director() -> PlatformStreamDirector:
+    return PlatformStreamDirector(Database())
+
+
+def capture_registry() -> PlatformCaptureRegistry:
+    return PlatformCaptureRegistry(Database())
+
+
+def pruning_holds() -> PlatformPruningHolds:
+    return PlatformPruningHolds(Database())
+
+
+def _opener(table: dict[str, str], kind: str, what: str) -> Any:
+    if kind not in table:
+        raise ConfigError(f"there is no {what} of kind {kind!r} yet", hint=f"known kinds: {', '.join(sorted(table))}")
+    return _function(table[kind])
+
+
+def _function(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
