@@ -8,7 +8,7 @@ ResultT = TypeVar("ResultT")
 
 
 def wait_until(predicate: Callable[[], ResultT], *, timeout_s: float, what: str, every_s: float = 0.05) -> ResultT:
-    """Call `predicate` until it returns something true, and return that. Fails after `timeout_s` with what it last said.
+    """Call `predicate` until it returns something true, and return that; fails after `timeout_s`.
 
     An error that the predicate raises ends the wait at once: a predicate that may meet a server that is still away
     catches that error itself and returns False.

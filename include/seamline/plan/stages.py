@@ -177,11 +177,14 @@ def _dated(plan: SyncPlan) -> str:
 
 
 def _on_break(plan: SyncPlan) -> str:
-    return "all MATCH: publish; " + {
-        "ask": "otherwise a person is asked",
-        "fail": "otherwise the run fails and nothing is published",
-        "publish_and_flag": "otherwise the cut is published with its verdict",
-    }[plan.reconcile.on_break]
+    return (
+        "all MATCH: publish; "
+        + {
+            "ask": "otherwise a person is asked",
+            "fail": "otherwise the run fails and nothing is published",
+            "publish_and_flag": "otherwise the cut is published with its verdict",
+        }[plan.reconcile.on_break]
+    )
 
 
 def _counted(number: int, noun: str) -> str:

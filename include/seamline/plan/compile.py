@@ -1,0 +1,163 @@
+"""Declarations, and the source's catalogue once it was read, become the plan that everything else runs by."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+
+from seamline.domain.calendar import Holds
+from seamline.domain.catalogue import Kind, Table
+from seamline.domain.errors import SchemaConflict
+from seamline.plan.model import (
+    BusinessDate,
+    ControlTotalPlan,
+    DerivedTablePlan,
+    DestinationPlan,
+    NightlyPlan,
+    ReconcilePlan,
+    SourcePlan,
+    StreamPlan,
+    SyncPlan,
+    TablePlan,
+)
+from seamline.spec.checks import seconds_of
+from seamline.spec.document import Path_
+from seamline.spec.faults import DeclarationsInvalid, guess
+from seamline.spec.load import Declarations
+from seamline.spec.source import SourceSpec
+from seamline.spec.sync import Nightly, SyncSpec
+
+# Sums of these are exact; floating point sums depend on the order of addition and prove nothing.
+_EXACT = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
+_KINDS_THAT_HOLD = {
+    Holds.DATE: frozenset({Kind.DATE}),
+    Holds.LOCAL: frozenset({Kind.DATETIME}),
+    # A DATETIME may hold UTC by convention; only a person knows, so the declaration decides.
+    Holds.INSTANT: frozenset({Kind.INSTANT, Kind.DATETIME}),
+}
+
+
+def compile_plan(declarations: Declarations, sync_name: str, catalogue: Sequence[Table] | None = None) -> SyncPlan:
+    """The plan of one sync. Equal declarations and catalogue give an equal plan.
+
+    With `catalogue` every column that the sync names is checked against it: DeclarationsInvalid with all faults.
+    Without, `TablePlan.shape` refuses; enough for DAGs and explain, not for a run.
+    """
+    sync = declarations.sync(sync_name)
+    shapes = {table.name: table for table in catalogue or ()}
+    if catalogue is not None:
+        _check_catalogue(declarations, sync, shapes)
+    return SyncPlan(
+        sync=sync.sync,
+        source=_source(declarations.sources[sync.source]),
+        destinations=tuple(
+            DestinationPlan(spec.destination, spec.kind, spec.connection, spec.schema_)
+            for spec in (declarations.destinations[name] for name in sync.destinations)
+        ),
+        tables=tuple(
+            TablePlan(
+                entry.name,
+                BusinessDate(entry.business_date.column, entry.business_date.as_) if entry.business_date else None,
+                shapes.get(entry.name),
+            )
+            for entry in sync.tables
+        ),
+        guarantee=sync.guarantee,
+        stream=StreamPlan(**sync.stream.model_dump()),
+        nightly=_nightly(sync.nightly) if sync.nightly else None,
+        reconcile=ReconcilePlan(
+            tuple(ControlTotalPlan(total.table, total.sum, total.by) for total in sync.reconcile.control_totals),
+            sync.reconcile.expectations or "",
+            sync.reconcile.on_break,
+        ),
+        derived=tuple(DerivedTablePlan(entry.name, entry.table, entry.sum, entry.by) for entry in sync.derived),
+        config_hash=config_hash(declarations, sync_name),
+    )
+
+
+def config_hash(declarations: Declarations, sync_name: str) -> str:
+    """SHA-256 over all that was declared for a sync, defaults written out; comments and key order do not count."""
+    sync = declarations.sync(sync_name)
+    suite = declarations.expectations.get(sync.reconcile.expectations or "")
+    specs = [
+        sync,
+        declarations.sources[sync.source],
+        *(declarations.destinations[name] for name in sync.destinations),
+        *([suite] if suite else []),
+    ]
+    canonical = [spec.model_dump(mode="json", by_alias=True) for spec in specs]
+    text = json.dumps(canonical, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _source(spec: SourceSpec) -> SourcePlan:
+    return SourcePlan(
+        name=spec.source,
+        kind=spec.kind,
+        database=spec.database,
+        reader=spec.connection,
+        capture=spec.capture_connection or f"{spec.connection}_capture",
+        marker=spec.marker_connection or spec.connection,
+        log_topic=f"seamline.{spec.source}.log",
+        connector=f"seamline-{spec.source}",
+        snapshot_lock=spec.snapshot.lock,
+        log_max_gb=spec.log.max_gb,
+        log_keep_days=spec.log.keep_days,
+    )
+
+
+def _nightly(spec: Nightly) -> NightlyPlan:
+    return NightlyPlan(
+        timezone=spec.timezone,
+        cut_off=spec.cut_off,
+        run_at_delay_minutes=seconds_of(spec.run_at) // 60,
+        as_of_max_s=spec.as_of_max.total_seconds(),
+        keep_days=spec.keep.days,
+        keep_month_ends=spec.keep.month_ends,
+        verdict_by=spec.verdict_by or "",
+    )
+
+
+def _check_catalogue(declarations: Declarations, sync: SyncSpec, shapes: dict[str, Table]) -> None:
+    faults = [declarations.fault(sync.sync, path, cause, cure) for path, cause, cure in _misfits(sync, shapes)]
+    if faults:
+        raise DeclarationsInvalid(faults)
+
+
+def _misfits(sync: SyncSpec, shapes: dict[str, Table]) -> Iterator[tuple[Path_, str, str]]:
+    """Place, cause and cure of everything that the sync says of tables and the catalogue denies."""
+    for number, entry in enumerate(sync.tables):
+        if entry.name not in shapes:
+            yield ("tables", number), f"the source has no table `{entry.name}`", guess(entry.name, list(shapes))
+        elif entry.business_date:
+            wanted = _KINDS_THAT_HOLD[Holds(entry.business_date.as_)]
+            place = ("tables", number, "business_date", "column")
+            what = f"as: {entry.business_date.as_}"
+            yield from _misfit(shapes[entry.name], entry.business_date.column, wanted, place, what)
+    for number, total in enumerate(sync.reconcile.control_totals):
+        yield from _sum_misfits(shapes, total.table, total.sum, total.by, ("reconcile", "control_totals", number))
+    for number, derived in enumerate(sync.derived):
+        yield from _sum_misfits(shapes, derived.table, derived.sum, derived.by, ("derived", number))
+
+
+def _sum_misfits(
+    shapes: dict[str, Table], table: str, column: str, by: Sequence[str], place: Path_
+) -> Iterator[tuple[Path_, str, str]]:
+    if table not in shapes:
+        return
+    yield from _misfit(shapes[table], column, _EXACT, (*place, "sum"), "a sum that must be equal to the last digit")
+    for number, name in enumerate(by):
+        yield from _misfit(shapes[table], name, frozenset(Kind), (*place, "by", number), "a group")
+
+
+def _misfit(
+    table: Table, column: str, wanted: frozenset[Kind], place: Path_, what: str
+) -> Iterator[tuple[Path_, str, str]]:
+    try:
+        found = table.column(column)
+    except SchemaConflict:
+        names = [known.name for known in table.columns]
+        yield place, f"table {table.name} has no column `{column}`", guess(column, names)
+        return
+    if found.kind not in wanted:
+        kinds = " or ".join(sorted(wanted))
+        yield place, f"column `{column}` is {found.source_type}; {what} needs {kinds}", "Name another column"

@@ -1,0 +1,119 @@
+"""A YAML document whose every value still knows its line.
+
+PyYAML's composed nodes keep the lines; its loaders drop them. Duplicate keys, which YAML's loaders silently take the
+last of, are faults here; so are anchors and merge keys, because a declaration is read by people first.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seamline.spec.faults import Fault
+
+Path_ = tuple[str | int, ...]
+
+
+@dataclass(slots=True)
+class Document:
+    """`data` is the document as plain values; `lines` and `plain` are kept by the place of each value.
+
+    `plain` is the text of an unquoted scalar that YAML read as something else than a string: `7:00` is 420 to YAML.
+    """
+
+    file: Path
+    data: Any = None
+    lines: dict[Path_, int] = field(default_factory=dict)
+    plain: dict[Path_, str] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def line(self, path: Path_) -> int:
+        """The line of a value, or of the nearest value around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def fault(self, path: Path_, cause: str, cure: str = "") -> None:
+        self.faults.append(Fault(self.file, self.line(path), path_text(path), cause, cure))
+
+
+def path_text(path: Path_) -> str:
+    """`("tables", 1, "name")` as `tables[1].name`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def read_document(file: Path) -> Document:
+    """Read a YAML file. What YAML itself cannot read becomes the only fault of the document."""
+    document = Document(file)
+    try:
+        text = file.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        document.lines[()] = mark.line + 1 if mark else 1
+        document.fault((), f"this is not YAML: {error.problem or error.context}", "Check indents, colons and quotes")
+        return document
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document.fault((), f"the file cannot be read: {error}")
+        return document
+    if not isinstance(node, yaml.MappingNode):
+        document.fault((), "the file is empty or not a mapping", "It holds `key: value` lines")
+        return document
+    document.lines[()] = 1
+    document.data = _value(document, node, (), set())
+    return document
+
+
+def _value(document: Document, node: yaml.Node, path: Path_, seen: set[int]) -> Any:
+    document.lines.setdefault(path, node.start_mark.line + 1)
+    if id(node) in seen:
+        document.fault(path, "anchors and aliases are not used in declarations", "Write the value out")
+        return None
+    seen.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(document, node, path, seen)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(document, item, (*path, number), seen) for number, item in enumerate(node.value)]
+    assert isinstance(node, yaml.ScalarNode)  # the only kind of node left
+    return _scalar(document, node, path)
+
+
+def _mapping(document: Document, node: yaml.MappingNode, path: Path_, seen: set[int]) -> dict[Hashable, Any]:
+    values: dict[Hashable, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode):
+            document.faults.append(Fault(document.file, line, path_text(path), "a key must be a plain word"))
+            continue
+        key = key_node.value
+        place = (*path, key)
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            document.faults.append(
+                Fault(document.file, line, path_text(place), "merge keys are not used in declarations", "Write it out")
+            )
+            continue
+        if key in values:
+            first = document.lines[place]
+            document.faults.append(
+                Fault(document.file, line, path_text(place), f"this key is already on line {first}", "Keep one of them")
+            )
+            continue
+        document.lines[place] = line
+        values[key] = _value(document, value_node, place, seen)
+    return values
+
+
+def _scalar(document: Document, node: yaml.ScalarNode, path: Path_) -> Any:
+    try:
+        value = yaml.constructor.SafeConstructor().construct_object(node)
+    except (yaml.YAMLError, ValueError) as error:
+        document.fault(path, f"{node.value!r} cannot be read: {error}", "Write it in quotes")
+        return None
+    if node.style is None and not isinstance(value, str):
+        document.plain[path] = node.value
+    return value

@@ -1,0 +1,126 @@
+"""The small types that declarations are made of: names, durations, times of day, time zones."""
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+
+from seamline.domain.calendar import zone
+from seamline.domain.errors import ConfigError
+
+NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+NAME_LENGTH_MAX = 40
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+IDENTIFIER_LENGTH_MAX = 63
+_DURATION = re.compile(r"(\d+)(s|min|h|d)")
+_UNIT_S = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+
+
+class Declared(BaseModel):
+    """What every declaration has in common: it never changes and knows no keys but its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def _name(value: str) -> str:
+    if not NAME.fullmatch(value) or len(value) > NAME_LENGTH_MAX:
+        # Names become topics, DAG ids (`<sync>__nightly`), connectors and files: one form that all of them take.
+        raise ValueError(
+            f"a name has lower case letters, digits and single underscores, begins with a letter and has at most "
+            f"{NAME_LENGTH_MAX} characters, got {value!r}"
+        )
+    return value
+
+
+def _identifier(value: str) -> str:
+    if not IDENTIFIER.fullmatch(value) or len(value) > IDENTIFIER_LENGTH_MAX:
+        raise ValueError(
+            f"an identifier has letters, digits and underscores, begins with no digit and has at most "
+            f"{IDENTIFIER_LENGTH_MAX} characters, got {value!r}"
+        )
+    return value
+
+
+def _connection(value: str) -> str:
+    if not NAME.fullmatch(value):
+        # The value is not repeated: somebody may have written an address with a password here.
+        raise ValueError("this is the id of a connection (lower case letters, digits, underscores), not an address")
+    return value
+
+
+def _schema(value: str) -> str:
+    value = _identifier(value)
+    if value.startswith("pg_") or value in ("seamline", "information_schema"):
+        raise ValueError(f"schema {value!r} belongs to the database or to Seamline; choose another")
+    if value.endswith(("_cut", "_stage")):
+        raise ValueError(f"schema {value!r}: the endings _cut and _stage are those of the schemas made beside this one")
+    if len(value) > IDENTIFIER_LENGTH_MAX - len("_stage"):
+        raise ValueError(f"schema {value!r} is too long: _stage is added to it and 63 characters is the limit")
+    return value
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"a duration is a whole number with s, min, h or d, as 2h or 90min, got {value!r}")
+    return timedelta(seconds=int(match[1]) * _UNIT_S[match[2]])
+
+
+def duration_text(duration: timedelta) -> str:
+    """The duration as a declaration writes it, in the largest unit that leaves a whole number."""
+    seconds = int(duration.total_seconds())
+    unit = next(name for name in ("d", "h", "min", "s") if seconds % _UNIT_S[name] == 0)
+    # 24h reads better than 1d where hours are counted, so days are used from two on.
+    if unit == "d" and seconds < 2 * _UNIT_S["d"]:
+        unit = "h"
+    return f"{seconds // _UNIT_S[unit]}{unit}"
+
+
+def _time_of_day(value: str) -> str:
+    if not _TIME_OF_DAY.fullmatch(value):
+        raise ValueError(f'a time of day is written "HH:MM" in quotes, got {value!r}')
+    return value
+
+
+def _timezone(value: str) -> str:
+    try:
+        zone(value)
+    except ConfigError as error:
+        raise ValueError(f"{error.message}; {error.hint}") from error
+    return value
+
+
+Name = Annotated[
+    str,
+    AfterValidator(_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": NAME_LENGTH_MAX}),
+]
+Identifier = Annotated[
+    str,
+    AfterValidator(_identifier),
+    WithJsonSchema({"type": "string", "pattern": f"^{IDENTIFIER.pattern}$", "maxLength": IDENTIFIER_LENGTH_MAX}),
+]
+ConnectionId = Annotated[
+    str, AfterValidator(_connection), WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
+]
+SchemaName = Annotated[
+    str, AfterValidator(_schema), WithJsonSchema({"type": "string", "pattern": f"^{IDENTIFIER.pattern}$"})
+]
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_duration),
+    PlainSerializer(duration_text, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$", "examples": ["2h", "90min"]}),
+]
+TimeOfDay = Annotated[
+    str,
+    AfterValidator(_time_of_day),
+    WithJsonSchema({"type": "string", "pattern": f"^{_TIME_OF_DAY.pattern}$", "examples": ["00:30"]}),
+]
+TimeZone = Annotated[
+    str, AfterValidator(_timezone), WithJsonSchema({"type": "string", "examples": ["Asia/Shanghai", "UTC"]})
+]

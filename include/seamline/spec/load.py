@@ -1,0 +1,222 @@
+"""Read a folder of declarations: `sources/`, `destinations/`, `syncs/`, `expectations/`, one YAML file per name.
+
+`load_declarations` wants everything right. `load_sync` and `load_each` ask only for what one sync needs, so that one
+broken file does not take the other syncs away. Reading does nothing but read these files.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from seamline.domain.errors import ConfigError
+from seamline.spec.checks import check_folder
+from seamline.spec.destination import DESTINATION_KINDS, DESTINATION_KINDS_PLANNED, DestinationSpec
+from seamline.spec.document import Document, Path_, read_document
+from seamline.spec.expectations import ExpectationsSpec
+from seamline.spec.faults import DeclarationsInvalid, Fault, guess
+from seamline.spec.source import SOURCE_KINDS, SOURCE_KINDS_PLANNED, SourceSpec
+from seamline.spec.sync import SyncSpec
+from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults
+
+SpecT = TypeVar("SpecT", bound=BaseModel)
+
+
+@dataclass(slots=True)
+class OneFile(Generic[SpecT]):
+    """One file. `spec` is None when the file is wrong; its faults then say why."""
+
+    document: Document
+    spec: SpecT | None = None
+
+    @property
+    def name(self) -> str:
+        return self.document.file.stem
+
+
+@dataclass(slots=True)
+class Folder:
+    """All files of a folder of declarations by their names, right or wrong."""
+
+    sources: dict[str, OneFile[SourceSpec]]
+    destinations: dict[str, OneFile[DestinationSpec]]
+    syncs: dict[str, OneFile[SyncSpec]]
+    expectations: dict[str, OneFile[ExpectationsSpec]]
+    strays: list[Fault]
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """Declarations without a fault. `documents` tells where each value of a sync stands in its file."""
+
+    sources: Mapping[str, SourceSpec]
+    destinations: Mapping[str, DestinationSpec]
+    syncs: Mapping[str, SyncSpec]
+    expectations: Mapping[str, ExpectationsSpec]
+    documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    def sync(self, name: str) -> SyncSpec:
+        if name not in self.syncs:
+            raise ConfigError(f"there is no sync `{name}`", hint=guess(name, list(self.syncs)))
+        return self.syncs[name]
+
+    def fault(self, sync: str, path: Path_, cause: str, cure: str = "") -> Fault:
+        """A fault found later, as against the source's catalogue, at its place in the sync's file."""
+        scratch = Document(Path(f"{sync}.yaml"))
+        known = self.documents.get(sync, scratch)
+        scratch.file, scratch.lines = known.file, known.lines
+        scratch.fault(path, cause, cure)
+        return scratch.faults[0]
+
+
+def load_declarations(folder: Path) -> Declarations:
+    """Everything in `folder`. Raises DeclarationsInvalid with all faults of all files."""
+    read = read_folder(folder)
+    faults = [*read.strays, *(fault for document in _documents(read) for fault in document.faults)]
+    if faults:
+        raise DeclarationsInvalid(faults)
+    return _declarations(read, list(read.syncs))
+
+
+def load_sync(file: Path) -> Declarations:
+    """One sync with its source, destinations and expectations.
+
+    Raises DeclarationsInvalid with the faults of these files only; those of other syncs do not matter.
+    """
+    file = file.resolve()
+    read = read_folder(file.parent.parent)
+    if file.stem not in read.syncs:
+        raise ConfigError(f"there is no sync file {file}", hint=guess(file.stem, list(read.syncs)))
+    return _one(read, file.stem)
+
+
+def load_each(folder: Path) -> dict[Path, Declarations | DeclarationsInvalid]:
+    """What `load_sync` returns or raises, for every sync file of `folder`, in the order of names, in one pass."""
+    read = read_folder(folder)
+    outcome: dict[Path, Declarations | DeclarationsInvalid] = {}
+    for name, declared in read.syncs.items():
+        try:
+            outcome[declared.document.file] = _one(read, name)
+        except DeclarationsInvalid as error:
+            outcome[declared.document.file] = error
+    return outcome
+
+
+def read_folder(folder: Path) -> Folder:
+    """Read every file and check each alone and all together; faults lie with the file they are in."""
+    strays: list[Fault] = []
+    if not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder}", hint="declarations lie in include/ of the checkout")
+    read = Folder(
+        {
+            file.stem: _read_kind(file, "source", SOURCE_KINDS, SOURCE_KINDS_PLANNED)
+            for file in _files(folder, "sources", strays)
+        },
+        {
+            file.stem: _read_kind(file, "destination", DESTINATION_KINDS, DESTINATION_KINDS_PLANNED)
+            for file in _files(folder, "destinations", strays)
+        },
+        {file.stem: _read(file, "sync", SyncSpec) for file in _files(folder, "syncs", strays)},
+        {file.stem: _read(file, "expectations", ExpectationsSpec) for file in _files(folder, "expectations", strays)},
+        strays,
+    )
+    check_folder(
+        syncs=[(declared.document, declared.spec) for declared in read.syncs.values() if declared.spec],
+        sources={name: declared.spec for name, declared in read.sources.items()},
+        destinations={name: declared.spec for name, declared in read.destinations.items()},
+        expectations={name: declared.spec for name, declared in read.expectations.items()},
+    )
+    return read
+
+
+def _files(folder: Path, kind: str, strays: list[Fault]) -> list[Path]:
+    found = sorted(path for path in (folder / kind).glob("*") if path.is_file() and not path.name.startswith("."))
+    strays.extend(
+        Fault(path, 1, "", "this file is not read: only files named `<name>.yaml` are", "Rename it or move it away")
+        for path in found
+        if path.suffix != ".yaml"
+    )
+    return [path for path in found if path.suffix == ".yaml"]
+
+
+def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned: Sequence[str]) -> OneFile[SpecT]:
+    """Read a file whose model depends on its `kind`."""
+    document = read_document(file)
+    if document.data is None:
+        return OneFile(document)
+    kind = document.data.get("kind")
+    if kind in kinds:
+        return _validated(document, word, kinds[kind])
+    add_secret_faults(document)
+    if kind is None:
+        document.fault(("kind",), "is missing", f"Known: {', '.join(kinds)}")
+    elif kind in planned:
+        document.fault(("kind",), f"`{kind}` is not supported yet", f"Kinds of {word} so far: {', '.join(kinds)}")
+    else:
+        document.fault(("kind",), f"{kind!r} is not a kind of {word}", guess(str(kind), [*kinds]))
+    return OneFile(document)
+
+
+def _read(file: Path, word: str, model: type[SpecT]) -> OneFile[SpecT]:
+    document = read_document(file)
+    return OneFile(document) if document.data is None else _validated(document, word, model)
+
+
+def _validated(document: Document, word: str, model: type[SpecT]) -> OneFile[SpecT]:
+    add_secret_faults(document)
+    if model is not ExpectationsSpec:
+        add_empty_faults(document)
+    name = document.data.get(word)
+    if isinstance(name, str) and name != document.file.stem:
+        document.fault(
+            (word,), f"the file is named {document.file.name} but declares {name!r}", f"Rename one: {name}.yaml"
+        )
+    try:
+        spec = model.model_validate(document.data)
+    except ValidationError as error:
+        add_faults(document, error, model)
+        return OneFile(document)
+    return OneFile(document, spec)
+
+
+def _documents(read: Folder) -> list[Document]:
+    groups = (read.sources, read.destinations, read.syncs, read.expectations)
+    return [declared.document for group in groups for declared in group.values()]
+
+
+def _one(read: Folder, name: str) -> Declarations:
+    declared = read.syncs[name]
+    faults = list(declared.document.faults)
+    if declared.spec:
+        needed = [
+            read.sources.get(declared.spec.source),
+            *(read.destinations.get(destination) for destination in declared.spec.destinations),
+            read.expectations.get(declared.spec.reconcile.expectations or ""),
+        ]
+        faults += [fault for part in needed if part for fault in part.document.faults]
+    if faults:
+        raise DeclarationsInvalid(faults)
+    return _declarations(read, [name])
+
+
+def _declarations(read: Folder, names: Sequence[str]) -> Declarations:
+    syncs = {name: spec for name in names if (spec := read.syncs[name].spec)}
+    sources = {spec.source for spec in syncs.values()} if len(names) == 1 else set(read.sources)
+    destinations = (
+        {d for spec in syncs.values() for d in spec.destinations} if len(names) == 1 else set(read.destinations)
+    )
+    suites = {spec.reconcile.expectations for spec in syncs.values()} if len(names) == 1 else set(read.expectations)
+    return Declarations(
+        sources=_frozen(read.sources, sources),
+        destinations=_frozen(read.destinations, destinations),
+        syncs=MappingProxyType(syncs),
+        expectations=_frozen(read.expectations, suites),
+        documents=MappingProxyType({name: read.syncs[name].document for name in names}),
+    )
+
+
+def _frozen(group: Mapping[str, OneFile[SpecT]], names: set[str] | set[str | None]) -> Mapping[str, SpecT]:
+    return MappingProxyType({name: d.spec for name, d in group.items() if d.spec is not None and name in names})

@@ -1,0 +1,58 @@
+"""`include/sources/<source>.yaml`: a database that tables come from."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from seamline.spec.fields import ConnectionId, Declared, Identifier, Name
+
+
+class Capture(Declared):
+    """How the source's log is captured."""
+
+    tables: Literal["from_syncs"] = Field(
+        "from_syncs", description="Which tables the one connector of this source captures: those of all syncs."
+    )
+
+
+class Snapshot(Declared):
+    """How consistent reads are opened."""
+
+    lock: Literal["none", "brief"] = Field(
+        "none",
+        description="none: one session reads table after table, no lock. brief: several sessions are opened at one "
+        "position while commits wait for at most 200 ms (BACKUP STAGE BLOCK_COMMIT); needs the owner's consent.",
+    )
+
+
+class Log(Declared):
+    """How long the log topic of this source is kept."""
+
+    max_gb: float = Field(
+        50, gt=0, description="Size of the log topic in GB at which the capture stops; alarms at 50 and 80 %."
+    )
+    keep_days: int = Field(7, ge=1, description="Days that the log is kept beyond what every destination has applied.")
+
+
+class MariadbSource(Declared):
+    """A MariaDB database, captured through its binlog."""
+
+    source: Name = Field(description="Name of the source; the file has the same name.")
+    kind: Literal["mariadb"] = Field(description="What kind of system the source is.")
+    connection: ConnectionId = Field(description="Connection id of the account that reads tables.")
+    capture_connection: ConnectionId | None = Field(
+        None, description="Connection id of the account that reads the binlog; <connection>_capture where left out."
+    )
+    marker_connection: ConnectionId | None = Field(
+        None, description="Connection id of the account that inserts markers; `connection` where left out."
+    )
+    database: Identifier = Field(description="Name of the database that holds the tables.")
+    capture: Capture = Field(default_factory=Capture, description="How the source's log is captured.")
+    snapshot: Snapshot = Field(default_factory=Snapshot, description="How consistent reads are opened.")
+    log: Log = Field(default_factory=Log, description="How long the log topic is kept.")
+
+
+# With a second kind this becomes a union discriminated by `kind`.
+SourceSpec = MariadbSource
+SOURCE_KINDS: dict[str, type[SourceSpec]] = {"mariadb": MariadbSource}
+SOURCE_KINDS_PLANNED = ("mysql", "postgres", "files", "kafka")

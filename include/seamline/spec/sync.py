@@ -1,0 +1,148 @@
+"""`include/syncs/<sync>.yaml`: tables of one source to one or more destinations."""
+
+from datetime import timedelta
+from typing import Any, Literal
+
+from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from seamline.spec.fields import Declared, Duration, Identifier, Name, TimeOfDay, TimeZone
+
+MIDNIGHT = "00:00"
+# Why a way of cutting that the design has is not there yet.
+_NOT_YET = {
+    "log": "cuts made from the log are not supported yet",
+    "day_slice": "replacing one business date in place is not supported yet",
+    "incremental": "incremental reads are not supported yet",
+}
+
+
+class DateColumn(Declared):
+    """Which column tells the business date of a row."""
+
+    column: Identifier = Field(description="Column that tells the business date.")
+    as_: Literal["date", "local", "instant"] = Field(
+        alias="as",
+        description="What the column holds: date (the business date itself), local (a wall clock time in the sync's "
+        "time zone) or instant (a moment, kept in UTC).",
+    )
+
+
+class TableEntry(Declared):
+    """A table of the sync. A bare name is short for an entry with this name alone."""
+
+    name: Identifier = Field(description="Name of the table in the source and in the destinations.")
+    business_date: DateColumn | None = Field(
+        None, description="How a row's business date is found; without it the nightly cut holds the table whole."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_bare_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        entry = handler.resolve_ref_schema(handler(schema))
+        bare = {"type": "string", "pattern": f"^{'[A-Za-z_][A-Za-z0-9_]*'}$", "description": "Name of the table."}
+        return {"anyOf": [bare, entry]}
+
+
+class Stream(Declared):
+    """How the live tables are kept current."""
+
+    commit_every_ms: int = Field(0, ge=0, description="Least time between two commits, milliseconds; 0: none.")
+    lag_max_s: float = Field(60, gt=0, description="Seconds of lag from which the stream counts as late.")
+    pool: Name = Field("default", description="The stream host that runs the stream.")
+    span_changes_max: int = Field(50_000, ge=1, description="Changes at which a span is closed at its last END.")
+
+
+class Keep(Declared):
+    """How long cuts are kept."""
+
+    days: int = Field(35, ge=1, description="Business dates kept, counted back from the newest.")
+    month_ends: int = Field(13, ge=0, description="Last business dates of months kept beyond that.")
+
+
+class Nightly(Declared):
+    """The cut of each business date."""
+
+    cut_off: TimeOfDay = Field(MIDNIGHT, description="Local time at which a business date ends.")
+    run_at: TimeOfDay = Field("00:30", description="Local time, on the day after, at which the run starts.")
+    timezone: TimeZone = Field(description="IANA time zone of the business dates.")
+    from_: Literal["auto", "read", "log", "day_slice", "incremental"] = Field(
+        "auto", alias="from", description="How the cut is made. auto and read: a snapshot of the source at a position."
+    )
+    as_of_max: Duration = Field(
+        timedelta(hours=2),
+        description="A table read whole counts for a business date only this long after the date's end.",
+    )
+    keep: Keep = Field(default_factory=Keep, description="How long cuts are kept.")
+    verdict_by: TimeOfDay | None = Field(None, description="Local time by which the verdict must be there.")
+
+    @field_validator("cut_off")
+    @classmethod
+    def _ends_at_midnight(cls, value: str) -> str:
+        if value != MIDNIGHT:
+            raise ValueError(
+                f"a cut-off at {value} needs cuts made from the log (mode `log`), which are not supported yet: a table "
+                f'read at night shows its state of that moment, not of {value}. Write "00:00" or leave it out'
+            )
+        return value
+
+    @field_validator("from_")
+    @classmethod
+    def _is_a_way_that_exists(cls, value: str) -> str:
+        if value in _NOT_YET:
+            raise ValueError(f"`{value}`: {_NOT_YET[value]}. Write `auto` or `read`")
+        return value
+
+
+class ControlTotal(Declared):
+    """A sum that must be equal on both sides, per group."""
+
+    table: Identifier = Field(description="Table of this sync.")
+    sum: Identifier = Field(description="Exact numeric column to add up.")
+    by: tuple[Identifier, ...] = Field((), description="Columns to group by, as currency.", strict=False)
+
+
+class Reconcile(Declared):
+    """What is compared beyond the digests, and what follows from a break."""
+
+    control_totals: tuple[ControlTotal, ...] = Field((), description="Sums shown for both sides.", strict=False)
+    expectations: Name | None = Field(
+        None, description="Name of a suite in include/expectations that the staged cut must pass."
+    )
+    on_break: Literal["ask", "fail", "publish_and_flag"] = Field(
+        "ask", description="What a break does to the nightly cut: ask a person, fail, or publish it with its verdict."
+    )
+
+
+class DerivedTable(Declared):
+    """A table computed from the staged cut, published and reconciled with it."""
+
+    name: Identifier = Field(description="Name of the derived table.")
+    table: Identifier = Field(description="Table of this sync that it is computed from.")
+    sum: Identifier = Field(description="Exact numeric column to add up.")
+    by: tuple[Identifier, ...] = Field(description="Columns to group by.", min_length=1, strict=False)
+
+
+class SyncSpec(Declared):
+    """One declared pipeline."""
+
+    sync: Name = Field(description="Name of the sync; the file has the same name.")
+    source: Name = Field(description="Name of a declared source.")
+    destinations: tuple[Name, ...] = Field(description="Names of declared destinations.", min_length=1, strict=False)
+    tables: tuple[TableEntry, ...] = Field(
+        description="Tables of the source, as names or as entries.", min_length=1, strict=False
+    )
+    guarantee: Literal["exactly_once", "at_least_once"] = Field(
+        "exactly_once", description="What the sync promises; refused where source or destination cannot give it."
+    )
+    stream: Stream = Field(default_factory=Stream, description="How the live tables are kept current.")
+    nightly: Nightly | None = Field(None, description="The cut of each business date; without it there is none.")
+    reconcile: Reconcile = Field(default_factory=Reconcile, description="What is compared, and what a break does.")
+    derived: tuple[DerivedTable, ...] = Field(
+        (), description="Tables computed from the staged cut of each date.", strict=False
+    )

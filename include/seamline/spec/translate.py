@@ -1,0 +1,176 @@
+"""pydantic's errors as faults with file, line, path, cause and cure."""
+
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from seamline.spec.document import Document, Path_, path_text
+from seamline.spec.faults import guess
+
+# Keys that would hold a secret. A declaration names connections; secrets live there.
+SECRET_KEYS = frozenset(
+    {
+        "password",
+        "passwd",
+        "pwd",
+        "secret",
+        "secret_key",
+        "token",
+        "api_key",
+        "access_key",
+        "private_key",
+        "credentials",
+    }
+)
+# Keys that the design has and this version has not.
+NOT_YET = {
+    ("sync", "stream.engine"): "one engine exists so far, the span loop; leave it out",
+}
+_WANTED = {
+    "string_type": "must be text",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping of keys",
+    "model_type": "must be a mapping of keys",
+    "model_attributes_type": "must be a mapping of keys",
+}
+
+
+def add_faults(document: Document, error: ValidationError, model: type[BaseModel]) -> None:
+    """Put everything that pydantic found into the document's faults, but nothing twice about one place."""
+    told = {fault.path for fault in document.faults}
+    for detail in error.errors(include_url=False, include_context=True):
+        path = detail["loc"]
+        if path_text(path) not in told:
+            document.fault(path, *_say(document, detail, path, model))
+
+
+def add_empty_faults(document: Document) -> None:
+    """A key without a value is a mistake more often than a wish for the default."""
+    for path, text in document.plain.items():
+        if text in ("", "~", "null", "Null", "NULL"):
+            document.fault(path, "has no value", "Leave the key out where the default is meant")
+
+
+def add_secret_faults(document: Document) -> None:
+    """Find secrets wherever they stand, and take them out, so that no later message can repeat one."""
+    _strip_secrets(document, document.data, ())
+
+
+def _strip_secrets(document: Document, value: Any, path: Path_) -> None:
+    if isinstance(value, dict):
+        for key in list(value):
+            place = (*path, key)
+            if str(key).lower() in SECRET_KEYS:
+                document.fault(
+                    place,
+                    "secrets do not belong in a declaration",
+                    "Put it into the connection that this file names, and take it out of the file's history",
+                )
+                del value[key]
+            else:
+                _strip_secrets(document, value[key], place)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            _strip_secrets(document, item, (*path, number))
+
+
+def _say(document: Document, detail: ErrorDetails, path: Path_, model: type[BaseModel]) -> tuple[str, str]:
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return _unknown_key(path, model)
+    if kind == "missing":
+        return "is missing", _described(path, model)
+    if kind == "literal_error":
+        allowed = [str(value) for value in _literals(path, model)]
+        return f"must be one of {', '.join(allowed)}, got {_got(detail)}", _near(str(detail["input"]), allowed)
+    if kind == "value_error":
+        return str(detail["ctx"]["error"]), ""
+    if kind in _WANTED:
+        return f"{_WANTED[kind]}, got {_got(detail)}", _quoted(document, kind, path)
+    if kind == "too_short":
+        return "must not be empty", _described(path, model)
+    return f"{detail['msg'].replace('Input should', 'should')}, got {_got(detail)}", _described(path, model)
+
+
+def _unknown_key(path: Path_, model: type[BaseModel]) -> tuple[str, str]:
+    key = str(path[-1])
+    not_yet = NOT_YET.get((next(iter(model.model_fields)), ".".join(map(str, path))))
+    if not_yet:
+        return "not supported yet", f"{not_yet[0].upper()}{not_yet[1:]}"
+    around = _model_at(path[:-1], model)
+    known = [field.alias or name for name, field in around.model_fields.items()] if around else []
+    return "unknown key", guess(key, known)
+
+
+def _described(path: Path_, model: type[BaseModel]) -> str:
+    around = _model_at(path[:-1], model)
+    if around is None or not path:
+        return ""
+    for name, field in around.model_fields.items():
+        if path[-1] in (name, field.alias):
+            return field.description or ""
+    return ""
+
+
+def _literals(path: Path_, model: type[BaseModel]) -> tuple[Any, ...]:
+    around = _model_at(path[:-1], model)
+    if around is None:
+        return ()
+    for name, field in around.model_fields.items():
+        if path[-1] in (name, field.alias):
+            return next((get_args(part) for part in _parts(field.annotation) if get_origin(part) is Literal), ())
+    return ()
+
+
+def _model_at(path: Path_, model: type[BaseModel]) -> type[BaseModel] | None:
+    """The model that describes the mapping at a place of the document."""
+    at: type[BaseModel] | None = model
+    for part in path:
+        if isinstance(part, int):
+            continue
+        if at is None:
+            return None
+        fields = {field.alias or name: field for name, field in at.model_fields.items()}
+        found = fields.get(part)
+        inner = (
+            [p for p in _parts(found.annotation) if isinstance(p, type) and issubclass(p, BaseModel)] if found else []
+        )
+        at = inner[0] if inner else None
+    return at
+
+
+def _parts(annotation: Any) -> list[Any]:
+    """The types an annotation is made of: members of a union, items of a tuple, and itself."""
+    if get_origin(annotation) in (Union, types.UnionType, tuple):
+        return [part for member in get_args(annotation) for part in _parts(member)]
+    return [annotation]
+
+
+def _near(wrong: str, known: list[str]) -> str:
+    cure = guess(wrong, known)
+    return cure if cure.startswith("Did you mean") else ""
+
+
+def _quoted(document: Document, kind: str, path: Path_) -> str:
+    """YAML reads `7:00` as 420 and `no` as false: quotes keep what was written."""
+    plain = document.plain.get(path)
+    return f'Write it in quotes: "{plain}"' if kind == "string_type" and plain is not None else ""
+
+
+def _got(detail: ErrorDetails) -> str:
+    value = detail["input"]
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "nothing"
+    return "a text that is not shown" if isinstance(value, str) and "://" in value else repr(value)
