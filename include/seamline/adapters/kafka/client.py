@@ -1,0 +1,70 @@
+"""Kafka clients from a connection, and librdkafka's errors as Seamline's."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from seamline.adapters.connections import Connection
+from seamline.domain.errors import ConfigError, SeamlineError, TransientError
+
+ResultT = TypeVar("ResultT")
+
+REQUEST_TIMEOUT_S = 15.0
+
+_WRONG_SETTING = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001 (the client names its local errors so)
+    KafkaError._SSL,  # noqa: SLF001
+    KafkaError._INVALID_ARG,  # noqa: SLF001
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+}
+
+
+def client_settings(connection: Connection) -> dict[str, Any]:
+    """librdkafka settings: what the connection's `extra` says (security too), with its host and port as the default."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": f"{connection.host}:{connection.port}",
+        "reconnect.backoff.max.ms": 1000,
+        # librdkafka's own lines go to stderr: a broker that is away would write one a second.
+        "log_level": 2,
+    }
+    settings.update({name: str(value) for name, value in connection.extra.items()})
+    if connection.login:
+        settings.setdefault("sasl.username", connection.login)
+        settings.setdefault("sasl.password", connection.password)
+    return settings
+
+
+def admin_client(settings: dict[str, Any]) -> AdminClient:
+    try:
+        return AdminClient(settings)
+    except KafkaException as exc:
+        raise translated(exc, doing="set up the Kafka client", settings=settings) from exc
+
+
+def asked(call: Callable[[], ResultT], *, doing: str, settings: dict[str, Any]) -> ResultT:
+    """The answer of one Kafka request; its errors as Seamline's."""
+    try:
+        return call()
+    except KafkaException as exc:
+        raise translated(exc, doing=doing, settings=settings) from exc
+
+
+def translated(exc: KafkaException, *, doing: str, settings: dict[str, Any]) -> SeamlineError:
+    error = exc.args[0] if exc.args else None
+    code = error.code() if isinstance(error, KafkaError) else None
+    text = error.str() if isinstance(error, KafkaError) else str(exc)
+    servers = settings.get("bootstrap.servers", "?")
+    if code in _WRONG_SETTING:
+        return ConfigError(
+            f"Kafka at {servers} refused to {doing}: {text}",
+            hint="check login, password, security.protocol and the ACLs of the connection `kafka`",
+        )
+    return TransientError(
+        f"Kafka at {servers} could not {doing}: {text}",
+        hint="is the broker up? `seamline status` tells; the call is repeated by its owner",
+    )

@@ -1,0 +1,158 @@
+"""KafkaLogReader: the one consumer of a stream, assigned once, which never jumps over a hole."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from seamline.adapters.debezium.decode import Decoder
+from seamline.adapters.kafka.client import translated
+from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.domain.errors import InvariantViolated, LogCorrupted, PositionLost
+from seamline.domain.log import LogRecord
+
+_REONBOARD = "the log no longer holds what this stream needs: onboard the sync again"
+# A topic that was deleted and made again under the same name would go unnoticed until its offsets differ.
+_IDENTITY_EVERY_S = 30.0
+_IDENTITY_TIMEOUT_S = 5.0
+# After this long without any broker the caller is told; librdkafka goes on trying by itself.
+_AWAY_AFTER_S = 10.0
+
+_CONSUMER = {
+    # A consumer that assigns by itself never joins a group; librdkafka wants a name all the same.
+    "group.id": "seamline-log-reader",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "isolation.level": "read_committed",
+    # `earliest` would silently jump over records that were deleted.
+    "auto.offset.reset": "error",
+    # A broker answers at once when there is something; this bounds the wait of an idle fetch.
+    "fetch.wait.max.ms": 10,
+    "fetch.queue.backoff.ms": 2,
+    "fetch.message.max.bytes": 8 * 1024 * 1024,
+    "fetch.max.bytes": 64 * 1024 * 1024,
+    "queued.max.messages.kbytes": 64 * 1024,
+}
+
+
+class KafkaLogReader:
+    """ports.LogReader on one log topic.
+
+    A broker that is away raises TransientError from `poll` now and then; the place is kept, calling again goes on. A
+    broken record is reported only after the records before it were handed over: the stream ends at its last good END.
+    """
+
+    def __init__(self, settings: dict[str, Any], *, topic: str, decoder: Decoder) -> None:
+        self.topic = topic
+        self._settings = settings
+        self._decode = decoder
+        self._topics = CaptureTopics(settings, request_timeout_s=_IDENTITY_TIMEOUT_S)
+        self.topic_id = self._topics.topic_id(topic)
+        if not self.topic_id:
+            raise PositionLost(f"log topic {topic} does not exist", hint=_REONBOARD)
+        self._identity_checked_s = time.monotonic()
+        self._away_since_s = 0.0
+        self._pending: LogCorrupted | PositionLost | None = None
+        self._is_assigned = False
+        try:
+            self._consumer = Consumer({**settings, **_CONSUMER, "error_cb": self._on_error})
+        except KafkaException as exc:
+            raise translated(exc, doing="open a consumer", settings=settings) from exc
+
+    def assign(self, offset: int) -> None:
+        """Start reading at `offset` (inclusive). Raises PositionLost when the log does not reach down or up to it."""
+        if self._is_assigned:
+            raise InvariantViolated("a log reader is assigned once: open another to read from elsewhere")
+        self._check_identity()
+        low, high = self._topics.offsets(self.topic)
+        if offset < low:
+            raise PositionLost(
+                f"log topic {self.topic} begins at offset {low}, wanted {offset}: {low - offset} offsets were deleted",
+                hint=_REONBOARD,
+            )
+        if offset > high:
+            raise PositionLost(
+                f"log topic {self.topic} ends at offset {high}, wanted {offset}: its end was cut off", hint=_REONBOARD
+            )
+        self._consumer.assign([TopicPartition(self.topic, 0, offset)])
+        self._is_assigned = True
+
+    def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        if self._pending is not None:
+            raise self._pending
+        # Before anything is taken from the client: an error raised after that would lose records.
+        self._check_now_and_then()
+        messages = self._taken(timeout_s, records_max)
+        records = self._decoded(messages)
+        if records:
+            self._away_since_s = 0.0
+        elif self._pending is not None:
+            raise self._pending
+        return records
+
+    def end_offset(self) -> int:
+        return self._topics.offsets(self.topic)[1]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _taken(self, timeout_s: float, records_max: int) -> list[Message]:
+        """`consume` with a time-out waits until it is full: so one is waited for, and what is there comes along."""
+        messages = self._consumer.consume(1, timeout_s)
+        if messages and records_max > 1:
+            messages += self._consumer.consume(records_max - 1, 0)
+        return messages
+
+    def _decoded(self, messages: Sequence[Message]) -> list[LogRecord]:
+        records: list[LogRecord] = []
+        decode = self._decode
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._pending = self._lost(error)
+                if self._pending is not None:
+                    break
+                continue
+            try:
+                records.append(decode(message.offset() or 0, message.key(), message.value()))
+            except LogCorrupted as exc:
+                self._pending = exc
+                break
+        return records
+
+    def _lost(self, error: KafkaError) -> PositionLost | None:
+        """A consumer error as a lost position; None where librdkafka mends it by itself and keeps the place."""
+        code = error.code()
+        if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
+            return PositionLost(f"log topic {self.topic}: {error.str()}", hint=_REONBOARD)
+        if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):  # noqa: SLF001
+            # Also said for a moment by a broker that has just started: only the topic's id decides.
+            self._identity_checked_s = 0.0
+            return None
+        if error.fatal():
+            return PositionLost(f"log topic {self.topic}: {error.str()}", hint=_REONBOARD)
+        return None
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and not self._away_since_s:  # noqa: SLF001
+            self._away_since_s = time.monotonic()
+
+    def _check_now_and_then(self) -> None:
+        now = time.monotonic()
+        if self._away_since_s and now - self._away_since_s > _AWAY_AFTER_S:
+            self._away_since_s = now
+            self._check_identity()
+            self._away_since_s = 0.0
+        elif now - self._identity_checked_s > _IDENTITY_EVERY_S:
+            self._check_identity()
+
+    def _check_identity(self) -> None:
+        """Raises PositionLost for another topic id, TransientError while no broker answers."""
+        self._identity_checked_s = time.monotonic()
+        topic_id = self._topics.topic_id(self.topic)
+        if topic_id == self.topic_id:
+            return
+        what = f"was created anew (id {topic_id}, was {self.topic_id})" if topic_id else "was deleted"
+        self._pending = PositionLost(f"log topic {self.topic} {what}", hint=_REONBOARD)
+        raise self._pending

@@ -1,0 +1,204 @@
+"""The topics of a capture: created with the settings that exactness needs, and checked each time.
+
+Nothing here ever deletes what a stream may still need: `prune` is told the offset by the one who holds all ledgers.
+"""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType  # type: ignore[attr-defined]
+
+from seamline.adapters.kafka import log_dirs
+from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, asked
+from seamline.domain.errors import ConfigError, PositionLost, TransientError
+
+# The active segment is never freed by pruning: a small one frees space in time.
+SEGMENT_BYTES = 64 * 1024 * 1024
+MESSAGE_BYTES_MAX = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRule:
+    """What a topic must be. `exact` settings must be equal, `at_least` and `at_most` bound a number."""
+
+    purpose: str
+    exact: Mapping[str, str]
+    at_least: Mapping[str, int] = field(default_factory=dict)
+    at_most: Mapping[str, int] = field(default_factory=dict)
+
+    def settings(self) -> dict[str, str]:
+        """The settings to create the topic with."""
+        numbers = {**self.at_least, **self.at_most}
+        return {**self.exact, **{name: str(value) for name, value in numbers.items()}}
+
+
+_KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+LOG = TopicRule(
+    "log topic",
+    {**_KEPT, "segment.bytes": str(SEGMENT_BYTES)},
+    at_least={"max.message.bytes": MESSAGE_BYTES_MAX},
+)
+SCHEMA_HISTORY = TopicRule("schema history", _KEPT, at_least={"max.message.bytes": MESSAGE_BYTES_MAX})
+# Connect reads the newest offset per key, so this one is compacted.
+CONNECTOR_OFFSETS = TopicRule("connector's offsets", {"cleanup.policy": "compact"})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    name: str
+    topic_id: str
+    partitions: int
+    settings: Mapping[str, str]
+
+
+def faults(facts: TopicFacts, rule: TopicRule) -> tuple[str, ...]:
+    """What is wrong with a topic, each with setting, value and the value wanted."""
+    found = []
+    if facts.partitions != 1:
+        found.append(f"it has {facts.partitions} partitions, one is wanted: the order of a source's log is one order")
+    for name, wanted in rule.exact.items():
+        value = facts.settings.get(name)
+        if value != wanted:
+            found.append(f"{name} is {value}, wanted {wanted}")
+    for name, least in rule.at_least.items():
+        value = facts.settings.get(name, "0")
+        if int(value) < least:
+            found.append(f"{name} is {value}, wanted at least {least}")
+    for name, most in rule.at_most.items():
+        value = facts.settings.get(name, "0")
+        if int(value) > most:
+            found.append(f"{name} is {value}, wanted at most {most}")
+    return tuple(found)
+
+
+class CaptureTopics:
+    """Topics of captures on one Kafka cluster. `settings` as from `client_settings`."""
+
+    def __init__(self, settings: dict[str, Any], *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        self._settings = settings
+        self._timeout_s = request_timeout_s
+        self._admin = admin_client(settings)
+
+    def ensure_log(self, topic: str) -> str:
+        """Create or check a log topic; returns its topic id."""
+        return self._ensure(topic, LOG)
+
+    def ensure_schema_history(self, topic: str) -> str:
+        return self._ensure(topic, SCHEMA_HISTORY)
+
+    def ensure_connector_offsets(self, topic: str) -> str:
+        return self._ensure(topic, CONNECTOR_OFFSETS)
+
+    def topic_id(self, topic: str) -> str:
+        """The topic's id; "" where it does not exist."""
+        description = self._describe(topic)
+        return str(description.topic_id) if description else ""
+
+    def offsets(self, topic: str) -> tuple[int, int]:
+        """(lowest kept offset, offset after the last stable record) of the one partition."""
+        place = TopicPartition(topic, 0)
+        low = self._list_offsets({place: OffsetSpec.earliest()})  # type: ignore[no-untyped-call]
+        high = self._list_offsets({place: OffsetSpec.latest()})  # type: ignore[no-untyped-call]
+        return low, high
+
+    def is_empty(self, topic: str) -> bool:
+        low, high = self.offsets(topic)
+        return low == high
+
+    def size_bytes(self, topic: str) -> int:
+        """Bytes on the leader's disk."""
+        description = self._describe(topic)
+        if description is None:
+            return 0
+        leader = description.partitions[0].leader
+        if leader is None:
+            raise TransientError(f"topic {topic} has no leader for now", hint="is every broker up?")
+        protocol = str(self._settings.get("security.protocol", "plaintext")).lower()
+        tls = None
+        if protocol == "ssl":
+            tls = ssl.create_default_context(cafile=self._settings.get("ssl.ca.location"))
+        return log_dirs.partition_bytes(leader.host, leader.port, topic, tls=tls)
+
+    def prune(self, topic: str, *, below: int) -> int:
+        """Delete records below the offset (exclusive); returns the new lowest offset. A repeat is a no-op."""
+        future = self._admin.delete_records([TopicPartition(topic, 0, below)])
+        answer = asked(
+            next(iter(future.values())).result, doing=f"delete records of topic {topic}", settings=self._settings
+        )
+        return int(answer.low_watermark)
+
+    def delete(self, topic: str) -> None:
+        """Delete a whole topic, for a source that is given up. A topic that is not there is a no-op."""
+        try:
+            self._admin.delete_topics([topic], operation_timeout=self._timeout_s)[topic].result()
+        except KafkaException as exc:
+            if exc.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+
+    def facts(self, topic: str) -> TopicFacts | None:
+        """What the topic is now; None where it does not exist."""
+        description = self._describe(topic)
+        if description is None:
+            return None
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        future = self._admin.describe_configs([resource], request_timeout=self._timeout_s)[resource]
+        entries = asked(future.result, doing=f"read the settings of topic {topic}", settings=self._settings)
+        return TopicFacts(
+            topic,
+            str(description.topic_id),
+            len(description.partitions),
+            {name: str(entry.value) for name, entry in entries.items()},
+        )
+
+    def _ensure(self, topic: str, rule: TopicRule) -> str:
+        facts = self.facts(topic)
+        if facts is None:
+            self._create(topic, rule)
+            facts = self.facts(topic)
+        if facts is None:
+            raise TransientError(f"topic {topic} was created but is not there yet", hint="is every broker up?")
+        wrong = faults(facts, rule)
+        if wrong:
+            raise ConfigError(
+                f"Topic {topic} ({rule.purpose}) has settings that could lose or tear the log: {'; '.join(wrong)}",
+                hint=f"set them with Kafka's own tool: kafka-configs --alter --entity-type topics "
+                f"--entity-name {topic} --add-config {','.join(f'{n}={v}' for n, v in rule.settings().items())}; "
+                "a topic with several partitions must be deleted and the syncs of the source onboarded again",
+            )
+        return facts.topic_id
+
+    def _create(self, topic: str, rule: TopicRule) -> None:
+        new = NewTopic(topic, num_partitions=1, replication_factor=-1, config=rule.settings())
+        future = self._admin.create_topics([new], operation_timeout=self._timeout_s)[topic]
+        try:
+            future.result()
+        except KafkaException as exc:
+            if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                asked(future.result, doing=f"create topic {topic}", settings=self._settings)
+
+    def _describe(self, topic: str) -> Any:
+        futures = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s)
+        try:
+            return futures[topic].result()
+        except KafkaException as exc:
+            if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            return asked(futures[topic].result, doing=f"describe topic {topic}", settings=self._settings)
+
+    def _list_offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> int:
+        futures = self._admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout_s
+        )
+        future = next(iter(futures.values()))
+        try:
+            return int(future.result().offset)
+        except KafkaException as exc:
+            if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                name = next(iter(wanted)).topic
+                raise PositionLost(
+                    f"log topic {name} does not exist", hint="onboard the syncs of this source again"
+                ) from exc
+            return int(asked(future.result, doing="tell offsets", settings=self._settings).offset)
