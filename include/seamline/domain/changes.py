@@ -20,13 +20,18 @@ class KeyedChange:
 
 @dataclass(slots=True)
 class TableChanges:
-    """Keyed tables fill `keyed`; keyless tables fill `net` (raw row → copies to add, or to remove when negative)."""
+    """Keyed tables fill `keyed`; keyless tables fill `net` (raw row → copies to add, or to remove when negative).
+
+    `piece` 1, 2, …: a part of a unit that is larger than memory. The sink puts it aside where readers see nothing and
+    joins the pieces, in this order, in the one commit of the unit; 0 is a whole batch.
+    """
 
     table: str
     keyed: list[KeyedChange] = field(default_factory=list)
     net: dict[bytes, int] = field(default_factory=dict)
     truncate_first: bool = False
     changes_in: int = 0
+    piece: int = 0
 
     @property
     def is_empty(self) -> bool:

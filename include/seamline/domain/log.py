@@ -47,7 +47,7 @@ class Unit:
     """The smallest thing applied: the rows between BEGIN and END, or one standalone TRUNCATE or DDL.
 
     Offsets are half-open: `end` is the offset after the unit's last record. `committed_ms` is the source's commit time
-    (END's `ts_ms`), milliseconds since the epoch.
+    (END's `ts_ms`), milliseconds since the epoch. `markers` are the inserts into the marker table, apart from `rows`.
     """
 
     unit_id: str
@@ -58,6 +58,7 @@ class Unit:
     committed_ms: int = 0
     truncated: str = ""
     ddl: LogRecord | None = None
+    markers: tuple[LogRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,96 @@
+"""Units → what one span does to each table: the newest change of every key, the net of every row without one.
+
+Only changes beyond their table's boundary count. Keyed: newest in log order; a key change arrives as delete + insert.
+Keyless: +1 for each row image that appears, -1 for each that disappears; sums commute, so order inside the span does
+not matter. Rows that are equal but written differently stay apart here and meet in the sink, whose identity is the
+canonical text of the stored row; this sum only saves work.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.cutover import BoundaryGate
+from seamline.domain.errors import LogCorrupted
+from seamline.domain.log import LogRecord, Unit
+
+_FULL_IMAGES = "the source must write full row images (binlog_row_image=FULL); onboard the sync again once it does"
+
+
+def compact(
+    units: Iterable[Unit], *, tables: Mapping[str, Table], gate: BoundaryGate, piece: int = 0
+) -> dict[str, TableChanges]:
+    """Changes per table, tables in the order of their first change; tables without any are absent.
+
+    `units` come in log order. The gate moves on with them, so each unit is given once (pieces of one unit count as
+    that unit).
+    """
+    found: dict[str, TableChanges] = {}
+    keyed: dict[str, dict[bytes, KeyedChange]] = {name: {} for name, table in tables.items() if table.is_keyed}
+    for unit in units:
+        dropped = _dropped_tables(unit, gate) if gate.is_open else frozenset()
+        if unit.truncated and unit.truncated not in dropped:
+            found[unit.truncated] = TableChanges(unit.truncated, truncate_first=True, changes_in=1, piece=piece)
+            keyed.get(unit.truncated, {}).clear()
+        for row in unit.rows:
+            name = row.table
+            if name in dropped:
+                continue
+            changes = found.get(name)
+            if changes is None:
+                changes = found[name] = TableChanges(name, piece=piece)
+            changes.changes_in += 1
+            if name in keyed:
+                _keep_newest(keyed[name], row)
+            else:
+                _add_images(changes.net, row)
+    _finish(found, keyed)
+    return found
+
+
+def _finish(found: Mapping[str, TableChanges], keyed: Mapping[str, dict[bytes, KeyedChange]]) -> None:
+    for name, changes in found.items():
+        if name in keyed:
+            changes.keyed = list(keyed[name].values())
+        else:
+            changes.net = {row: copies for row, copies in changes.net.items() if copies}
+
+
+def _dropped_tables(unit: Unit, gate: BoundaryGate) -> frozenset[str]:
+    names = {row.table for row in unit.rows}
+    if unit.truncated:
+        names.add(unit.truncated)
+    return frozenset(name for name in names if not gate.keeps(name, unit.position))
+
+
+def _keep_newest(newest: dict[bytes, KeyedChange], row: LogRecord) -> None:
+    key = row.key
+    is_delete = row.op == "d"
+    image = row.before if is_delete else row.after
+    if key is None or image is None:
+        raise _without_image(row, "key" if key is None else "row image")
+    known = newest.get(key)
+    if known is None:
+        newest[key] = KeyedChange(key, is_delete, row.op != "c", image, row.offset)
+    else:
+        known.is_delete, known.row, known.offset = is_delete, image, row.offset
+
+
+def _add_images(net: dict[bytes, int], row: LogRecord) -> None:
+    if row.op != "c":
+        if row.before is None:
+            raise _without_image(row, "row image before the change")
+        net[row.before] = net.get(row.before, 0) - 1
+    if row.op != "d":
+        if row.after is None:
+            raise _without_image(row, "row image after the change")
+        net[row.after] = net.get(row.after, 0) + 1
+
+
+def _without_image(row: LogRecord, what: str) -> LogCorrupted:
+    return LogCorrupted(
+        f"offset {row.offset}: a change of kind {row.op} without {what}",
+        hint=_FULL_IMAGES,
+        table=row.table,
+        position=str(row.position or row.offset),
+    )

@@ -1,0 +1,50 @@
+"""The position a stream stands at while it passes units, kept cheap for millions of them."""
+
+from seamline.domain.errors import InvariantViolated
+from seamline.domain.position import BinlogPosition, Position, PostgresPosition, gtid_sequences
+
+
+class PositionTracker:
+    """Starts at the ledger's position; `pass_unit` moves it, never backwards."""
+
+    def __init__(self, position: Position) -> None:
+        self._position = position
+        self._sequences = gtid_sequences(position.gtid) if isinstance(position, BinlogPosition) else {}
+        # Only the newest unit of each GTID domain matters; they are joined when somebody asks.
+        self._newest: dict[int, BinlogPosition] = {}
+
+    @property
+    def position(self) -> Position:
+        for unit in self._newest.values():
+            if isinstance(self._position, BinlogPosition):
+                self._position = self._position.advanced_by(unit)
+        self._newest.clear()
+        return self._position
+
+    def has_passed(self, unit: Position) -> bool:
+        """Whether this unit lies at or before the position."""
+        if isinstance(unit, BinlogPosition):
+            domain, sequence = _single_gtid(unit.gtid)
+            return self._sequences.get(domain, 0) >= sequence
+        if isinstance(self._position, PostgresPosition):
+            return self._position.covers(unit)
+        raise InvariantViolated(f"positions of different sources: {unit} and {self._position}")
+
+    def pass_unit(self, unit: Position) -> None:
+        if self.has_passed(unit):
+            return
+        if isinstance(unit, BinlogPosition):
+            domain, sequence = _single_gtid(unit.gtid)
+            self._sequences[domain] = sequence
+            self._newest[domain] = unit
+        else:
+            self._position = PostgresPosition(lsn=unit.lsn)
+
+
+def _single_gtid(gtid: str) -> tuple[int, int]:
+    """(domain, sequence number) of one transaction's GTID."""
+    domain, _, rest = gtid.partition("-")
+    sequence = rest.partition("-")[2]
+    if not (domain.isdigit() and sequence.isdigit()):
+        raise InvariantViolated(f"not the GTID of one transaction: {gtid!r}")
+    return int(domain), int(sequence)

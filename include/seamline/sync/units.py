@@ -1,0 +1,267 @@
+"""Log records → units: every transaction whole, counted and in order, every odd record dealt with by rule.
+
+The rules for records that are not plain units are those of the protocol, section 4. Nothing here looks at a row's
+values: the assembler orders, counts and separates.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from seamline.domain.errors import LogCorrupted, SeamlineError
+from seamline.domain.log import LogRecord, RecordKind, Unit
+from seamline.domain.position import Position
+
+_ONBOARD_AGAIN = "the log topic cannot be trusted beyond this offset: find the cause, then onboard the sync again"
+
+RowRank = tuple[int, ...]
+
+
+def _rank(row: LogRecord) -> RowRank:
+    # Both halves of a key change carry one row id; the delete comes first.
+    return (*row.row_id, 1 if row.op == "c" else 0)
+
+
+@dataclass(slots=True)
+class _OpenUnit:
+    """A transaction between its BEGIN and its END. `total` and `counts` are over all tables, also foreign ones."""
+
+    unit_id: str
+    start: int
+    begin: LogRecord
+    rows: list[LogRecord] = field(default_factory=list)
+    markers: list[LogRecord] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    row_bytes: int = 0
+    position: Position | None = None
+    last_row: LogRecord | None = None
+    repeats_until: RowRank | None = None
+    truncated: LogRecord | None = None
+    ddl: LogRecord | None = None
+    last_offset: int = 0
+    pieces: int = 0
+
+
+class UnitAssembler:
+    """Feeds on records in offset order, gives whole units back.
+
+    `trouble` is set when a record breaks the rules: the units before it were given out and are good, so a stream that
+    stops, stops at the last good END; after it nothing more is given out.
+    """
+
+    def __init__(self, tables: Collection[str], *, marker_table: str) -> None:
+        self._tables = frozenset(tables)
+        self._marker_table = marker_table
+        self._open: _OpenUnit | None = None
+        self.trouble: SeamlineError | None = None
+
+    @property
+    def open_rows(self) -> int:
+        """Rows of the sync's tables that wait for their END."""
+        return len(self._open.rows) if self._open else 0
+
+    @property
+    def open_bytes(self) -> int:
+        return self._open.row_bytes if self._open else 0
+
+    @property
+    def open_pieces(self) -> int:
+        """How many pieces were taken from the unit that is still open."""
+        return self._open.pieces if self._open else 0
+
+    def take_piece(self) -> Unit:
+        """The rows so far of the open unit, in order, which is then continued without them.
+
+        For units larger than memory. Counts go on over all rows, so END is verified as ever.
+        """
+        unit = self._open
+        if unit is None or unit.position is None:
+            raise LogCorrupted("there is no open unit with rows to take a piece of", hint=_ONBOARD_AGAIN)
+        unit.pieces += 1
+        rows, unit.rows, unit.row_bytes = unit.rows, [], 0
+        return Unit(unit.unit_id, unit.start, unit.last_offset + 1, unit.position, rows)
+
+    def feed(self, records: Iterable[LogRecord]) -> list[Unit]:
+        """The units that these records complete, in log order."""
+        units: list[Unit] = []
+        if self.trouble is not None:
+            return units
+        try:
+            for record in records:
+                if record.kind is RecordKind.ROW:
+                    self._row(record)
+                else:
+                    self._other(record, units)
+        except LogCorrupted as trouble:
+            self.trouble = trouble
+        return units
+
+    def _row(self, row: LogRecord) -> None:
+        unit = self._open
+        if unit is None or (row.unit_id and row.unit_id != unit.unit_id):
+            raise _row_outside(row, unit)
+        if unit.repeats_until is not None and _rank(row) <= unit.repeats_until:
+            return
+        unit.last_row = row
+        unit.last_offset = row.offset
+        table = row.table
+        unit.total += 1
+        unit.counts[table] = unit.counts.get(table, 0) + 1
+        if unit.position is None:
+            unit.position = row.position
+        if table in self._tables:
+            unit.rows.append(row)
+            unit.row_bytes += len(row.after or b"") + len(row.before or b"")
+        elif table == self._marker_table and row.op == "c":
+            unit.markers.append(row)
+
+    def _other(self, record: LogRecord, units: list[Unit]) -> None:
+        match record.kind:
+            case RecordKind.BEGIN:
+                self._begin(record, units)
+            case RecordKind.END:
+                units.append(self._end(record))
+            case RecordKind.TRUNCATE:
+                self._truncate(record, units)
+            case RecordKind.DDL:
+                self._ddl(record, units)
+            case _:
+                # Heartbeats lie anywhere, also inside transactions, and mean nothing for the tables.
+                return
+
+    def _begin(self, record: LogRecord, units: list[Unit]) -> None:
+        unit = self._open
+        if unit is not None and unit.unit_id == record.unit_id:
+            self._continue(unit)
+            return
+        if unit is not None:
+            units.append(self._close_without_end(unit, record))
+        self._open = _OpenUnit(record.unit_id, record.offset, record, last_offset=record.offset)
+
+    @staticmethod
+    def _continue(unit: _OpenUnit) -> None:
+        # The connector was restarted in mid-transaction and tells it again from some row on.
+        if unit.last_row is not None:
+            unit.repeats_until = _rank(unit.last_row)
+
+    def _close_without_end(self, unit: _OpenUnit, record: LogRecord) -> Unit:
+        if unit.total:
+            raise LogCorrupted(
+                f"transaction {unit.unit_id} has {unit.total} rows but no END before offset {record.offset}, where "
+                f"{record.unit_id} begins",
+                hint="its tail is lost, or it is an XA transaction, which the capture cannot carry. " + _ONBOARD_AGAIN,
+                position=str(unit.begin.position or unit.unit_id),
+            )
+        # TRUNCATE and DDL come after a BEGIN that no END closes (MariaDB 3.5.0.Final).
+        return self._whole(unit, end=unit.last_offset + 1, committed_ms=_time_of(unit))
+
+    def _end(self, record: LogRecord) -> Unit:
+        unit = self._open
+        if unit is None or unit.unit_id != record.unit_id:
+            inside = f"inside transaction {unit.unit_id}" if unit else "without a BEGIN"
+            raise LogCorrupted(
+                f"offset {record.offset}: END of transaction {record.unit_id} {inside}", hint=_ONBOARD_AGAIN
+            )
+        _verify_counts(unit, record)
+        self._open = None
+        if unit.position is None:
+            unit.position = record.position
+        return self._whole(unit, end=record.offset + 1, committed_ms=record.ts_ms)
+
+    def _truncate(self, record: LogRecord, units: list[Unit]) -> None:
+        unit = self._open
+        kept = record if record.table in self._tables else None
+        if unit is None or (record.unit_id and record.unit_id != unit.unit_id):
+            self._standalone(record, units, truncated=kept)
+            return
+        if unit.total:
+            raise LogCorrupted(
+                f"offset {record.offset}: TRUNCATE of {record.table} inside transaction {unit.unit_id} with rows",
+                hint=_ONBOARD_AGAIN,
+                table=record.table,
+            )
+        if unit.truncated and kept and unit.truncated.table != kept.table:
+            raise LogCorrupted(
+                f"offset {record.offset}: one transaction truncates {unit.truncated.table} and {record.table}",
+                hint="truncate one table per statement on a source like this. " + _ONBOARD_AGAIN,
+                table=record.table,
+            )
+        unit.last_offset = record.offset
+        unit.truncated = unit.truncated or kept
+        unit.position = unit.position or record.position
+
+    def _ddl(self, record: LogRecord, units: list[Unit]) -> None:
+        unit = self._open
+        kept = record if not self._tables.isdisjoint(record.tables) else None
+        if unit is None or (record.unit_id and record.unit_id != unit.unit_id):
+            self._standalone(record, units, ddl=kept)
+            return
+        unit.last_offset = record.offset
+        unit.ddl = unit.ddl or kept
+        unit.position = unit.position or record.position
+
+    def _standalone(
+        self,
+        record: LogRecord,
+        units: list[Unit],
+        *,
+        truncated: LogRecord | None = None,
+        ddl: LogRecord | None = None,
+    ) -> None:
+        if self._open is not None:
+            units.append(self._close_without_end(self._open, record))
+            self._open = None
+        unit = _OpenUnit(record.unit_id, record.offset, record, position=record.position)
+        unit.truncated, unit.ddl = truncated, ddl
+        units.append(self._whole(unit, end=record.offset + 1, committed_ms=record.ts_ms))
+
+    @staticmethod
+    def _whole(unit: _OpenUnit, *, end: int, committed_ms: int) -> Unit:
+        position = unit.position or unit.begin.position
+        if position is None:
+            raise LogCorrupted(
+                f"transaction {unit.unit_id} at offset {unit.start} has no position", hint=_ONBOARD_AGAIN
+            )
+        return Unit(
+            unit.unit_id,
+            unit.start,
+            end,
+            position,
+            unit.rows,
+            committed_ms,
+            unit.truncated.table if unit.truncated else "",
+            unit.ddl,
+            tuple(unit.markers),
+        )
+
+
+def _time_of(unit: _OpenUnit) -> int:
+    odd = unit.truncated or unit.ddl or unit.begin
+    return odd.ts_ms
+
+
+def _row_outside(row: LogRecord, unit: _OpenUnit | None) -> LogCorrupted:
+    where = f"inside transaction {unit.unit_id}" if unit else "outside BEGIN and END"
+    return LogCorrupted(
+        f"offset {row.offset}: a row of transaction {row.unit_id or 'unknown'} {where}",
+        hint="an XA transaction leaves its rows like this, and the capture cannot carry XA. " + _ONBOARD_AGAIN,
+        table=row.table,
+        position=str(row.position or row.offset),
+    )
+
+
+def _verify_counts(unit: _OpenUnit, end: LogRecord) -> None:
+    """END's counts over all tables, before anything is filtered: a transaction torn in the topic stops the stream."""
+    wrong = [f"{unit.total} rows of {end.total}"] if unit.total != end.total else []
+    expected = end.counts or {}
+    for table in expected.keys() | unit.counts.keys():
+        # `…LogicalDecodingMessage@f92adec`: Debezium counts messages under a name that says nothing.
+        if "@" not in table and unit.counts.get(table, 0) != expected.get(table, 0):
+            wrong.append(f"{table}: {unit.counts.get(table, 0)} of {expected.get(table, 0)}")
+    if wrong:
+        raise LogCorrupted(
+            f"transaction {unit.unit_id} is not whole in the log topic, offsets {unit.start} to {end.offset}: "
+            + ", ".join(wrong),
+            hint=_ONBOARD_AGAIN,
+            position=str(unit.position or end.position or unit.unit_id),
+        )
