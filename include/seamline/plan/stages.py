@@ -87,7 +87,7 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         Stage(
             "cut",
             "Read, stage and compare the business date at one position",
-            f"{_dated(plan)} at one P, staged, digested inside the same read views and compared"
+            f"{_dated(plan)}; stages, digests inside the same read views, compares"
             + (f"; computes {derived} from the staged cut" if derived else ""),
             RunsIn.SPARK,
             "nightly_cut",
@@ -172,8 +172,8 @@ def _dated(plan: SyncPlan) -> str:
     if dated:
         parts.append(f"the date's rows of {', '.join(dated)}")
     if whole:
-        parts.append(f"{', '.join(whole)} whole, as of P")
-    return "reads " + " and ".join(parts)
+        parts.append(f"{', '.join(whole)} whole")
+    return "reads at one P " + " and ".join(parts)
 
 
 def _on_break(plan: SyncPlan) -> str:

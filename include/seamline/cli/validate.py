@@ -1,0 +1,25 @@
+"""Check the declarations: every mistake at once, each with file, line and cure."""
+
+import argparse
+import sys
+
+from seamline import settings
+from seamline.plan.compile import compile_plan
+from seamline.spec.load import load_declarations
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "The folder is include/ of the checkout, or SEAMLINE_DECLARATIONS. Servers are not asked."
+
+
+def run(args: argparse.Namespace) -> int:
+    declarations = load_declarations(settings.load().declarations)
+    for name in declarations.syncs:
+        plan = compile_plan(declarations, name)
+        targets = ", ".join(destination.name for destination in plan.destinations)
+        sys.stdout.write(f"{name}: {len(plan.tables)} tables, {plan.source.name} → {targets}, {plan.guarantee}\n")
+    sys.stdout.write(
+        f"ok: sources {len(declarations.sources)}, destinations {len(declarations.destinations)}, "
+        f"syncs {len(declarations.syncs)}, suites {len(declarations.expectations)}\n"
+    )
+    return 0

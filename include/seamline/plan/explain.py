@@ -1,0 +1,76 @@
+"""What a sync will do, in words: the very stages that its DAGs and jobs run."""
+
+import textwrap
+
+from seamline.plan.model import SyncPlan
+from seamline.plan.stages import RunsIn, Stage, all_stages
+
+WIDTH = 118
+_WHEN = {
+    "onboard": "once, started by a person",
+    "stream": "one run per business date",
+    "reconcile": "after each published cut, and on demand",
+}
+_WHERE = {RunsIn.AIRFLOW: "task", RunsIn.TRIGGER: "wait without a worker", RunsIn.PERSON: "a person"}
+
+
+def explain(plan: SyncPlan) -> str:
+    """Text of several lines, ending in a newline. Equal plans give equal text."""
+    parts = [_head(plan)]
+    for kind, stages in all_stages(plan).items():
+        lines = [f"{plan.sync}__{kind}  ({_when(plan, kind)})"]
+        width = max(len(stage.id) for stage in stages)
+        for number, stage in enumerate(stages, 1):
+            lines.append(f"  {number}. {stage.id:<{width}}  {stage.title}  [{_where(stage)}]")
+            indent = " " * (width + 7)
+            lines += textwrap.wrap(stage.does, WIDTH, initial_indent=indent, subsequent_indent=indent)
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _head(plan: SyncPlan) -> str:
+    lines = [
+        f"sync {plan.sync}: {plan.guarantee.replace('_', ' ')}, declarations {plan.config_hash[:12]}",
+        f"  from {plan.source.name} ({plan.source.kind}, database {plan.source.database}): "
+        f"reads as {plan.source.reader}, log as {plan.source.capture}, markers as {plan.source.marker}",
+        f"  log  {plan.source.log_topic}, filled by connector {plan.source.connector}; kept "
+        f"{plan.source.log_keep_days} days, the capture stops at {plan.source.log_max_gb:g} GB",
+    ]
+    for destination in plan.destinations:
+        lines.append(
+            f"  to   {destination.name} ({destination.kind} as {destination.connection}): live tables in "
+            f"{destination.schema}, cuts in {destination.cut_schema}, staging in {destination.stage_schema}"
+        )
+    for table in plan.tables:
+        lines.append(f"  table {table.name}: {_table(plan, table.name)}")
+    for derived in plan.derived:
+        by = ", ".join(derived.by)
+        lines.append(f"  derived {derived.name}: sum of {derived.table}.{derived.column} by {by}, from the staged cut")
+    return "\n".join(lines)
+
+
+def _table(plan: SyncPlan, name: str) -> str:
+    entry = plan.table(name)
+    key = "" if entry.table is None else "keyed, " if entry.table.is_keyed else "no key: an exact multiset, "
+    if plan.nightly is None:
+        return f"{key}live only"
+    if entry.business_date is None:
+        return (
+            f"{key}live; the cut holds it whole, as of P, and counts for the date only within "
+            f"{plan.nightly.as_of_max_s / 3600:g} h of its end"
+        )
+    return (
+        f"{key}live; the cut holds the rows of the date by {entry.business_date.column} ({entry.business_date.holds})"
+    )
+
+
+def _when(plan: SyncPlan, kind: str) -> str:
+    if plan.nightly is None or kind != "nightly":
+        return _WHEN[kind]
+    hours, minutes = divmod(plan.nightly.run_at_delay_minutes, 60)
+    by = f", verdict by {plan.nightly.verdict_by}" if plan.nightly.verdict_by else ""
+    return f"every day at {hours:02}:{minutes:02} {plan.nightly.timezone} for the date that has ended{by}"
+
+
+def _where(stage: Stage) -> str:
+    return f"Spark job {stage.job}" if stage.runs_in is RunsIn.SPARK else _WHERE[stage.runs_in]
