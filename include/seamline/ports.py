@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol
 
+from seamline.domain.canonical import FloatSummary
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, TableChanges
 from seamline.domain.cutover import Boundary
@@ -157,6 +158,9 @@ class ReadView(Protocol):
 
     def totals(self, segment: Segment, *, column: str, by: Sequence[str]) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
         """Rows and Σ column per group, over the segment. `column` "" counts rows only (the sum is None)."""
+
+    def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
+        """The FLOAT and DOUBLE columns, which the digest leaves out, each with its summary."""
 
     def columns(self, table: str) -> tuple[str, ...]:
         """The table's column names as this side's own catalogue has them, in order; () where it has no such table."""

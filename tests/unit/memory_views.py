@@ -5,7 +5,16 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from seamline.domain.canonical import bucket_of, canonical_row, canonical_text, digest_of, row_hash, row_text
+from seamline.domain.canonical import (
+    FloatSummary,
+    bucket_of,
+    canonical_row,
+    canonical_text,
+    digest_of,
+    inexact_columns,
+    row_hash,
+    row_text,
+)
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SeamlineError
@@ -101,6 +110,15 @@ class MemoryView:
             group = tuple(str(row[name]) for name in by)
             count, amount = found.get(group, (0, Decimal(0)))
             found[group] = count + 1, (amount or Decimal(0)) + (row[column] or 0) if column else None
+        return found
+
+    def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
+        self._reach("float_summaries")
+        found = {}
+        for column in inexact_columns(self.table):
+            known = [row[column.name] for row in self._selected(segment, "") if row[column.name] is not None]
+            parts = (min(known), max(known), sum(known)) if known else (None, None, None)
+            found[column.name] = FloatSummary(len(known), *parts)
         return found
 
     def columns(self, table: str) -> tuple[str, ...]:

@@ -254,11 +254,16 @@ def test_floats_match_within_their_own_precision_and_break_beyond() -> None:
     assert listed(verdict) == {("value", '{"id": "5"}')}
 
 
-def test_floats_that_cannot_be_paired_row_by_row_are_not_called_equal() -> None:
-    rows: list[Row] = [{"id": n, "rate": 0.5} for n in range(9)]
-    assert compare(rows, rows, table=replace(RATE, key=())).verdict is Verdict.INCONCLUSIVE
-    verdict = compare(rows, rows, table=RATE, limits=replace(TIGHT, float_rows=5))
-    assert verdict.verdict is Verdict.INCONCLUSIVE
+def test_floats_that_cannot_be_paired_row_by_row_are_judged_by_their_summary() -> None:
+    rows: list[Row] = [{"id": n, "rate": n / 3} for n in range(9)]
+    wrong = [*rows[:-1], {"id": 8, "rate": 2.5}]
+    few = replace(TIGHT, float_rows=5)
+    assert compare(rows, rows[::-1], table=replace(RATE, key=())).verdict is Verdict.MATCH
+    assert compare(rows, rows[::-1], table=RATE, limits=few).verdict is Verdict.MATCH
+    for table, limits in ((replace(RATE, key=()), TIGHT), (RATE, few)):
+        verdict = compare(rows, wrong, table=table, limits=limits)
+        assert verdict.verdict is Verdict.BREAK
+        assert [list(entry.source or ()) for entry in verdict.breaks] == [["rate"]]
 
 
 def test_unequal_control_totals_break_even_when_digests_agree() -> None:

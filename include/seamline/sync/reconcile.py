@@ -214,22 +214,37 @@ def _as_dict(texts: Texts | None) -> dict[str, str | None] | None:
 
 
 def _float_breaks(sides: Sides, found: Found, limits: Limits) -> list[Break]:
-    """FLOAT and DOUBLE columns stand outside the digest: each row's are compared by tolerance, or refused.
+    """FLOAT and DOUBLE columns stand outside the digest: compared by tolerance, row by row where rows can be paired.
 
-    Raises Unsteady for a table too large (or without a key to pair rows by): a sum would hide what cancels out.
+    A table without a key, or too large for that, is judged by count, least, greatest and sum of each column.
     """
     columns = inexact_columns(sides.table)
     if not columns or found.source != found.destination or not found.source.rows:
         return []
     if not sides.table.is_keyed or found.source.rows > limits.float_rows:
-        cause = "the table has no key" if not sides.table.is_keyed else f"it has over {limits.float_rows} rows"
-        names = ", ".join(column.name for column in columns)
-        raise Unsteady(f"all exact columns agree, but {names} cannot be compared row by row: {cause}")
+        return _summary_breaks(sides)
     breaks: list[Break] = []
     for keys in _all_keys(sides, found, limits):
         source, destination = _rows(sides, keys)
-        breaks += filter(None, (_float_break(sides.table, key, source[key], destination[key]) for key in keys))
+        if source.keys() != destination.keys():
+            raise Unsteady("rows with equal digests were not found by their keys again: a view is not steady")
+        breaks += filter(None, (_float_break(sides.table, key, source[key], destination[key]) for key in source))
     return breaks
+
+
+def _summary_breaks(sides: Sides) -> list[Break]:
+    source, destination = sides.ask(lambda view, segment: view.float_summaries(segment))
+    return [
+        Break(
+            sides.table.name,
+            BreakType.VALUE,
+            "{}",
+            {column.name: str(source[column.name])},
+            {column.name: str(destination[column.name])},
+        )
+        for column in inexact_columns(sides.table)
+        if not source[column.name].agrees_with(destination[column.name], kind=column.kind)
+    ]
 
 
 def _all_keys(sides: Sides, found: Found, limits: Limits) -> Iterator[list[str]]:

@@ -1,0 +1,204 @@
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from tests.unit.memory_views import ENTRY, MemoryView, entries
+
+from seamline.domain.cutover import Boundary
+from seamline.domain.errors import TransientError
+from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.position import BinlogPosition, Position
+from seamline.ports import Marker, ReadView, StreamReport
+from seamline.sync.barrier import Barrier, NotAligned, NotComparable, Patience
+
+STREAM = StreamId("settlement", "warehouse")
+
+
+def at(number: int) -> BinlogPosition:
+    return BinlogPosition(f"0-1-{number}")
+
+
+@dataclass
+class World:
+    """A source, a stream and a destination on one clock; every field is something that may be wrong.
+
+    The source commits one transaction a second; the stream follows unless it is held.
+    """
+
+    time: float = 0.0
+    sequence: int = 100
+    lag: int = 3
+    hold_id: str = ""
+    held_state: str = "held"
+    apply_to: Position | None = None
+    applied: int = 97
+    applies: bool = True
+    overruns: bool = False
+    never_holds: bool = False
+    released: list[str] = field(default_factory=list)
+    markers: list[Marker] = field(default_factory=list)
+    opened: list[MemoryView] = field(default_factory=list)
+    source_positions: list[int] = field(default_factory=list)
+    destination_position: int | None = None
+    slow_destination_s: float = 0.0
+    ledger: LedgerRow | None = field(
+        default_factory=lambda: LedgerRow(STREAM, "log", "id", 5, at(97), 1, 1, 1_700_000_000_123)
+    )
+    on_open: Callable[[], None] = lambda: None
+
+    # clock
+    def now(self) -> float:
+        return self.time
+
+    def pause(self, seconds: float) -> None:
+        self.time += seconds
+        self.sequence += 1
+        if self.apply_to is not None and self.applies and self.hold_id:
+            target = int(str(self.apply_to).split()[0].rsplit("-", 1)[1])
+            self.applied = target + 1 if self.overruns else min(self.applied + 2, target)
+
+    # director
+    def hold(self, stream: StreamId, *, lease_s: float) -> str:
+        self.hold_id = "h1"
+        return "h1"
+
+    def apply_up_to(self, hold_id: str, position: Position) -> None:
+        assert self.markers, "the marker is committed before the stream is sent on"
+        self.apply_to = position
+
+    def release(self, hold_id: str) -> None:
+        self.released.append(hold_id)
+        self.hold_id = ""
+
+    def latest_report(self, stream: StreamId) -> StreamReport | None:
+        if self.never_holds:
+            return StreamReport(STREAM, "failed", error="no log")
+        return StreamReport(STREAM, self.held_state, hold_id=self.hold_id)
+
+    # sink
+    def read_ledger(self, stream: StreamId) -> LedgerRow | None:
+        return None if self.ledger is None else replace(self.ledger, position=at(self.applied))
+
+    # source
+    def open_views(self, count: int) -> Sequence[ReadView]:
+        self.on_open()
+        positions = self.source_positions[:count] or [self.sequence] * count
+        del self.source_positions[:count]
+        return self._views(positions)
+
+    def commit_marker(self, marker: Marker) -> None:
+        self.markers.append(marker)
+
+    def open_destination(self, count: int) -> Sequence[ReadView]:
+        assert self.hold_id, "the stream is still held while the destination's views open"
+        self.time += self.slow_destination_s
+        return self._views([self.destination_position or self.applied] * count)
+
+    def _views(self, positions: Sequence[int]) -> Sequence[ReadView]:
+        views = [MemoryView(ENTRY, entries(3), position=at(number)) for number in positions]
+        self.opened += views
+        return views
+
+    def barrier(self) -> Barrier:
+        parts: Any = self
+        return Barrier(
+            STREAM, parts, parts, parts, self.open_destination, clock=self, patience=Patience(look_every_s=1)
+        )
+
+
+def refused(world: World, error: type[Exception] = NotAligned) -> str:
+    with pytest.raises(error) as caught, world.barrier().aligned(2):
+        pass
+    assert all(view.is_closed for view in world.opened), "no view is left open"
+    return str(caught.value)
+
+
+def test_both_sides_are_opened_at_one_position_and_the_stream_goes_on() -> None:
+    world = World()
+    with world.barrier().aligned(2) as aligned:
+        assert {str(view.position) for view in [*aligned.source, *aligned.destination]} == {"0-1-100"}
+        assert world.released == ["h1"], "released before anything is compared"
+        assert aligned.position_ms == 1_700_000_000_123
+        assert 0 < aligned.held_s < 30
+        assert not any(view.is_closed for view in world.opened)
+    assert all(view.is_closed for view in world.opened)
+    assert [marker.kind for marker in world.markers] == ["barrier"]
+
+
+def test_a_read_view_older_than_the_held_place_is_opened_again() -> None:
+    world = World(applied=100, source_positions=[95, 95, 99, 99])
+    with world.barrier().aligned(2) as aligned:
+        assert aligned.position.covers(at(100))  # type: ignore[arg-type]
+        assert [view.is_closed for view in world.opened] == [True] * 4 + [False] * 4
+
+
+def test_an_idle_source_is_aligned_too() -> None:
+    world = World(applied=100)
+    with world.barrier().aligned(1) as aligned:
+        assert aligned.position == at(100)
+    assert world.markers, "the marker is the unit beyond P"
+
+
+def test_a_stream_that_does_not_stand_still_is_inconclusive_and_released() -> None:
+    world = World(never_holds=True)
+    assert "did not stand still (its state is failed: no log) within the lease of 30 s" in refused(world)
+    assert world.released == ["h1"]
+    assert not world.markers
+
+
+def test_another_ones_hold_is_not_taken_for_ours() -> None:
+    world = World()
+    world.hold = lambda stream, *, lease_s: "h2"  # type: ignore[method-assign]
+    world.hold_id = "h1"
+    assert "did not stand still" in refused(world)
+
+
+def test_a_stream_that_does_not_reach_the_position_in_time_is_inconclusive() -> None:
+    world = World(applies=False)
+    assert "did not reach 0-1-100 (it is at 0-1-97) within the lease" in refused(world)
+    assert world.released == ["h1"]
+
+
+def test_a_stream_that_runs_past_the_position_is_inconclusive() -> None:
+    assert "went beyond 0-1-100 to 0-1-101" in refused(World(overruns=True))
+
+
+def test_a_destination_that_moved_on_before_its_views_were_open_is_inconclusive() -> None:
+    assert "says 0-1-104 inside its read view, not 0-1-100" in refused(World(destination_position=104))
+
+
+def test_an_expired_lease_is_inconclusive_even_when_all_looks_well() -> None:
+    assert "had expired" in refused(World(slow_destination_s=31))
+
+
+def test_source_views_at_different_positions_are_inconclusive() -> None:
+    assert "different positions" in refused(World(source_positions=[100, 101]))
+
+
+def test_a_sync_that_catches_up_is_refused_without_a_hold() -> None:
+    world = World()
+    assert world.ledger is not None
+    world.ledger = replace(world.ledger, boundaries=(Boundary("entry", at(90)),))
+    assert "catching up" in refused(world, NotComparable)
+    assert not world.released
+
+
+def test_a_sync_that_was_never_published_is_refused() -> None:
+    assert "never published" in refused(World(ledger=None), NotComparable)
+
+
+def test_an_error_of_a_side_releases_the_stream_and_closes_the_views() -> None:
+    world = World()
+    world.open_destination = lambda count: (_ for _ in ()).throw(TransientError("gone"))  # type: ignore[method-assign]
+    assert "gone" in refused(world, TransientError)
+    assert world.released == ["h1"]
+
+
+def test_views_that_grow_too_old_are_not_read_any_more() -> None:
+    world = World()
+    with world.barrier().aligned(1) as aligned:
+        aligned.check()
+        world.time += 1_900
+        with pytest.raises(NotAligned, match="seconds|s old"):
+            aligned.check()
