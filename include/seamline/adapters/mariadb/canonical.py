@@ -1,0 +1,115 @@
+"""Canonical texts `cdg1` as MariaDB expressions. The meaning of each is in `seamline.domain.canonical`.
+
+The session must have `time_zone='+00:00'`. Measured on MariaDB 11.4.5: a derived table that holds the hash must not be
+merged (`optimizer_switch='derived_merge=off'`), else each use computes it again.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+from seamline.domain.canonical import COUNTED_KINDS, NULL_FIELD, exact_columns, is_folded_key, literal_text
+from seamline.domain.catalogue import Column, Kind, Table
+
+# Bytes decide, trailing spaces count: no collation of the source may join what is different.
+_EXACT_TEXT = "COLLATE utf8mb4_nopad_bin"
+
+_TEXT = f"CONVERT({{name}} USING utf8mb4) {_EXACT_TEXT}"
+_WHOLE = "CAST({name}+0 AS CHAR)"  # `+0`: ZEROFILL would print zeros, BIT its raw bytes
+# A zero date has no distance from 1970: it keeps its own text behind a mark.
+_MOMENT = "COALESCE(CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',{name}) AS CHAR),CONCAT('!',{name}))"
+_FLOAT = "CAST(CAST({name} AS DOUBLE) AS CHAR)"
+_HEX = "LOWER(HEX({name}))"
+_EXPRESSIONS = {
+    Kind.INTEGER: _WHOLE,
+    Kind.UNSIGNED: _WHOLE,
+    Kind.BITS: _WHOLE,
+    Kind.YEAR: _WHOLE,
+    Kind.BOOLEAN: _WHOLE,
+    Kind.DECIMAL: "CAST(CAST({name} AS DECIMAL(65,{scale})) AS CHAR)",
+    Kind.FLOAT: _FLOAT,
+    Kind.DOUBLE: _FLOAT,
+    Kind.CHAR: f"TRIM(TRAILING ' ' FROM {_TEXT})",
+    Kind.STRING: _TEXT,
+    Kind.ENUM: _TEXT,
+    Kind.SET: _TEXT,
+    Kind.JSON: _TEXT,
+    Kind.BINARY: _HEX,
+    Kind.BYTES: _HEX,
+    Kind.DATE: "CAST({name} AS CHAR)",
+    Kind.UUID: "CAST({name} AS CHAR)",
+    Kind.DATETIME: _MOMENT,
+    Kind.INSTANT: _MOMENT,
+    Kind.TIME: "CAST(CAST(TIME_TO_SEC({name})*1000000 AS SIGNED) AS CHAR)",
+}
+_NUMBERS = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.BITS, Kind.YEAR, Kind.BOOLEAN, Kind.DECIMAL})
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def text_literal(text: str) -> str:
+    """A literal that no sql_mode reads differently: its bytes in hex."""
+    return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
+
+
+def literal(column: Column, canonical: str) -> str:
+    """A canonical text as a literal of the column's own type, so that an index on the column is used."""
+    if column.kind in _NUMBERS:
+        # A number in quotes would be compared as DOUBLE and lose digits beyond 2^53.
+        return str(Decimal(canonical))
+    if column.kind in (Kind.BINARY, Kind.BYTES):
+        return f"x'{bytes.fromhex(canonical).hex()}'"
+    return text_literal(literal_text(column, canonical))
+
+
+def canonical_expression(column: Column) -> str:
+    """The canonical text of a column; NULL for NULL."""
+    return _EXPRESSIONS[column.kind].format(name=quoted(column.name), scale=column.scale)
+
+
+def field_expression(column: Column) -> str:
+    """The field of a column inside a row text, never NULL (unless the text outgrows max_allowed_packet)."""
+    text = canonical_expression(column)
+    field = f"CONCAT(LENGTH({text}),':',{text})" if column.kind in COUNTED_KINDS else text
+    # Not COALESCE: a text that became NULL on the way must not pass for a NULL of the table.
+    return f"IF({quoted(column.name)} IS NULL,'{NULL_FIELD}',{field})" if column.nullable else field
+
+
+def row_text_expression(columns: Sequence[Column]) -> str:
+    return f"CONCAT({','.join(_joined(columns))})"
+
+
+def hash_expression(table: Table, *, run_key: str) -> str:
+    """Lower hex SHA-256 of run key and row text."""
+    parts = ",".join((text_literal(run_key), *_joined(exact_columns(table))))
+    return f"SHA2(CONCAT({parts}),256)"
+
+
+def bucket_expression(table: Table, *, buckets: int, row_hash: str) -> str:
+    """The bucket number of a row; `row_hash` is the expression of its row hash, used where there is no key."""
+    if buckets == 1:
+        return "0"
+    if is_folded_key(table):
+        folded = "0"
+        for column in table.key_columns:
+            folded = f"MOD({folded}*31+MOD({quoted(column.name)},{buckets})+{buckets},{buckets})"
+        return folded
+    if not table.is_keyed:
+        return f"MOD({hash_number(row_hash, start=1)},{buckets})"
+    key_hash = f"SHA2({row_text_expression(table.key_columns)},256)"
+    return f"MOD({hash_number(key_hash, start=1)},{buckets})"
+
+
+def hash_number(hex_hash: str, *, start: int) -> str:
+    """15 hex digits from `start` as a number. Without the CAST, SUM would become DOUBLE and lose digits."""
+    return f"CAST(CONV(SUBSTR({hex_hash},{start},15),16,10) AS UNSIGNED)"
+
+
+def _joined(columns: Sequence[Column]) -> list[str]:
+    parts: list[str] = []
+    for number, column in enumerate(columns):
+        if number:
+            parts.append("','")
+        parts.append(field_expression(column))
+    return parts or ["''"]

@@ -1,0 +1,107 @@
+"""Canonical texts `cdg1` as PostgreSQL expressions. The meaning of each is in `seamline.domain.canonical`.
+
+Every expression is immutable, so that a live table can carry an index on its row text: dates are put together from
+their parts (a cast follows DateStyle), instants are turned into UTC first (a cast follows TimeZone).
+"""
+
+from collections.abc import Sequence
+
+from seamline.domain.canonical import COUNTED_KINDS, NULL_FIELD, exact_columns, is_folded_key, literal_text
+from seamline.domain.catalogue import Column, Kind, Table
+
+_TEXT = "{value}::text"
+_FLOAT = "{value}::float8::text"
+_HEX = "encode({value},'hex')"
+_DATE_DIGITS = (
+    "lpad((extract(year from {value})::int*10000+extract(month from {value})::int*100"
+    "+extract(day from {value})::int)::text,8,'0')"
+)
+_DATE = (
+    "case when {value} is null then null when isfinite({value})"
+    f" then overlay(overlay({_DATE_DIGITS} placing '-' from 5 for 0) placing '-' from 8 for 0)"
+    " else 'infinite' end"
+)
+# trunc and not a cast: an infinite value keeps a text of its own instead of failing the scan.
+_MICROSECONDS = "trunc(extract(epoch from {value})*1000000)::text"
+_EXPRESSIONS = {
+    Kind.INTEGER: _TEXT,
+    Kind.UNSIGNED: _TEXT,
+    Kind.BITS: _TEXT,
+    Kind.YEAR: _TEXT,
+    Kind.BOOLEAN: "{value}::int::text",
+    Kind.DECIMAL: _TEXT,
+    Kind.FLOAT: _FLOAT,
+    Kind.DOUBLE: _FLOAT,
+    Kind.CHAR: "rtrim({value})",
+    Kind.STRING: _TEXT,
+    Kind.ENUM: _TEXT,
+    Kind.SET: _TEXT,
+    Kind.JSON: _TEXT,
+    Kind.BINARY: _HEX,
+    Kind.BYTES: _HEX,
+    Kind.DATE: _DATE,
+    Kind.DATETIME: _MICROSECONDS,
+    Kind.INSTANT: "trunc(extract(epoch from {value} at time zone 'UTC')*1000000)::text",
+    Kind.TIME: _MICROSECONDS,
+    Kind.UUID: _TEXT,
+}
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(text: str) -> str:
+    """A literal that standard_conforming_strings does not change."""
+    if "\\" in text:
+        return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+    return "'" + text.replace("'", "''") + "'"
+
+
+def literal(column: Column, canonical: str) -> str:
+    """A canonical text as a literal; PostgreSQL takes its type from the column it is compared with."""
+    if column.kind in (Kind.BINARY, Kind.BYTES):
+        return f"'\\x{bytes.fromhex(canonical).hex()}'"
+    return text_literal(literal_text(column, canonical))
+
+
+def canonical_expression(column: Column, *, of: str = "") -> str:
+    """The canonical text of a column (or of the expression `of`, of that column's type); NULL for NULL."""
+    return _EXPRESSIONS[column.kind].format(value=of or quoted(column.name))
+
+
+def field_expression(column: Column) -> str:
+    """The field of a column inside a row text, never NULL."""
+    text = canonical_expression(column)
+    field = f"octet_length({text})::text||':'||{text}" if column.kind in COUNTED_KINDS else text
+    return f"coalesce({field},'{NULL_FIELD}')"
+
+
+def row_text_expression(columns: Sequence[Column]) -> str:
+    return "||','||".join(field_expression(column) for column in columns) or "''"
+
+
+def hash_expression(table: Table, *, run_key: str) -> str:
+    """Lower hex SHA-256 of run key and row text."""
+    text = f"{text_literal(run_key)}||{row_text_expression(exact_columns(table))}"
+    return f"encode(sha256(convert_to({text},'UTF8')),'hex')"
+
+
+def bucket_expression(table: Table, *, buckets: int, row_hash: str) -> str:
+    """The bucket number of a row; `row_hash` is the expression of its row hash, used where there is no key."""
+    if buckets == 1:
+        return "0"
+    if is_folded_key(table):
+        folded = "0"
+        for column in table.key_columns:
+            folded = f"mod({folded}*31+mod({quoted(column.name)},{buckets})+{buckets},{buckets})"
+        return f"({folded})::int"
+    if not table.is_keyed:
+        return f"mod({hash_number(row_hash, start=1)},{buckets})"
+    key_hash = f"encode(sha256(convert_to({row_text_expression(table.key_columns)},'UTF8')),'hex')"
+    return f"mod({hash_number(key_hash, start=1)},{buckets})"
+
+
+def hash_number(hex_hash: str, *, start: int) -> str:
+    """15 hex digits from `start` as a number."""
+    return f"('x'||substr({hex_hash},{start},15))::bit(60)::bigint"

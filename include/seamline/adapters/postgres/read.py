@@ -1,0 +1,280 @@
+"""PostgreSQL sessions that share one exported snapshot, as ReadViews.
+
+Statements carry their literals, escaped here: nothing is formatted into them by the client.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.canonical import (
+    bucket_expression,
+    canonical_expression,
+    hash_expression,
+    hash_number,
+    literal,
+    quoted,
+    row_text_expression,
+    text_literal,
+)
+from seamline.domain.canonical import (
+    FloatSummary,
+    exact_columns,
+    group_key,
+    inexact_columns,
+    parse_row_text,
+    row_text,
+)
+from seamline.domain.catalogue import Table
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.position import Position
+from seamline.ports import RowHash
+
+_KEYS_PER_STATEMENT = 500
+# JIT compiles for longer than these scans save; the texts of the digest need these output settings.
+_SETTINGS = (
+    "SET TimeZone = 'UTC'",
+    "SET DateStyle = 'ISO, YMD'",
+    "SET IntervalStyle = 'postgres'",
+    "SET bytea_output = 'hex'",
+    "SET extra_float_digits = 1",
+    "SET search_path = ''",
+    "SET jit = off",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Where the rows of a table stand: the live table, a staged one or a partition of a cut."""
+
+    schema: str
+    name: str
+
+
+class PostgresReadView:
+    """Reads the tables where `relations` says. `position` is what the caller knows the rows to stand at.
+
+    The session must have been opened by `open_views` (UTC, repeatable read, read only).
+    """
+
+    def __init__(
+        self,
+        session: "psycopg.Connection[Any]",
+        *,
+        tables: Sequence[Table],
+        relations: Mapping[str, Relation],
+        position: Position,
+    ) -> None:
+        self._session = session
+        self._tables = {table.name: table for table in tables}
+        self._relations = relations
+        self._position = position
+
+    @property
+    def position(self) -> Position:
+        return self._position
+
+    def digests(self, segment: Segment, *, run_key: str) -> Mapping[int, SegmentDigest]:
+        """One pass over the segment. Each row is hashed once: bucket and sums are taken from the derived table."""
+        table = self._table(segment.table)
+        bucket, is_outer = self._bucket(table, segment, run_key)
+        row_hash = hash_expression(_hashed(table, segment), run_key=run_key)
+        hashed = (
+            f"SELECT {'0' if is_outer else bucket} AS b, {row_hash} AS h"
+            f" FROM {self._relation(table)}{self._where(table, segment, run_key)}"
+        )
+        statement = (
+            f"SELECT {bucket if is_outer else 'b'} AS bucket, count(*), count(h),"
+            f" sum({hash_number('h', start=1)}), sum({hash_number('h', start=16)})"
+            f" FROM ({hashed}) AS hashed GROUP BY bucket"
+        )
+        return {
+            int(number): SegmentDigest(rows, known, int(low or 0), int(high or 0))
+            for number, rows, known, low, high in self._fetch(statement)
+        }
+
+    def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
+        """Identical rows of a keyless table come folded into one with their number of copies."""
+        table = self._table(segment.table)
+        key = row_text_expression(table.key_columns or exact_columns(table))
+        hashed = hash_expression(_hashed(table, segment), run_key=run_key)
+        source = f" FROM {self._relation(table)}{self._where(table, segment, run_key)}"
+        if table.is_keyed:
+            return [RowHash(_text(k), _text(h)) for k, h in self._fetch(f"SELECT {key}, {hashed}{source}")]
+        statement = f"SELECT {_exact(key)}, {hashed}, count(*){source} GROUP BY 1, 2"
+        return [RowHash(_text(k), _text(h), copies) for k, h, copies in self._fetch(statement)]
+
+    def rows(self, table: str, keys: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
+        shape = self._table(table)
+        if not shape.is_keyed:
+            names = [column.name for column in exact_columns(shape)]
+            return {key: dict(zip(names, parse_row_text(exact_columns(shape), key), strict=True)) for key in keys}
+        found: dict[str, Mapping[str, str | None]] = {}
+        wanted = set(keys)
+        for start in range(0, len(keys), _KEYS_PER_STATEMENT):
+            for row in self._rows_with_keys(shape, keys[start : start + _KEYS_PER_STATEMENT]):
+                key = row_text(shape.key_columns, [row[name] for name in shape.key])
+                # A collation may find a neighbour ('a' for 'A'); only the exact key counts.
+                if key in wanted:
+                    found[key] = row
+        return found
+
+    def totals(
+        self, segment: Segment, *, column: str, by: Sequence[str]
+    ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
+        table = self._table(segment.table)
+        groups = [_exact(canonical_expression(table.column(name))) for name in by]
+        total = f"sum({quoted(table.column(column).name)})" if column else "NULL"
+        grouped = f" GROUP BY {', '.join(str(n + 1) for n in range(len(by)))}" if by else ""
+        statement = (
+            f"SELECT {', '.join([*groups, 'count(*)', total])}"
+            f" FROM {self._relation(table)}{self._where(table, segment, '')}{grouped}"
+        )
+        return {
+            group_key([None if text is None else _text(text) for text in row[: len(by)]]): (
+                int(row[-2]),
+                None if row[-1] is None else Decimal(str(row[-1])),
+            )
+            for row in self._fetch(statement)
+        }
+
+    def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
+        """The columns that the digest leaves out, each with its summary."""
+        table = self._table(segment.table)
+        columns = inexact_columns(table)
+        if not columns:
+            return {}
+        numbers = [f"{quoted(column.name)}::float8" for column in columns]
+        parts = ", ".join(f"count({n}), min({n}), max({n}), sum({n})" for n in numbers)
+        (row,) = self._fetch(f"SELECT {parts} FROM {self._relation(table)}{self._where(table, segment, '')}")
+        return {column.name: FloatSummary(*row[4 * n : 4 * n + 4]) for n, column in enumerate(columns)}
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        relation = self._relations.get(table)
+        if relation is None:
+            return ()
+        schema, name = text_literal(relation.schema), text_literal(relation.name)
+        statement = (
+            "SELECT a.attname FROM pg_catalog.pg_attribute a"
+            " JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+            f" WHERE n.nspname = {schema} AND c.relname = {name} AND a.attnum > 0 AND NOT a.attisdropped"
+            " ORDER BY a.attnum"
+        )
+        return tuple(_text(found) for (found,) in self._fetch(statement))
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _rows_with_keys(self, table: Table, keys: Sequence[str]) -> Iterator[dict[str, str | None]]:
+        wanted = []
+        for key in keys:
+            texts = parse_row_text(table.key_columns, key)
+            literals = [literal(c, text or "") for c, text in zip(table.key_columns, texts, strict=True)]
+            wanted.append(f"({','.join(literals)})")
+        selected = ",".join(canonical_expression(column) for column in table.columns)
+        names = ",".join(quoted(name) for name in table.key)
+        statement = f"SELECT {selected} FROM {self._relation(table)} WHERE ({names}) IN ({','.join(wanted)})"
+        for row in self._fetch(statement):
+            texts = tuple(None if value is None else _text(value) for value in row)
+            yield dict(zip((column.name for column in table.columns), texts, strict=True))
+
+    def _table(self, name: str) -> Table:
+        if name not in self._tables:
+            raise SchemaConflict(f"this read view does not know table {name!r}", table=name)
+        return self._tables[name]
+
+    def _relation(self, table: Table) -> str:
+        relation = self._relations.get(table.name)
+        if relation is None:
+            raise SchemaConflict(f"no relation was named for table {table.name!r}", table=table.name)
+        return f"{quoted(relation.schema)}.{quoted(relation.name)}"
+
+    def _bucket(self, table: Table, segment: Segment, run_key: str) -> tuple[str, bool]:
+        """The bucket's expression, and whether it is taken from the hash `h` that the derived table has anyway."""
+        if table.is_keyed or not segment.columns:
+            return bucket_expression(table, buckets=segment.buckets, row_hash="h"), not table.is_keyed
+        full = hash_expression(table, run_key=run_key)
+        return bucket_expression(table, buckets=segment.buckets, row_hash=full), False
+
+    def _where(self, table: Table, segment: Segment, run_key: str) -> str:
+        conditions = []
+        if segment.date_column:
+            name = quoted(table.column(segment.date_column).name)
+            start, end = text_literal(segment.date_from), text_literal(segment.date_to)
+            conditions.append(f"{name} >= {start} AND {name} < {end}")
+        if segment.selection is not None:
+            of, wanted = segment.selection
+            row_hash = "" if table.is_keyed else hash_expression(table, run_key=run_key)
+            bucket = bucket_expression(table, buckets=of, row_hash=row_hash)
+            conditions.append(f"{bucket} IN ({','.join(str(int(number)) for number in wanted)})")
+        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+    def _fetch(self, statement: str) -> Sequence[tuple[Any, ...]]:
+        try:
+            return self._session.execute(statement.encode()).fetchall()
+        except psycopg.OperationalError as exc:
+            raise TransientError(f"the read view of the destination at {self._position} is lost: {exc}") from exc
+
+
+def open_views(
+    connection: Connection,
+    *,
+    tables: Sequence[Table],
+    relations: Mapping[str, Relation],
+    count: int,
+    position_of: Callable[["psycopg.Connection[Any]"], Position],
+) -> list[PostgresReadView]:
+    """`count` views of one and the same snapshot. `position_of` reads the position inside it, in the first session."""
+    sessions: list[psycopg.Connection[Any]] = []
+    try:
+        holder = _open_session(connection, sessions)
+        row = holder.execute("SELECT pg_export_snapshot()").fetchone()
+        snapshot = text_literal(str(row[0])) if row else ""
+        position = position_of(holder)
+        while len(sessions) < count:
+            _open_session(connection, sessions).execute(f"SET TRANSACTION SNAPSHOT {snapshot}".encode())
+    except BaseException as exc:
+        for session in sessions:
+            session.close()
+        if isinstance(exc, psycopg.OperationalError):
+            raise TransientError(f"cannot open read views on {connection.connection_id}: {exc}") from exc
+        raise
+    return [PostgresReadView(session, tables=tables, relations=relations, position=position) for session in sessions]
+
+
+def _open_session(connection: Connection, sessions: "list[psycopg.Connection[Any]]") -> "psycopg.Connection[Any]":
+    session = psycopg.connect(
+        host=connection.host,
+        port=connection.port,
+        user=connection.login,
+        password=connection.password,
+        dbname=connection.database,
+        application_name="seamline read view",
+        autocommit=True,
+    )
+    sessions.append(session)
+    for setting in _SETTINGS:
+        session.execute(setting)
+    session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    return session
+
+
+def _text(value: object) -> str:
+    return str(value)
+
+
+def _hashed(table: Table, segment: Segment) -> Table:
+    """The table with only the columns that the segment's digest is about."""
+    if not segment.columns:
+        return table
+    return replace(table, columns=tuple(column for column in table.columns if column.name in segment.columns))
+
+
+def _exact(text: str) -> str:
+    """A text to group by, told apart byte by byte."""
+    return f"({text})"

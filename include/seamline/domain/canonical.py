@@ -1,0 +1,284 @@
+"""Canonical texts `cdg1`: one value, one text, on every engine. This is the reference; the adapters say it in SQL.
+
+Row text = the fields of the exact columns in declared order, joined by commas. A field is `~` for NULL, the canonical
+text itself where its alphabet holds no comma (numbers, dates, UUIDs), else `<length in bytes>:<canonical text>`. So
+different rows never have one text: no separator inside a value can be taken for one between values.
+
+| kind | canonical text |
+|---|---|
+| integer, unsigned, bits, year | decimal digits, `-` in front of negative ones |
+| boolean | 0 or 1 |
+| decimal | exactly `scale` digits after the point, no exponent, no negative zero |
+| date | YYYY-MM-DD |
+| datetime, instant | microseconds since 1970-01-01 00:00:00, for an instant in UTC |
+| time | signed microseconds |
+| char | the text without trailing spaces |
+| string, enum, set, json | the text as it is |
+| binary, bytes | lower hex |
+| uuid | lower hex with dashes |
+
+FLOAT and DOUBLE are no exact columns: engines print them differently and settings change the digits. They are compared
+by tolerance (`floats_agree`). A date that is none (`0000-00-00`) keeps a text of its own and equals nothing else.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import SegmentDigest
+from seamline.domain.errors import InvariantViolated, SchemaConflict
+
+NULL_FIELD = "~"
+# Kinds whose canonical text may hold any character: their field carries its length.
+COUNTED_KINDS = frozenset({Kind.CHAR, Kind.STRING, Kind.BINARY, Kind.BYTES, Kind.ENUM, Kind.SET, Kind.JSON})
+INEXACT_KINDS = frozenset({Kind.FLOAT, Kind.DOUBLE})
+NUMERIC_KEY_KINDS = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.YEAR})
+# One unit in the last place of the kind's own width, doubled for the two roundings on the way.
+_RELATIVE_TOLERANCE = {Kind.FLOAT: 2.0**-22, Kind.DOUBLE: 2.0**-51}
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive on purpose: the arithmetic is zone free
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class FloatSummary:
+    """One FLOAT or DOUBLE column over a segment: how many are not NULL, and their least, greatest and sum."""
+
+    count: int
+    least: float | None
+    greatest: float | None
+    total: float | None
+
+    def agrees_with(self, other: "FloatSummary", *, kind: Kind) -> bool:
+        """Whether both sides hold the same numbers as far as a summary can tell. The order of adding moves a sum."""
+        if self.count != other.count:
+            return False
+        pairs = ((self.least, other.least), (self.greatest, other.greatest))
+        if not all(floats_agree(kind, _text_of(mine), _text_of(theirs)) for mine, theirs in pairs):
+            return False
+        if self.total is None or other.total is None:
+            return self.total is other.total
+        largest = max(abs(self.least or 0.0), abs(self.greatest or 0.0))
+        slack = _RELATIVE_TOLERANCE[kind] * largest * max(self.count, 1)
+        return math.isclose(self.total, other.total, rel_tol=_RELATIVE_TOLERANCE[kind], abs_tol=slack)
+
+
+def exact_columns(table: Table) -> tuple[Column, ...]:
+    """The columns that the row text holds, in declared order."""
+    return tuple(column for column in table.columns if column.kind not in INEXACT_KINDS)
+
+
+def inexact_columns(table: Table) -> tuple[Column, ...]:
+    return tuple(column for column in table.columns if column.kind in INEXACT_KINDS)
+
+
+def canonical_text(column: Column, value: Any) -> str | None:
+    """The canonical text of one value in Python's own types; None stays None (NULL).
+
+    Raises SchemaConflict for a value that the column's declared type cannot hold exactly: nothing is rounded.
+    """
+    return None if value is None else _TEXT_OF[column.kind](column, value)
+
+
+def field_text(column: Column, text: str | None) -> str:
+    """A canonical text as it stands inside a row text."""
+    if text is None:
+        return NULL_FIELD
+    if column.kind in COUNTED_KINDS:
+        return f"{len(text.encode())}:{text}"
+    return text
+
+
+def row_text(columns: Sequence[Column], texts: Sequence[str | None]) -> str:
+    """Join canonical texts, one per column, to a row text (or, for the key columns, to a key text)."""
+    return ",".join(field_text(column, text) for column, text in zip(columns, texts, strict=True))
+
+
+def canonical_row(table: Table, row: Mapping[str, Any]) -> str:
+    """The row text of a row given as column name → Python value."""
+    columns = exact_columns(table)
+    return row_text(columns, [canonical_text(column, row[column.name]) for column in columns])
+
+
+def parse_row_text(columns: Sequence[Column], text: str) -> tuple[str | None, ...]:
+    """The canonical texts that `row_text` joined. Raises InvariantViolated for a text it cannot have made."""
+    rest = text.encode()
+    texts: list[str | None] = []
+    for number, column in enumerate(columns):
+        if number:
+            if not rest.startswith(b","):
+                raise _torn(text)
+            rest = rest[1:]
+        field, rest = _split_field(column, rest, text)
+        texts.append(field)
+    if rest:
+        raise _torn(text)
+    return tuple(texts)
+
+
+def row_hash(text: str, *, run_key: str) -> str:
+    """Lower hex SHA-256 of `<run key><row text>`."""
+    return hashlib.sha256((run_key + text).encode()).hexdigest()
+
+
+def digest_of(texts: Iterable[str], *, run_key: str) -> SegmentDigest:
+    """The digest of rows given by their row texts."""
+    total = SegmentDigest()
+    for text in texts:
+        hashed = row_hash(text, run_key=run_key)
+        total += SegmentDigest(1, 1, int(hashed[:15], 16), int(hashed[15:30], 16))
+    return total
+
+
+def bucket_of(table: Table, row: Mapping[str, Any], *, buckets: int, run_key: str) -> int:
+    """The bucket of a row: by its key, or by its row hash where the table has none.
+
+    Whole-number keys are folded without hashing, so that a digest costs one hash per row. The bucket in `n` buckets is
+    the bucket in any multiple of `n`, modulo `n`: a finer search splits buckets and never mixes them.
+    """
+    if not table.is_keyed:
+        return int(row_hash(canonical_row(table, row), run_key=run_key)[:15], 16) % buckets
+    columns = table.key_columns
+    if is_folded_key(table):
+        folded = 0
+        for column in columns:
+            folded = (folded * 31 + int(row[column.name])) % buckets
+        return folded
+    text = row_text(columns, [canonical_text(column, row[column.name]) for column in columns])
+    return int(hashlib.sha256(text.encode()).hexdigest()[:15], 16) % buckets
+
+
+def is_folded_key(table: Table) -> bool:
+    """Whether every key column is a whole number."""
+    return table.is_keyed and all(column.kind in NUMERIC_KEY_KINDS for column in table.key_columns)
+
+
+def literal_text(column: Column, canonical: str) -> str:
+    """A canonical text as a literal that both databases read as the column's own type (bytes stay hex)."""
+    if column.kind in (Kind.DATETIME, Kind.INSTANT):
+        is_moment = _is_number(canonical)
+        return str(_EPOCH + int(canonical) * _MICROSECOND) if is_moment else canonical.removeprefix("!")
+    if column.kind is Kind.TIME:
+        sign = "-" if canonical.startswith("-") else ""
+        seconds, fraction = divmod(abs(int(canonical)), 1_000_000)
+        return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:06d}"
+    return canonical
+
+
+def group_key(texts: Sequence[str | None]) -> tuple[str, ...]:
+    """Canonical texts of a group as plain strings that no value can counterfeit: NULL is `~`, a leading `~` doubles."""
+    return tuple(NULL_FIELD if text is None else f"~{text}" if text.startswith("~") else text for text in texts)
+
+
+def floats_agree(kind: Kind, source: str | None, destination: str | None) -> bool:
+    """Whether two texts of a FLOAT or DOUBLE are the same number within the kind's own precision."""
+    if source is None or destination is None:
+        return source is destination
+    return math.isclose(float(source), float(destination), rel_tol=_RELATIVE_TOLERANCE[kind], abs_tol=0.0)
+
+
+def _decimal_text(column: Column, value: Decimal) -> str:
+    if not value.is_finite():
+        return str(value)
+    # Formatting with "f" and slicing is exact for any number of digits; Decimal arithmetic rounds to its context.
+    whole, _, fraction = f"{value:f}".partition(".")
+    if fraction[column.scale :].strip("0"):
+        raise SchemaConflict(
+            f"column {column.name} holds {value}, more than the {column.scale} decimals of {column.source_type}",
+            hint="read the catalogue again: the column was changed",
+        )
+    kept = fraction[: column.scale].ljust(column.scale, "0")
+    text = f"{whole}.{kept}" if kept else whole
+    return text.removeprefix("-") if not value else text
+
+
+def _split_field(column: Column, rest: bytes, text: str) -> tuple[str | None, bytes]:
+    if rest.startswith(b"~"):
+        return None, rest[1:]
+    if column.kind not in COUNTED_KINDS:
+        field, comma, tail = rest.partition(b",")
+        return field.decode(), comma + tail
+    digits, colon, tail = rest.partition(b":")
+    if not colon or not digits.isdigit() or int(digits) > len(tail):
+        raise _torn(text)
+    length = int(digits)
+    return tail[:length].decode(), tail[length:]
+
+
+def _text_of(number: float | None) -> str | None:
+    return None if number is None else repr(number)
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def _torn(text: str) -> InvariantViolated:
+    return InvariantViolated(f"not a canonical row text: {text[:80]!r}")
+
+
+def _whole_text(_: Column, value: Any) -> str:
+    return str(int(value))
+
+
+def _float_text(_: Column, value: Any) -> str:
+    return repr(float(value))
+
+
+def _plain_text(_: Column, value: Any) -> str:
+    return str(value)
+
+
+def _trimmed_text(_: Column, value: Any) -> str:
+    return str(value).rstrip(" ")
+
+
+def _hex_text(_: Column, value: Any) -> str:
+    return bytes(value).hex()
+
+
+def _date_text(_: Column, value: Any) -> str:
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def _moment_text(_: Column, value: Any) -> str:
+    if not isinstance(value, datetime):
+        return f"!{value}"
+    naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    return str((naive - _EPOCH) // _MICROSECOND)
+
+
+def _span_text(_: Column, value: timedelta) -> str:
+    return str(value // _MICROSECOND)
+
+
+def _uuid_text(_: Column, value: Any) -> str:
+    return str(value).lower()
+
+
+_TEXT_OF: Mapping[Kind, Callable[[Column, Any], str]] = {
+    Kind.INTEGER: _whole_text,
+    Kind.UNSIGNED: _whole_text,
+    Kind.BITS: _whole_text,
+    Kind.YEAR: _whole_text,
+    Kind.BOOLEAN: _whole_text,
+    Kind.DECIMAL: _decimal_text,
+    Kind.FLOAT: _float_text,
+    Kind.DOUBLE: _float_text,
+    Kind.CHAR: _trimmed_text,
+    Kind.STRING: _plain_text,
+    Kind.ENUM: _plain_text,
+    Kind.SET: _plain_text,
+    Kind.JSON: _plain_text,
+    Kind.BINARY: _hex_text,
+    Kind.BYTES: _hex_text,
+    Kind.DATE: _date_text,
+    Kind.DATETIME: _moment_text,
+    Kind.INSTANT: _moment_text,
+    Kind.TIME: _span_text,
+    Kind.UUID: _uuid_text,
+}

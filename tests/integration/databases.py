@@ -1,0 +1,57 @@
+"""Databases of a test of its own on the servers of the local stack, dropped at the end."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import psycopg
+import pymysql
+
+from seamline.adapters.connections import Connection, resolve
+
+
+@contextmanager
+def mariadb_database(name: str) -> Iterator[Connection]:
+    """An empty database in the local stack's MariaDB, reached as its administrator."""
+    root = resolve("core_bank_root")
+    with closing(mariadb(root)) as session, session.cursor() as cursor:
+        cursor.execute(f"DROP DATABASE IF EXISTS {name}")
+        cursor.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+        yield replace(root, database=name)
+        cursor.execute(f"DROP DATABASE {name}")
+
+
+def mariadb(connection: Connection) -> "pymysql.Connection[pymysql.cursors.Cursor]":
+    return pymysql.connect(
+        host=connection.host,
+        port=connection.port,
+        user=connection.login,
+        password=connection.password,
+        database=connection.database or None,
+        autocommit=True,
+        charset="utf8mb4",
+        init_command="SET time_zone = '+00:00'",
+    )
+
+
+@contextmanager
+def postgres_database(name: str) -> Iterator[Connection]:
+    """An empty database in the local stack's PostgreSQL, reached as its administrator."""
+    root = resolve("postgres_root")
+    with postgres(root) as session:
+        session.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        session.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0")
+        yield replace(root, database=name)
+        session.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def postgres(connection: Connection) -> psycopg.Connection:
+    return psycopg.connect(
+        host=connection.host,
+        port=connection.port,
+        user=connection.login,
+        password=connection.password,
+        dbname=connection.database,
+        autocommit=True,
+        options="-c TimeZone=UTC",
+    )

@@ -1,0 +1,212 @@
+"""The same value gives the same canonical text and digest in Python, MariaDB and PostgreSQL."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
+from tests.integration.kinds import CASES, KindCase
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.mariadb.read import MariaDbReadView
+from seamline.adapters.mariadb.sessions import open_session
+from seamline.adapters.postgres.read import PostgresReadView, Relation, open_views
+from seamline.adapters.postgres.types import column_definitions
+from seamline.domain.canonical import bucket_of, canonical_row, digest_of, field_text, row_hash
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import Segment
+from seamline.domain.position import BinlogPosition
+from seamline.ports import ReadView
+
+RUN_KEY = "a 'key' with \\ and %s"
+_NOWHERE = BinlogPosition("0-1-1")
+_FLOATS = Table(
+    "floats",
+    (
+        Column("id", Kind.INTEGER, "int", nullable=False, length=32),
+        Column("f", Kind.FLOAT, "float"),
+        Column("d", Kind.DOUBLE, "double"),
+    ),
+    ("id",),
+)
+_FLOAT_VALUES = ("0.1e0", "-0e0", "16777217", "3.4e38", "0.333333333333e0")
+_DOUBLE_VALUES = ("0.1", "5e-324", "1.7976931348623157e308", "1e20")
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[Connection]:
+    with mariadb_database("snap_canonical") as connection:
+        session = mariadb(connection)
+        with session.cursor() as cursor:
+            for case in CASES:
+                cursor.execute(f"CREATE TABLE {case.table.name} (id INT PRIMARY KEY, v {case.mariadb_type})")
+                for number, literal in enumerate(["NULL", *(edge.mariadb for edge in case.edges)]):
+                    cursor.execute(f"INSERT INTO {case.table.name} VALUES ({number}, {literal})")
+            cursor.execute("CREATE TABLE floats (id INT PRIMARY KEY, f FLOAT, d DOUBLE)")
+            for number, value in enumerate(_FLOAT_VALUES):
+                cursor.execute(f"INSERT INTO floats VALUES ({number}, {value}, NULL)")
+            for number, value in enumerate(_DOUBLE_VALUES, 100):
+                cursor.execute(f"INSERT INTO floats VALUES ({number}, NULL, {value})")
+        session.close()
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def destination() -> Iterator[Connection]:
+    with postgres_database("snap_canonical") as connection:
+        with postgres(connection) as session:
+            for case in CASES:
+                table = _named_v(case)
+                session.execute(f"CREATE TABLE public.{table.name} ({column_definitions(table)})")
+                literals = [edge.postgres or edge.mariadb for edge in case.edges]
+                for number, literal in enumerate(["NULL", *literals]):
+                    session.execute(f"INSERT INTO public.{table.name} VALUES ({number}, {literal})")
+            session.execute("CREATE TABLE public.floats (id int, f real, d float8)")
+            for number, value in enumerate(_FLOAT_VALUES):
+                session.execute(f"INSERT INTO public.floats VALUES ({number}, {value}, NULL)")
+            for number, value in enumerate(_DOUBLE_VALUES, 100):
+                session.execute(f"INSERT INTO public.floats VALUES ({number}, NULL, {value})")
+        yield connection
+
+
+def _named_v(case: KindCase) -> Table:
+    """The case's table with its column named `v`."""
+    shape = case.column
+    column = Column("v", shape.kind, shape.source_type, True, shape.length, shape.precision, shape.scale)
+    return Table(case.table.name, (case.table.columns[0], column), ("id",))
+
+
+@pytest.fixture(scope="module")
+def views(source: Connection, destination: Connection) -> Iterator[tuple[ReadView, ReadView]]:
+    tables = [*(_named_v(case) for case in CASES), _FLOATS]
+    relations = {table.name: Relation("public", table.name) for table in tables}
+    session = open_session(source)
+    left = MariaDbReadView(
+        session, database=source.database, tables=tables, position=_NOWHERE, opened_at=datetime.now(UTC)
+    )
+    (right,) = open_views(destination, tables=tables, relations=relations, count=1, position_of=lambda _: _NOWHERE)
+    yield left, right
+    left.close()
+    right.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.column.name for case in CASES])
+def test_a_value_has_one_text_and_one_digest_everywhere(case: KindCase, views: tuple[ReadView, ReadView]) -> None:
+    table = _named_v(case)
+    rows = [{"id": n, "v": value} for n, value in enumerate([None, *(edge.value for edge in case.edges)])]
+    texts = {str(row["id"]): canonical_row(table, row) for row in rows}
+    hashes = {key: row_hash(text, run_key=RUN_KEY) for key, text in texts.items()}
+    for view in views:
+        answered = view.rows(table.name, list(texts))
+        shown = {key: ",".join([key, _field(table, row["v"])]) for key, row in answered.items()}
+        assert shown == texts
+        assert {row.key: row.hash for row in view.row_hashes(Segment(table.name), run_key=RUN_KEY)} == hashes
+        digests = view.digests(Segment(table.name), run_key=RUN_KEY)
+        assert digests == {0: digest_of(texts.values(), run_key=RUN_KEY)}
+
+
+def _field(table: Table, text: str | None) -> str:
+    return field_text(table.column("v"), text)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.column.name for case in CASES])
+def test_a_row_falls_into_one_bucket_everywhere(case: KindCase, source: Connection, destination: Connection) -> None:
+    """With the value itself as key, and without a key."""
+    named = _named_v(case)
+    rows = [{"id": n, "v": edge.value} for n, edge in enumerate(case.edges, 1)]
+    for table in (
+        Table(named.name, named.columns, ("v",)),
+        Table(named.name, named.columns, ("v", "id")),
+        Table(named.name, named.columns),
+    ):
+        expected: dict[int, list[str]] = {}
+        for row in rows:
+            number = bucket_of(table, row, buckets=1000, run_key=RUN_KEY)
+            expected.setdefault(number, []).append(canonical_row(table, row))
+        digests = {n: digest_of(texts, run_key=RUN_KEY) for n, texts in expected.items()}
+        for view in _views_of(table, source, destination):
+            segment = Segment(table.name, "id", "1", "100000", buckets=1000)
+            found = view.digests(segment, run_key=RUN_KEY)
+            assert found == digests
+            some = next(iter(digests))
+            chosen = Segment(table.name, "id", "1", "100000", buckets=1, among=(some % 10,), among_of=10)
+            wanted = [t for n, texts in expected.items() if n % 10 == some % 10 for t in texts]
+            assert view.digests(chosen, run_key=RUN_KEY) == {0: digest_of(wanted, run_key=RUN_KEY)}
+            keys = [row.key for row in view.row_hashes(chosen, run_key=RUN_KEY)]
+            assert set(view.rows(table.name, keys)) == set(keys) and len(keys) == len(set(wanted))
+            view.close()
+
+
+def _views_of(table: Table, source: Connection, destination: Connection) -> list[ReadView]:
+    left = MariaDbReadView(
+        open_session(source),
+        database=source.database,
+        tables=[table],
+        position=_NOWHERE,
+        opened_at=datetime.now(UTC),
+    )
+    right = open_views(
+        destination,
+        tables=[table],
+        relations={table.name: Relation("public", table.name)},
+        count=1,
+        position_of=lambda _: _NOWHERE,
+    )
+    return [left, *right]
+
+
+def test_floats_stay_out_of_the_digest_and_agree_within_their_precision(
+    views: tuple[MariaDbReadView, PostgresReadView],
+) -> None:
+    left, right = views
+    segment = Segment("floats")
+    assert left.digests(segment, run_key=RUN_KEY) == right.digests(segment, run_key=RUN_KEY)
+    mine, theirs = left.float_summaries(segment), right.float_summaries(segment)
+    assert mine["f"].agrees_with(theirs["f"], kind=Kind.FLOAT)
+    assert mine["d"].agrees_with(theirs["d"], kind=Kind.DOUBLE)
+
+
+def test_a_zero_date_equals_no_other_value(source: Connection) -> None:
+    columns = (
+        Column("d", Kind.DATE, "date"),
+        Column("t", Kind.DATETIME, "datetime"),
+    )
+    table = Table("zero_dates", columns)
+    session = open_session(source)
+    with session.cursor() as cursor:
+        cursor.execute("CREATE TABLE zero_dates (d DATE, t DATETIME)")
+        cursor.execute("INSERT INTO zero_dates VALUES ('0000-00-00', '0000-00-00'), (NULL, NULL)")
+    view = MariaDbReadView(
+        session, database=source.database, tables=[table], position=_NOWHERE, opened_at=datetime.now(UTC)
+    )
+    keys = {row.key for row in view.row_hashes(Segment("zero_dates"), run_key=RUN_KEY)}
+    assert keys == {"0000-00-00,!0000-00-00 00:00:00", "~,~"}
+    view.close()
+
+
+def test_totals_group_alike_on_both_sides(source: Connection, destination: Connection) -> None:
+    columns = (Column("currency", Kind.CHAR, "char(3)", length=3), Column("amount", Kind.DECIMAL, "", True, 0, 20, 4))
+    table = Table("totals", columns)
+    rows = "('EUR', 1.5), ('EUR', -0.25), ('eur', 7), (NULL, 2), ('~', 3), ('', NULL)"
+    session = open_session(source)
+    with session.cursor() as cursor:
+        cursor.execute("CREATE TABLE totals (currency CHAR(3), amount DECIMAL(20,4))")
+        cursor.execute(f"INSERT INTO totals VALUES {rows}")
+    session.close()
+    with postgres(destination) as other:
+        other.execute(f"CREATE TABLE public.totals ({column_definitions(table)})")
+        other.execute(f"INSERT INTO public.totals VALUES {rows}".encode())
+    answers = []
+    for view in _views_of(table, source, destination):
+        answers.append(view.totals(Segment("totals"), column="amount", by=["currency"]))
+        assert view.columns("totals") == ("currency", "amount")
+        assert view.totals(Segment("totals"), column="", by=[]) == {(): (6, None)}
+        view.close()
+    assert answers[0] == answers[1]
+    assert {group: rows for group, (rows, _) in answers[0].items()} == {
+        ("EUR",): 2,
+        ("eur",): 1,
+        ("~",): 1,
+        ("~~",): 1,
+        ("",): 1,
+    }
