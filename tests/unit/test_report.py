@@ -1,7 +1,7 @@
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-from seamline.demo.report import is_green, render
+from seamline.cli.report import is_green, render
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import Reconciliation, Scope

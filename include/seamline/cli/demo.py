@@ -1,0 +1,110 @@
+"""Bring up everything, run one sync end to end, and report: does yesterday agree, and does now?"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+
+from seamline import settings
+from seamline.adapters import connections, registry
+from seamline.adapters.airflow_rest import AirflowRest
+from seamline.cli import report, status
+from seamline.cli.up import print_airflow
+from seamline.demo import bank
+from seamline.demo.story import EARLIER_DATES, Story
+from seamline.domain.runs import Reconciliation, Scope, SyncState
+from seamline.plan.compile import compile_plan
+from seamline.plan.model import SyncPlan
+from seamline.spec.load import load_declarations
+from seamline.stack import boot, components, credentials
+from seamline.stack.layout import Layout
+from seamline.stack.progress import Progress
+
+SYNC = "settlement"
+SIZES = {"full": bank.FULL, "small": bank.SMALL}
+WRITERS = "bank_writers"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", choices=sorted(SIZES), default="full", help="how much the demo bank holds at first")
+
+
+def run(args: argparse.Namespace) -> int:
+    demo = Demo(Layout(settings.load()))
+    with demo.phase("stack"):
+        boot.up(demo.layout, components.choose(), demo.progress)
+    with demo.phase("bank"):
+        demo.fill_bank(SIZES[args.size])
+        boot.up(demo.layout, components.choose(only=[WRITERS]), demo.progress)
+    with demo.phase("runs"):
+        dates = demo.tell()
+    return demo.show(dates)
+
+
+@dataclass(slots=True)
+class Demo:
+    """What the phases share, and how long each of them took."""
+
+    layout: Layout
+    progress: Progress = field(default_factory=Progress)
+    times: list[tuple[str, float]] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        began = self.progress.elapsed_s
+        yield
+        self.times.append((name, self.progress.elapsed_s - began))
+
+    def plan(self) -> SyncPlan:
+        return compile_plan(load_declarations(self.layout.settings.declarations), SYNC)
+
+    def fill_bank(self, size: bank.BankSize) -> None:
+        nightly = self.plan().nightly
+        session = bank.connect(connections.resolve("bank_app"))
+        try:
+            is_new = bank.fill(
+                session,
+                size,
+                now=datetime.now(UTC),
+                timezone=nightly.timezone if nightly else "UTC",
+                progress=self.progress.say,
+            )
+        finally:
+            session.close()
+        self.progress.say("the bank is filled" if is_new else "the bank is there already, as its writers left it")
+
+    def tell(self) -> list[date]:
+        """Run the DAGs; return the business dates that were cut."""
+        made = credentials.load_or_make(self.layout)
+        address = f"http://127.0.0.1:{self.layout.settings.ports.airflow}"
+        with AirflowRest(address, "operator", made["airflow_user_operator"]) as airflow:
+            story = Story(airflow, self.plan(), self.progress.say)
+            story.wait_for_dags()
+            if registry.platform().sync_state(SYNC) is SyncState.ENABLED:
+                self.progress.say(f"{SYNC} is enabled already: comparing its live tables")
+                story.reconcile()
+            else:
+                story.onboard()
+            newest = story.nightly()
+            earlier = story.backfill()
+        return [date.fromisoformat(run.partition_key) for run in [newest, *earlier] if run.partition_key]
+
+    def show(self, dates: list[date]) -> int:
+        found = status.newest_verdicts(SYNC)
+        shown = [one for one in found if one.scope is Scope.LIVE or one.business_date in dates]
+        is_green = is_complete(shown, dates) and report.is_green(shown)
+        reports = list(registry.director().latest_reports().values())
+        sys.stdout.write(f"\n{report.render(shown, reports)}\n")
+        print_airflow(self.layout)
+        took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.times)
+        sys.stdout.write(f"\n{'All agree.' if is_green else 'NOT everything agrees.'} {took}.\n")
+        sys.stdout.write("The stack stays up: ./seamline status looks again, ./seamline down stops it.\n")
+        return 0 if is_green else 1
+
+
+def is_complete(shown: list[Reconciliation], dates: list[date]) -> bool:
+    """Whether there is a verdict of the live tables and one of each date, and all dates were cut."""
+    dated = {one.business_date for one in shown if one.scope is Scope.CUT}
+    return len(dates) == 1 + EARLIER_DATES and dated == set(dates) and any(one.scope is Scope.LIVE for one in shown)
