@@ -175,7 +175,8 @@ class ReadView(Protocol):
 class Orders:
     """What a stream is asked to do, as the platform database says it now.
 
-    `hold_id` set: stand still at an END until the lease `hold_until_s` (epoch seconds, database clock) ends;
+    `hold_id` set: stand still at an END until the lease ends (`hold_until_s`, epoch seconds by this process's clock;
+    the platform database's clock decides, the control translates it);
     `apply_to` set as well: first apply every unit it covers and stop before the first that it does not.
     """
 

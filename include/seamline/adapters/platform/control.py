@@ -112,9 +112,12 @@ class PlatformStreamControl:
     def orders(self) -> Orders:
         with self._lock:
             orders, offset_s = self._orders, self._clock_offset_s
-        if orders.hold_id and time.monotonic() + offset_s >= orders.hold_until_s:
+        if not orders.hold_id:
+            return orders
+        left_s = orders.hold_until_s - (time.monotonic() + offset_s)
+        if left_s <= 0:
             return dataclasses.replace(orders, hold_id="", hold_until_s=0.0, apply_to=None)
-        return orders
+        return dataclasses.replace(orders, hold_until_s=time.time() + left_s)
 
     def report(self, report: StreamReport) -> None:
         with self._lock:

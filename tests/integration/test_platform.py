@@ -1,0 +1,528 @@
+"""The platform database on a real PostgreSQL: migrations, the store, and streams that hear and tell through it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.waiting import wait_until
+
+from seamline.adapters.connections import resolve
+from seamline.adapters.platform import migrate
+from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
+from seamline.adapters.platform.control import PlatformStreamControl
+from seamline.adapters.platform.database import Database, Session, parameters
+from seamline.adapters.platform.host_lease import Holder, HostTaken, Ownership, PlatformHostLease, this_process
+from seamline.adapters.platform.store import PlatformStore
+from seamline.adapters.platform.streams import PlatformStreamDirector
+from seamline.domain.digest import SegmentDigest
+from seamline.domain.errors import ConfigError, InvariantViolated, Refused, TransientError
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import BinlogPosition
+from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
+from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan, plan_to_json
+from seamline.ports import StreamReport
+
+SCHEMA_FILE = Path(__file__).with_name("platform_schema.txt")
+POSITION = BinlogPosition("0-1-42", "mdb-bin.000003", 1234)
+STREAM = StreamId("settlement", "warehouse")
+
+
+class Server:
+    """One database of its own on the stack's server; sessions of it can be cut and refused."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._root = resolve("postgres_root")
+        self._is_open = True
+
+    def admin(self, statement: str) -> None:
+        with psycopg.connect(
+            **parameters(self._root, application_name="tests", statement_timeout_s=30), autocommit=True
+        ) as session:
+            session.execute(statement)  # type: ignore[arg-type]
+
+    def open(self) -> Session:
+        if not self._is_open:
+            raise TransientError("the platform database does not answer: cut by the test")
+        known = replace(self._root, database=self.name)
+        return psycopg.connect(**parameters(known, application_name="tests", statement_timeout_s=3), autocommit=True)
+
+    def cut(self) -> None:
+        """End every session and refuse new ones."""
+        self._is_open = False
+        self.admin(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{self.name}'")
+
+    def mend(self) -> None:
+        self._is_open = True
+
+
+def _made(name: str) -> Iterator[Server]:
+    server = Server(name)
+    server.admin(f"drop database if exists {name} with (force)")
+    server.admin(f"create database {name}")
+    try:
+        yield server
+    finally:
+        server.admin(f"drop database if exists {name} with (force)")
+
+
+@pytest.fixture
+def empty() -> Iterator[Server]:
+    yield from _made("platform_test_empty")
+
+
+@pytest.fixture(scope="module")
+def migrated() -> Iterator[Server]:
+    for server in _made("platform_test"):
+        migrate.upgrade(server.open)
+        yield server
+
+
+@pytest.fixture
+def server(migrated: Server) -> Iterator[Server]:
+    yield migrated
+    migrated.mend()
+    with migrated.open() as session:
+        session.execute(
+            "truncate capture_tables, pruning_hold, sync_state, run, receipt, cut, reconciliation, table_verdict,"
+            " control_total, break, stream, stream_hold, stream_report, stream_event, host_lease, alarm"
+        )
+
+
+@pytest.fixture
+def store(server: Server) -> Iterator[PlatformStore]:
+    with closing(PlatformStore(Database(server.open))) as store:
+        yield store
+
+
+@pytest.fixture
+def director(server: Server) -> Iterator[PlatformStreamDirector]:
+    with closing(Database(server.open)) as database:
+        yield PlatformStreamDirector(database)
+
+
+def plan(*, lag_max_s: float = 60.0) -> SyncPlan:
+    return SyncPlan(
+        sync="settlement",
+        source=SourcePlan(
+            "core_bank", "mariadb", "bank", "core_bank", "core_bank", "core_bank", "seamline.core_bank.log", "x"
+        ),
+        destinations=(DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
+        tables=(TablePlan("account"),),
+        stream=StreamPlan(lag_max_s=lag_max_s),
+    )
+
+
+def start_run(store: PlatformStore, run_id: str = "r1", kind: str = "nightly") -> None:
+    store.start_run(
+        run_id=run_id, sync="settlement", kind=kind, plan_json=plan_to_json(plan()), business_date=date(2026, 3, 1)
+    )
+
+
+# ---- migrations ----------------------------------------------------------------------------------------------------
+
+
+def described(server: Server) -> str:
+    """Tables, columns, keys, indexes, triggers and comments, as PostgreSQL itself tells them."""
+    with server.open() as session:
+        cursor = session.execute(
+            """
+            select 'column ' || c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+                || case when a.attnotnull then ' not null' else '' end
+                || coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')
+            from pg_attribute a join pg_class c on c.oid = a.attrelid and c.relkind = 'r'
+            left join pg_attrdef d on (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
+            where c.relnamespace = 'seamline'::regnamespace and a.attnum > 0 and not a.attisdropped
+            union all
+            select 'constraint ' || conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid)
+            from pg_constraint where connamespace = 'seamline'::regnamespace and contype <> 'n'
+            union all select 'index ' || indexdef from pg_indexes where schemaname = 'seamline'
+            union all
+            select 'trigger ' || pg_get_triggerdef(t.oid) from pg_trigger t join pg_class c on c.oid = t.tgrelid
+            where c.relnamespace = 'seamline'::regnamespace and not t.tgisinternal
+            union all
+            select 'function ' || pg_get_functiondef(oid) from pg_proc where pronamespace = 'seamline'::regnamespace
+            order by 1
+            """
+        )
+        return "".join(f"{line}\n" for (line,) in cursor)
+
+
+def test_migrations_make_the_schema_from_nothing_and_a_repeat_changes_nothing(empty: Server) -> None:
+    assert migrate.upgrade(empty.open) == migrate.latest()
+    first = described(empty)
+    assert migrate.upgrade(empty.open) == migrate.latest()
+    assert described(empty) == first
+
+
+def test_two_processes_that_migrate_at_once_do_it_one_after_the_other(empty: Server) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        revisions = list(pool.map(lambda _: migrate.upgrade(empty.open), range(3)))
+    assert revisions == [migrate.latest()] * 3
+
+
+def test_the_migrated_schema_is_the_one_written_down(migrated: Server) -> None:
+    found = described(migrated)
+    if not SCHEMA_FILE.exists():
+        SCHEMA_FILE.write_text(found, encoding="utf-8")
+        pytest.fail(f"{SCHEMA_FILE.name} was written anew: review it and run this again")
+    assert found == SCHEMA_FILE.read_text(encoding="utf-8"), (
+        f"a migration changed the schema: delete {SCHEMA_FILE.name}, run this again and review the difference"
+    )
+
+
+def test_a_database_without_the_tables_names_the_cure(empty: Server) -> None:
+    with pytest.raises(ConfigError, match="migrate"):
+        PlatformStore(Database(empty.open)).run("r1")
+
+
+# ---- the store -----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_started_twice_is_one_run_with_the_results_it_had(store: PlatformStore) -> None:
+    start_run(store)
+    store.put_result("r1", "snapshot", {"rows": 3})
+    store.put_result("r1", "cut", [1, "two"])
+    store.put_result("r1", "cut", [1, "two"])
+    start_run(store)
+    run = store.run("r1")
+    assert (run.kind, run.state, run.business_date) == (RunKind.NIGHTLY, RunState.RUNNING, date(2026, 3, 1))
+    assert run.result == {"snapshot": {"rows": 3}, "cut": [1, "two"]}
+    assert run.plan == plan()
+    store.finish_run("r1", state="succeeded")
+    assert store.run("r1").state is RunState.SUCCEEDED
+
+
+def test_a_run_id_is_never_shared_by_two_kinds_of_run(store: PlatformStore) -> None:
+    start_run(store)
+    with pytest.raises(InvariantViolated, match="r1"):
+        start_run(store, kind="onboard")
+
+
+def test_an_unknown_run_is_refused_by_name(store: PlatformStore) -> None:
+    for call in (
+        lambda: store.run("nothing"),
+        lambda: store.put_result("nothing", "a", 1),
+        lambda: store.finish_run("nothing", state="failed"),
+    ):
+        with pytest.raises(Refused, match="nothing"):
+            call()
+    assert store.latest_run("settlement", "nightly") is None
+
+
+def test_the_latest_run_is_the_one_that_started_last(store: PlatformStore) -> None:
+    for run_id in ("r1", "r2"):
+        start_run(store, run_id)
+    start_run(store, "other", kind="reconcile")
+    latest = store.latest_run("settlement", "nightly")
+    assert latest is not None
+    assert latest.run_id == "r2"
+
+
+def test_receipts_come_back_whole_with_sums_wider_than_64_bits(store: PlatformStore) -> None:
+    start_run(store)
+    digest = SegmentDigest(10, 10, 2**90 + 1, 3)
+    receipts = [
+        Receipt("account", 0, "account_r1_0", 7, None, None),
+        Receipt("account", 1, "account_r1_1", 10, digest, POSITION),
+    ]
+    for receipt in [*receipts, receipts[-1]]:
+        store.put_receipt("r1", receipt)
+    assert list(store.receipts("r1")) == receipts
+
+
+def reconciliation(verdict: Verdict = Verdict.BREAK) -> Reconciliation:
+    at = datetime(2026, 3, 2, 0, 31, tzinfo=UTC)
+    found = TableVerdict(
+        "account",
+        verdict,
+        reason="1 row differs",
+        position=str(POSITION),
+        source_rows=3,
+        destination_rows=3,
+        totals=(ControlTotal("account", "balance", ("EUR",), 3, 3, Decimal("12.3400"), Decimal("12.3300")),),
+        breaks=(
+            Break("account", BreakType.VALUE, '["7"]', {"zulu": "1", "alpha": None}, {"zulu": "2", "alpha": None}),
+            Break("account", BreakType.MISSING, '["8"]', {"zulu": "1"}, None),
+        ),
+        breaks_total=2,
+    )
+    skipped = TableVerdict("audit", Verdict.NOT_RUN, reason="parked")
+    return Reconciliation(
+        "r1", "settlement", "warehouse", Scope.CUT, date(2026, 3, 1), POSITION, at, "read", verdict,
+        (found, skipped), at, at + timedelta(seconds=5), {"buckets": [1, 2]},
+    )  # fmt: skip
+
+
+def test_a_reconciliation_comes_back_whole_and_a_repeat_replaces_it(store: PlatformStore) -> None:
+    store.save_reconciliation(reconciliation(Verdict.MATCH))
+    store.save_reconciliation(reconciliation())
+    found = store.reconciliation("r1", "cut")
+    assert found == reconciliation()
+    assert found.tables[0].breaks[0].source is not None
+    assert list(found.tables[0].breaks[0].source) == ["zulu", "alpha"]
+    assert store.reconciliations("settlement", 10) == (reconciliation(),)
+    assert store.reconciliation("r1", "live") is None
+
+
+def test_cuts_are_listed_newest_first_and_a_version_belongs_to_one_run(store: PlatformStore) -> None:
+    as_of = datetime(2026, 3, 2, tzinfo=UTC)
+    first = Cut("settlement", "warehouse", date(2026, 3, 1), 1, "r1", POSITION, as_of, ("account",), Verdict.MATCH)
+    second = replace(first, version=2, run_id="r2", partial=True)
+    for cut in (first, first, second):
+        store.save_cut(cut)
+    assert store.cuts("settlement") == (second, first)
+    assert store.cuts("settlement", date(2026, 3, 2)) == ()
+    with pytest.raises(InvariantViolated):
+        store.save_cut(replace(second, run_id="r3"))
+
+
+def test_the_state_of_a_sync_is_kept(store: PlatformStore) -> None:
+    assert store.sync_state("settlement") is None
+    store.set_sync_state("settlement", "onboarding")
+    store.set_sync_state("settlement", "enabled")
+    assert store.sync_state("settlement") is SyncState.ENABLED
+    with pytest.raises(ValueError, match="half"):
+        store.set_sync_state("settlement", "half done")
+
+
+def test_an_alarm_is_open_once_until_it_ends(store: PlatformStore) -> None:
+    for message in ("first", "second"):
+        store.raise_alarm("no_slot", "settlement@warehouse", message)
+    assert [(alarm.kind, alarm.message) for alarm in store.open_alarms()] == [("no_slot", "second")]
+    store.end_alarm("no_slot", "settlement@warehouse")
+    store.end_alarm("no_slot", "settlement@warehouse")
+    assert store.open_alarms() == ()
+
+
+def test_a_store_goes_on_after_its_session_was_ended(store: PlatformStore, server: Server) -> None:
+    start_run(store)
+    server.cut()
+    with pytest.raises(TransientError):
+        store.run("r1")
+    server.mend()
+    assert store.run("r1").run_id == "r1"
+    server.admin(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{server.name}'")
+    store.put_result("r1", "a", 1)
+    assert store.run("r1").result == {"a": 1}
+
+
+# ---- captures and holds --------------------------------------------------------------------------------------------
+
+
+def test_table_lists_grow_by_generations_and_a_repeat_is_a_no_op(server: Server) -> None:
+    registry = PlatformCaptureRegistry(Database(server.open), server.open)
+    assert registry.tables("core_bank") == (0, ())
+    with registry.locked("core_bank"):
+        for _ in range(2):
+            registry.set_tables("core_bank", generation=1, tables=["account"])
+        registry.set_tables("core_bank", generation=2, tables=["account", "audit"])
+    assert registry.tables("core_bank") == (2, ("account", "audit"))
+
+
+def test_a_generation_written_by_somebody_else_meanwhile_is_never_overwritten(server: Server) -> None:
+    registry = PlatformCaptureRegistry(Database(server.open), server.open)
+    registry.set_tables("core_bank", generation=1, tables=["account"])
+    for generation in (1, 3):
+        with pytest.raises(InvariantViolated):
+            registry.set_tables("core_bank", generation=generation, tables=["other"])
+    assert registry.tables("core_bank") == (1, ("account",))
+
+
+def test_only_one_process_changes_a_capture_and_the_other_is_told_who(server: Server) -> None:
+    registry = PlatformCaptureRegistry(Database(server.open), server.open)
+    with registry.locked("core_bank"):
+        with (
+            pytest.raises(TransientError, match=r"core_bank is being changed by process \d+"),
+            registry.locked("core_bank"),
+        ):
+            pytest.fail("two holders of one lock")
+        with registry.locked("other_source"):
+            pass
+    with registry.locked("core_bank"):
+        pass
+
+
+def test_a_hold_on_the_log_is_renewed_by_its_holder_and_ends_by_itself(server: Server) -> None:
+    holds = PlatformPruningHolds(Database(server.open))
+    first = holds.hold_log("log", holder="run r1", offset=100, lease_s=60)
+    assert holds.hold_log("log", holder="run r1", offset=100, lease_s=60) == first
+    holds.hold_log("log", holder="run r2", offset=50, lease_s=0)
+    holds.hold_log("other", holder="run r2", offset=7, lease_s=60)
+    assert holds.lowest_held("log") == 100
+    holds.release_log(first)
+    holds.release_log(first)
+    assert holds.lowest_held("log") is None
+
+
+# ---- streams hear and tell -----------------------------------------------------------------------------------------
+
+
+def test_a_stream_hears_want_pause_and_unwant_at_once(server: Server, director: PlatformStreamDirector) -> None:
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    with PlatformStreamControl(STREAM, open_one=server.open, poll_s=60) as control:
+        control.report(StreamReport(STREAM, "starting"))
+        wait_until(lambda: director.latest_report(STREAM), timeout_s=5, what="the first report")
+        director.pause(STREAM)
+        wait_until(lambda: control.orders().paused, timeout_s=5, what="the pause to be heard")
+        director.resume(STREAM)
+        wait_until(lambda: not control.orders().paused, timeout_s=5, what="the end of the pause")
+        director.unwant(STREAM)
+        wait_until(lambda: not control.orders().wanted, timeout_s=5, what="the stream to be unwanted")
+
+
+def test_a_stream_with_an_older_plan_or_a_lost_host_is_asked_to_stop(
+    server: Server, director: PlatformStreamDirector
+) -> None:
+    older, newer = plan_to_json(plan()), plan_to_json(plan(lag_max_s=5))
+    holder = this_process()
+    lease = PlatformHostLease(Database(server.open), pool="default", holder=holder)
+    lease.take()
+    director.want(STREAM, plan_json=older)
+    with PlatformStreamControl(STREAM, plan_json=older, host=str(holder), open_one=server.open, poll_s=60) as control:
+        control.report(StreamReport(STREAM, "streaming"))
+        wait_until(lambda: director.latest_report(STREAM), timeout_s=5, what="a report")
+        assert control.orders().wanted
+        director.want(STREAM, plan_json=newer)
+        wait_until(lambda: not control.orders().wanted, timeout_s=5, what="the new plan to be heard")
+        director.want(STREAM, plan_json=older)
+        wait_until(lambda: control.orders().wanted, timeout_s=5, what="the old plan to be heard")
+        lease.begin_stop()
+        wait_until(lambda: not control.orders().wanted, timeout_s=5, what="the host's stop to be heard")
+
+
+def test_a_hold_is_heard_obeyed_up_to_a_position_and_ends_by_itself(
+    server: Server, director: PlatformStreamDirector
+) -> None:
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    with PlatformStreamControl(STREAM, open_one=server.open, poll_s=60) as control:
+        hold_id = director.hold(STREAM, lease_s=30)
+        later = director.hold(STREAM, lease_s=30)
+        wait_until(lambda: control.orders().hold_id == hold_id, timeout_s=5, what="the hold")
+        director.apply_up_to(hold_id, POSITION)
+        wait_until(lambda: control.orders().apply_to == POSITION, timeout_s=5, what="the position")
+        director.release(hold_id)
+        director.release(hold_id)
+        wait_until(lambda: control.orders().hold_id == later, timeout_s=5, what="the second hold")
+        director.release(later)
+        short = director.hold(STREAM, lease_s=0.5)
+        wait_until(lambda: control.orders().hold_id == short, timeout_s=5, what="the short hold")
+        wait_until(lambda: not control.orders().hold_id, timeout_s=5, what="the lease to end without a word")
+        with pytest.raises(TransientError, match="ended"):
+            director.apply_up_to(short, POSITION)
+
+
+def test_a_stream_that_is_not_wanted_cannot_be_held(director: PlatformStreamDirector) -> None:
+    with pytest.raises(Refused, match="not wanted"):
+        director.hold(STREAM, lease_s=30)
+
+
+def test_a_report_tells_its_host_and_age_and_each_state_is_an_event(
+    server: Server, director: PlatformStreamDirector
+) -> None:
+    start = datetime.now(UTC) - timedelta(minutes=1)
+    report = StreamReport(STREAM, "streaming", 3, 10, 12, POSITION, 0.5, 100, 1000, 1)
+    with PlatformStreamControl(STREAM, host="node1/1/1", open_one=server.open, poll_s=0.1) as control:
+        for state in ("starting", "streaming", "streaming"):
+            control.report(replace(report, state=state))
+            wait_until(
+                lambda wanted=state: (told := director.latest_report(STREAM)) and told.state == wanted,
+                timeout_s=5,
+                what="the report",
+            )
+        control.report(replace(report, state="stopped"))
+    told = director.latest_report(STREAM)
+    assert told is not None
+    assert 0 <= told.age_s < 5
+    assert replace(told, age_s=0) == replace(report, state="stopped", host="node1/1/1")
+    events = director.events(STREAM, since=start, until=start + timedelta(hours=1))
+    assert [event.state for event in events] == ["starting", "streaming", "stopped"]
+
+
+def test_a_stream_goes_on_while_the_platform_database_is_away(server: Server, director: PlatformStreamDirector) -> None:
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    director.pause(STREAM)
+    with PlatformStreamControl(STREAM, open_one=server.open, poll_s=0.2) as control:
+        hold_id = director.hold(STREAM, lease_s=2)
+        wait_until(lambda: control.orders().hold_id == hold_id, timeout_s=5, what="the hold")
+        control.report(StreamReport(STREAM, "held", units=1))
+        server.cut()
+        slowest_s = 0.0
+
+        def reports_are_dropped() -> bool:
+            nonlocal slowest_s
+            before = time.monotonic()
+            control.report(StreamReport(STREAM, "held", units=2))
+            assert control.orders().paused
+            slowest_s = max(slowest_s, time.monotonic() - before)
+            return control.reports_dropped >= 3
+
+        wait_until(reports_are_dropped, timeout_s=10, what="reports to be dropped")
+        assert slowest_s < 0.1
+        wait_until(lambda: not control.orders().hold_id, timeout_s=5, what="the lease to end by the clock")
+        server.mend()
+
+        def told() -> bool:
+            latest = director.latest_report(STREAM)
+            return latest is not None and latest.units == 2 and latest.reports_dropped >= 3
+
+        wait_until(told, timeout_s=5, what="the newest report after the cut")
+
+
+# ---- hosts ---------------------------------------------------------------------------------------------------------
+
+
+def lease_of(server: Server, holder: Holder, *, lease_s: float = 15.0) -> PlatformHostLease:
+    return PlatformHostLease(Database(server.open), pool="default", holder=holder, lease_s=lease_s)
+
+
+def test_a_second_host_is_told_who_holds_the_pool(server: Server) -> None:
+    mine, other = this_process(), Holder("node2", 77, 1)
+    lease_of(server, mine).take()
+    with pytest.raises(HostTaken, match=f"is {mine.machine}, process {mine.process}") as refusal:
+        lease_of(server, other).take()
+    assert refusal.value.exit_code == 4
+    lease_of(server, mine).take()
+    assert lease_of(server, mine).renew() is Ownership.MINE
+
+
+def test_a_host_whose_lease_ended_keeps_it_until_another_takes_it(server: Server) -> None:
+    first, second = Holder("node1", 1, 1), Holder("node2", 2, 2)
+    lease_of(server, first, lease_s=0).take()
+    assert lease_of(server, first, lease_s=0).renew() is Ownership.MINE
+    lease_of(server, second).take()
+    assert lease_of(server, first).renew() is Ownership.LOST
+    assert lease_of(server, second).renew() is Ownership.MINE
+
+
+def test_a_released_lease_and_that_of_a_dead_process_are_free_at_once(server: Server) -> None:
+    mine = this_process()
+    dead = replace(mine, started_s=mine.started_s - 1000)
+    lease_of(server, dead).take()
+    lease_of(server, mine).take()
+    lease_of(server, mine).release()
+    lease_of(server, Holder("node2", 2, 2)).take()
+
+
+def test_of_hosts_that_start_at_once_one_gets_the_pool(server: Server) -> None:
+    gate = threading.Barrier(4)
+
+    def try_it(number: int) -> bool:
+        gate.wait()
+        try:
+            lease_of(server, Holder(f"node{number}", number, number)).take()
+        except HostTaken:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(try_it, range(1, 5))) == 1
