@@ -42,6 +42,17 @@ class StreamEvent:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """The lease of a pool's stream host. `holder` is "" where no host ever served the pool; `silent_s` counts from the
+    last renewal, or from the oldest want."""
+
+    pool: str
+    holder: str
+    is_alive: bool
+    silent_s: float
+
+
 def put_report(session: Session, report: StreamReport) -> None:
     """Replace the stream's report; a change of state is kept as an event too."""
     session.execute(
@@ -62,6 +73,9 @@ class PlatformStreamDirector:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def close(self) -> None:
+        self._database.close()
 
     def want(self, stream: StreamId, *, plan_json: str) -> None:
         """Let the stream run, by this plan.
@@ -109,6 +123,20 @@ class PlatformStreamDirector:
                 (pool,),
             )
             return tuple(WantedStream(StreamId(row[0], row[1]), *row[2:]) for row in cursor)
+
+        return self._database.transact(work)
+
+    def hosts(self) -> tuple[HostState, ...]:
+        """One for each pool that has wanted streams or ever had a host."""
+
+        def work(session: Session) -> tuple[HostState, ...]:
+            cursor = session.execute(
+                "select pool, coalesce(lease.holder, ''), coalesce(lease.expires_at > clock_timestamp(), false),"
+                " extract(epoch from clock_timestamp() - coalesce(lease.renewed_at, wanted.since))"
+                " from (select pool, min(wanted_at) as since from stream where is_wanted group by pool) as wanted"
+                " full join host_lease as lease using (pool) order by pool"
+            )
+            return tuple(HostState(row[0], row[1], row[2], float(row[3])) for row in cursor)
 
         return self._database.transact(work)
 
