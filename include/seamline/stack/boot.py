@@ -43,7 +43,9 @@ def up(layout: Layout, components: tuple[Component, ...], progress: Progress) ->
         prepare(layout, progress)
         is_fresh = not keeper.is_running(layout)
         if is_fresh:
-            leftovers.end(one for one in leftovers.processes(layout) if not one.is_detached)
+            swept = leftovers.end(one for one in leftovers.processes(layout) if not one.is_detached)
+            if swept:
+                progress.say(f"{swept} processes of a stack that was killed were ended")
         ports_in_use.require_free(components, layout)
         made = credentials.load_or_make(layout)
         credentials.write_files(layout, made)
@@ -143,8 +145,7 @@ class _Boot:
         self._start(part, partial(airflow.is_ready, self._layout))
 
     def _stream_host(self, part: Component) -> None:
-        if programs.stream_host_script(self._layout).exists():
-            self._start(part, lambda: True)
+        self._start(part, lambda: True)
 
     def _start(self, part: Component, answers: Callable[[], bool]) -> None:
         """Start the component's programs and wait until it answers; stop waiting when one of them has given up."""

@@ -13,6 +13,7 @@ from supervisor.xmlrpc import Faults, SupervisorTransport
 
 from seamline import settings
 from seamline.domain.errors import TerminalError
+from seamline.stack import leftovers
 from seamline.stack.components import PROGRAMS, Program
 from seamline.stack.layout import Layout
 from seamline.stack.waiting import wait_until
@@ -99,7 +100,12 @@ def _section(program: Program, layout: Layout) -> str:
 def start(layout: Layout) -> None:
     """Start Supervisor itself. It detaches: a session of its own, by which its children are known."""
     write_configuration(layout)
-    environment = {**settings.process_environment(), **settings.as_environment(layout.settings)}
+    environment = {
+        **settings.process_environment(),
+        **settings.as_environment(layout.settings),
+        leftovers.STACK: str(layout.data),
+        leftovers.PROGRAM: "supervisor",
+    }
     result = subprocess.run(
         [str(layout.python), "-m", "supervisor.supervisord", "-c", str(layout.supervisor / "supervisord.conf")],
         env=environment,
