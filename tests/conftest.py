@@ -1,17 +1,41 @@
 """What every layer shares. Fixtures of one layer live beside its tests."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from seamline import settings
+from seamline.adapters.connections import Connection, resolve
+from seamline.settings import Settings
+
 # Machines with two busy cores: a slow example is not a wrong one, so no deadline per example.
 hypothesis_settings.register_profile("seamline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("seamline")
+
+
+@dataclass(frozen=True)
+class RunningStack:
+    """The servers that tests run against: those of the settings, started by `./seamline test` or `./seamline up`."""
+
+    settings: Settings
+
+    def connection(self, connection_id: str) -> Connection:
+        return resolve(connection_id, within=self.settings)
 
 
 @pytest.fixture(scope="session")
 def checkout() -> Path:
     """The root of the checkout under test."""
     return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def stack() -> RunningStack:
+    """Settings and connections of running servers. Make your own databases and topics in them, and drop them after."""
+    known = settings.load()
+    if not known.connections.is_file():
+        pytest.fail(f"no stack in {known.data}: run this through `./seamline test`, or `./seamline up` first")
+    return RunningStack(known)

@@ -1,0 +1,236 @@
+"""A session of tests: one data folder and one block of ports, servers only for the layers that need them."""
+
+import contextlib
+import dataclasses
+import fcntl
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+
+import psutil
+
+from seamline import settings
+from seamline.domain.errors import ConfigError
+from seamline.settings import Ports, Settings
+from seamline.stack.components import COMPONENTS
+from seamline.stack.waiting import wait_until
+
+# Below the range from which systems hand out ports to clients.
+_BASES = range(22_000, 32_000, 100)
+_CLOSING_LINE = re.compile(r"=+ (?P<said>.* in \d+[\d.]*s.*?) =+")
+_NO_TESTS = 5
+_ENDS_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One folder under tests/. `needs` are components; `is_own_stack`: its tests bring up all they need."""
+
+    name: str
+    needs: tuple[str, ...] = ()
+    is_own_stack: bool = False
+
+
+LAYERS = (
+    Layer("unit"),
+    Layer("contract", ("postgres", "mariadb")),
+    Layer("dags"),
+    Layer("spark", ("postgres", "mariadb")),
+    Layer("integration", ("postgres", "mariadb", "kafka", "connect")),
+    Layer("e2e", is_own_stack=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    layer: str
+    passed: bool
+    said: str
+
+    @property
+    def line(self) -> str:
+        """As pytest closes: `===== unit: 412 passed in 12.34s =====`."""
+        return f" {self.layer}: {self.said} ".center(100, "=")
+
+
+class TestSession:
+    """Use as a context manager: at its end every process of the session is gone, and, when all passed, its folder."""
+
+    __test__ = False  # pytest: this is no test
+
+    def __init__(self, around: Settings, *, python: Path) -> None:
+        self._around = around
+        self._python = python
+        self._ports = Ports(free_port_base())
+        self._folder = around.home / "test" / str(self._ports.base)
+        self._up: tuple[str, ...] = ()
+        self._is_clean = True
+
+    def __enter__(self) -> "TestSession":
+        self._folder.mkdir(parents=True)
+        self._lock = (self._folder / "lock").open("w", encoding="utf-8")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._sweep_old()
+        self._on_term = signal.signal(signal.SIGTERM, _interrupt)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._take_down(self._folder)
+        signal.signal(signal.SIGTERM, self._on_term)
+        if self._is_clean and kind is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        else:
+            sys.stdout.write(f"data and logs of this session are kept in {self._folder} until the next one\n")
+
+    def run(self, layer: Layer, pytest_arguments: Sequence[str]) -> Outcome:
+        """Run one layer to its end and say how it went. Never raises for what a test or a server does."""
+        began = time.monotonic()
+        at = self._settings("e2e" if layer.is_own_stack else "data")
+        if layer.is_own_stack:
+            # The demo's stack and the tests' stack together are more than a small machine holds.
+            self._take_down(self._folder)
+        elif not set(layer.needs) <= set(self._up) and not self._bring_up(layer.needs):
+            return self._outcome(layer, is_passed=False, said=f"1 error in {time.monotonic() - began:.2f}s (no stack)")
+        code, said = self._pytest(layer, at, pytest_arguments)
+        if code == _NO_TESTS:
+            said = said or "no tests ran"
+        left = _end_leftovers(at, keep=self._up)
+        if left:
+            sys.stdout.write(f"{layer.name}: its tests left {left} processes, which were ended\n")
+        if layer.is_own_stack:
+            self._seamline(at, "down")
+        took = f"ended with exit code {code} in {time.monotonic() - began:.2f}s"
+        return self._outcome(layer, is_passed=code == 0, said=said or took)
+
+    def _outcome(self, layer: Layer, *, is_passed: bool, said: str) -> Outcome:
+        self._is_clean = self._is_clean and is_passed
+        return Outcome(layer.name, is_passed, said)
+
+    def _settings(self, folder: str) -> Settings:
+        data = self._folder / folder
+        return dataclasses.replace(
+            self._around, data=data, ports=self._ports, connections=data / "connections.json", connection_uris={}
+        )
+
+    def _pytest(self, layer: Layer, at: Settings, arguments: Sequence[str]) -> tuple[int, str]:
+        command = [str(self._python), "-m", "pytest", str(at.root / "tests" / layer.name), *arguments]
+        if sys.stdout.isatty():
+            command.append("--color=yes")
+        said = ""
+        with subprocess.Popen(
+            command, cwd=at.root, env=self._environment(at), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            with _ended_on_error(process):
+                for line in process.stdout or ():
+                    sys.stdout.write(line)
+                    sys.stdout.flush()
+                    closing = _CLOSING_LINE.search(re.sub(r"\x1b\[\d*m|\x1b\[[\d;]+m", "", line))
+                    said = closing["said"] if closing else said
+            return process.wait(), said
+
+    def _bring_up(self, needs: Sequence[str]) -> bool:
+        at = self._settings("data")
+        is_up = self._seamline(at, "up", "--only", ",".join(needs)) == 0
+        self._up = (*self._up, *needs) if is_up else self._up
+        return is_up
+
+    def _take_down(self, folder: Path) -> None:
+        for data in (folder / "data", folder / "e2e"):
+            if data.is_dir():
+                self._seamline(dataclasses.replace(self._settings("data"), data=data), "down")
+        self._up = ()
+
+    def _sweep_old(self) -> None:
+        """Remove what failed sessions have kept and what killed ones left running. One that is at work is let be."""
+        for old in self._folder.parent.iterdir():
+            if old == self._folder:
+                continue
+            with (old / "lock").open("a", encoding="utf-8") as lock, contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._take_down(old)
+                shutil.rmtree(old, ignore_errors=True)
+
+    def _seamline(self, at: Settings, *arguments: str) -> int:
+        # Another process, because everything below it reads its settings from the environment.
+        command = [str(self._python), "-m", "seamline.cli.main", *arguments]
+        return subprocess.run(command, cwd=at.root, env=self._environment(at), check=False).returncode
+
+    def _environment(self, at: Settings) -> dict[str, str]:
+        """This process's environment with the session's settings, and without anybody's connections to real servers."""
+        around = {
+            name: value for name, value in settings.process_environment().items() if not name.startswith("SEAMLINE_")
+        }
+        # The rest follows from these, also when a test sets another data folder.
+        return {
+            **around,
+            "SEAMLINE_HOME": str(at.home),
+            "SEAMLINE_DATA": str(at.data),
+            "SEAMLINE_PORT_BASE": str(at.ports.base),
+        }
+
+
+def free_port_base() -> int:
+    """A base whose ports are all free now; another one each time, so that two sessions hardly meet."""
+    bases = list(_BASES)
+    random.shuffle(bases)
+    for base in bases:
+        if all(_is_free(port) for part in COMPONENTS for port in part.ports(Ports(base)).values()):
+            return base
+    raise ConfigError("no free block of ports from 22000 to 32000", hint="stop some of the servers on this machine")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _end_leftovers(at: Settings, *, keep: Sequence[str]) -> int:
+    """End what tests started and did not end: processes with this session's data folder that belong to no server."""
+    found = [process for process in psutil.process_iter() if _is_leftover(process, at, keep)]
+    for process in found:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    wait_until(lambda: not any(_is_leftover(process, at, keep) for process in found), timeout_s=_ENDS_WITHIN_S)
+    return len(found)
+
+
+def _is_leftover(process: psutil.Process, at: Settings, keep: Sequence[str]) -> bool:
+    try:
+        environment = process.environ()
+        alive = process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.Error, OSError):
+        return False
+    is_ours = environment.get("SEAMLINE_DATA") == str(at.data)
+    is_server = bool(keep) and "SEAMLINE_STACK" in environment
+    return alive and is_ours and not is_server
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends the session the way Ctrl-C does, so that its servers are stopped."""
+    del number, frame
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _ended_on_error(process: "subprocess.Popen[str]") -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        raise
