@@ -195,13 +195,14 @@ class PlatformStreamControl:
 
     def _sleep(self, session: Session) -> None:
         """Until a notice, a ring or the next poll."""
+        # A notice that came in with the last answer waits inside the client: the socket tells nothing of it.
+        if any(True for _ in session.notifies(timeout=0)):
+            return
         with selectors.DefaultSelector() as selector:
             selector.register(session.fileno(), selectors.EVENT_READ)
             selector.register(self._ear, selectors.EVENT_READ)
             selector.select(self._poll_s)
         self._drain()
-        for _ in session.notifies(timeout=0):
-            pass
 
     def _drain(self) -> None:
         try:
