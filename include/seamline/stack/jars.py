@@ -66,7 +66,7 @@ def ensure(wanted: Iterable[LockedFile], folder: Path, *, fetch: Fetch) -> int:
     files = tuple(wanted)
     folder.mkdir(parents=True, exist_ok=True)
     _remove_strangers(files, folder)
-    faulty = _differing(files, folder)
+    faulty = differing(files, folder)
     fetched = len(faulty)
     for is_last in (False, True):
         if not faulty:
@@ -115,7 +115,8 @@ def _remove_strangers(files: Iterable[LockedFile], folder: Path) -> None:
             path.unlink()
 
 
-def _differing(files: Iterable[LockedFile], folder: Path) -> tuple[LockedFile, ...]:
+def differing(files: Iterable[LockedFile], folder: Path) -> tuple[LockedFile, ...]:
+    """The files that are missing or not what the lock says."""
     receipt = _read_receipt(folder)
     return tuple(file for file in files if not _is_right(file, folder / file.path, receipt))
 

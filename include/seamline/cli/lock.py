@@ -1,0 +1,30 @@
+"""Refresh requirements.txt from requirements.in, and jars/jars.lock from jars/ivy.xml."""
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+from seamline import settings
+from seamline.stack import jars, programs, python_lock
+from seamline.stack.layout import Layout
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="?", choices=["python", "jars"], help="python or jars; left out: both")
+
+
+def run(args: argparse.Namespace) -> int:
+    layout = Layout(settings.load())
+    root = layout.settings.root
+    if args.what in (None, "python"):
+        count = python_lock.refresh(layout)
+        print(f"requirements.txt holds {count} packages; ./seamline setup installs them")
+    if args.what in (None, "jars"):
+        with tempfile.TemporaryDirectory(dir=layout.settings.env) as folder:
+            files = Path(folder) / "jars"
+            jars.ivy(layout, programs.environment(layout))(["*"], files)
+            count = jars.write_lock(root / "jars" / "jars.lock", files)
+            shutil.rmtree(files)
+        print(f"jars/jars.lock holds {count} files; ./seamline setup fetches them")
+    return 0
