@@ -110,6 +110,7 @@ class _Boot:
             "connect": self._connect,
             "airflow": self._airflow,
             "stream_host": self._stream_host,
+            "bank_writers": self._bank_writers,
         }
         began = self._progress.elapsed_s
         try:
@@ -145,6 +146,9 @@ class _Boot:
         self._start(part, partial(airflow.is_ready, self._layout))
 
     def _stream_host(self, part: Component) -> None:
+        self._start(part, lambda: True)
+
+    def _bank_writers(self, part: Component) -> None:
         self._start(part, lambda: True)
 
     def _start(self, part: Component, answers: Callable[[], bool]) -> None:

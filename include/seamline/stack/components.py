@@ -29,6 +29,8 @@ class Component:
     needs: tuple[str, ...] = ()
     ready_within_s: int = 60
     cure: str = ""
+    # Not part of a plain `up`: started by whoever names it.
+    is_on_request: bool = False
 
     def ports(self, ports: Ports) -> dict[str, int]:
         """What it listens on, by the program that does."""
@@ -89,6 +91,14 @@ COMPONENTS: tuple[Component, ...] = (
         needs=("postgres", "kafka"),
         cure="it is started again by itself; the log says more",
     ),
+    Component(
+        name="bank_writers",
+        title="The demo bank's writers",
+        programs=(Program("bank_writers", "Writers of the demo bank"),),
+        needs=("mariadb",),
+        cure="the bank must be filled first: ./seamline demo",
+        is_on_request=True,
+    ),
 )
 
 PROGRAMS: dict[str, Program] = {program.name: program for part in COMPONENTS for program in part.programs}
@@ -102,7 +112,7 @@ def choose(*, only: Iterable[str] = (), without: Iterable[str] = ()) -> tuple[Co
     for name in (*only, *without):
         if name not in NAMES:
             raise ConfigError(f"There is no component `{name}`", hint=f"known are {', '.join(NAMES)}")
-    wanted = set(only or NAMES)
+    wanted = set(only or (part.name for part in COMPONENTS if not part.is_on_request))
     for part in reversed(COMPONENTS):
         if part.name in wanted:
             wanted.update(part.needs)

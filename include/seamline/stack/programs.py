@@ -87,6 +87,11 @@ def _stream_host(layout: Layout) -> Launch:
     return Launch(command, environment(layout), layout.data)
 
 
+def _bank_writers(layout: Layout) -> Launch:
+    command = (str(layout.python), "-m", "seamline.demo.writers")
+    return Launch(command, environment(layout), layout.data)
+
+
 def stream_host_script(layout: Layout) -> Path:
     return layout.settings.root / "spark_jobs" / "stream_host.py"
 
@@ -104,4 +109,5 @@ _LAUNCHES: dict[str, Callable[[Layout], Launch]] = {
     "airflow-dags": partial(_airflow, program="airflow-dags"),
     "airflow-triggerer": partial(_airflow, program="airflow-triggerer"),
     "stream_host": _stream_host,
+    "bank_writers": _bank_writers,
 }
