@@ -1,0 +1,131 @@
+"""Watching a source's capture: failed tasks are restarted less and less often, the log's size is watched.
+
+Pure: the host's driver asks `CaptureProbe` every few seconds, feeds the answers in and does what comes out. It never
+deletes anything: at its byte limit the log topic grows no further because the capture is stopped (PROTOCOL 10).
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from seamline.sync.stream_host import BackOff, EndAlarm, RaiseAlarm
+
+CAPTURE_FAILED = "capture_failed"
+CAPTURE_UNREACHABLE = "capture_unreachable"
+LOG_SIZE = "log_size"
+_GIB = 1 << 30
+
+
+class CaptureState(StrEnum):
+    RUNNING = "running"
+    FAILED = "failed"  # the connector or one of its tasks
+    STOPPED = "stopped"  # by a person, or by the byte limit
+    MISSING = "missing"  # Connect does not know it
+    STARTING = "starting"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureStatus:
+    state: CaptureState
+    error: str = ""
+
+
+class CaptureProbe(Protocol):
+    """A source's connector and log topic as their servers tell. TransientError: no answer."""
+
+    def status(self) -> CaptureStatus: ...
+
+    def restart_failed(self) -> None:
+        """Restart the connector's failed parts; returns when Connect has accepted it."""
+
+    def stop(self) -> None:
+        """Stop the connector and keep its configuration and offsets."""
+
+    def log_bytes(self) -> int:
+        """Bytes that the log topic takes on its broker."""
+
+
+class Step(StrEnum):
+    """What to do with the capture itself."""
+
+    RESTART = "restart"
+    STOP = "stop"
+
+
+Action = Step | RaiseAlarm | EndAlarm
+
+
+@dataclass(slots=True)
+class CaptureWatch:
+    """`unreachable_after_s`: silence of Connect up to this long is a restart of it, not an alarm."""
+
+    source: str
+    connector: str
+    log_max_gb: float
+    back_off: BackOff = field(default_factory=lambda: BackOff(first_s=5, max_s=300, healthy_s=120))
+    unreachable_after_s: float = 30.0
+    _failures: int = 0
+    _retry_s: float = 0.0
+    _running_since_s: float | None = None
+    _silent_since_s: float | None = None
+    _alarms: dict[str, str] = field(default_factory=dict)
+
+    def seen(self, status: CaptureStatus, *, now_s: float) -> list[Action]:
+        """Connect has answered."""
+        self._silent_since_s = None
+        actions = self._quiet(CAPTURE_UNREACHABLE)
+        if status.state is CaptureState.FAILED:
+            self._running_since_s = None
+            actions += self._alarm(CAPTURE_FAILED, f"connector {self.connector} has failed: {status.error}")
+            if now_s >= self._retry_s:
+                self._failures += 1
+                self._retry_s = now_s + self.back_off.delay_s(self._failures)
+                actions.append(Step.RESTART)
+        elif status.state is CaptureState.MISSING:
+            actions += self._alarm(
+                CAPTURE_FAILED, f"Connect does not know connector {self.connector}: run a sync's onboarding again"
+            )
+        elif status.state is CaptureState.RUNNING:
+            actions += self._seen_running(now_s)
+        return actions
+
+    def _seen_running(self, now_s: float) -> list[Action]:
+        if self._running_since_s is None:
+            self._running_since_s = now_s
+        if now_s - self._running_since_s >= self.back_off.healthy_s:
+            self._failures, self._retry_s = 0, 0.0
+        return self._quiet(CAPTURE_FAILED)
+
+    def silent(self, error: str, *, now_s: float) -> list[Action]:
+        """Connect has not answered."""
+        if self._silent_since_s is None:
+            self._silent_since_s = now_s
+        if now_s - self._silent_since_s < self.unreachable_after_s:
+            return []
+        return self._alarm(CAPTURE_UNREACHABLE, f"Connect does not answer for {self.connector}: {error}")
+
+    def sized(self, log_bytes: int) -> list[Action]:
+        """The log topic has this size."""
+        share = log_bytes / (self.log_max_gb * _GIB)
+        if share < 0.5:
+            return self._quiet(LOG_SIZE)
+        level = 80 if share >= 0.8 else 50
+        if share >= 1:
+            text = (
+                f"the log topic of {self.source} has reached its limit of {self.log_max_gb:g} GiB, so connector"
+                f" {self.connector} was stopped: let its streams catch up and prune the log, or raise log.max_gb"
+            )
+            # Said again and again: somebody may have started the connector without mending the cause.
+            return [Step.STOP, *self._alarm(LOG_SIZE, text)]
+        return self._alarm(
+            LOG_SIZE, f"the log topic of {self.source} is over {level} % of its limit of {self.log_max_gb:g} GiB"
+        )
+
+    def _alarm(self, kind: str, message: str) -> list[Action]:
+        if self._alarms.get(kind) == message:
+            return []
+        self._alarms[kind] = message
+        return [RaiseAlarm(kind, self.source, message)]
+
+    def _quiet(self, kind: str) -> list[Action]:
+        return [EndAlarm(kind, self.source)] if self._alarms.pop(kind, None) is not None else []

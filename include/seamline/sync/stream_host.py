@@ -1,0 +1,244 @@
+"""Which streams of a pool to start, to cancel and to leave alone. Pure: the host's driver feeds in what it sees and
+does what comes out (PROTOCOL 11).
+
+Each stream is one long-running task that holds a slot. Slots are given in the order in which streams were wanted, and
+a stream keeps its slot while it waits for its next attempt: a dead worker never loses its place to a waiting stream.
+This is the one owner of retries. A stream that ended for good stays so until somebody wants it anew.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from seamline.domain.ledger import StreamId
+from seamline.ports import StreamReport, WantedStream
+
+NO_SLOT = "no_slot"
+STREAM_FAILED = "stream_failed"
+
+
+class Outcome(StrEnum):
+    """How a task ended."""
+
+    STOPPED = "stopped"  # as asked, at an END; or cancelled
+    TRANSIENT = "transient"  # the world may recover
+    LOST = "lost"  # the worker died
+    FINAL = "final"  # fenced, or another attempt cannot help
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    stream: StreamId
+    attempt: int
+    outcome: Outcome
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    wanted: WantedStream
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End the task by force: it did not follow its orders in time. Its open transaction is rolled back."""
+
+    stream: StreamId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Report a stream that has no task to speak for itself."""
+
+    report: StreamReport
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseAlarm:
+    kind: str
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndAlarm:
+    kind: str
+    subject: str
+
+
+Action = Start | Cancel | Tell | RaiseAlarm | EndAlarm
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """Seconds before attempts: doubling from `first_s` to `max_s`; a run of `healthy_s` begins anew."""
+
+    first_s: float = 0.5
+    max_s: float = 60.0
+    healthy_s: float = 60.0
+
+    def delay_s(self, failures: int) -> float:
+        # The exponent is capped: it would leave the range of a float after some days of failures.
+        return min(self.max_s, self.first_s * 2 ** min(failures - 1, 30)) if failures else 0.0
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What the host knows of one stream. `wanted` None: no longer wanted, but its task has not ended yet."""
+
+    wanted: WantedStream | None
+    order: int
+    running: WantedStream | None = None
+    attempt: int = 0
+    started_s: float = 0.0
+    has_slot: bool = False
+    failures: int = 0
+    retry_s: float = 0.0
+    error: str = ""
+    final_want: int = -1
+    stop_asked_s: float | None = None
+    is_cancelled: bool = False
+    told: tuple[str, str] = ("", "")
+    alarm: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        return self.wanted is not None and self.wanted.want_number <= self.final_want
+
+
+class StreamRoster:
+    """`slots` is what Spark offers; `reserve` of them stay free for tasks that are slow to die."""
+
+    def __init__(
+        self, *, slots: int, reserve: int = 1, back_off: BackOff | None = None, stop_grace_s: float = 10.0
+    ) -> None:
+        self._capacity = max(1, slots - reserve)
+        self._back_off = back_off or BackOff()
+        self._grace_s = stop_grace_s
+        self._entries: dict[StreamId, _Entry] = {}
+        self._orders = 0
+        self._is_stopping = False
+
+    # ---- what the driver sees --------------------------------------------------------------------------------------
+
+    def wanted(self, streams: Iterable[WantedStream]) -> None:
+        """The whole list as the platform database has it. While that is away nothing changes: it is not called."""
+        listed = {stream.stream: stream for stream in streams}
+        for stream, entry in self._entries.items():
+            entry.wanted = listed.get(stream)
+        for stream, wanted in listed.items():
+            if stream not in self._entries:
+                self._orders += 1
+                self._entries[stream] = _Entry(wanted, self._orders)
+
+    def ended(self, end: TaskEnd, *, now_s: float) -> None:
+        """A task has ended, in whatever way. Of an attempt that is not the running one: nothing."""
+        entry = self._entries.get(end.stream)
+        if entry is None or entry.running is None or entry.attempt != end.attempt:
+            return
+        ran_s = now_s - entry.started_s
+        was_cancelled = entry.is_cancelled
+        started_by, entry.running = entry.running, None
+        entry.stop_asked_s, entry.is_cancelled = None, False
+        entry.error = "" if was_cancelled else end.error
+        if end.outcome is Outcome.FINAL:
+            entry.final_want = started_by.want_number
+            entry.failures = 0
+        elif was_cancelled or end.outcome is Outcome.STOPPED:
+            entry.failures = 0
+            # A task that ends as asked, over and over, must not spin: its orders and ours may differ for a moment.
+            entry.retry_s = now_s + (self._back_off.first_s if ran_s < 5 else 0.0)
+        else:
+            entry.failures = 1 if ran_s >= self._back_off.healthy_s else entry.failures + 1
+            entry.retry_s = now_s + self._back_off.delay_s(entry.failures)
+
+    def stop_all(self) -> None:
+        """From now on nothing starts and everything ends."""
+        self._is_stopping = True
+
+    @property
+    def running(self) -> int:
+        return sum(entry.running is not None for entry in self._entries.values())
+
+    @property
+    def streams(self) -> tuple[WantedStream, ...]:
+        """Those wanted now."""
+        return tuple(entry.wanted for entry in self._entries.values() if entry.wanted is not None)
+
+    # ---- what the driver shall do ----------------------------------------------------------------------------------
+
+    def due(self, *, now_s: float) -> list[Action]:
+        """What is to be done now. Each action is given once; the driver must not lose one."""
+        actions: list[Action] = []
+        for stream, entry in sorted(self._entries.items(), key=lambda item: item[1].order):
+            if entry.running is not None:
+                actions += self._due_while_running(stream, entry, now_s)
+            elif entry.wanted is None or self._is_stopping:
+                actions += self._due_at_the_end(stream, entry)
+            else:
+                actions += self._due_while_waiting(stream, entry, entry.wanted, now_s)
+        return actions
+
+    def _due_while_running(self, stream: StreamId, entry: _Entry, now_s: float) -> list[Action]:
+        is_asked_to_stop = (
+            self._is_stopping or entry.wanted is None or entry.running is None
+            or entry.wanted.plan_json != entry.running.plan_json
+        )  # fmt: skip
+        if not is_asked_to_stop:
+            entry.stop_asked_s = None
+            return []
+        # The task hears it by itself, from the platform database. It is helped only when it does not follow.
+        if entry.stop_asked_s is None:
+            entry.stop_asked_s = now_s
+        if now_s - entry.stop_asked_s >= self._grace_s and not entry.is_cancelled:
+            entry.is_cancelled = True
+            return [Cancel(stream, entry.attempt)]
+        return []
+
+    def _due_at_the_end(self, stream: StreamId, entry: _Entry) -> list[Action]:
+        actions = self._told(stream, entry, "stopped", "")
+        if entry.wanted is None:
+            del self._entries[stream]
+        return actions
+
+    def _due_while_waiting(self, stream: StreamId, entry: _Entry, wanted: WantedStream, now_s: float) -> list[Action]:
+        if entry.is_final:
+            entry.has_slot = False
+            return self._told(stream, entry, "failed", entry.error)
+        if not entry.has_slot and self._slots_taken() >= self._capacity:
+            return self._told(
+                stream,
+                entry,
+                NO_SLOT,
+                f"all {self._capacity} slots of the host are taken: give it more (--slots), or name another pool",
+            )
+        entry.has_slot = True
+        if entry.retry_s > now_s:
+            # A stop at its own wish is no failure and needs no word.
+            return self._told(stream, entry, "backing_off", entry.error) if entry.failures else []
+        entry.attempt += 1
+        entry.running, entry.started_s, entry.final_want = wanted, now_s, -1
+        entry.told = ("", "")
+        return [*self._end_alarm(stream, entry), Start(wanted, entry.attempt)]
+
+    def _slots_taken(self) -> int:
+        return sum(entry.has_slot or entry.running is not None for entry in self._entries.values())
+
+    def _told(self, stream: StreamId, entry: _Entry, state: str, error: str) -> list[Action]:
+        if entry.told == (state, error):
+            return []
+        entry.told = (state, error)
+        alarm = {NO_SLOT: NO_SLOT, "failed": STREAM_FAILED}.get(state, "")
+        actions: list[Action] = []
+        if alarm != entry.alarm:
+            actions += self._end_alarm(stream, entry)
+        if alarm:
+            entry.alarm = alarm
+            actions.append(RaiseAlarm(alarm, str(stream), error))
+        return [*actions, Tell(StreamReport(stream, state, error=error))]
+
+    def _end_alarm(self, stream: StreamId, entry: _Entry) -> list[Action]:
+        alarm, entry.alarm = entry.alarm, ""
+        return [EndAlarm(alarm, str(stream))] if alarm else []

@@ -1,0 +1,56 @@
+"""A stream's control without any platform database: orders stay, reports are counted, nothing waits."""
+
+import time
+
+from tests.waiting import wait_until
+
+from seamline.adapters.platform.control import PlatformStreamControl, plan_hash
+from seamline.adapters.platform.database import Session
+from seamline.domain.errors import TransientError
+from seamline.domain.ledger import StreamId
+from seamline.ports import Orders, StreamReport
+
+STREAM = StreamId("settlement", "warehouse")
+
+
+class Absence:
+    """A platform database that is away; it counts who asked for it."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+
+    def __call__(self) -> Session:
+        self.attempts += 1
+        raise TransientError("the platform database does not answer")
+
+
+def test_without_a_database_the_first_orders_hold_and_reports_are_counted() -> None:
+    absence = Absence()
+    with PlatformStreamControl(STREAM, open_one=absence, poll_s=0.02, first=Orders(paused=True)) as control:
+        wait_until(lambda: absence.attempts >= 3, timeout_s=5, what="attempts to connect")
+        for units in range(5):
+            control.report(StreamReport(STREAM, "paused", units=units))
+        assert control.orders() == Orders(paused=True)
+        assert control.reports_dropped == 4
+
+
+def test_many_reports_do_not_mean_many_attempts_to_connect() -> None:
+    absence = Absence()
+    with PlatformStreamControl(STREAM, open_one=absence, poll_s=60) as control:
+        wait_until(lambda: absence.attempts, timeout_s=5, what="an attempt to connect")
+        for number in range(1000):
+            control.report(StreamReport(STREAM, "streaming", epoch=number))
+        assert absence.attempts == 1
+
+
+def test_a_stream_ends_at_once_although_the_database_is_away() -> None:
+    absence = Absence()
+    with PlatformStreamControl(STREAM, open_one=absence, poll_s=60) as control:
+        wait_until(lambda: absence.attempts, timeout_s=5, what="an attempt to connect")
+        control.report(StreamReport(STREAM, "stopped"))
+        before = time.monotonic()
+    assert time.monotonic() - before < 2
+
+
+def test_a_plan_is_known_by_the_hash_that_postgresql_computes() -> None:
+    assert plan_hash('{"sync": "é"}') == "d6ec2b27d8e6ae1161a543348b44eaa6"

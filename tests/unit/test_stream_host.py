@@ -1,0 +1,202 @@
+"""The host's decisions: who starts, who waits, who is left alone for good."""
+
+from seamline.domain.ledger import StreamId
+from seamline.ports import WantedStream
+from seamline.sync.stream_host import (
+    Action,
+    BackOff,
+    Cancel,
+    EndAlarm,
+    Outcome,
+    RaiseAlarm,
+    Start,
+    StreamRoster,
+    TaskEnd,
+    Tell,
+)
+
+
+def wanted(number: int, *, plan_json: str = "plan", want_number: int = 1) -> WantedStream:
+    return WantedStream(StreamId(f"sync{number}", "warehouse"), plan_json, want_number)
+
+
+def roster(*, slots: int = 4, reserve: int = 1) -> StreamRoster:
+    return StreamRoster(slots=slots, reserve=reserve, back_off=BackOff(1, 8, 60), stop_grace_s=10)
+
+
+def starts(actions: list[Action]) -> list[tuple[str, int]]:
+    return [(action.wanted.stream.sync, action.attempt) for action in actions if isinstance(action, Start)]
+
+
+def states(actions: list[Action]) -> list[tuple[str, str]]:
+    return [(action.report.stream.sync, action.report.state) for action in actions if isinstance(action, Tell)]
+
+
+def alarms(actions: list[Action]) -> list[str]:
+    return [type(action).__name__ for action in actions if isinstance(action, RaiseAlarm | EndAlarm)]
+
+
+def end(number: int, attempt: int, outcome: Outcome, error: str = "trouble") -> TaskEnd:
+    return TaskEnd(StreamId(f"sync{number}", "warehouse"), attempt, outcome, error)
+
+
+def test_wanted_streams_start_once() -> None:
+    host = roster()
+    host.wanted([wanted(1), wanted(2)])
+    assert starts(host.due(now_s=0)) == [("sync1", 1), ("sync2", 1)]
+    assert host.due(now_s=1) == []
+    assert host.running == 2
+
+
+def test_a_stream_beyond_the_slots_is_a_state_that_alarms_until_it_gets_one() -> None:
+    host = roster(slots=3)
+    host.wanted([wanted(1), wanted(2), wanted(3)])
+    actions = host.due(now_s=0)
+    assert starts(actions) == [("sync1", 1), ("sync2", 1)]
+    assert states(actions) == [("sync3", "no_slot")]
+    assert alarms(actions) == ["RaiseAlarm"]
+    assert host.due(now_s=1) == []
+    host.wanted([wanted(2), wanted(3)])
+    host.ended(end(1, 1, Outcome.STOPPED), now_s=2)
+    actions = host.due(now_s=2)
+    assert starts(actions) == [("sync3", 1)]
+    assert states(actions) == [("sync1", "stopped")]
+    assert alarms(actions) == ["EndAlarm"]
+
+
+def test_a_dead_worker_keeps_its_place_before_waiting_streams() -> None:
+    host = roster(slots=2)
+    host.wanted([wanted(1), wanted(2)])
+    host.due(now_s=0)
+    host.ended(end(1, 1, Outcome.LOST), now_s=1)
+    assert states(host.due(now_s=1)) == [("sync1", "backing_off")]
+    assert starts(host.due(now_s=2)) == [("sync1", 2)]
+
+
+def test_attempts_come_less_and_less_often() -> None:
+    host = roster()
+    host.wanted([wanted(1)])
+    now_s = 0.0
+    for attempt, wait_s in enumerate((1, 2, 4, 8, 8, 8), start=1):
+        assert starts(host.due(now_s=now_s)) == [("sync1", attempt)]
+        host.ended(end(1, attempt, Outcome.TRANSIENT), now_s=now_s)
+        assert starts(host.due(now_s=now_s + wait_s - 0.5)) == []
+        now_s += wait_s
+
+
+def test_a_healthy_run_makes_the_next_attempt_quick_again() -> None:
+    host = roster()
+    host.wanted([wanted(1)])
+    now_s = 0.0
+    for attempt in range(1, 5):
+        host.due(now_s=now_s)
+        host.ended(end(1, attempt, Outcome.LOST), now_s=now_s)
+        now_s += 10
+    host.due(now_s=now_s)
+    host.ended(end(1, 5, Outcome.LOST), now_s=now_s + 60)
+    assert starts(host.due(now_s=now_s + 61)) == [("sync1", 6)]
+
+
+def test_days_of_failures_keep_a_bounded_wait() -> None:
+    assert BackOff(0.5, 60).delay_s(10**6) == 60
+
+
+def test_a_fenced_stream_stays_down_until_it_is_wanted_anew() -> None:
+    host = roster()
+    host.wanted([wanted(1)])
+    host.due(now_s=0)
+    host.ended(end(1, 1, Outcome.FINAL, "fenced by epoch 7"), now_s=1)
+    actions = host.due(now_s=1)
+    assert states(actions) == [("sync1", "failed")]
+    assert alarms(actions) == ["RaiseAlarm"]
+    host.wanted([wanted(1)])
+    assert host.due(now_s=10_000) == []
+    host.wanted([wanted(1, want_number=2)])
+    actions = host.due(now_s=10_001)
+    assert starts(actions) == [("sync1", 2)]
+    assert alarms(actions) == ["EndAlarm"]
+
+
+def test_a_want_that_came_before_the_fencing_was_noticed_starts_the_stream_again() -> None:
+    host = roster()
+    host.wanted([wanted(1)])
+    host.due(now_s=0)
+    host.wanted([wanted(1, want_number=2)])
+    host.ended(end(1, 1, Outcome.FINAL), now_s=30)
+    assert starts(host.due(now_s=30)) == [("sync1", 2)]
+
+
+def test_a_stream_that_failed_for_good_gives_its_slot_away() -> None:
+    host = roster(slots=2)
+    host.wanted([wanted(1), wanted(2)])
+    host.due(now_s=0)
+    host.ended(end(1, 1, Outcome.FINAL), now_s=1)
+    assert starts(host.due(now_s=1)) == [("sync2", 1)]
+
+
+def test_an_unwanted_stream_is_cancelled_only_when_it_does_not_stop_by_itself() -> None:
+    host = roster()
+    host.wanted([wanted(1), wanted(2)])
+    host.due(now_s=0)
+    host.wanted([])
+    assert host.due(now_s=1) == []
+    host.ended(end(1, 1, Outcome.STOPPED, ""), now_s=2)
+    assert states(host.due(now_s=2)) == [("sync1", "stopped")]
+    assert host.due(now_s=11) == [Cancel(StreamId("sync2", "warehouse"), 1)]
+    assert host.due(now_s=12) == []
+    host.ended(end(2, 1, Outcome.LOST, "job cancelled"), now_s=13)
+    assert states(host.due(now_s=13)) == [("sync2", "stopped")]
+    assert host.running == 0
+
+
+def test_a_changed_plan_lets_the_stream_stop_and_start_by_the_new_one() -> None:
+    host = roster()
+    host.wanted([wanted(1)])
+    host.due(now_s=0)
+    host.wanted([wanted(1, plan_json="other", want_number=2)])
+    assert host.due(now_s=100) == []
+    host.ended(end(1, 1, Outcome.STOPPED, ""), now_s=101)
+    actions = host.due(now_s=101)
+    assert [action.wanted.plan_json for action in actions if isinstance(action, Start)] == ["other"]
+
+
+def test_a_new_want_with_the_same_plan_leaves_a_running_stream_alone() -> None:
+    host = roster()
+    host.wanted([wanted(1)])
+    host.due(now_s=0)
+    host.wanted([wanted(1, want_number=2)])
+    assert host.due(now_s=1) == []
+    assert host.due(now_s=100) == []
+
+
+def test_a_task_that_ends_as_asked_at_once_does_not_spin() -> None:
+    host = roster()
+    host.wanted([wanted(1)])
+    host.due(now_s=0)
+    host.ended(end(1, 1, Outcome.STOPPED, ""), now_s=0.1)
+    assert host.due(now_s=0.2) == []
+    assert starts(host.due(now_s=1.2)) == [("sync1", 2)]
+
+
+def test_the_end_of_an_older_attempt_changes_nothing() -> None:
+    host = roster()
+    host.wanted([wanted(1)])
+    host.due(now_s=0)
+    host.ended(end(1, 1, Outcome.LOST), now_s=1)
+    host.due(now_s=5)
+    host.ended(end(1, 1, Outcome.FINAL), now_s=6)
+    assert host.running == 1
+
+
+def test_a_stopping_host_starts_nothing_and_cancels_what_stays() -> None:
+    host = roster(slots=3)
+    host.wanted([wanted(1), wanted(2), wanted(3)])
+    host.due(now_s=0)
+    host.stop_all()
+    host.due(now_s=1)
+    host.ended(end(1, 1, Outcome.STOPPED, ""), now_s=2)
+    assert starts(host.due(now_s=3)) == []
+    assert host.due(now_s=11) == [Cancel(StreamId("sync2", "warehouse"), 1)]
+    host.ended(end(2, 1, Outcome.LOST), now_s=12)
+    host.due(now_s=12)
+    assert host.running == 0
