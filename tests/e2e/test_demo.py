@@ -1,0 +1,166 @@
+"""The demo as a person runs it, at reduced size, on its own data folder and ports; then three planted differences."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import httpx
+import psutil
+import psycopg
+import pymysql
+import pytest
+
+from seamline import settings
+from seamline.adapters import connections, registry
+from seamline.adapters.airflow_rest import AirflowRest
+from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.verdict import BreakType, Verdict
+from seamline.stack import credentials
+from seamline.stack.layout import Layout
+
+DEMO_WITHIN_S = 900
+RECONCILE_WITHIN_S = 300
+SYNC = "settlement"
+
+
+def seamline(*arguments: str, within_s: float) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "seamline.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=within_s, check=False)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[subprocess.CompletedProcess[str]]:
+    yield seamline("demo", "--size", "small", within_s=DEMO_WITHIN_S)
+    seamline("down", within_s=120)
+
+
+@pytest.fixture
+def warehouse(demo: subprocess.CompletedProcess[str]) -> Iterator[psycopg.Connection]:
+    at = connections.resolve("warehouse")
+    with psycopg.connect(
+        host=at.host, port=at.port, user=at.login, password=at.password, dbname=at.database, autocommit=True
+    ) as session:
+        yield session
+
+
+def address() -> str:
+    return f"http://127.0.0.1:{settings.load().ports.airflow}"
+
+
+def password(user: str) -> str:
+    return credentials.load_or_make(Layout(settings.load()))[f"airflow_user_{user}"]
+
+
+def compare_live_tables() -> Reconciliation:
+    """Run the reconcile DAG and return what it found."""
+    began = datetime.now(UTC)
+    with AirflowRest(address(), "operator", password("operator")) as airflow:
+        run_id = f"test-{began:%H%M%S%f}"
+        airflow.trigger(f"{SYNC}__reconcile", run_id=run_id)
+        airflow.wait(f"{SYNC}__reconcile", run_id, timeout_s=RECONCILE_WITHIN_S, on_change=lambda task: None)
+    newest = registry.platform().reconciliations(SYNC, 10)
+    return next(one for one in newest if one.scope is Scope.LIVE and one.ended_at > began)
+
+
+def test_the_demo_ends_with_every_table_proven(demo: subprocess.CompletedProcess[str]) -> None:
+    assert demo.returncode == 0, demo.stdout[-6000:] + demo.stderr[-3000:]
+    assert "All agree." in demo.stdout
+
+
+def test_the_report_shows_positions_totals_and_why_a_table_did_not_run(demo: subprocess.CompletedProcess[str]) -> None:
+    for expected in ("live tables", "ledger_entry", "EUR", "rows on both sides", "NOT_RUN", "history", "lag"):
+        assert expected in demo.stdout
+
+
+def test_every_verdict_is_a_match_at_a_position_or_explains_itself(demo: subprocess.CompletedProcess[str]) -> None:
+    found = registry.platform().reconciliations(SYNC, 40)
+    assert {one.scope for one in found} == {Scope.LIVE, Scope.CUT}
+    assert len({one.business_date for one in found if one.scope is Scope.CUT}) == 3
+    for one in found:
+        for table in one.tables:
+            assert table.verdict is Verdict.MATCH or (table.verdict is Verdict.NOT_RUN and table.reason), table
+
+
+def test_the_stream_is_alive_and_close_to_the_log(demo: subprocess.CompletedProcess[str]) -> None:
+    reports = list(registry.director().latest_reports().values())
+    assert [(report.state, report.findings) for report in reports] == [("streaming", 0)]
+    assert reports[0].lag_s < 60
+
+
+def test_three_planted_differences_are_listed_and_nothing_else(warehouse: psycopg.Connection) -> None:
+    deleted = warehouse.execute("SELECT min(id) FROM settlement.ledger_entry").fetchone()
+    assert deleted is not None
+    warehouse.execute("UPDATE settlement.account SET balance = balance + 0.0001 WHERE id = 7")
+    warehouse.execute("DELETE FROM settlement.ledger_entry WHERE id = %s", deleted)
+    warehouse.execute(
+        "INSERT INTO settlement.payment_order SELECT -1, account_id, currency, amount, status, business_date,"
+        " reference, created_at FROM settlement.payment_order WHERE id = 1"
+    )
+    found = compare_live_tables()
+    assert found.verdict is Verdict.BREAK
+    breaks = {(one.table, one.type, json.loads(one.key)[0]) for table in found.tables for one in table.breaks}
+    assert breaks == {
+        ("account", BreakType.VALUE, "7"),
+        ("ledger_entry", BreakType.MISSING, str(deleted[0])),
+        ("payment_order", BreakType.UNEXPECTED, "-1"),
+    }
+    assert sum(table.breaks_total for table in found.tables) == 3
+
+
+def test_the_page_is_behind_the_login_and_says_break(warehouse: psycopg.Connection) -> None:
+    page = f"{address()}/seamline/page"
+    assert httpx.get(page, trust_env=False).status_code == httpx.codes.UNAUTHORIZED
+    token = httpx.post(
+        f"{address()}/auth/token", json={"username": "viewer", "password": password("viewer")}, trust_env=False
+    ).json()["access_token"]
+    answer = httpx.get(page, headers={"Authorization": f"Bearer {token}"}, trust_env=False, follow_redirects=True)
+    assert answer.status_code == httpx.codes.OK
+    assert "BREAK" in answer.text
+
+
+def test_a_second_demo_works_on_what_is_there_and_is_faster(
+    demo: subprocess.CompletedProcess[str], warehouse: psycopg.Connection
+) -> None:
+    mend_planted_differences(warehouse)
+    began = datetime.now(UTC)
+    again = seamline("demo", "--size", "small", within_s=DEMO_WITHIN_S)
+    assert again.returncode == 0, again.stdout[-6000:] + again.stderr[-3000:]
+    assert "is there already" in again.stdout
+    assert (datetime.now(UTC) - began).total_seconds() < last_time(demo.stdout)
+
+
+def test_down_leaves_no_process(demo: subprocess.CompletedProcess[str]) -> None:
+    assert seamline("down", within_s=120).returncode == 0
+    data = str(settings.load().data)
+    assert [process for process in psutil.process_iter() if works_on(process, data)] == []
+
+
+def mend_planted_differences(warehouse: psycopg.Connection) -> None:
+    """Put back by hand what the test has planted: the destination is its own to change."""
+    warehouse.execute("UPDATE settlement.account SET balance = balance - 0.0001 WHERE id = 7")
+    warehouse.execute("DELETE FROM settlement.payment_order WHERE id = -1")
+    at = connections.resolve("bank_app")
+    bank = pymysql.connect(host=at.host, port=at.port, user=at.login, password=at.password, database=at.database)
+    with bank, bank.cursor() as cursor:
+        cursor.execute("SET time_zone = '+00:00'")
+        cursor.execute(
+            "SELECT id, transfer_id, account_id, currency, amount, booked_at, memo FROM ledger_entry LIMIT 1"
+        )
+        row = cursor.fetchone()
+    warehouse.execute("SET TimeZone = 'UTC'")
+    warehouse.execute("INSERT INTO settlement.ledger_entry VALUES (%s, %s, %s, %s, %s, %s, %s)", row)
+
+
+def last_time(output: str) -> float:
+    """The elapsed seconds of the last progress line."""
+    lines = [line for line in output.splitlines() if line.startswith("[")]
+    return float(lines[-1].split("s]")[0].strip("[ "))
+
+
+def works_on(process: psutil.Process, data: str) -> bool:
+    try:
+        return process.environ().get("SEAMLINE_DATA") == data and process.pid not in (psutil.Process().pid,)
+    except (psutil.Error, OSError):
+        return False
