@@ -6,11 +6,13 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from seamline.adapters.debezium.decode import Decoder
-from seamline.adapters.kafka.client import translated
+from seamline.adapters.connections import resolve
+from seamline.adapters.debezium.decode import Decoder, decoder_for
+from seamline.adapters.kafka.client import client_settings, translated
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.errors import InvariantViolated, LogCorrupted, PositionLost
 from seamline.domain.log import LogRecord
+from seamline.plan.model import SyncPlan
 
 _REONBOARD = "the log no longer holds what this stream needs: onboard the sync again"
 # A topic that was deleted and made again under the same name would go unnoticed until its offsets differ.
@@ -156,3 +158,10 @@ class KafkaLogReader:
         what = f"was created anew (id {topic_id}, was {self.topic_id})" if topic_id else "was deleted"
         self._pending = PositionLost(f"log topic {self.topic} {what}", hint=_REONBOARD)
         raise self._pending
+
+
+def open_log_reader(plan: SyncPlan) -> KafkaLogReader:
+    """A reader of the log topic of the plan's source, not yet assigned."""
+    source = plan.source
+    decoder = decoder_for(source.kind, source_name=source.connector, database=source.database)
+    return KafkaLogReader(client_settings(resolve("kafka")), topic=source.log_topic, decoder=decoder)

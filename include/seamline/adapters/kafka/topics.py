@@ -100,13 +100,14 @@ class CaptureTopics:
     def offsets(self, topic: str) -> tuple[int, int]:
         """(lowest kept offset, offset after the last stable record) of the one partition."""
         place = TopicPartition(topic, 0)
-        low = self._list_offsets({place: OffsetSpec.earliest()})  # type: ignore[no-untyped-call]
-        high = self._list_offsets({place: OffsetSpec.latest()})  # type: ignore[no-untyped-call]
-        return low, high
+        low = self._listed({place: OffsetSpec.earliest()})  # type: ignore[no-untyped-call]
+        high = self._listed({place: OffsetSpec.latest()})  # type: ignore[no-untyped-call]
+        return int(low.offset), int(high.offset)
 
-    def is_empty(self, topic: str) -> bool:
-        low, high = self.offsets(topic)
-        return low == high
+    def last_record_ms(self, topic: str) -> int:
+        """When the newest record was written (milliseconds since the epoch); 0 for an empty topic."""
+        newest = self._listed({TopicPartition(topic, 0): OffsetSpec.max_timestamp()})  # type: ignore[no-untyped-call]
+        return max(int(newest.timestamp), 0)
 
     def size_bytes(self, topic: str) -> int:
         """Bytes on the leader's disk."""
@@ -188,17 +189,17 @@ class CaptureTopics:
                 return None
             return asked(futures[topic].result, doing=f"describe topic {topic}", settings=self._settings)
 
-    def _list_offsets(self, wanted: dict[TopicPartition, OffsetSpec]) -> int:
+    def _listed(self, wanted: dict[TopicPartition, OffsetSpec]) -> Any:
         futures = self._admin.list_offsets(
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout_s
         )
         future = next(iter(futures.values()))
         try:
-            return int(future.result().offset)
+            return future.result()
         except KafkaException as exc:
             if exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 name = next(iter(wanted)).topic
                 raise PositionLost(
                     f"log topic {name} does not exist", hint="onboard the syncs of this source again"
                 ) from exc
-            return int(asked(future.result, doing="tell offsets", settings=self._settings).offset)
+            return asked(future.result, doing="tell offsets", settings=self._settings)

@@ -1,0 +1,197 @@
+"""Kafka Connect's REST interface: connectors created stopped, seeded, resumed, mended.
+
+Each request is repeated until its deadline while the worker is rebalancing (409) or starting (503): this client is the
+one owner of that retry. Everything else is one of Seamline's errors at once.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from seamline.adapters.connections import Connection
+from seamline.domain.errors import ConfigError, TerminalError, TransientError
+
+_REQUEST_TIMEOUT_S = 30.0
+_BUSY_TIMEOUT_S = 60.0
+_PAUSE_S = 0.2
+_DOCTOR = "`seamline status` tells whether Connect is up; its log says more"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatus:
+    """`state` and `tasks` in Connect's words: RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, RESTARTING."""
+
+    state: str
+    tasks: tuple[str, ...] = ()
+    trace: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        return self.state == "RUNNING" and bool(self.tasks) and all(task == "RUNNING" for task in self.tasks)
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.state == "STOPPED" and not self.tasks
+
+    @property
+    def is_failed(self) -> bool:
+        return self.state == "FAILED" or "FAILED" in self.tasks
+
+
+class ConnectClient:
+    """One Connect cluster. Calls are safe to repeat."""
+
+    def __init__(self, connection: Connection, *, busy_timeout_s: float = _BUSY_TIMEOUT_S) -> None:
+        scheme = "https" if connection.kind == "https" else "http"
+        self.url = f"{scheme}://{connection.host}:{connection.port}"
+        self._busy_timeout_s = busy_timeout_s
+        self._http = httpx.Client(
+            base_url=self.url,
+            timeout=_REQUEST_TIMEOUT_S,
+            auth=(connection.login, connection.password) if connection.login else None,
+            # Connect is a server of ours: a proxy of the environment is never on the way.
+            trust_env=False,
+        )
+
+    def is_healthy(self) -> bool:
+        """Whether the worker has started up. `GET /connectors` answers too early (seen on Connect 4.3.1)."""
+        try:
+            return self._http.get("/health").status_code == httpx.codes.OK
+        except httpx.HTTPError:
+            return False
+
+    def plugin_versions(self) -> dict[str, tuple[str, ...]]:
+        """Installed source connectors: class name → its versions."""
+        found: dict[str, list[str]] = {}
+        for plugin in self._call("GET", "/connector-plugins"):
+            if plugin.get("type") == "source":
+                found.setdefault(str(plugin["class"]), []).append(str(plugin.get("version") or ""))
+        return {name: tuple(versions) for name, versions in found.items()}
+
+    def config(self, name: str) -> dict[str, str] | None:
+        """The connector's settings as Connect keeps them; None where there is no such connector."""
+        answer = self._call("GET", f"/connectors/{quote(name)}/config", missing=None)
+        return None if answer is None else {key: value for key, value in answer.items() if key != "name"}
+
+    def create_stopped(self, name: str, config: Mapping[str, str]) -> None:
+        """Create the connector without starting it. One that exists already is left as it is."""
+        body = {"name": name, "initial_state": "STOPPED", "config": {**config, "name": name}}
+        self._call("POST", "/connectors", body=body, exists=f"{name} already exists")
+        self.wait_for(name, lambda status: status.state != "UNASSIGNED", what="to be assigned")
+
+    def put_config(self, name: str, config: Mapping[str, str]) -> None:
+        self._call("PUT", f"/connectors/{quote(name)}/config", body={**config, "name": name})
+
+    def offset(self, name: str) -> dict[str, Any] | None:
+        """The source offset that Connect keeps for this connector; None before the first."""
+        answer = self._call("GET", f"/connectors/{quote(name)}/offsets", missing=None)
+        entries = (answer or {}).get("offsets") or []
+        return dict(entries[0]["offset"]) if entries and entries[0].get("offset") else None
+
+    def put_offset(self, name: str, *, partition: Mapping[str, str], offset: Mapping[str, Any]) -> None:
+        """Set where a stopped connector will start."""
+        body = {"offsets": [{"partition": dict(partition), "offset": dict(offset)}]}
+        self._call("PATCH", f"/connectors/{quote(name)}/offsets", body=body)
+
+    def status(self, name: str) -> ConnectorStatus | None:
+        answer = self._call("GET", f"/connectors/{quote(name)}/status", missing=None)
+        if answer is None:
+            return None
+        connector, tasks = answer["connector"], answer.get("tasks") or []
+        traces = [part.get("trace", "") for part in (connector, *tasks) if part.get("trace")]
+        return ConnectorStatus(connector["state"], tuple(task["state"] for task in tasks), "\n".join(traces))
+
+    def stop(self, name: str) -> None:
+        """Stop and wait until no task runs any more. The connector keeps its settings and offset."""
+        self._call("PUT", f"/connectors/{quote(name)}/stop")
+        self.wait_for(name, lambda status: status.is_stopped, what="to stop")
+
+    def resume(self, name: str) -> None:
+        self._call("PUT", f"/connectors/{quote(name)}/resume")
+
+    def restart_failed(self, name: str) -> None:
+        """Ask for a restart of the connector and its tasks where they have failed; returns at once."""
+        self._call("POST", f"/connectors/{quote(name)}/restart?includeTasks=true&onlyFailed=true")
+
+    def delete(self, name: str) -> None:
+        """Delete the connector. Its offset stays in its offsets topic. One that is not there is a no-op."""
+        self._call("DELETE", f"/connectors/{quote(name)}", missing=None)
+
+    def wait_for(
+        self,
+        name: str,
+        is_reached: Callable[[ConnectorStatus], bool],
+        *,
+        what: str,
+        timeout_s: float = _BUSY_TIMEOUT_S,
+    ) -> ConnectorStatus:
+        """Poll the status until `is_reached`. TransientError after `timeout_s` with what it last was."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            status = self.status(name)
+            if status is not None and is_reached(status):
+                return status
+            if time.monotonic() > deadline:
+                raise TransientError(f"connector {name} did not come {what} in {timeout_s:g} s: {status}", hint=_DOCTOR)
+            time.sleep(_PAUSE_S)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        missing: Any = ...,
+        exists: str = "",
+    ) -> Any:
+        """One request. `missing` is the answer for 404; `exists` is the text of a 409 that means "done already"."""
+        deadline = time.monotonic() + self._busy_timeout_s
+        while True:
+            try:
+                response = self._http.request(method, path, json=body)
+            except httpx.HTTPError as exc:
+                raise TransientError(
+                    f"Connect at {self.url} does not answer ({type(exc).__name__}: {exc})", hint=_DOCTOR
+                ) from exc
+            if response.is_success:
+                return response.json() if response.content else None
+            if response.status_code == httpx.codes.NOT_FOUND and missing is not ...:
+                return missing
+            if response.status_code == httpx.codes.CONFLICT and exists and exists in response.text:
+                return None
+            if not _is_busy(response) or time.monotonic() > deadline:
+                raise self._error(method, path, response)
+            time.sleep(_PAUSE_S)
+
+    def _error(self, method: str, path: str, response: httpx.Response) -> Exception:
+        text = _message(response)
+        what = f"Connect at {self.url} answered {method} {path} with {response.status_code}: {text}"
+        if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            return ConfigError(what, hint="check login and password of the connection `connect`")
+        if "ConfigInfo.configValue() is null" in text:
+            # Connect's answer to any connector setting that Debezium rejects; the reason is only in its log.
+            return ConfigError(what, hint="a setting of the connector is wrong; Connect's log names it")
+        if response.status_code == httpx.codes.BAD_REQUEST:
+            return ConfigError(what, hint="the message names the setting")
+        if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR or _is_busy(response):
+            return TransientError(what, hint=_DOCTOR)
+        return TerminalError(what, hint=_DOCTOR)
+
+
+def _message(response: httpx.Response) -> str:
+    try:
+        return str(response.json().get("message", response.text))
+    except (ValueError, AttributeError):
+        return response.text[:500]
+
+
+def _is_busy(response: httpx.Response) -> bool:
+    """Rebalancing, starting, or a request that the herder timed out on: all over in seconds."""
+    if response.status_code in (httpx.codes.CONFLICT, httpx.codes.SERVICE_UNAVAILABLE):
+        return True
+    text = response.text
+    return response.status_code == httpx.codes.INTERNAL_SERVER_ERROR and ("imed out" in text or "ebalance" in text)

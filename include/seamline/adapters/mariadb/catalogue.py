@@ -1,0 +1,250 @@
+"""Tables of a MariaDB source as its own information_schema describes them."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seamline.adapters.mariadb.client import Session, query
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import SchemaConflict
+
+_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
+# An unsigned integer is kept as the next larger signed one.
+_UNSIGNED_BITS = {"tinyint": 16, "smallint": 32, "mediumint": 32, "int": 64}
+_TEXTS = frozenset({"varchar", "tinytext", "text", "mediumtext", "longtext"})
+_BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_MOMENTS = {"datetime": Kind.DATETIME, "timestamp": Kind.INSTANT, "time": Kind.TIME}
+_PLAIN = {
+    "date": Kind.DATE,
+    "year": Kind.YEAR,
+    "uuid": Kind.UUID,
+    "float": Kind.FLOAT,
+    "double": Kind.DOUBLE,
+    "set": Kind.SET,
+}
+_UNSUPPORTED = {
+    "inet4": "the connector cannot parse it and stops",
+    "inet6": "the connector cannot parse it and stops",
+    "vector": "it was not tested with the connector",
+    "xmltype": "it was not tested with the connector",
+}
+_GEOMETRY = frozenset(
+    [
+        "geometry",
+        "point",
+        "linestring",
+        "polygon",
+        "multipoint",
+        "multilinestring",
+        "multipolygon",
+        "geometrycollection",
+    ]
+)
+_JSON_CHECK = re.compile(r"^\(?json_valid\(`((?:[^`]|``)+)`\)\)?$", re.IGNORECASE)
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
+_OTHER_KINDS = {
+    "VIEW": "is a view: name the tables it reads",
+    "SYSTEM VERSIONED": "is system-versioned: the connector cannot read its rows and stops",
+    "SEQUENCE": "is a sequence, not a table",
+    "TEMPORARY": "is temporary",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """One row of information_schema.columns."""
+
+    name: str
+    data_type: str
+    column_type: str
+    nullable: bool = True
+    characters: int = 0
+    octets: int = 0
+    precision: int = 0
+    scale: int = 0
+    fraction: int = 0
+    is_json: bool = False
+
+
+def read_catalogue(session: "Session[Any]", database: str, tables: Sequence[str]) -> tuple[Table, ...]:
+    """The tables in the order asked. SchemaConflict names every unknown table and every column that cannot be kept."""
+    listed = _listed(session, database)
+    wrong = [fault for name in tables if (fault := table_fault(name, listed))]
+    if wrong:
+        raise SchemaConflict(
+            f"database {database}: {'; '.join(wrong)}", hint="correct `tables` of the sync", table=",".join(tables)
+        )
+    columns = _columns(session, database)
+    keys = _keys(session, database)
+    found, faults = [], []
+    for name in tables:
+        table, table_faults = table_from_facts(name, columns[name], keys.get(name, ()), rows_estimate=listed[name][1])
+        found.append(table)
+        faults += table_faults
+    if faults:
+        raise SchemaConflict(
+            f"database {database}: {'; '.join(faults)}",
+            hint="leave the table out of the sync, or change the column's type at the source",
+        )
+    return tuple(found)
+
+
+def table_fault(name: str, listed: Mapping[str, tuple[str, int]]) -> str:
+    """Why a wanted name is no table to keep; "" where it is one. `listed`: name → (table type, rows)."""
+    if name not in listed:
+        near = difflib.get_close_matches(name, list(listed), n=1)
+        guess = f", did you mean `{near[0]}`?" if near else ", or the reader has no SELECT on it"
+        return f"there is no table `{name}`{guess}"
+    table_type = listed[name][0]
+    if table_type == "BASE TABLE":
+        return ""
+    return f"`{name}` {_OTHER_KINDS.get(table_type, f'is of type {table_type}')}"
+
+
+def table_from_facts(
+    name: str, columns: Sequence[ColumnFacts], key: Sequence[str], *, rows_estimate: int = 0
+) -> tuple[Table, list[str]]:
+    """The table, and what is wrong with its columns; a faulty column is left out of the table."""
+    kept, faults = [], []
+    for facts in columns:
+        fault = unsupported(facts)
+        if fault:
+            faults.append(f"`{name}`.`{facts.name}` {facts.column_type}: {fault}")
+        else:
+            kept.append(column_from_facts(facts))
+    return Table(name, tuple(kept), tuple(key), rows_estimate), faults
+
+
+def unsupported(facts: ColumnFacts) -> str:
+    """Why a column cannot be kept exactly; "" where it can."""
+    if "COMPRESSED" in facts.column_type.upper():
+        return "compressed columns stop the connector, also in tables that are not captured"
+    if facts.data_type in _GEOMETRY:
+        return "geometry is not supported yet"
+    if facts.data_type in _UNSUPPORTED:
+        return _UNSUPPORTED[facts.data_type]
+    if facts.data_type == "enum" and any("\\" in label for label in labels(facts.column_type)):
+        return "a label holds a backslash, which the log does not tell from the connector's own escape of a comma"
+    if _kind(facts) is None:
+        return "the type is not known"
+    return ""
+
+
+def labels(column_type: str) -> tuple[str, ...]:
+    """The labels of `enum('a','b')` or `set(…)` as information_schema prints them."""
+    return tuple(label.replace("''", "'") for label in _LABEL.findall(column_type))
+
+
+def column_from_facts(facts: ColumnFacts) -> Column:
+    kind = _kind(facts)
+    if kind is None:
+        raise SchemaConflict(f"column {facts.name} has the unknown type {facts.column_type}")
+    length, precision, scale = 0, 0, 0
+    if kind in (Kind.INTEGER, Kind.UNSIGNED, Kind.BITS):
+        length = _bits(facts)
+    elif kind in (Kind.CHAR, Kind.STRING):
+        # Text types have their limit in bytes; only char and varchar have it in characters.
+        length = facts.characters if facts.data_type in ("char", "varchar") else 0
+    elif kind in (Kind.BINARY, Kind.BYTES):
+        length = facts.octets if facts.data_type in ("binary", "varbinary") else 0
+    elif kind is Kind.DECIMAL:
+        precision, scale = facts.precision, facts.scale
+    elif kind in (Kind.DATETIME, Kind.INSTANT, Kind.TIME):
+        precision = facts.fraction
+    return Column(facts.name, kind, facts.column_type, facts.nullable, length, precision, scale)
+
+
+def _kind(facts: ColumnFacts) -> Kind | None:
+    data_type = facts.data_type
+    if facts.is_json:
+        return Kind.JSON
+    if data_type in _INTEGER_BITS:
+        return Kind.UNSIGNED if data_type == "bigint" and _is_unsigned(facts) else Kind.INTEGER
+    if data_type in _TEXTS:
+        return Kind.STRING
+    if data_type in _BYTES:
+        return Kind.BYTES
+    fixed = {"decimal": Kind.DECIMAL, "bit": Kind.BITS, "char": Kind.CHAR, "binary": Kind.BINARY, "enum": Kind.ENUM}
+    return {**fixed, **_MOMENTS, **_PLAIN}.get(data_type)
+
+
+def _bits(facts: ColumnFacts) -> int:
+    if facts.data_type == "bit":
+        return facts.precision
+    if _is_unsigned(facts):
+        return _UNSIGNED_BITS.get(facts.data_type, 64)
+    return _INTEGER_BITS[facts.data_type]
+
+
+def _is_unsigned(facts: ColumnFacts) -> bool:
+    return "unsigned" in facts.column_type.lower()
+
+
+def _listed(session: "Session[Any]", database: str) -> dict[str, tuple[str, int]]:
+    rows = query(
+        session,
+        "SELECT table_name, table_type, table_rows FROM information_schema.tables WHERE table_schema = %s",
+        (database,),
+    )
+    return {name: (str(table_type), int(count or 0)) for name, table_type, count in rows}
+
+
+def _columns(session: "Session[Any]", database: str) -> dict[str, list[ColumnFacts]]:
+    json_columns = _json_columns(session, database)
+    rows = query(
+        session,
+        "SELECT table_name, column_name, data_type, column_type, is_nullable = 'YES', character_maximum_length,"
+        " character_octet_length, numeric_precision, numeric_scale, datetime_precision"
+        " FROM information_schema.columns WHERE table_schema = %s ORDER BY table_name, ordinal_position",
+        (database,),
+    )
+    found: dict[str, list[ColumnFacts]] = {}
+    for table, name, data_type, column_type, nullable, *numbers in rows:
+        characters, octets, precision, scale, fraction = (int(number or 0) for number in numbers)
+        facts = ColumnFacts(
+            name,
+            str(data_type).lower(),
+            str(column_type),
+            bool(nullable),
+            characters,
+            octets,
+            precision,
+            scale,
+            fraction,
+            is_json=(table, name) in json_columns,
+        )
+        found.setdefault(table, []).append(facts)
+    return found
+
+
+def _json_columns(session: "Session[Any]", database: str) -> set[tuple[str, str]]:
+    """MariaDB's JSON is longtext with a column check `json_valid(…)`; nothing else tells it apart."""
+    rows = query(
+        session,
+        "SELECT c.table_name, c.check_clause, k.data_type FROM information_schema.check_constraints c"
+        " JOIN information_schema.columns k ON k.table_schema = c.constraint_schema AND k.table_name = c.table_name"
+        " AND k.column_name = c.constraint_name"
+        " WHERE c.constraint_schema = %s AND c.level = 'Column'",
+        (database,),
+    )
+    found = set()
+    for table, clause, data_type in rows:
+        match = _JSON_CHECK.match(str(clause))
+        if match and str(data_type).lower() == "longtext":
+            found.add((table, match[1].replace("``", "`")))
+    return found
+
+
+def _keys(session: "Session[Any]", database: str) -> dict[str, tuple[str, ...]]:
+    rows = query(
+        session,
+        "SELECT table_name, column_name FROM information_schema.statistics"
+        " WHERE table_schema = %s AND index_name = 'PRIMARY' ORDER BY table_name, seq_in_index",
+        (database,),
+    )
+    found: dict[str, list[str]] = {}
+    for table, column in rows:
+        found.setdefault(table, []).append(column)
+    return {table: tuple(columns) for table, columns in found.items()}

@@ -1,0 +1,70 @@
+"""Sessions of MariaDB from a connection, and its errors as Seamline's."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from seamline.adapters.connections import Connection, resolve
+from seamline.domain.errors import ConfigError, Refused, SeamlineError, TerminalError, TransientError
+from seamline.plan.model import SourcePlan
+
+Session = pymysql.connections.Connection
+
+_CONNECT_TIMEOUT_S = 10
+_READ_TIMEOUT_S = 60
+_LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, CR.CR_CONNECTION_ERROR, 0}
+_RETRY = {ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK, ER.SERVER_SHUTDOWN, ER.CON_COUNT_ERROR, 1927}
+_LOGIN = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
+_NOT_GRANTED = {ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR}
+
+
+def role(source: SourcePlan, connection_id: str) -> Connection:
+    """The connection of one of the source's roles, pointed at the plan's database."""
+    return replace(resolve(connection_id), database=source.database)
+
+
+def open_session(connection: Connection) -> "Session[Any]":
+    """A session in UTC and utf8mb4, autocommit on. The caller closes it."""
+    try:
+        return pymysql.connect(
+            host=connection.host,
+            port=connection.port,
+            user=connection.login,
+            password=connection.password,
+            database=connection.database or None,
+            charset="utf8mb4",
+            init_command="SET time_zone = '+00:00'",
+            autocommit=True,
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            read_timeout=_READ_TIMEOUT_S,
+        )
+    except pymysql.err.MySQLError as exc:
+        raise translated(exc, connection) from exc
+
+
+def query(session: "Session[Any]", sql: str, values: Sequence[Any] = ()) -> tuple[tuple[Any, ...], ...]:
+    """All rows. The driver's own errors come through: the caller knows which connection it asked."""
+    with session.cursor() as cursor:
+        cursor.execute(sql, values)
+        return tuple(cursor.fetchall())
+
+
+def translated(exc: pymysql.err.MySQLError, connection: Connection) -> SeamlineError:
+    code = exc.args[0] if exc.args and isinstance(exc.args[0], int) else 0
+    text = str(exc.args[-1]) if exc.args else str(exc)
+    where = f"MariaDB at {connection.host}:{connection.port} (connection `{connection.connection_id}`)"
+    if code in _LOGIN:
+        return ConfigError(
+            f"{where} refused login `{connection.login}`: {text}",
+            hint=f"correct login, password or database of the connection `{connection.connection_id}`",
+        )
+    if code == ER.BAD_DB_ERROR:
+        return ConfigError(f"{where} has no database `{connection.database}`", hint="correct `database` of the source")
+    if code in _NOT_GRANTED:
+        return Refused(f"{where}: {text}", hint="the grants each role needs are in docs/reference/grants.md")
+    if code in _LOST or code in _RETRY:
+        return TransientError(f"{where} is away: {text}", hint="is the server up? `seamline status` tells")
+    return TerminalError(f"{where}: {text} (error {code})")

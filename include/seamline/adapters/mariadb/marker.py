@@ -1,0 +1,54 @@
+"""Marker rows: committed in the source, found again in the log topic."""
+
+import json
+from typing import Any
+
+import pymysql
+from pymysql.constants import ER
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.mariadb.canonical import quoted
+from seamline.adapters.mariadb.client import Session, open_session, translated
+from seamline.domain.errors import InvariantViolated
+from seamline.ports import Marker
+
+ID_LENGTH_MAX = 64
+KIND_LENGTH_MAX = 16
+
+# The owner of the source's database creates it; the marker role may only insert.
+CREATE = """CREATE TABLE IF NOT EXISTS {table} (
+  id varchar(64) NOT NULL PRIMARY KEY,
+  kind varchar(16) NOT NULL,
+  payload text NOT NULL,
+  at timestamp(6) NOT NULL DEFAULT current_timestamp(6)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"""
+
+
+def create_statement(table: str) -> str:
+    return CREATE.format(table=quoted(table))
+
+
+def commit_marker(connection: Connection, table: str, marker: Marker) -> None:
+    """Commit the row; returns after the commit. A repeat with the same id is a no-op."""
+    if len(marker.id) > ID_LENGTH_MAX or len(marker.kind) > KIND_LENGTH_MAX:
+        raise InvariantViolated(f"marker {marker.id!r} of kind {marker.kind!r} does not fit its table")
+    session = open_session(connection)
+    try:
+        _insert(session, table, marker)
+    except pymysql.err.MySQLError as exc:
+        raise translated(exc, connection) from exc
+    finally:
+        session.close()
+
+
+def _insert(session: "Session[Any]", table: str, marker: Marker) -> None:
+    payload = json.dumps(marker.payload, sort_keys=True, ensure_ascii=False)
+    try:
+        with session.cursor() as cursor:
+            cursor.execute(
+                f"INSERT INTO {quoted(table)} (id, kind, payload) VALUES (%s, %s, %s)",
+                (marker.id, marker.kind, payload),
+            )
+    except pymysql.err.IntegrityError as exc:
+        if exc.args[0] != ER.DUP_ENTRY:
+            raise

@@ -1,0 +1,273 @@
+"""A source's capture: one connector, one log topic, shared by all syncs of the source.
+
+`ensure_capture` brings it to where it must be, from whatever state it is in, and may be repeated after a crash at any
+line. Its table list lies in the registry and changes only under the source's lock.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from seamline.domain.errors import PositionLost, Refused, TerminalError
+from seamline.domain.position import Position
+from seamline.plan.model import SourcePlan, SyncPlan
+from seamline.ports import CaptureRegistry, LogReader, Marker, Problem
+from seamline.sync.markers import MarkerPlace, read_until_marker
+
+log = logging.getLogger(__name__)
+
+_PROOF_TIMEOUT_S = 180.0
+_TRACE_LINES = 6
+
+
+class ConnectorState(Protocol):
+    @property
+    def is_running(self) -> bool: ...
+    @property
+    def is_failed(self) -> bool: ...
+    @property
+    def is_stopped(self) -> bool: ...
+    @property
+    def trace(self) -> str: ...
+
+
+class CaptureConnector(Protocol):
+    """The connector of one source. Calls may be repeated."""
+
+    name: str
+
+    def problems(self) -> tuple[Problem, ...]: ...
+
+    def status(self) -> ConnectorState | None:
+        """None where the connector does not exist."""
+
+    def create(self, tables: Sequence[str]) -> None:
+        """Create it stopped, unless it is there."""
+
+    def is_seeded(self) -> bool:
+        """Whether it knows a place in the source's log to start from."""
+
+    def seed(self, position: Position, tables: Sequence[str]) -> None: ...
+
+    def is_first_start(self) -> bool:
+        """Whether it was seeded and the first start is not known to be over."""
+
+    def carries(self, tables: Sequence[str]) -> bool: ...
+
+    def set_tables(self, tables: Sequence[str]) -> None:
+        """Stop it, change its settings, leave it stopped at its place."""
+
+    def start(self) -> ConnectorState:
+        """Resume or restart it; returns when it runs or has failed."""
+
+    def stop(self) -> None: ...
+
+    def restart_failed(self) -> None: ...
+
+
+class LogTopics(Protocol):
+    """The topics of one source's capture."""
+
+    def ensure(self) -> str:
+        """Create or check them; returns the log topic's id. ConfigError names a wrong setting and its cure."""
+
+    def end_offset(self) -> int: ...
+
+    def size_bytes(self) -> int: ...
+
+    def last_record_ms(self) -> int: ...
+
+
+class CaptureSource(Protocol):
+    def seed_position(self) -> Position:
+        """The position of a consistent snapshot session; a status read would be wrong under load."""
+
+    def commit_marker(self, marker: Marker) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureState:
+    """A capture that runs and carries `tables`. `changed`: its table list or settings were changed by this call."""
+
+    connector: str
+    topic: str
+    topic_id: str
+    generation: int
+    tables: tuple[str, ...]
+    changed: bool
+    proof: MarkerPlace | None = None
+
+
+def ensure_capture(
+    plan: SyncPlan,
+    *,
+    registry: CaptureRegistry,
+    connect: CaptureConnector,
+    topics: LogTopics,
+    source: CaptureSource,
+    open_log: Callable[[], LogReader],
+) -> CaptureState:
+    """Make the capture of the plan's source run with this sync's tables among its own.
+
+    Returns once it is running and, where something was changed, once a marker committed after the change was read back
+    from the log topic. Raises Refused at the topic's byte limit, PositionLost where the connector lost its place,
+    TerminalError with the trace where it fails.
+    """
+    with registry.locked(plan.source.name):
+        _refuse_problems(connect)
+        topic_id = topics.ensure()
+        _refuse_full_topic(plan.source, topics)
+        generation, known = registry.tables(plan.source.name)
+        tables = wanted_tables(plan, known)
+        connect.create(tables)
+        if not connect.is_seeded():
+            _seed(plan.source, tables, connect, topics, source)
+        next_generation = generation if tables == known else generation + 1
+        work = _Work(plan.source, tables, next_generation, connect, topics, source, open_log)
+        proof = work.bring_up()
+        if proof is None and tables != known:
+            proof = work.prove()
+        if tables != known:
+            registry.set_tables(plan.source.name, generation=work.generation, tables=tables)
+            log.info(
+                "capture carries %d tables source=%s generation=%d", len(tables), plan.source.name, work.generation
+            )
+    return CaptureState(
+        connect.name, plan.source.log_topic, topic_id, work.generation, tables, changed=proof is not None, proof=proof
+    )
+
+
+def wanted_tables(plan: SyncPlan, known: Sequence[str]) -> tuple[str, ...]:
+    """What the capture carried, this sync's tables and the marker table, in one fixed order."""
+    return tuple(sorted({*known, *(table.name for table in plan.tables), plan.source.marker_table}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One call's business with one connector."""
+
+    source_plan: SourcePlan
+    tables: tuple[str, ...]
+    generation: int
+    connect: CaptureConnector
+    topics: LogTopics
+    source: CaptureSource
+    open_log: Callable[[], LogReader]
+
+    def bring_up(self) -> MarkerPlace | None:
+        """Running with the wanted settings; the proof where they had to be changed."""
+        if self.connect.is_first_start():
+            # Only a record read back tells that the structure was read and streaming has begun.
+            self._start()
+            self.prove()
+            self.connect.set_tables(self.tables)
+        elif self.connect.carries(self.tables):
+            status = self.connect.status()
+            if status is None or not status.is_running:
+                log.info("capture mended source=%s was=%s", self.source_plan.name, status)
+                self._start()
+                return self.prove()
+            return None
+        else:
+            self.connect.set_tables(self.tables)
+        self._start()
+        return self.prove()
+
+    def prove(self) -> MarkerPlace:
+        """Commit a `tables` marker and read it back from the log topic.
+
+        Its id is new each time: a marker of an earlier attempt may lie before the place from where is read.
+        """
+        marker = Marker(
+            id=f"tables-{self.generation}-{uuid.uuid4().hex[:16]}",
+            kind="tables",
+            payload={"generation": self.generation, "tables": list(self.tables)},
+        )
+        reader = self.open_log()
+        try:
+            reader.assign(self.topics.end_offset())
+            self.source.commit_marker(marker)
+            return read_until_marker(
+                reader,
+                marker_table=self.source_plan.marker_table,
+                marker_id=marker.id,
+                timeout_s=_PROOF_TIMEOUT_S,
+            )
+        finally:
+            reader.close()
+
+    def _start(self) -> None:
+        status = self.connect.start()
+        if status.is_failed:
+            raise TerminalError(
+                f"connector {self.connect.name} fails: {short_trace(status.trace)}", hint=cure_of(status.trace)
+            )
+
+
+def _refuse_problems(connect: CaptureConnector) -> None:
+    problems = [problem for problem in connect.problems() if problem.is_fatal]
+    if problems:
+        raise Refused("; ".join(p.what for p in problems), hint="; ".join(p.cure for p in problems))
+
+
+def _refuse_full_topic(source: SourcePlan, topics: LogTopics) -> None:
+    size = topics.size_bytes()
+    if size >= limit_bytes(source):
+        raise Refused(
+            f"log topic {source.log_topic} of source {source.name} holds {size / 2**30:.2f} GiB, its limit is "
+            f"{source.log_max_gb:g} GiB: the capture is stopped",
+            hint="find the destination that is furthest behind (`seamline status`), or raise `log.max_gb`",
+        )
+
+
+def limit_bytes(source: SourcePlan) -> int:
+    return int(source.log_max_gb * 2**30)
+
+
+def _seed(
+    plan: SourcePlan, tables: Sequence[str], connect: CaptureConnector, topics: LogTopics, source: CaptureSource
+) -> None:
+    end = topics.end_offset()
+    if end:
+        raise PositionLost(
+            f"connector {connect.name} has lost its place in the source's log, and {plan.log_topic} already holds "
+            f"records up to offset {end}: to begin anywhere else could leave a hole",
+            hint=f"delete the topics of source {plan.name} and onboard its syncs again",
+        )
+    # A server whose binlog is still empty has no GTID to begin at.
+    source.commit_marker(Marker(id=f"seed-{uuid.uuid4().hex}", kind="heartbeat"))
+    position = source.seed_position()
+    connect.seed(position, tables)
+    log.info("capture seeded source=%s position=%s", plan.name, position)
+
+
+def short_trace(trace: str) -> str:
+    """The lines of a Java trace that say what happened: first line and causes."""
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
+    causes = [line for line in lines[1:] if line.startswith("Caused by:")]
+    return " | ".join([*lines[:1], *causes][:_TRACE_LINES]) or "no trace"
+
+
+# What a trace contains → what a person does about it. Texts of Debezium 3.5.0.Final, MariaDB 11.4.5.
+_CURES = (
+    ("Access denied", "check login, password and grants of the capture's connection"),
+    ("Communications link failure", "the source's server is away; the capture goes on by itself when it is back"),
+    ("Connection refused", "the source's server is away; the capture goes on by itself when it is back"),
+    ("Could not find first log file", "the binlog was purged past the capture: onboard the syncs of this source again"),
+    ("no longer available on the server", "the binlog was purged past the capture: onboard the syncs again"),
+    ("row size", "a session wrote with binlog_row_image other than FULL, or the table is system-versioned"),
+    ("byColumn", "a table with a compressed column is written on this server: remove COMPRESSED"),
+    ("ColumnType.byCode", "a table with a compressed column is written on this server: remove COMPRESSED"),
+    ("ParsingException", "a DDL statement of the captured database cannot be parsed; the trace shows it"),
+    ("db history topic or its content is fully or partially missing", "the schema history was lost: onboard again"),
+    ("could not be converted", "a value does not fit its column's type; the trace names table and column"),
+)
+
+
+def cure_of(trace: str) -> str:
+    for text, cure in _CURES:
+        if text in trace:
+            return cure
+    return "the whole trace is in Connect's log; the capture keeps its place"

@@ -1,0 +1,47 @@
+"""Finding a marker in the log topic: its place there proves that everything committed before it has passed."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from seamline.domain.errors import TransientError
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.position import Position
+from seamline.ports import LogReader
+
+_POLL_S = 0.2
+_RECORDS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerPlace:
+    """`offset` is the marker's row, `next_offset` the one after its unit's END."""
+
+    marker_id: str
+    offset: int
+    next_offset: int
+    position: Position
+
+
+def read_until_marker(reader: LogReader, *, marker_table: str, marker_id: str, timeout_s: float) -> MarkerPlace:
+    """Read on (the reader is assigned) until the unit of this marker has ended.
+
+    Raises TransientError after `timeout_s`: the capture does not run, or it lags further than that.
+    """
+    found: LogRecord | None = None
+    for record in _records(reader, time.monotonic() + timeout_s):
+        if found is None and record.kind is RecordKind.ROW and record.table == marker_table:
+            if json.loads(record.after or b"{}").get("id") == marker_id:
+                found = record
+        elif found is not None and record.kind is RecordKind.END and record.position is not None:
+            return MarkerPlace(marker_id, found.offset, record.offset + 1, record.position)
+    raise TransientError(
+        f"marker {marker_id} was committed in the source but not read from {reader.topic} within {timeout_s:g} s",
+        hint="is the capture running, and how far is it behind? `seamline status` tells",
+    )
+
+
+def _records(reader: LogReader, deadline: float) -> Iterator[LogRecord]:
+    while time.monotonic() < deadline:
+        yield from reader.poll(_POLL_S, _RECORDS_MAX)
