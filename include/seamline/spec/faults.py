@@ -40,9 +40,16 @@ def shown(file: Path) -> str:
     return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 
 
+def nearest(wrong: str, known: Sequence[str]) -> str:
+    """The known name that was probably meant; "" where none is near."""
+    # In a word of two or three letters one wrong letter is already half of it.
+    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5 if len(wrong) <= 3 else 0.6)
+    return near[0] if near else ""
+
+
 def guess(wrong: str, known: Sequence[str]) -> str:
     """A cure for a name that is not known: the nearest known one, else all of them."""
-    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.6)
+    near = nearest(wrong, known)
     if near:
-        return f"Did you mean `{near[0]}`?"
+        return f"Did you mean `{near}`?"
     return f"Known: {', '.join(sorted(known))}" if known else ""

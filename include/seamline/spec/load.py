@@ -169,16 +169,17 @@ def _validated(document: Document, word: str, model: type[SpecT]) -> OneFile[Spe
     add_secret_faults(document)
     if model is not ExpectationsSpec:
         add_empty_faults(document)
+    try:
+        spec: SpecT | None = model.model_validate(document.data)
+    except ValidationError as error:
+        add_faults(document, error, model)
+        spec = None
     name = document.data.get(word)
-    if isinstance(name, str) and name != document.file.stem:
+    is_told = any(fault.path == word for fault in document.faults)
+    if isinstance(name, str) and name != document.file.stem and not is_told:
         document.fault(
             (word,), f"the file is named {document.file.name} but declares {name!r}", f"Rename one: {name}.yaml"
         )
-    try:
-        spec = model.model_validate(document.data)
-    except ValidationError as error:
-        add_faults(document, error, model)
-        return OneFile(document)
     return OneFile(document, spec)
 
 

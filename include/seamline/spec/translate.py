@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from seamline.spec.document import Document, Path_, path_text
-from seamline.spec.faults import guess
+from seamline.spec.faults import guess, nearest
 
 # Keys that would hold a secret. A declaration names connections; secrets live there.
 SECRET_KEYS = frozenset(
@@ -46,9 +46,19 @@ _WANTED = {
 def add_faults(document: Document, error: ValidationError, model: type[BaseModel]) -> None:
     """Put everything that pydantic found into the document's faults, but nothing twice about one place."""
     told = {fault.path for fault in document.faults}
-    for detail in error.errors(include_url=False, include_context=True):
+    details = error.errors(include_url=False, include_context=True)
+    # A misspelt key is one mistake, although it is unknown and leaves the right one missing.
+    meant = {
+        (*detail["loc"][:-1], nearest(str(detail["loc"][-1]), _keys_at(detail["loc"][:-1], model)))
+        for detail in details
+        if detail["type"] == "extra_forbidden"
+    }
+    for detail in details:
         path = detail["loc"]
-        if path_text(path) not in told:
+        is_meant = detail["type"] == "missing" and path in meant
+        # pydantic counts only the right items; the wrong ones are told on their own.
+        is_counted_wrong = detail["type"] == "too_short" and bool(detail["input"])
+        if path_text(path) not in told and not is_meant and not is_counted_wrong:
             document.fault(path, *_say(document, detail, path, model))
 
 
@@ -95,6 +105,8 @@ def _say(document: Document, detail: ErrorDetails, path: Path_, model: type[Base
         return str(detail["ctx"]["error"]), ""
     if kind in _WANTED:
         return f"{_WANTED[kind]}, got {_got(detail)}", _quoted(document, kind, path)
+    if kind == "string_pattern_mismatch":
+        return f"{_got(detail)} does not fit", _described(path, model)
     if kind == "too_short":
         return "must not be empty", _described(path, model)
     return f"{detail['msg'].replace('Input should', 'should')}, got {_got(detail)}", _described(path, model)
@@ -105,9 +117,12 @@ def _unknown_key(path: Path_, model: type[BaseModel]) -> tuple[str, str]:
     not_yet = NOT_YET.get((next(iter(model.model_fields)), ".".join(map(str, path))))
     if not_yet:
         return "not supported yet", f"{not_yet[0].upper()}{not_yet[1:]}"
-    around = _model_at(path[:-1], model)
-    known = [field.alias or name for name, field in around.model_fields.items()] if around else []
-    return "unknown key", guess(key, known)
+    return "unknown key", guess(key, _keys_at(path[:-1], model))
+
+
+def _keys_at(path: Path_, model: type[BaseModel]) -> list[str]:
+    around = _model_at(path, model)
+    return [field.alias or name for name, field in around.model_fields.items()] if around else []
 
 
 def _described(path: Path_, model: type[BaseModel]) -> str:

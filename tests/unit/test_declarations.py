@@ -1,0 +1,131 @@
+"""Every mistake in a declaration is told with its file, line, path, cause and cure, and all of them at once."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from seamline.domain.errors import ConfigError
+from seamline.spec.faults import DeclarationsInvalid, Fault
+from seamline.spec.load import load_declarations, load_each, load_sync
+from tests.unit.declared import DESTINATION, SOURCE, SYNC, write_declarations
+from tests.unit.mistakes import MISTAKES, SYNC_FILE, TEXTS
+
+
+def faults_of(folder: Path, changed: dict[str, str]) -> tuple[Fault, ...]:
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_declarations(write_declarations(folder, changed))
+    return caught.value.faults
+
+
+def the_fault(folder: Path, changed: dict[str, str]) -> Fault:
+    faults = faults_of(folder, changed)
+    assert len(faults) == 1, "\n".join(map(str, faults))
+    return faults[0]
+
+
+def test_right_declarations_are_read_whole(tmp_path: Path) -> None:
+    declarations = load_declarations(write_declarations(tmp_path))
+    sync = declarations.sync("settlement")
+    assert [table.name for table in sync.tables] == ["account", "ledger_entry"]
+    assert sync.nightly is not None
+    assert sync.nightly.as_of_max.total_seconds() == 7200
+    assert declarations.sources["core_bank"].snapshot.lock == "none"
+
+
+def test_the_demo_s_declarations_are_right(checkout: Path) -> None:
+    assert list(load_declarations(checkout / "include").syncs) == ["settlement"]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_told_with_line_path_cause_and_cure(tmp_path: Path, mistake: str) -> None:
+    file, before, after, line, path, cause, cure = MISTAKES[mistake]
+    assert before in TEXTS[file], "the test must change something"
+    fault = the_fault(tmp_path, {file: TEXTS[file].replace(before, after, 1)})
+    assert (fault.line, fault.path) == (line, path), str(fault)
+    assert cause in fault.cause
+    assert cure in fault.cure
+    assert "hunter2" not in str(fault)
+
+
+def test_all_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
+    faults = faults_of(
+        tmp_path,
+        {
+            SYNC_FILE: SYNC.replace("timezone: Asia/Shanghai", 'timezone: Mars\n  cut_off: "1:00"\n  runat: "x"'),
+            "sources/core_bank.yaml": SOURCE.replace("mariadb", "oracle"),
+            "destinations/warehouse.yaml": DESTINATION + "colour: red\n",
+        },
+    )
+    assert [(fault.file.name, fault.path) for fault in faults] == [
+        ("warehouse.yaml", "colour"),
+        ("core_bank.yaml", "kind"),
+        ("settlement.yaml", "nightly.timezone"),
+        ("settlement.yaml", "nightly.cut_off"),
+        ("settlement.yaml", "nightly.runat"),
+    ]
+
+
+def test_a_fault_is_one_line_that_editors_can_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fault = the_fault(tmp_path, {SYNC_FILE: SYNC.replace("  timezone:", "  timezon:")})
+    assert str(fault) == "syncs/settlement.yaml:8  nightly.timezon: unknown key. Did you mean `timezone`?"
+
+
+def test_two_syncs_that_write_one_table_are_refused_on_both_sides(tmp_path: Path) -> None:
+    other = SYNC.replace("sync: settlement", "sync: treasury").replace("daily_balance", "other_balance")
+    other = other.replace("  expectations: settlement\n", "")
+    # The same schema under another name is still the same table.
+    other = other.replace("[warehouse]", "[mirror]").replace("- {name: ledger_entry", "- {name: position")
+    other = other.replace("table: ledger_entry", "table: position")
+    mirror = DESTINATION.replace("destination: warehouse", "destination: mirror")
+    faults = faults_of(tmp_path, {"syncs/treasury.yaml": other, "destinations/mirror.yaml": mirror})
+    assert [(fault.file.name, fault.line) for fault in faults] == [("settlement.yaml", 5), ("treasury.yaml", 5)]
+    assert "also written by sync `treasury`" in faults[0].cause
+    assert "also written by sync `settlement`" in faults[1].cause
+
+
+def test_a_guarantee_that_the_destination_cannot_give_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seamline.spec.destination.PostgresDestination.guarantees", frozenset({"at_least_once"}))
+    fault = the_fault(tmp_path, {SYNC_FILE: SYNC.replace("tables:", "guarantee: exactly_once\ntables:", 1)})
+    assert (fault.line, fault.path) == (4, "guarantee")
+    assert "cannot give exactly_once" in fault.cause
+    assert "at_least_once" in fault.cure
+
+
+def test_a_file_with_another_ending_is_not_silently_skipped(tmp_path: Path) -> None:
+    assert "not read" in the_fault(tmp_path, {"syncs/other.yml": SYNC}).cause
+
+
+def test_a_broken_sync_does_not_take_the_others_away(tmp_path: Path) -> None:
+    folder = write_declarations(tmp_path, {"syncs/broken.yaml": "sync: broken\nsource: nowhere\n"})
+    outcomes = load_each(folder)
+    assert [path.name for path in outcomes] == ["broken.yaml", "settlement.yaml"]
+    broken, right = outcomes.values()
+    assert isinstance(broken, DeclarationsInvalid)
+    assert {fault.file.name for fault in broken.faults} == {"broken.yaml"}
+    assert not isinstance(right, DeclarationsInvalid)
+    assert list(load_sync(folder / SYNC_FILE).syncs) == ["settlement"]
+
+
+def test_a_sync_with_a_broken_source_names_the_source_s_file(tmp_path: Path) -> None:
+    folder = write_declarations(tmp_path, {"sources/core_bank.yaml": SOURCE + "colour: red\n"})
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_sync(folder / SYNC_FILE)
+    assert [fault.file.name for fault in caught.value.faults] == ["core_bank.yaml"]
+
+
+def test_an_unknown_sync_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    declarations = load_declarations(write_declarations(tmp_path))
+    with pytest.raises(ConfigError, match="Did you mean `settlement`"):
+        declarations.sync("setlement")
+
+
+def test_the_faults_survive_pickling(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_declarations(write_declarations(tmp_path, {SYNC_FILE: ""}))
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert again.faults == caught.value.faults
+    assert str(again) == str(caught.value)
