@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 
@@ -49,6 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         sys.stderr.write(f"seamline {name}: {error}\n")
         return error.exit_code
+    except BrokenPipeError:
+        # Who read the output has gone (`| head`): nothing is wrong, and Python must not complain at its own end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         sys.stderr.write("\nstopped\n")
         return 130

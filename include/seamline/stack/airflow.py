@@ -3,6 +3,7 @@
 import json
 import subprocess
 from importlib.metadata import version
+from urllib.parse import quote
 
 from seamline.adapters.connections import resolve
 from seamline.domain.errors import TerminalError
@@ -27,9 +28,9 @@ def command(layout: Layout, program: str) -> tuple[str, ...]:
 def environment(layout: Layout) -> dict[str, str]:
     """Airflow's own variables: where it lives, its database, its keys."""
     made = credentials.load_or_make(layout)
-    known = resolve("postgres_root", within=layout.settings)
+    own = resolve("airflow_db", within=layout.settings)
     root, url = layout.settings.root, f"http://127.0.0.1:{layout.settings.ports.airflow}"
-    database = f"airflow:{made['airflow_db']}@{known.host}:{known.port}/airflow"
+    database = f"{own.login}:{quote(own.password)}@{own.host}:{own.port}/{own.database}"
     return {
         **AIRFLOW,
         "AIRFLOW_HOME": str(layout.airflow),

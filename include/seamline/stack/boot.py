@@ -51,6 +51,8 @@ def up(layout: Layout, components: tuple[Component, ...], progress: Progress) ->
         credentials.write_files(layout, made)
         if is_fresh:
             keeper.start(layout)
+        else:
+            keeper.take_new_programs(layout)
         _run_side_by_side(components, _Boot(layout, made, progress))
 
 
@@ -124,14 +126,14 @@ class _Boot:
     def _postgres(self, part: Component) -> None:
         postgres.initialise(self._layout, self._made)
         self._start(part, partial(postgres.is_ready, self._layout))
-        postgres.provision(self._layout, self._made)
+        postgres.provision(self._layout.settings)
         if importlib.util.find_spec("seamline.adapters.platform") and importlib.util.find_spec(_MIGRATIONS):
             importlib.import_module(_MIGRATIONS).upgrade()
 
     def _mariadb(self, part: Component) -> None:
-        mariadb.initialise(self._layout, self._made)
+        mariadb.initialise(self._layout)
         self._start(part, partial(mariadb.is_ready, self._layout))
-        mariadb.provision(self._layout, self._made)
+        mariadb.provision(self._layout.settings)
 
     def _kafka(self, part: Component) -> None:
         kafka.initialise(self._layout, self._made, self._environment["JAVA_HOME"])

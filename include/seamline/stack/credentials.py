@@ -84,6 +84,7 @@ def _connections(layout: Layout, made: dict[str, str]) -> dict[str, dict[str, An
     return {
         "postgres_root": postgres("postgres", "postgres_root", "postgres"),
         "seamline_db": postgres("seamline", "seamline_db", "seamline"),
+        "airflow_db": postgres("airflow", "airflow_db", "airflow"),
         "warehouse": postgres("warehouse_writer", "warehouse", "warehouse"),
         "core_bank_root": bank("root", "core_bank_root"),
         "core_bank": bank("seamline_reader", "core_bank"),

@@ -1,10 +1,13 @@
 """The local MariaDB 11.4, the bank: accounts with exactly the grants that Seamline asks a database's owner for."""
 
+from dataclasses import replace
+
 import pymysql
 
-from seamline.adapters.connections import resolve
+from seamline.adapters.connections import Connection, resolve
 from seamline.demo.bank import TABLES
 from seamline.domain.errors import TerminalError
+from seamline.settings import Settings
 from seamline.stack import account
 from seamline.stack.layout import Layout
 from seamline.stack.server_settings import MARIADB, MARIADB_DATABASE
@@ -12,21 +15,18 @@ from seamline.stack.server_settings import MARIADB, MARIADB_DATABASE
 _EVERY_TABLE = f"{MARIADB_DATABASE}.*"
 _MARKER = f"{MARIADB_DATABASE}.seamline_marker"
 
-# login: (name of its password, grants)
-_ACCOUNTS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "seamline_reader": (
-        "core_bank",
-        (
-            "GRANT RELOAD, BINLOG MONITOR ON *.* TO {}",
-            f"GRANT SELECT ON {_EVERY_TABLE} TO {{}}",
-            f"GRANT SELECT, INSERT ON {_MARKER} TO {{}}",
-        ),
+# What each connection's account is granted.
+GRANTS: dict[str, tuple[str, ...]] = {
+    "core_bank": (
+        "GRANT RELOAD, BINLOG MONITOR ON *.* TO {}",
+        f"GRANT SELECT ON {_EVERY_TABLE} TO {{}}",
+        f"GRANT SELECT, INSERT ON {_MARKER} TO {{}}",
     ),
-    "seamline_capture": (
-        "core_bank_capture",
-        ("GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {}", f"GRANT SELECT ON {_EVERY_TABLE} TO {{}}"),
+    "core_bank_capture": (
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {}",
+        f"GRANT SELECT ON {_EVERY_TABLE} TO {{}}",
     ),
-    "bank_app": ("bank_app", (f"GRANT ALL ON {_EVERY_TABLE} TO {{}}",)),
+    "bank_app": (f"GRANT ALL ON {_EVERY_TABLE} TO {{}}",),
 }
 
 
@@ -49,8 +49,8 @@ def command(layout: Layout) -> tuple[str, ...]:
     return (str(server / "bin" / "mariadbd"), "--no-defaults", *flags)
 
 
-def initialise(layout: Layout, made: dict[str, str]) -> None:
-    """Make the data folder unless it is there. It appears in one step, with root's password already set."""
+def initialise(layout: Layout) -> None:
+    """Make the data folder unless it is there. It appears in one step; `provision` sets root's password."""
     sockets = layout.sockets / "servers"
     owner = account.server_account()
     sockets.mkdir(parents=True, exist_ok=True)
@@ -80,31 +80,32 @@ def initialise(layout: Layout, made: dict[str, str]) -> None:
 def is_ready(layout: Layout) -> bool:
     """Whether the server answers. A fresh one answers that root's password is not set yet."""
     try:
-        with _connect(layout, resolve("core_bank_root", within=layout.settings).password):
+        with _connect(resolve("core_bank_root", within=layout.settings)):
             return True
     except pymysql.err.OperationalError as exc:
         return bool(exc.args[0] == pymysql.constants.ER.ACCESS_DENIED_ERROR)
 
 
-def provision(layout: Layout, made: dict[str, str]) -> None:
+def provision(known: Settings) -> None:
     """Set root's password; make the bank's database, accounts and marker table. Repeating it changes nothing."""
-    password = made["core_bank_root"]
+    root = resolve("core_bank_root", within=known)
     try:
-        session = _connect(layout, password)
+        session = _connect(root)
     except pymysql.err.OperationalError as exc:
         if exc.args[0] != pymysql.constants.ER.ACCESS_DENIED_ERROR:
             raise
-        session = _connect(layout, "")
+        session = _connect(replace(root, password=""))
     with session, session.cursor() as cursor:
-        _secure_root(cursor, password)
+        _secure_root(cursor, root.password)
         cursor.execute(f"CREATE DATABASE IF NOT EXISTS {MARIADB_DATABASE} CHARACTER SET utf8mb4")
         cursor.execute(f"USE {MARIADB_DATABASE}")
         cursor.execute("SET SESSION sql_notes = 0")
         cursor.execute(TABLES["seamline_marker"])
-        for login, (name, grants) in _ACCOUNTS.items():
-            cursor.execute("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY %s", (login, made[name]))
+        for connection_id, grants in GRANTS.items():
+            user = resolve(connection_id, within=known)
+            cursor.execute("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY %s", (user.login, user.password))
             for grant in grants:
-                cursor.execute(grant.format(f"'{login}'@'%'"))
+                cursor.execute(grant.format(f"'{user.login}'@'%'"))
 
 
 def _secure_root(cursor: pymysql.cursors.Cursor, password: str) -> None:
@@ -117,13 +118,12 @@ def _secure_root(cursor: pymysql.cursors.Cursor, password: str) -> None:
             cursor.execute("DROP USER %s@%s", (user, host))
 
 
-def _connect(layout: Layout, password: str) -> "pymysql.Connection[pymysql.cursors.Cursor]":
-    known = resolve("core_bank_root", within=layout.settings)
+def _connect(root: Connection) -> "pymysql.Connection[pymysql.cursors.Cursor]":
     return pymysql.connect(
-        host=known.host,
-        port=known.port,
-        user=known.login,
-        password=password,
+        host=root.host,
+        port=root.port,
+        user=root.login,
+        password=root.password,
         connect_timeout=5,
         read_timeout=60,
         autocommit=True,

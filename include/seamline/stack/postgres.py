@@ -6,19 +6,16 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from seamline.adapters.connections import resolve
+from seamline.adapters.connections import Connection, resolve
 from seamline.domain.errors import TerminalError
+from seamline.settings import Settings
 from seamline.stack import account
 from seamline.stack.credentials import write_private
 from seamline.stack.layout import Layout
 from seamline.stack.server_settings import POSTGRES
 
-# database: (owner, name of its password). Each role owns its database and may enter no other.
-_DATABASES = {
-    "seamline": ("seamline", "seamline_db"),
-    "warehouse": ("warehouse_writer", "warehouse"),
-    "airflow": ("airflow", "airflow_db"),
-}
+# Connections whose role owns the database they name, and may enter no other.
+OWNERS = ("seamline_db", "warehouse", "airflow_db")
 
 
 def binaries() -> Path:
@@ -71,48 +68,49 @@ def initialise(layout: Layout, made: dict[str, str]) -> None:
 
 def is_ready(layout: Layout) -> bool:
     try:
-        with _root(layout, "postgres") as connection:
+        with _root(layout.settings) as connection:
             connection.execute("SELECT 1")
     except psycopg.OperationalError:
         return False
     return True
 
 
-def provision(layout: Layout, made: dict[str, str]) -> None:
+def provision(known: Settings) -> None:
     """Make every role and database that is not there yet. Repeating it changes nothing."""
-    with _root(layout, "postgres") as connection:
-        for database, (role, password) in _DATABASES.items():
-            _ensure_role(connection, role, made[password])
-            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (database,)).fetchone()
+    with _root(known) as session:
+        for connection_id in OWNERS:
+            owner = resolve(connection_id, within=known)
+            _ensure_role(session, owner)
+            found = session.execute("SELECT 1 FROM pg_database WHERE datname = %s", (owner.database,)).fetchone()
             if found is None:
+                database = sql.Identifier(owner.database)
                 make = sql.SQL("CREATE DATABASE {} OWNER {}")
-                connection.execute(make.format(sql.Identifier(database), sql.Identifier(role)))
-                close = sql.SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC")
-                connection.execute(close.format(sql.Identifier(database)))
+                session.execute(make.format(database, sql.Identifier(owner.login)))
+                session.execute(sql.SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
 
 
-def _ensure_role(connection: psycopg.Connection, role: str, password: str) -> None:
-    found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
+def _ensure_role(session: psycopg.Connection, owner: Connection) -> None:
+    found = session.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (owner.login,)).fetchone()
     if found is None:
         make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
-        connection.execute(make.format(sql.Identifier(role), sql.Literal(password)))
+        session.execute(make.format(sql.Identifier(owner.login), sql.Literal(owner.password)))
 
 
 def system_identifier(layout: Layout) -> str:
     """What tells this database cluster from every other."""
-    with _root(layout, "postgres") as connection:
+    with _root(layout.settings) as connection:
         row = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
     return str(row[0]) if row else ""
 
 
-def _root(layout: Layout, database: str) -> psycopg.Connection:
-    known = resolve("postgres_root", within=layout.settings)
+def _root(known: Settings) -> psycopg.Connection:
+    root = resolve("postgres_root", within=known)
     return psycopg.connect(
-        host=known.host,
-        port=known.port,
-        user=known.login,
-        password=known.password,
-        dbname=database,
+        host=root.host,
+        port=root.port,
+        user=root.login,
+        password=root.password,
+        dbname=root.database,
         connect_timeout=5,
         autocommit=True,
     )

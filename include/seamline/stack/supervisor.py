@@ -121,6 +121,14 @@ def start(layout: Layout) -> None:
         )
 
 
+def take_new_programs(layout: Layout) -> None:
+    """Let a running Supervisor know programs that were not in its configuration when it started."""
+    write_configuration(layout)
+    ((added, _, _),) = _client(layout).supervisor.reloadConfig()
+    for name in added:
+        _client(layout).supervisor.addProcessGroup(name)
+
+
 def is_running(layout: Layout) -> bool:
     try:
         return bool(_client(layout).supervisor.getState()["statename"] == "RUNNING")
