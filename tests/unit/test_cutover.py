@@ -1,0 +1,99 @@
+"""The exact-cutover rule: every transaction comes with the snapshot or from the log, never both, never neither."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamline.domain.cutover import Boundary, BoundaryGate, is_covered
+from seamline.domain.errors import InvariantViolated
+from seamline.domain.position import BinlogPosition, PostgresPosition
+
+
+def at(number: int, domain: int = 0) -> BinlogPosition:
+    """The unit with this sequence number; its address grows with it over files of 50 units each."""
+    return BinlogPosition(f"{domain}-7-{number}", f"mdb-bin.{1 + number // 50:06}", 4 + number % 50 * 100)
+
+
+def snapshot_at(number: int) -> BinlogPosition:
+    """A snapshot that includes units up to `number`; its address is exclusive, where the next unit begins."""
+    return BinlogPosition(f"0-7-{number}", f"mdb-bin.{1 + (number + 1) // 50:06}", 4 + (number + 1) % 50 * 100)
+
+
+@given(st.integers(1, 200), st.integers(1, 200))
+def test_a_snapshot_covers_exactly_the_units_up_to_it(unit: int, snapshot: int) -> None:
+    assert is_covered(at(unit), snapshot_at(snapshot)) == (unit <= snapshot)
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(100, 140))
+def test_each_unit_from_the_low_marker_on_is_taken_once(low: int, beyond: int, end: int) -> None:
+    """Whatever the snapshot's place after the low marker: snapshot plus log give every unit exactly once."""
+    snapshot = min(low + beyond, end)
+    gate = BoundaryGate({"account": Boundary("account", snapshot_at(snapshot))})
+    from_snapshot = [unit for unit in range(1, end + 1) if is_covered(at(unit), snapshot_at(snapshot))]
+    from_log = [unit for unit in range(low + 1, end + 1) if gate.keeps("account", at(unit))]
+    assert from_snapshot + from_log == list(range(1, end + 1))
+
+
+def test_gtid_and_address_that_disagree_stop_everything() -> None:
+    with pytest.raises(InvariantViolated, match="disagree"):
+        is_covered(BinlogPosition("0-7-5", "mdb-bin.000001", 900), BinlogPosition("0-7-9", "mdb-bin.000001", 400))
+
+
+def test_another_server_s_binlog_stops_everything() -> None:
+    with pytest.raises(InvariantViolated, match="does not belong"):
+        is_covered(BinlogPosition("0-7-5", "other-bin.000001", 4), BinlogPosition("0-7-9", "mdb-bin.000001", 400))
+
+
+def test_where_an_address_is_not_known_the_gtid_decides_alone() -> None:
+    assert is_covered(BinlogPosition("0-7-5"), snapshot_at(9))
+    assert not is_covered(BinlogPosition("0-7-10"), snapshot_at(9))
+
+
+def test_positions_of_different_sources_are_never_compared() -> None:
+    with pytest.raises(InvariantViolated, match="different sources"):
+        is_covered(at(1), PostgresPosition(lsn=5, xmax=9))
+
+
+def test_a_postgres_unit_without_its_transaction_id_is_refused() -> None:
+    with pytest.raises(InvariantViolated, match="transaction id"):
+        is_covered(PostgresPosition(lsn=5), PostgresPosition(lsn=5, xmax=9))
+
+
+def test_a_transaction_in_progress_at_the_snapshot_comes_from_the_log() -> None:
+    snapshot = PostgresPosition(lsn=100, xmin=5, xmax=9, in_progress=(5, 7))
+    assert [xid for xid in range(4, 11) if is_covered(PostgresPosition(lsn=200, xid=xid), snapshot)] == [4, 6, 8]
+
+
+def test_a_covered_unit_after_an_uncovered_one_is_our_own_bug() -> None:
+    gate = BoundaryGate({"account": Boundary("account", snapshot_at(5))})
+    assert gate.keeps("account", at(6))
+    with pytest.raises(InvariantViolated) as caught:
+        gate.keeps("account", at(4))
+    assert caught.value.table == "account"
+
+
+def test_after_its_high_marker_a_boundary_is_never_asked_again() -> None:
+    boundary = Boundary("account", snapshot_at(5), high_marker="high-1")
+    gate = BoundaryGate({"account": boundary, "entry": Boundary("entry", snapshot_at(8), high_marker="high-2")})
+    assert gate.is_open
+    assert gate.end_at_marker("another") == ()
+    assert gate.end_at_marker("high-1") == ("account",)
+    assert gate.end_at_marker("high-1") == ()
+    # The position rule would say "covered": it is not asked.
+    assert gate.keeps("account", at(3))
+    assert not gate.keeps("entry", at(3))
+    assert gate.end_at_marker("high-2") == ("entry",)
+    assert not gate.is_open
+
+
+def test_a_boundary_that_had_ended_before_a_restart_stays_ended() -> None:
+    gate = BoundaryGate({"account": Boundary("account", snapshot_at(5), high_marker="high-1", ended=True)})
+    assert not gate.is_open
+    assert gate.keeps("account", at(1))
+
+
+def test_every_table_has_its_own_boundary() -> None:
+    gate = BoundaryGate({"a": Boundary("a", snapshot_at(3)), "b": Boundary("b", snapshot_at(6))})
+    kept = [(table, unit) for unit in range(1, 9) for table in ("a", "b") if gate.keeps(table, at(unit))]
+    assert [unit for table, unit in kept if table == "a"] == [4, 5, 6, 7, 8]
+    assert [unit for table, unit in kept if table == "b"] == [7, 8]

@@ -1,0 +1,106 @@
+"""validate, explain and schema as a person calls them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from seamline.cli.main import main
+from seamline.spec.schema import schema_texts, stale_schemas, write_schemas
+from tests.unit.declared import FILES, SYNC, write_declarations
+
+FOLDERS = {"sources": "source", "destinations": "destination", "syncs": "sync", "expectations": "expectations"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    return write_declarations(tmp_path)
+
+
+def test_validate_counts_what_is_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate"]) == 0
+    assert "settlement: 2 tables, core_bank → warehouse, exactly_once" in capsys.readouterr().out
+
+
+def test_validate_prints_every_mistake_and_exits_with_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_declarations(folder, {"syncs/settlement.yaml": SYNC.replace("as:", "az:").replace("[currency]", "7")})
+    assert main(["validate"]) == 2
+    said = capsys.readouterr().err
+    assert "2 mistakes in the declarations" in said
+    assert "settlement.yaml:6  tables[1].business_date.az: unknown key. Did you mean `as`?" in said
+    assert "settlement.yaml:11  reconcile.control_totals[0].by: must be a list, got 7" in said
+
+
+def test_explain_shows_stages_and_every_setting_with_its_origin(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "settlement"]) == 0
+    said = capsys.readouterr().out
+    assert "settlement__nightly  (every day at 00:30 Asia/Shanghai" in said
+    assert "  * nightly.as_of_max: 2h" in said
+    assert "    nightly.timezone: Asia/Shanghai" in said
+    assert "  * snapshot.lock: none" in said
+
+
+def test_explain_of_one_sync_does_not_care_for_another_s_mistakes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_declarations(folder, {"syncs/broken.yaml": "sync: 7\n"})
+    assert main(["explain", "settlement"]) == 0
+    assert main(["explain"]) == 2
+    assert "broken.yaml:1" in capsys.readouterr().err
+
+
+def test_explain_guesses_a_misspelt_sync(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "setlement"]) == 2
+    assert "Did you mean `settlement`?" in capsys.readouterr().err
+
+
+def test_explain_as_json_is_the_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "settlement", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sync"] == "settlement"
+
+
+def test_the_committed_schemas_are_current(checkout: Path) -> None:
+    assert stale_schemas(checkout / "schemas") == [], "run `./seamline schema`"
+
+
+def test_a_schema_that_is_not_current_is_named_and_written(tmp_path: Path) -> None:
+    write_schemas(tmp_path)
+    (tmp_path / "sync.schema.json").write_text("{}\n")
+    assert stale_schemas(tmp_path) == ["sync.schema.json"]
+    assert write_schemas(tmp_path) == [tmp_path / "sync.schema.json"]
+    assert stale_schemas(tmp_path) == []
+
+
+@pytest.mark.parametrize("folder_name", FOLDERS)
+def test_every_declaration_s_first_line_leads_its_editor_to_the_schema(checkout: Path, folder_name: str) -> None:
+    files = sorted((checkout / "include" / folder_name).glob("*.yaml"))
+    assert files
+    for file in files:
+        first = file.read_text(encoding="utf-8").splitlines()[0]
+        marked = first.removeprefix("# yaml-language-server: $schema=")
+        assert (file.parent / marked).resolve() == checkout / "schemas" / f"{FOLDERS[folder_name]}.schema.json"
+
+
+def test_what_the_models_take_the_schemas_take_too(checkout: Path) -> None:
+    validators = {name.split(".")[0]: Draft202012Validator(json.loads(text)) for name, text in schema_texts().items()}
+    for path, text in FILES.items():
+        validators[FOLDERS[path.split("/")[0]]].validate(yaml.safe_load(text))
+    for name, word in FOLDERS.items():
+        for file in (checkout / "include" / name).glob("*.yaml"):
+            validators[word].validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+
+
+def test_what_the_models_refuse_the_sync_schema_refuses_too() -> None:
+    validator = Draft202012Validator(json.loads(schema_texts()["sync.schema.json"]))
+    wrong = [
+        SYNC.replace("nightly:", "nigthly:"),
+        SYNC.replace("as: instant", "as: instnt"),
+        SYNC.replace("- account", "- 7"),
+    ]
+    for text in wrong:
+        assert not validator.is_valid(yaml.safe_load(text))

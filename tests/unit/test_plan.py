@@ -1,0 +1,129 @@
+"""The plan is a function of declarations and catalogue, crosses as JSON, and explain prints the stages that run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import Refused
+from seamline.plan.compile import compile_plan, config_hash
+from seamline.plan.explain import explain
+from seamline.plan.model import plan_from_json, plan_to_json
+from seamline.plan.stages import RunsIn, all_stages
+from seamline.spec.faults import DeclarationsInvalid
+from seamline.spec.load import Declarations, load_declarations
+from tests.unit.declared import SOURCE, SYNC, write_declarations
+
+ACCOUNT = Table("account", (Column("id", Kind.INTEGER, "bigint(20)", nullable=False, length=64),), ("id",))
+LEDGER = Table(
+    "ledger_entry",
+    (
+        Column("id", Kind.INTEGER, "bigint(20)", nullable=False, length=64),
+        Column("account_id", Kind.INTEGER, "bigint(20)", nullable=False, length=64),
+        Column("currency", Kind.CHAR, "char(3)", length=3),
+        Column("amount", Kind.DECIMAL, "decimal(20,4)", precision=20, scale=4),
+        Column("rate", Kind.DOUBLE, "double"),
+        Column("booked_at", Kind.INSTANT, "timestamp(6)", precision=6),
+        Column("value_date", Kind.DATE, "date"),
+    ),
+    ("id",),
+)
+
+
+@pytest.fixture
+def declarations(tmp_path: Path) -> Declarations:
+    return load_declarations(write_declarations(tmp_path))
+
+
+def declared(folder: Path, before: str, after: str) -> Declarations:
+    assert before in SYNC
+    return load_declarations(write_declarations(folder, {"syncs/settlement.yaml": SYNC.replace(before, after, 1)}))
+
+
+def test_a_plan_crosses_as_json_and_back(declarations: Declarations) -> None:
+    for catalogue in (None, [ACCOUNT, LEDGER]):
+        plan = compile_plan(declarations, "settlement", catalogue)
+        assert plan_from_json(plan_to_json(plan)) == plan
+        assert plan_to_json(plan) == plan_to_json(compile_plan(declarations, "settlement", catalogue))
+
+
+def test_what_is_left_out_gets_its_default(declarations: Declarations) -> None:
+    plan = compile_plan(declarations, "settlement")
+    source = plan.source
+    assert (source.reader, source.capture, source.marker) == ("core_bank", "core_bank_capture", "core_bank")
+    assert (source.log_topic, source.connector) == ("seamline.core_bank.log", "seamline-core_bank")
+    assert plan.nightly is not None
+    assert (plan.nightly.run_at_delay_minutes, plan.nightly.as_of_max_s) == (30, 7200.0)
+    assert plan.guarantee == "exactly_once"
+
+
+def test_a_plan_without_a_catalogue_refuses_to_tell_shapes(declarations: Declarations) -> None:
+    with pytest.raises(Refused, match="no catalogue"):
+        _ = compile_plan(declarations, "settlement").table("account").shape
+    assert compile_plan(declarations, "settlement", [ACCOUNT, LEDGER]).table("account").shape is ACCOUNT
+
+
+MISFITS = {
+    "unknown table": ("- account", "- acount", 5, "has no table `acount`", "`account`?"),
+    "unknown date column": ("column: booked_at", "column: bookd_at", 6, "no column `bookd_at`", "`booked_at`?"),
+    "not a date": ("as: instant", "as: date", 6, "is timestamp(6); as: date needs date", ""),
+    "an instant is not local time": ("as: instant", "as: local", 6, "as: local needs datetime", ""),
+    "a date is not an instant": ("column: booked_at", "column: value_date", 6, "as: instant needs", ""),
+    "unknown sum": ("sum: amount, by: [currency]", "sum: amout, by: [currency]", 11, "no column `amout`", "`amount`?"),
+    "sum of a float": ("sum: amount, by: [currency]", "sum: rate", 11, "is double; a sum that must be equal", ""),
+    "unknown group": ("by: [currency]", "by: [curency]", 11, "no column `curency`", "`currency`?"),
+    "unknown group of a derived": ("by: [account_id,", "by: [acount_id,", 14, "no column", "`account_id`?"),
+}
+
+
+@pytest.mark.parametrize("misfit", MISFITS)
+def test_what_the_catalogue_denies_is_told_at_its_line(tmp_path: Path, misfit: str) -> None:
+    before, after, line, cause, cure = MISFITS[misfit]
+    declarations = declared(tmp_path, before, after)
+    with pytest.raises(DeclarationsInvalid) as caught:
+        compile_plan(declarations, "settlement", [ACCOUNT, LEDGER])
+    (fault,) = caught.value.faults
+    assert fault.file.name == "settlement.yaml"
+    assert fault.line == line
+    assert cause in fault.cause
+    assert cure in fault.cure
+
+
+def test_the_config_hash_follows_what_is_declared_and_nothing_else(tmp_path: Path) -> None:
+    before = config_hash(load_declarations(write_declarations(tmp_path)), "settlement")
+    spelled_out = SYNC.replace("nightly:\n", "guarantee: exactly_once  # the default\nnightly:\n  as_of_max: 120min\n")
+    assert config_hash(declared_as(tmp_path, spelled_out), "settlement") == before
+    assert config_hash(declared_as(tmp_path, SYNC.replace("Shanghai", "Tokyo")), "settlement") != before
+    write_declarations(tmp_path, {"sources/core_bank.yaml": SOURCE + "snapshot: {lock: brief}\n"})
+    assert config_hash(load_declarations(tmp_path), "settlement") != before
+
+
+def declared_as(folder: Path, sync: str) -> Declarations:
+    return load_declarations(write_declarations(folder, {"syncs/settlement.yaml": sync}))
+
+
+def test_explain_prints_every_stage_of_every_dag(declarations: Declarations) -> None:
+    plan = compile_plan(declarations, "settlement")
+    text = explain(plan)
+    for kind, stages in all_stages(plan).items():
+        assert f"settlement__{kind}  (" in text
+        for number, stage in enumerate(stages, 1):
+            assert f"  {number}. {stage.id}" in text
+            assert stage.title in text
+    assert "daily_balance: sum of ledger_entry.amount by account_id, currency" in text
+
+
+def test_a_stage_that_is_not_run_is_not_listed(declarations: Declarations) -> None:
+    plan = compile_plan(declarations, "settlement")
+    assert "approve" in [stage.id for stage in all_stages(plan)["nightly"]]
+    fails = replace(plan, reconcile=replace(plan.reconcile, on_break="fail", expectations=""))
+    assert {"approve", "expectations"}.isdisjoint(stage.id for stage in all_stages(fails)["nightly"])
+    assert "nightly" not in all_stages(replace(plan, nightly=None))
+
+
+def test_a_stage_names_a_job_exactly_when_it_runs_in_spark(declarations: Declarations) -> None:
+    for stages in all_stages(compile_plan(declarations, "settlement")).values():
+        assert len({stage.id for stage in stages}) == len(stages)
+        for stage in stages:
+            assert bool(stage.job) == (stage.runs_in is RunsIn.SPARK)

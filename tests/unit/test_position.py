@@ -1,0 +1,126 @@
+"""Positions are partly ordered, and survive the way through JSON."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamline.domain.errors import InvariantViolated
+from seamline.domain.position import (
+    BinlogPosition,
+    PostgresPosition,
+    binlog_file,
+    gtid_sequences,
+    position_from_json,
+    position_to_json,
+    widen_xid,
+)
+
+sequences = st.dictionaries(st.integers(0, 3), st.integers(1, 1000), max_size=4)
+binlog_positions = st.builds(
+    lambda found, file, offset: BinlogPosition(gtid_of(found), file, offset if file else 0),
+    sequences,
+    st.sampled_from(("", "mdb-bin.000001", "mdb-bin.000012")),
+    st.integers(4, 2**31),
+)
+postgres_positions = st.builds(
+    PostgresPosition,
+    st.integers(0, 2**63),
+    st.none() | st.integers(0, 2**32 - 1),
+    st.integers(0, 2**40),
+    st.integers(0, 2**40),
+    st.lists(st.integers(0, 2**40), max_size=3).map(tuple),
+)
+
+
+def gtid_of(found: dict[int, int], server: int = 7) -> str:
+    return ",".join(f"{domain}-{server}-{number}" for domain, number in sorted(found.items()))
+
+
+@given(binlog_positions | postgres_positions)
+def test_a_position_survives_the_way_through_json(position: BinlogPosition | PostgresPosition) -> None:
+    assert position_from_json(json.loads(json.dumps(position_to_json(position)))) == position
+
+
+def test_an_unknown_kind_of_position_is_refused() -> None:
+    with pytest.raises(InvariantViolated, match="unknown kind of position"):
+        position_from_json({"kind": "oracle"})
+
+
+@given(sequences)
+def test_every_position_covers_itself_and_the_empty_one(found: dict[int, int]) -> None:
+    position = BinlogPosition(gtid_of(found))
+    assert position.covers(position)
+    assert position.covers(BinlogPosition(""))
+
+
+@given(sequences, sequences, sequences)
+def test_covering_is_transitive(first: dict[int, int], second: dict[int, int], third: dict[int, int]) -> None:
+    a, b, c = (BinlogPosition(gtid_of(found)) for found in (first, second, third))
+    if a.covers(b) and b.covers(c):
+        assert a.covers(c)
+
+
+@given(sequences, sequences)
+def test_covering_both_ways_means_the_same_sequences(first: dict[int, int], second: dict[int, int]) -> None:
+    a, b = BinlogPosition(gtid_of(first)), BinlogPosition(gtid_of(second))
+    if a.covers(b) and b.covers(a):
+        assert first == second
+
+
+def test_positions_of_two_domains_need_not_be_ordered() -> None:
+    a, b = BinlogPosition("0-7-5,1-7-1"), BinlogPosition("0-7-4,1-7-2")
+    assert not a.covers(b)
+    assert not b.covers(a)
+
+
+@given(sequences, st.integers(0, 3), st.integers(1, 100))
+def test_a_position_advanced_by_a_unit_covers_both(found: dict[int, int], domain: int, further: int) -> None:
+    before = BinlogPosition(gtid_of(found), "mdb-bin.000001", 4)
+    # Another server of the replica set may have written the unit.
+    unit = BinlogPosition(f"{domain}-9-{found.get(domain, 0) + further}", "mdb-bin.000002", 400)
+    after = before.advanced_by(unit)
+    assert after.covers(before)
+    assert after.covers(unit)
+    assert not before.covers(unit)
+    assert (after.file, after.offset) == (unit.file, unit.offset)
+    assert gtid_sequences(after.gtid) == {**found, domain: found.get(domain, 0) + further}
+
+
+def test_a_unit_without_an_address_leaves_the_address_as_it_was() -> None:
+    after = BinlogPosition("0-7-1", "mdb-bin.000001", 4).advanced_by(BinlogPosition("0-7-2"))
+    assert after == BinlogPosition("0-7-2", "mdb-bin.000001", 4)
+
+
+@pytest.mark.parametrize("gtid", ["1-2", "a-b-c", "0-7-1;1-7-2", "0-7--1"])
+def test_what_is_not_a_gtid_is_refused(gtid: str) -> None:
+    with pytest.raises(InvariantViolated, match="not a MariaDB GTID"):
+        gtid_sequences(gtid)
+
+
+@pytest.mark.parametrize("name", ["", "mdb-bin", "mdb-bin.x"])
+def test_what_is_not_a_binlog_file_is_refused(name: str) -> None:
+    with pytest.raises(InvariantViolated, match="not a binlog file"):
+        binlog_file(name)
+
+
+def test_binlog_files_are_ordered_by_number_not_by_text() -> None:
+    assert binlog_file("mdb-bin.999999")[1] < binlog_file("mdb-bin.1000000")[1]
+
+
+@given(st.integers(0, 2**48), st.integers(-(2**31) + 1, 2**31 - 1))
+def test_a_32_bit_xid_is_widened_to_the_nearest(near: int, distance: int) -> None:
+    xid = near + distance
+    if xid >= 0:
+        assert widen_xid(xid & 0xFFFFFFFF, near) == xid
+
+
+@given(st.integers(3, 2**40), st.sets(st.integers(1, 50), max_size=10))
+def test_a_postgres_snapshot_sees_what_was_committed_before_it(xmax: int, back: set[int]) -> None:
+    in_progress = tuple(sorted(xmax - distance for distance in back if distance < xmax))
+    snapshot = PostgresPosition(lsn=1, xmin=min(in_progress, default=xmax), xmax=xmax, in_progress=in_progress)
+    assert not snapshot.sees(xmax & 0xFFFFFFFF)
+    for distance in range(1, min(60, xmax)):
+        xid = xmax - distance
+        assert snapshot.sees(xid & 0xFFFFFFFF) == (xid not in in_progress)
