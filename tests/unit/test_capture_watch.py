@@ -2,13 +2,12 @@
 
 import pytest
 
+from seamline.domain.capture import CaptureState, CaptureStatus
 from seamline.sync.capture_watch import (
     CAPTURE_FAILED,
     CAPTURE_UNREACHABLE,
     LOG_SIZE,
     Action,
-    CaptureState,
-    CaptureStatus,
     CaptureWatch,
     Step,
 )

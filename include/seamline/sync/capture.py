@@ -19,7 +19,6 @@ from seamline.sync.markers import MarkerPlace, read_until_marker
 log = logging.getLogger(__name__)
 
 _PROOF_TIMEOUT_S = 180.0
-_TRACE_LINES = 6
 
 
 class ConnectorState(Protocol):
@@ -30,7 +29,9 @@ class ConnectorState(Protocol):
     @property
     def is_stopped(self) -> bool: ...
     @property
-    def trace(self) -> str: ...
+    def error(self) -> str: ...
+    @property
+    def cure(self) -> str: ...
 
 
 class CaptureConnector(Protocol):
@@ -62,10 +63,6 @@ class CaptureConnector(Protocol):
     def start(self) -> ConnectorState:
         """Resume or restart it; returns when it runs or has failed."""
 
-    def stop(self) -> None: ...
-
-    def restart_failed(self) -> None: ...
-
 
 class LogTopics(Protocol):
     """The topics of one source's capture."""
@@ -76,8 +73,6 @@ class LogTopics(Protocol):
     def end_offset(self) -> int: ...
 
     def size_bytes(self) -> int: ...
-
-    def last_record_ms(self) -> int: ...
 
 
 class CaptureSource(Protocol):
@@ -201,9 +196,7 @@ class _Work:
     def _start(self) -> None:
         status = self.connect.start()
         if status.is_failed:
-            raise TerminalError(
-                f"connector {self.connect.name} fails: {short_trace(status.trace)}", hint=cure_of(status.trace)
-            )
+            raise TerminalError(f"connector {self.connect.name} fails: {status.error}", hint=status.cure)
 
 
 def _refuse_problems(connect: CaptureConnector) -> None:
@@ -241,33 +234,3 @@ def _seed(
     position = source.seed_position()
     connect.seed(position, tables)
     log.info("capture seeded source=%s position=%s", plan.name, position)
-
-
-def short_trace(trace: str) -> str:
-    """The lines of a Java trace that say what happened: first line and causes."""
-    lines = [line.strip() for line in trace.splitlines() if line.strip()]
-    causes = [line for line in lines[1:] if line.startswith("Caused by:")]
-    return " | ".join([*lines[:1], *causes][:_TRACE_LINES]) or "no trace"
-
-
-# What a trace contains → what a person does about it. Texts of Debezium 3.5.0.Final, MariaDB 11.4.5.
-_CURES = (
-    ("Access denied", "check login, password and grants of the capture's connection"),
-    ("Communications link failure", "the source's server is away; the capture goes on by itself when it is back"),
-    ("Connection refused", "the source's server is away; the capture goes on by itself when it is back"),
-    ("Could not find first log file", "the binlog was purged past the capture: onboard the syncs of this source again"),
-    ("no longer available on the server", "the binlog was purged past the capture: onboard the syncs again"),
-    ("row size", "a session wrote with binlog_row_image other than FULL, or the table is system-versioned"),
-    ("byColumn", "a table with a compressed column is written on this server: remove COMPRESSED"),
-    ("ColumnType.byCode", "a table with a compressed column is written on this server: remove COMPRESSED"),
-    ("ParsingException", "a DDL statement of the captured database cannot be parsed; the trace shows it"),
-    ("db history topic or its content is fully or partially missing", "the schema history was lost: onboard again"),
-    ("could not be converted", "a value does not fit its column's type; the trace names table and column"),
-)
-
-
-def cure_of(trace: str) -> str:
-    for text, cure in _CURES:
-        if text in trace:
-            return cure
-    return "the whole trace is in Connect's log; the capture keeps its place"

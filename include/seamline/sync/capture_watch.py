@@ -8,26 +8,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from seamline.domain.capture import CaptureState, CaptureStatus
 from seamline.sync.stream_host import BackOff, EndAlarm, RaiseAlarm
 
 CAPTURE_FAILED = "capture_failed"
 CAPTURE_UNREACHABLE = "capture_unreachable"
 LOG_SIZE = "log_size"
 _GIB = 1 << 30
-
-
-class CaptureState(StrEnum):
-    RUNNING = "running"
-    FAILED = "failed"  # the connector or one of its tasks
-    STOPPED = "stopped"  # by a person, or by the byte limit
-    MISSING = "missing"  # Connect does not know it
-    STARTING = "starting"
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureStatus:
-    state: CaptureState
-    error: str = ""
 
 
 class CaptureProbe(Protocol):

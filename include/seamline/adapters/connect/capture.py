@@ -1,5 +1,6 @@
 """The connector of one source as a capture: what `sync.capture` asks for, in Connect's and Debezium's words."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from seamline.adapters.connect.rest import ConnectClient, ConnectorStatus
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.domain.capture import CaptureState, CaptureStatus
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import BinlogPosition, Position
 from seamline.plan.model import SourcePlan
@@ -25,6 +27,8 @@ from seamline.ports import Problem
 KAFKA_CONNECTION = "kafka"
 CONNECT_CONNECTION = "connect"
 _START_TIMEOUT_S = 120.0
+# Debezium writes a heartbeat every 10 s, so a capture that runs is never silent for long.
+_SILENT_AFTER_S = 60.0
 
 
 class DebeziumCapture:
@@ -125,8 +129,59 @@ class PlannedTopics:
     def size_bytes(self) -> int:
         return self._topics.size_bytes(self._source.log_topic)
 
-    def last_record_ms(self) -> int:
-        return self._topics.last_record_ms(self._source.log_topic)
+
+class ConnectCaptureProbe:
+    """`CaptureProbe` of sync.capture_watch: state, restart, stop and size of one source's capture.
+
+    A connector that says RUNNING and has written nothing for a minute counts as failed: its task hangs.
+    """
+
+    def __init__(self, source: SourcePlan, *, client: ConnectClient, topics: CaptureTopics) -> None:
+        self._name = source.connector
+        self._topic = source.log_topic
+        self._client = client
+        self._topics = topics
+        self._running_since_s = 0.0
+
+    def status(self) -> CaptureStatus:
+        status = self._client.status(self._name)
+        if status is None or not status.is_running:
+            self._running_since_s = 0.0
+        if status is None:
+            return CaptureStatus(CaptureState.MISSING)
+        if status.is_failed:
+            return CaptureStatus(CaptureState.FAILED, f"{status.error} → {status.cure}")
+        if status.state in ("STOPPED", "PAUSED"):
+            return CaptureStatus(CaptureState.STOPPED)
+        return self._running() if status.is_running else CaptureStatus(CaptureState.STARTING)
+
+    def restart_failed(self) -> None:
+        status = self._client.status(self._name)
+        if status is not None and status.is_failed:
+            self._client.restart_failed(self._name)
+        elif status is not None and status.is_running:
+            self._client.restart_all(self._name)
+        self._running_since_s = 0.0
+
+    def stop(self) -> None:
+        self._client.stop(self._name)
+
+    def log_bytes(self) -> int:
+        return self._topics.size_bytes(self._topic)
+
+    def _running(self) -> CaptureStatus:
+        now_s = time.time()
+        self._running_since_s = self._running_since_s or now_s
+        silent_s = now_s - max(self._topics.last_record_ms(self._topic) / 1000, self._running_since_s)
+        if silent_s > _SILENT_AFTER_S:
+            return CaptureStatus(CaptureState.FAILED, f"it says RUNNING and has written nothing for {silent_s:.0f} s")
+        return CaptureStatus(CaptureState.RUNNING)
+
+
+def open_probe(source: SourcePlan) -> ConnectCaptureProbe:
+    """For the stream host's driver."""
+    topics = CaptureTopics(client_settings(resolve(KAFKA_CONNECTION)))
+    return ConnectCaptureProbe(source, client=ConnectClient(resolve(CONNECT_CONNECTION)), topics=topics)
 
 
 def capture_endpoint(source: SourcePlan) -> CaptureEndpoint:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
+from seamline.adapters.connect.trace import cure_of, short_trace
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TerminalError, TransientError
 
@@ -40,6 +41,14 @@ class ConnectorStatus:
     @property
     def is_failed(self) -> bool:
         return self.state == "FAILED" or "FAILED" in self.tasks
+
+    @property
+    def error(self) -> str:
+        return short_trace(self.trace) if self.trace else ""
+
+    @property
+    def cure(self) -> str:
+        return cure_of(self.trace)
 
 
 class ConnectClient:
@@ -116,6 +125,10 @@ class ConnectClient:
     def restart_failed(self, name: str) -> None:
         """Ask for a restart of the connector and its tasks where they have failed; returns at once."""
         self._call("POST", f"/connectors/{quote(name)}/restart?includeTasks=true&onlyFailed=true")
+
+    def restart_all(self, name: str) -> None:
+        """Restart connector and tasks, also those that say they run; returns at once."""
+        self._call("POST", f"/connectors/{quote(name)}/restart?includeTasks=true&onlyFailed=false")
 
     def delete(self, name: str) -> None:
         """Delete the connector. Its offset stays in its offsets topic. One that is not there is a no-op."""
