@@ -1,0 +1,120 @@
+"""Connections by id: from the file that Airflow reads, or from a variable that wins over it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from airflow.secrets.local_filesystem import load_connections_dict
+
+from seamline import settings
+from seamline.adapters.connections import resolve
+from seamline.domain.errors import ConfigError
+from seamline.settings import Settings
+from seamline.stack import credentials
+from seamline.stack.layout import Layout
+
+WAREHOUSE = {
+    "conn_type": "postgres",
+    "host": "db.example",
+    "port": 5432,
+    "login": "writer",
+    "password": "hunter2",
+    "schema": "warehouse",
+    "extra": {"sslmode": "require"},
+}
+
+
+def within(folder: Path, entries: object = None, **variables: str) -> Settings:
+    if entries is not None:
+        (folder / "connections.json").write_text(json.dumps(entries))
+    return settings.load({"SEAMLINE_DATA": str(folder), **variables})
+
+
+def test_a_connection_is_found_by_its_id(tmp_path: Path) -> None:
+    found = resolve("warehouse", within=within(tmp_path, {"warehouse": WAREHOUSE}))
+    assert (found.kind, found.host, found.port, found.database) == ("postgres", "db.example", 5432, "warehouse")
+    assert (found.login, found.password) == ("writer", "hunter2")
+    assert found.extra["sslmode"] == "require"
+
+
+def test_a_password_is_never_printed(tmp_path: Path) -> None:
+    assert "hunter2" not in repr(resolve("warehouse", within=within(tmp_path, {"warehouse": WAREHOUSE})))
+
+
+def test_a_variable_wins_over_the_file(tmp_path: Path) -> None:
+    uri = "postgres://me:p%40ss@other:6000/else?application_name=x"
+    known = within(tmp_path, {"warehouse": WAREHOUSE}, SEAMLINE_CONNECTION_WAREHOUSE=uri)
+    found = resolve("warehouse", within=known)
+    assert (found.host, found.port, found.login, found.password) == ("other", 6000, "me", "p@ss")
+    assert (found.database, found.extra["application_name"]) == ("else", "x")
+
+
+def test_an_unknown_id_names_the_file_and_the_nearest_id(tmp_path: Path) -> None:
+    known = within(tmp_path, {"warehouse": WAREHOUSE})
+    with pytest.raises(ConfigError) as caught:
+        resolve("warehuose", within=known)
+    said = str(caught.value)
+    assert "`warehuose`" in said
+    assert str(known.connections) in said
+    assert "Did you mean `warehouse`?" in said
+    assert "SEAMLINE_CONNECTION_WAREHUOSE" in said
+
+
+def test_a_missing_file_leads_to_the_command_that_writes_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="seamline up"):
+        resolve("warehouse", within=within(tmp_path))
+
+
+@pytest.mark.parametrize("broken", [{"warehouse": {"host": "x"}}, {"warehouse": "x"}, {"warehouse": {}}, ["warehouse"]])
+def test_an_unusable_entry_says_what_is_needed(tmp_path: Path, broken: object) -> None:
+    with pytest.raises(ConfigError):
+        resolve("warehouse", within=within(tmp_path, broken))
+
+
+def test_a_bad_uri_is_named_by_its_variable_and_not_printed(tmp_path: Path) -> None:
+    known = within(tmp_path, SEAMLINE_CONNECTION_WAREHOUSE="postgres://me:hunter2@host:port/x")
+    with pytest.raises(ConfigError) as caught:
+        resolve("warehouse", within=known)
+    assert "SEAMLINE_CONNECTION_WAREHOUSE" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_airflow_reads_the_same_file_to_the_same_values(tmp_path: Path) -> None:
+    known = written(tmp_path)
+    theirs = load_connections_dict(str(known.connections))
+    for connection_id in json.loads(known.connections.read_text()):
+        ours = resolve(connection_id, within=known)
+        other = theirs[connection_id]
+        assert (ours.kind, ours.host, ours.port) == (other.conn_type, other.host, other.port)
+        assert (ours.login, ours.password) == (other.login or "", other.password or "")
+        assert dict(ours.extra) == other.extra_dejson
+
+
+def test_secrets_are_made_once_and_only_their_owner_reads_them(tmp_path: Path) -> None:
+    known = written(tmp_path)
+    first = known.connections.read_text()
+    written(tmp_path)
+    assert known.connections.read_text() == first
+    for path in (known.connections, tmp_path / "secrets.json", tmp_path / "connect" / "secrets.properties"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_connection_that_a_person_added_stays(tmp_path: Path) -> None:
+    known = written(tmp_path)
+    entries = json.loads(known.connections.read_text())
+    known.connections.write_text(json.dumps({**entries, "mine": WAREHOUSE}))
+    written(tmp_path)
+    assert resolve("mine", within=known).host == "db.example"
+
+
+def test_connect_is_told_the_capture_accounts_and_no_other(tmp_path: Path) -> None:
+    written(tmp_path)
+    lines = (tmp_path / "connect" / "secrets.properties").read_text().splitlines()
+    assert [line.split("=")[0] for line in lines] == ["core_bank_capture.user", "core_bank_capture.password"]
+
+
+def written(folder: Path) -> Settings:
+    known = settings.load({"SEAMLINE_DATA": str(folder)})
+    layout = Layout(known)
+    credentials.write_files(layout, credentials.load_or_make(layout))
+    return known

@@ -1,0 +1,123 @@
+"""Every jar on disk is the one in the lock, or setting up stops."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from seamline.domain.errors import ConfigError, TerminalError
+from seamline.stack import jars
+from seamline.stack.jars import LockedFile
+
+CONTENT = {"kafka/a-1.jar": b"alpha", "kafka/b-2.jar": b"beta", "spark/c-3.jar": b"gamma"}
+
+
+class Registry:
+    """Serves files as Ivy would; `spoiled` names those that arrive wrong, and how many times."""
+
+    def __init__(self, spoiled: dict[str, int] | None = None) -> None:
+        self.asked: list[list[str]] = []
+        self._spoiled = dict(spoiled or {})
+
+    def __call__(self, configurations: Iterable[str], into: Path) -> None:
+        self.asked.append(list(configurations))
+        for path, content in CONTENT.items():
+            if path.split("/")[0] not in self.asked[-1]:
+                continue
+            target = into / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            is_spoiled = self._spoiled.get(path, 0) > 0
+            self._spoiled[path] = self._spoiled.get(path, 0) - 1
+            target.write_bytes(b"tampered" if is_spoiled else content)
+
+
+@pytest.fixture
+def wanted() -> tuple[LockedFile, ...]:
+    return tuple(LockedFile(path, hashlib.sha256(body).hexdigest(), len(body)) for path, body in CONTENT.items())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, wanted: tuple[LockedFile, ...]) -> Path:
+    target = tmp_path / "jars"
+    jars.ensure(wanted, target, fetch=Registry())
+    return target
+
+
+def on_disk(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != jars.RECEIPT]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_an_empty_folder_is_filled(folder: Path) -> None:
+    assert on_disk(folder) == CONTENT
+
+
+def test_a_complete_folder_asks_for_nothing(folder: Path, wanted: tuple[LockedFile, ...]) -> None:
+    registry = Registry()
+    assert jars.ensure(wanted, folder, fetch=registry) == 0
+    assert registry.asked == []
+
+
+@pytest.mark.parametrize("damage", [b"tampere", b"alphA", b""])
+def test_a_damaged_jar_is_fetched_again(folder: Path, wanted: tuple[LockedFile, ...], damage: bytes) -> None:
+    (folder / "kafka" / "a-1.jar").write_bytes(damage)
+    registry = Registry()
+    assert jars.ensure(wanted, folder, fetch=registry) == 1
+    assert registry.asked == [["kafka"]], "only the configuration that holds it"
+    assert on_disk(folder) == CONTENT
+
+
+def test_a_jar_that_arrives_wrong_once_is_asked_for_once_more(tmp_path: Path, wanted: tuple[LockedFile, ...]) -> None:
+    registry = Registry({"spark/c-3.jar": 1})
+    jars.ensure(wanted, tmp_path / "jars", fetch=registry)
+    assert registry.asked == [["kafka", "spark"], ["spark"]]
+    assert on_disk(tmp_path / "jars") == CONTENT
+
+
+def test_a_jar_that_stays_wrong_stops_with_name_expected_and_found(
+    tmp_path: Path, wanted: tuple[LockedFile, ...]
+) -> None:
+    with pytest.raises(TerminalError) as caught:
+        jars.ensure(wanted, tmp_path / "jars", fetch=Registry({"spark/c-3.jar": 9}))
+    said = str(caught.value)
+    assert "spark/c-3.jar" in said
+    assert hashlib.sha256(b"gamma").hexdigest() in said
+    assert hashlib.sha256(b"tampered").hexdigest() in said
+    assert not (tmp_path / "jars" / "spark" / "c-3.jar").exists(), "a wrong jar never reaches its place"
+
+
+def test_a_missing_jar_that_the_registry_does_not_give_is_named(tmp_path: Path, wanted: tuple[LockedFile, ...]) -> None:
+    more = (*wanted, LockedFile("kafka/gone-1.jar", "0" * 64, 5))
+    with pytest.raises(TerminalError, match="kafka/gone-1.jar"):
+        jars.ensure(more, tmp_path / "jars", fetch=Registry())
+
+
+def test_a_stranger_is_removed(folder: Path, wanted: tuple[LockedFile, ...]) -> None:
+    (folder / "kafka" / "evil-1.jar").write_bytes(b"x")
+    jars.ensure(wanted, folder, fetch=Registry())
+    assert on_disk(folder) == CONTENT
+
+
+def test_a_lock_written_from_a_folder_reads_back_as_that_folder(
+    folder: Path, tmp_path: Path, wanted: tuple[LockedFile, ...]
+) -> None:
+    lock = tmp_path / "jars.lock"
+    assert jars.write_lock(lock, folder) == len(CONTENT)
+    assert jars.read_lock(lock) == wanted
+
+
+def test_a_lock_line_that_says_less_is_refused_with_its_number(tmp_path: Path) -> None:
+    lock = tmp_path / "jars.lock"
+    lock.write_text("# header\nabc 5 kafka/a.jar\n")
+    with pytest.raises(ConfigError, match=r"jars\.lock:2"):
+        jars.read_lock(lock)
+
+
+def test_the_lock_of_the_project_names_every_dependency_of_ivy_xml(checkout: Path) -> None:
+    files = {file.path for file in jars.read_lock(checkout / "jars" / "jars.lock")}
+    for dependency in ElementTree.parse(checkout / "jars" / "ivy.xml").iter("dependency"):
+        configuration = dependency.attrib["conf"].split("->")[0]
+        stem = f"{configuration}/{dependency.attrib['name']}-{dependency.attrib['rev']}"
+        assert any(path.startswith(stem) for path in files), f"{stem} is not in jars.lock: ./seamline lock"

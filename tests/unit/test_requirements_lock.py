@@ -1,0 +1,37 @@
+"""requirements.txt is the exported lock of requirements.in, and says so."""
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pyspark
+from packaging.requirements import Requirement
+
+from seamline.stack import python_lock
+
+
+def test_the_lock_was_made_from_this_very_list(checkout: Path) -> None:
+    assert python_lock.locked_hash(checkout) == python_lock.wish_hash(checkout), "./seamline lock makes it again"
+
+
+def test_every_wish_is_met_by_its_pin(checkout: Path) -> None:
+    pins = python_lock.pins(checkout)
+    lines = (checkout / "requirements.in").read_text().splitlines()
+    wishes = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    assert wishes
+    for wish in wishes:
+        locked = pins.get(python_lock.normalised(wish.name), set())
+        assert locked, f"{wish.name} is not in the lock"
+        assert all(wish.specifier.contains(one, prereleases=True) for one in locked), f"{wish} is locked as {locked}"
+
+
+def test_the_lock_tells_how_to_refresh_it_and_names_no_host(checkout: Path) -> None:
+    text = (checkout / "requirements.txt").read_text()
+    assert "exported lock" in text.splitlines()[0]
+    assert "./seamline lock" in text.splitlines()[1]
+    assert not re.search(r"https?://|--index|--find-links|file:", text)
+
+
+def test_both_spark_wheels_are_of_one_version() -> None:
+    # They own the same folder: with two versions it is chance which file one gets.
+    assert version("pyspark") == version("pyspark-client") == pyspark.__version__
