@@ -9,6 +9,7 @@ SeamlineError
 │  ├─ LogCorrupted     records missing, torn or foreign in the log topic
 │  ├─ Refused          a check before the work said no (preflight, guarantee)
 │  ├─ GateFailed       a check of the result said no
+│  ├─ Diverged         the destination does not hold what the log builds on
 │  └─ Fenced           another owner took a higher epoch: final for this worker
 ├─ CommitUnknown       sent, no answer: take a new epoch and read the ledger, never retry blindly
 └─ InvariantViolated   our own bug: stop and keep the evidence
@@ -93,6 +94,10 @@ class Refused(TerminalError):
 
 class GateFailed(TerminalError):
     """A check of the result said no; nothing was published."""
+
+
+class Diverged(TerminalError):
+    """The destination does not hold the rows that the log builds on."""
 
 
 class Fenced(TerminalError):

@@ -8,19 +8,21 @@ trouble the next loop starts from what the destination's ledger says. The caller
 import json
 import time
 from collections import deque
-from itertools import islice
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Protocol
 
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate, is_covered
 from seamline.domain.errors import (
     CommitUnknown,
+    Fenced,
     InvariantViolated,
     LogCorrupted,
     PositionLost,
     SchemaConflict,
     SeamlineError,
+    TransientError,
 )
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.log import LogRecord, Span, Unit
@@ -165,12 +167,45 @@ class _SpanLoop:
                     self._send_report("stopped")
                     return self._report
                 self._obey(orders)
-            except CommitUnknown:
-                # The answer is lost, not the commit: a new epoch waits for it or fences it, then the ledger is final.
-                self._acquire()
+            except CommitUnknown as unknown:
+                self._recover(unknown)
+
+    def _recover(self, unknown: CommitUnknown) -> None:
+        """The answer is lost, not the commit: a new epoch waits for it or fences it, then the ledger is final."""
+        ledger = self._sink.read_ledger(self._stream)
+        if ledger is None or ledger.epoch != self._lease.epoch:
+            raise Fenced(f"another owner took {self._stream} meanwhile", sync=self._plan.sync) from unknown
+        start, passed, had_pieces = self._ledger.next_offset, self._passed, bool(self._pieces)
+        self._take_lease()
+        applied = self._ledger.next_offset == self._sent_end
+        if not applied and self._ledger.next_offset != start:
+            raise InvariantViolated(
+                f"{self._stream}: the ledger stands at {self._ledger.next_offset}, neither before nor after the span "
+                f"[{start}, {self._sent_end}) whose answer was lost",
+                sync=self._plan.sync,
+            ) from unknown
+        if had_pieces and not applied:
+            raise TransientError(
+                f"{self._stream}: a large transaction in pieces has to be read again from offset {start}",
+                sync=self._plan.sync,
+            ) from unknown
+        if not applied:
+            self._pending.extendleft(reversed(passed))
+            self._pending_changes += sum(len(unit.rows) for unit in passed)
 
     def _acquire(self) -> None:
-        """Take the right to write and start again from what the ledger says; nothing remembered counts."""
+        """Take the right to write and start from what the ledger says."""
+        self._take_lease()
+        # While boundaries are open, units before the ledger's position are expected; later none may come twice.
+        position = self._ledger.position
+        self._arrivals = PositionTracker(_nowhere(position) if self._gate.is_open else position)
+        self._assembler = UnitAssembler(self._tables, marker_table=self._plan.source.marker_table)
+        self._trouble: SeamlineError | None = None
+        self._pending: deque[Unit] = deque()
+        self._pending_changes = 0
+        self._reader.assign(self._ledger.next_offset)
+
+    def _take_lease(self) -> None:
         lease = self._sink.acquire(self._stream)
         self._failpoints.reach("app.epoch_taken")
         ledger = lease.ledger
@@ -186,15 +221,10 @@ class _SpanLoop:
         self._ledger: LedgerRow = ledger
         self._gate = self._gate_of(ledger)
         self._tracker = PositionTracker(ledger.position)
-        # While boundaries are open, units before the ledger's position are expected; later none may come twice.
-        self._arrivals = PositionTracker(_nowhere(ledger.position) if self._gate.is_open else ledger.position)
-        self._trouble: SeamlineError | None = None
-        self._assembler = UnitAssembler(self._tables, marker_table=self._plan.source.marker_table)
-        self._pending: deque[Unit] = deque()
-        self._pending_changes = 0
         self._pieces: list[Staged] = []
+        self._passed: list[Unit] = []
         self._draft = _Draft(ledger.next_offset)
-        self._reader.assign(ledger.next_offset)
+        self._sent_end = ledger.next_offset
 
     def _gate_of(self, ledger: LedgerRow) -> BoundaryGate:
         boundaries = {boundary.table: boundary for boundary in ledger.boundaries}
@@ -213,7 +243,8 @@ class _SpanLoop:
     def _obey(self, orders: Orders) -> None:
         if orders.paused:
             self._stand_still("paused", "")
-        elif orders.hold_id and self._clock.now() < orders.hold_until_s:
+        elif orders.hold_id:
+            # The control tells a hold only while its lease lasts, by the database's clock.
             if orders.apply_to is None or self._reached_hold == orders.hold_id:
                 self._stand_still("held", orders.hold_id)
             else:
@@ -392,9 +423,10 @@ class _SpanLoop:
         self._failpoints.reach("app.fetched")
         if staged or self._draft.is_urgent or self._is_draft_due():
             self._commit(staged)
+            self._pieces = []
 
     def _pass(self, unit: Unit) -> None:
-        self._pending.popleft()
+        self._passed.append(self._pending.popleft())
         self._pending_changes -= len(unit.rows)
         draft = self._draft
         for marker in unit.markers:
@@ -435,6 +467,7 @@ class _SpanLoop:
             draft.committed_ms or self._ledger.committed_ms,
         )
         progress = Progress(span, draft.last_marker, tuple(draft.ended))
+        self._sent_end = span.end
         commit = self._sink.commit(self._lease, staged, progress=progress)
         self._failpoints.reach("app.commit_acked")
         if commit.ledger.next_offset != span.end:
@@ -444,7 +477,7 @@ class _SpanLoop:
         self._ledger = commit.ledger
         if at is not None:
             self._tracker = PositionTracker(at)
-        self._pieces = []
+        self._passed = []
         self._draft = _Draft(span.end)
         self._committed_at = self._clock.now()
         self._commit_lag_s = max(0.0, self._committed_at - span.committed_ms / 1000)
@@ -497,7 +530,7 @@ class _SpanLoop:
 
 
 def _is_alone(unit: Unit) -> bool:
-    """TRUNCATE and DDL are spans of their own, and so is a unit with markers: it may stop the stream or end boundaries."""
+    """TRUNCATE and DDL are spans of their own; so is a unit with markers, which may stop the stream or end boundaries."""
     return bool(unit.truncated or unit.ddl or unit.markers)
 
 

@@ -1,0 +1,263 @@
+"""MemorySink: the Sink contract without a server, for tests of everything that stands above a destination.
+
+`MemoryDestination` is the database, which outlives sinks; each `MemorySink` is one session's view of it. Rows are kept
+as the JSON values of their images.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import Finding, TableChanges
+from seamline.domain.cutover import Boundary
+from seamline.domain.errors import CommitUnknown, Diverged, Fenced, InvariantViolated, Refused, SchemaConflict
+from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.plan.model import SyncPlan
+from seamline.ports import Commit, Failpoints, Lease, Load, Progress, Publication, Staged
+
+Key = tuple[Any, ...]
+JsonRow = dict[str, Any]
+
+
+class LostAnswer(Enum):
+    """What becomes of the next commit whose answer is lost."""
+
+    APPLIED = "applied"
+    NOT_APPLIED = "not applied"
+
+
+@dataclass(slots=True)
+class MemoryDestination:
+    """Committed state. `keyed` and `keyless` hold the live tables, `staged` whole tables before their publish."""
+
+    keyed: dict[str, dict[Key, JsonRow]] = field(default_factory=dict)
+    keyless: dict[str, Counter[str]] = field(default_factory=dict)
+    staged: dict[str, list[JsonRow]] = field(default_factory=dict)
+    pieces: dict[tuple[StreamId, int], list[TableChanges]] = field(default_factory=dict)
+    ledgers: dict[StreamId, LedgerRow] = field(default_factory=dict)
+    publications: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)
+    commits: int = 0
+    lose_answer: LostAnswer | None = None
+
+    def rows(self, table: Table) -> list[JsonRow]:
+        """The live rows, in no order."""
+        if table.is_keyed:
+            return list(self.keyed.get(table.name, {}).values())
+        return [
+            json.loads(text) for text, copies in self.keyless.get(table.name, Counter()).items() for _ in range(copies)
+        ]
+
+
+class _Unarmed:
+    def reach(self, name: str) -> None:
+        return
+
+
+class MemorySink:
+    """ports.Sink over a MemoryDestination."""
+
+    def __init__(self, plan: SyncPlan, database: MemoryDestination, *, failpoints: Failpoints | None = None) -> None:
+        self._tables = {entry.name: entry.shape for entry in plan.tables}
+        self._database = database
+        self._failpoints = failpoints or _Unarmed()
+
+    def read_ledger(self, stream: StreamId) -> LedgerRow | None:
+        return self._database.ledgers.get(stream)
+
+    def acquire(self, stream: StreamId) -> Lease:
+        row = self._database.ledgers.get(stream)
+        if row is None:
+            raise Refused(f"the destination holds no ledger of {stream}", hint="onboard the sync first")
+        row = replace(row, epoch=row.epoch + 1)
+        self._database.ledgers[stream] = row
+        for owner in [owner for owner in self._database.pieces if owner[0] == stream and owner[1] < row.epoch]:
+            del self._database.pieces[owner]
+        return Lease(stream, row.epoch, row)
+
+    def stage(self, lease: Lease, changes: TableChanges) -> Staged:
+        self._check_shape(changes)
+        if changes.piece:
+            self._database.pieces.setdefault((lease.stream, lease.epoch), []).append(changes)
+        return Staged(changes.table, changes)
+
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        database = self._database
+        before = database.ledgers[lease.stream]
+        if _is_my_lost_answer(before, lease, progress):
+            return Commit(before)
+        keyed = {name: dict(rows) for name, rows in database.keyed.items()}
+        keyless = {name: Counter(rows) for name, rows in database.keyless.items()}
+        findings: list[Finding] = []
+        for number, changes in enumerate(_joined(staged)):
+            if self._tables[changes.table].is_keyed:
+                findings += _apply_keyed(self._tables[changes.table], keyed.setdefault(changes.table, {}), changes)
+            else:
+                _apply_keyless(keyless.setdefault(changes.table, Counter()), changes)
+            if number == 0:
+                self._failpoints.reach("app.dml_half")
+        row = _advanced(before, progress)
+        lost, database.lose_answer = database.lose_answer, None
+        if lost is not LostAnswer.NOT_APPLIED:
+            database.keyed, database.keyless = keyed, keyless
+            database.ledgers[lease.stream] = row
+            database.findings += findings
+            database.commits += 1
+        if lost is not None:
+            raise CommitUnknown("the answer of the commit is lost")
+        return Commit(row, tuple(findings), len(findings))
+
+    def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
+        database = self._database
+        if publication.run_id in database.publications:
+            return Commit(database.ledgers[stream])
+        keyed, keyless = dict(database.keyed), dict(database.keyless)
+        for load in loads:
+            if load.staged_as not in database.staged:
+                raise Refused(f"the staged table {load.staged_as} is gone", table=load.table.name)
+            rows = database.staged[load.staged_as]
+            if load.table.is_keyed:
+                keyed[load.table.name] = {_key_of(load.table, row): row for row in rows}
+            else:
+                keyless[load.table.name] = Counter(_canonical(row) for row in rows)
+        known = database.ledgers.get(stream)
+        row = LedgerRow(
+            stream,
+            publication.topic,
+            publication.topic_id,
+            publication.next_offset,
+            publication.position,
+            known.epoch + 1 if known else 1,
+            known.applied_units if known else 0,
+            0,
+            _next_generation(known, publication.boundaries),
+        )
+        lost, database.lose_answer = database.lose_answer, None
+        if lost is not LostAnswer.NOT_APPLIED:
+            database.keyed, database.keyless = keyed, keyless
+            database.ledgers[stream] = row
+            database.publications.add(publication.run_id)
+        if lost is not None:
+            raise CommitUnknown("the answer of the publish is lost")
+        return Commit(row)
+
+    def close(self) -> None:
+        return
+
+    def _check_shape(self, changes: TableChanges) -> None:
+        names = {column.name for column in self._tables[changes.table].columns}
+        for image in [change.row for change in changes.keyed] + list(changes.net):
+            found = json.loads(image)
+            if found.keys() != names:
+                raise SchemaConflict(f"a row image of {changes.table} has another shape", table=changes.table)
+
+
+def _is_my_lost_answer(row: LedgerRow, lease: Lease, progress: Progress) -> bool:
+    """Compare: False to go on with the commit, True if it was done before; else the error that tells why not."""
+    span = progress.span
+    if row.epoch != lease.epoch:
+        raise Fenced(f"{lease.stream}: epoch {lease.epoch} is over, the ledger's is {row.epoch}")
+    if row.topic_id == lease.ledger.topic_id and row.next_offset in (span.start, span.end):
+        return row.next_offset != span.start
+    raise InvariantViolated(f"{lease.stream}: the ledger stands at {row.next_offset}, not at {span.start}")
+
+
+def _joined(staged: Sequence[Staged]) -> list[TableChanges]:
+    """Pieces of one table become one batch: the newest change of a key, with what its first one expected to meet."""
+    joined: dict[str, TableChanges] = {}
+    for item in sorted(staged, key=lambda item: item.batch.piece or 2**31):
+        changes: TableChanges = item.batch
+        if changes.table not in joined:
+            joined[changes.table] = changes
+            continue
+        before = joined[changes.table]
+        newest = {change.key: change for change in before.keyed}
+        for change in changes.keyed:
+            known = newest.get(change.key)
+            newest[change.key] = replace(change, met_row=known.met_row) if known else change
+        net = Counter(before.net)
+        net.update(changes.net)
+        joined[changes.table] = TableChanges(
+            changes.table, list(newest.values()), dict(net), before.truncate_first or changes.truncate_first
+        )
+    return list(joined.values())
+
+
+def _apply_keyed(table: Table, rows: dict[Key, JsonRow], changes: TableChanges) -> list[Finding]:
+    findings = []
+    if changes.truncate_first:
+        rows.clear()
+    for change in changes.keyed:
+        row = json.loads(change.row)
+        key = _key_of(table, row)
+        if change.met_row != (key in rows):
+            findings.append(
+                Finding(
+                    table.name, _finding_kind(change.is_delete, change.met_row), _key_text(table, key), change.offset
+                )
+            )
+        if change.is_delete:
+            rows.pop(key, None)
+        else:
+            rows[key] = row
+    return findings
+
+
+def _finding_kind(is_delete: bool, met_row: bool) -> str:  # noqa: FBT001 (two facts of one change)
+    if not met_row:
+        return "insert met a row"
+    return "delete met no row" if is_delete else "update met no row"
+
+
+def _apply_keyless(rows: Counter[str], changes: TableChanges) -> None:
+    if changes.truncate_first:
+        rows.clear()
+    net: Counter[str] = Counter()
+    for image, copies in changes.net.items():
+        net[_canonical(json.loads(image))] += copies
+    for text, copies in net.items():
+        if rows[text] + copies < 0:
+            raise Diverged(
+                f"{-copies} rows of {changes.table} should go, the destination holds only {rows[text]} of them",
+                table=changes.table,
+            )
+        rows[text] += copies
+        if not rows[text]:
+            del rows[text]
+
+
+def _key_of(table: Table, row: Mapping[str, Any]) -> Key:
+    return tuple(row[name] for name in table.key)
+
+
+def _key_text(table: Table, key: Key) -> str:
+    return json.dumps(dict(zip(table.key, key, strict=True)))
+
+
+def _canonical(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True)
+
+
+def _advanced(before: LedgerRow, progress: Progress) -> LedgerRow:
+    span = progress.span
+    return replace(
+        before,
+        next_offset=span.end,
+        position=span.position,
+        applied_units=before.applied_units + span.units,
+        committed_ms=span.committed_ms,
+        last_marker=progress.last_marker or before.last_marker,
+        boundaries=tuple(replace(b, ended=b.ended or b.table in progress.ended) for b in before.boundaries),
+    )
+
+
+def _next_generation(known: LedgerRow | None, boundaries: Sequence[Boundary]) -> tuple[Boundary, ...]:
+    older = {boundary.table: boundary for boundary in known.boundaries} if known else {}
+    fresh = {
+        b.table: replace(b, generation=older[b.table].generation + 1 if b.table in older else 1) for b in boundaries
+    }
+    return tuple({**older, **fresh}.values())

@@ -1,0 +1,135 @@
+"""Sessions to PostgreSQL as a destination needs them, and its errors in Seamline's words."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from seamline.adapters.connections import Connection
+from seamline.domain.errors import (
+    InvariantViolated,
+    Refused,
+    SchemaConflict,
+    SeamlineError,
+    TransientError,
+)
+from seamline.domain.ledger import StreamId
+
+Session = psycopg.Connection[Any]
+Row = tuple[Any, ...]
+
+# A worker that stands still must not hold locks for longer than this, nor wait for one.
+_PATIENCE_MS = 15_000
+_NAME_MAX = 63
+_SETTINGS = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO,YMD",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "search_path": "pg_catalog,pg_temp",
+    # JIT compiles for longer than a span's statements run.
+    "jit": "off",
+    # The statements of a span are prepared once; planning them anew for each span costs more than it finds.
+    "plan_cache_mode": "force_generic_plan",
+    "work_mem": "64MB",
+    "temp_buffers": "128MB",
+    "lock_timeout": str(_PATIENCE_MS),
+    "idle_in_transaction_session_timeout": str(_PATIENCE_MS),
+    "tcp_user_timeout": str(_PATIENCE_MS),
+    "client_min_messages": "warning",
+}
+
+
+def open_session(connection: Connection, *, application_name: str) -> Session:
+    """An autocommit session in UTC whose transactions neither wait nor idle for longer than 15 s."""
+    options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+    try:
+        return psycopg.connect(
+            host=connection.host,
+            port=connection.port,
+            user=connection.login,
+            password=connection.password,
+            dbname=connection.database,
+            application_name=application_name[:_NAME_MAX],
+            options=options,
+            connect_timeout=10,
+            keepalives_idle=5,
+            keepalives_interval=5,
+            keepalives_count=2,
+            tcp_user_timeout=_PATIENCE_MS,
+            autocommit=True,
+        )
+    except psycopg.Error as exc:
+        raise _cannot_connect(connection, exc) from exc
+
+
+def _cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:
+    where = f"PostgreSQL at {connection.host}:{connection.port} (connection `{connection.connection_id}`)"
+    text = str(exc).strip()
+    if any(sign in text for sign in ("authentication failed", "no pg_hba.conf entry", "does not exist")):
+        return Refused(
+            f"{where} refuses the session: {text}", hint="check login, password and database of the connection"
+        )
+    return TransientError(f"{where} cannot be reached: {text}", hint="check that the server runs and can be reached")
+
+
+def session_name(stream: StreamId, epoch: int | None) -> str:
+    """The `application_name` of a stream's session; long names are cut and told apart by a hash."""
+    text = str(stream)
+    if len(text) > 40:
+        text = f"{text[:31]}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return f"{name_prefix(text)}{'new' if epoch is None else epoch}"
+
+
+def name_prefix(text: str) -> str:
+    return f"seamline:{text}:e"
+
+
+def end_older_sessions(session: Session, stream: StreamId, *, below_epoch: int) -> None:
+    """End this stream's sessions of lower epochs: they may hold the ledger row and could not commit anyway."""
+    prefix = session_name(stream, None).removesuffix("new")
+    session.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid() AND starts_with(application_name, %s) "
+        "AND substr(application_name, length(%s) + 1) ~ '^[0-9]+$' "
+        "AND substr(application_name, length(%s) + 1)::bigint < %s",
+        (prefix, prefix, prefix, below_epoch),
+    )
+
+
+_AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
+_WRONG_SHAPE = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName, errors.DatatypeMismatch)
+
+
+@contextmanager
+def translated(doing: str, *, table: str = "") -> Iterator[None]:
+    """Foreign errors leave as Seamline's. A broken connection is transient here: who sends COMMIT knows better."""
+    try:
+        yield
+    except psycopg.Error as exc:
+        raise seamline_error(exc, doing, table=table) from exc
+
+
+def seamline_error(exc: psycopg.Error, doing: str, *, table: str = "") -> SeamlineError:
+    text = f"cannot {doing}: {str(exc).strip() or type(exc).__name__}"
+    if isinstance(exc, errors.InsufficientPrivilege):
+        return Refused(text, hint="give the connection's role the rights of a writer (grants)", table=table)
+    if isinstance(exc, _WRONG_SHAPE):
+        return SchemaConflict(
+            text,
+            hint="the table is missing or was changed in the destination: undo that, or onboard again",
+            table=table,
+        )
+    if isinstance(exc, (psycopg.DataError, psycopg.IntegrityError)):
+        return SchemaConflict(
+            text,
+            hint="the destination refuses a value or a row of the source; nothing of the span is applied",
+            table=table,
+        )
+    if isinstance(exc, _AWAY) or exc.sqlstate is None or exc.sqlstate[:2] in ("08", "40", "53", "55", "57"):
+        return TransientError(text, hint="it is tried again; if it stays, look at the destination's log", table=table)
+    return InvariantViolated(text, table=table)

@@ -1,0 +1,204 @@
+"""The tables in which a destination records its own progress: ledger, boundary, publication, finding.
+
+They lie in schema `seamline` of the destination's database, so they share the fate of the data: one transaction, one
+backup.
+"""
+
+import json
+from collections.abc import Sequence
+
+import psycopg
+
+from seamline.adapters.postgres.client import Session
+from seamline.domain.changes import Finding
+from seamline.domain.cutover import Boundary
+from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.position import position_from_json, position_to_json
+from seamline.ports import Lease, Progress, Publication
+
+# Two first publishes at once must not meet inside CREATE … IF NOT EXISTS.
+_CREATE_LOCK = 7_305_805_512_440_001
+_TABLES = """
+CREATE SCHEMA IF NOT EXISTS seamline;
+CREATE TABLE IF NOT EXISTS seamline.ledger (
+    stream text PRIMARY KEY,
+    topic text NOT NULL,
+    topic_id text NOT NULL,
+    next_offset bigint NOT NULL,
+    position jsonb NOT NULL,
+    epoch bigint NOT NULL,
+    applied_units bigint NOT NULL DEFAULT 0,
+    committed_ms bigint NOT NULL DEFAULT 0,
+    last_marker text NOT NULL DEFAULT '',
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 20);
+CREATE TABLE IF NOT EXISTS seamline.boundary (
+    stream text NOT NULL,
+    table_name text NOT NULL,
+    generation integer NOT NULL,
+    position jsonb NOT NULL,
+    high_marker text NOT NULL DEFAULT '',
+    ended_at timestamptz,
+    PRIMARY KEY (stream, table_name, generation)
+);
+CREATE TABLE IF NOT EXISTS seamline.publication (
+    run_id text PRIMARY KEY,
+    stream text NOT NULL,
+    tables jsonb NOT NULL,
+    published_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE TABLE IF NOT EXISTS seamline.finding (
+    finding_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    stream text NOT NULL,
+    table_name text NOT NULL,
+    kind text NOT NULL,
+    row_key text NOT NULL,
+    log_offset bigint NOT NULL,
+    position jsonb NOT NULL,
+    found_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX IF NOT EXISTS finding_of_stream ON seamline.finding (stream, found_at);
+"""
+_COLUMNS = "topic, topic_id, next_offset, position, epoch, applied_units, committed_ms, last_marker"
+_COMPARE_AND_SET = """
+UPDATE seamline.ledger
+SET next_offset = %s, position = %s, applied_units = applied_units + %s, committed_ms = %s,
+    last_marker = coalesce(nullif(%s, ''), last_marker), updated_at = clock_timestamp()
+WHERE stream = %s AND topic_id = %s AND next_offset = %s AND epoch = %s
+RETURNING applied_units, last_marker
+"""
+
+
+def create_tables(session: Session) -> None:
+    """Make the tables if they are missing. One transaction; a repeat changes nothing."""
+    with session.transaction():
+        session.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))
+        session.execute(_TABLES)
+
+
+def read_ledger(session: Session, stream: StreamId) -> LedgerRow | None:
+    """The committed ledger with the newest boundary of each table; None where nothing was ever published."""
+    try:
+        row = session.execute(f"SELECT {_COLUMNS} FROM seamline.ledger WHERE stream = %s", (str(stream),)).fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        return None
+    if row is None:
+        return None
+    topic, topic_id, next_offset, position, epoch, applied_units, committed_ms, last_marker = row
+    return LedgerRow(
+        stream,
+        topic,
+        topic_id,
+        next_offset,
+        position_from_json(position),
+        epoch,
+        applied_units,
+        committed_ms,
+        _boundaries(session, stream),
+        last_marker,
+    )
+
+
+def _boundaries(session: Session, stream: StreamId) -> tuple[Boundary, ...]:
+    rows = session.execute(
+        "SELECT DISTINCT ON (table_name) table_name, position, generation, high_marker, ended_at IS NOT NULL "
+        "FROM seamline.boundary WHERE stream = %s ORDER BY table_name, generation DESC",
+        (str(stream),),
+    ).fetchall()
+    return tuple(
+        Boundary(table, position_from_json(position), generation, high_marker, ended)
+        for table, position, generation, high_marker, ended in rows
+    )
+
+
+def take_epoch(session: Session, stream: StreamId) -> int | None:
+    """Raise the epoch by one and return it; None where there is no ledger row. Waits for a commit in flight."""
+    with session.transaction():
+        row = session.execute(
+            "SELECT epoch FROM seamline.ledger WHERE stream = %s FOR UPDATE", (str(stream),)
+        ).fetchone()
+        if row is None:
+            return None
+        epoch = int(row[0]) + 1
+        session.execute("UPDATE seamline.ledger SET epoch = %s WHERE stream = %s", (epoch, str(stream)))
+    return epoch
+
+
+def compare_and_set(session: Session, lease: Lease, progress: Progress) -> tuple[int, str] | None:
+    """(applied units, last marker) after the step; None if the ledger stands elsewhere. Inside the transaction."""
+    span = progress.span
+    row = session.execute(
+        _COMPARE_AND_SET,
+        (
+            span.end,
+            json.dumps(position_to_json(span.position)),
+            span.units,
+            span.committed_ms,
+            progress.last_marker,
+            str(lease.stream),
+            lease.ledger.topic_id,
+            span.start,
+            lease.epoch,
+        ),
+        prepare=True,
+    ).fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def end_boundaries(session: Session, stream: StreamId, tables: Sequence[str]) -> None:
+    session.execute(
+        "UPDATE seamline.boundary SET ended_at = clock_timestamp() "
+        "WHERE stream = %s AND table_name = ANY(%s) AND ended_at IS NULL",
+        (str(stream), list(tables)),
+    )
+
+
+def keep_findings(session: Session, stream: StreamId, findings: Sequence[Finding], progress: Progress) -> None:
+    """Store findings in the transaction that applied them."""
+    position = json.dumps(position_to_json(progress.span.position))
+    with session.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO seamline.finding (stream, table_name, kind, row_key, log_offset, position) "
+            "VALUES (%s, %s, %s, %s, %s, %s)",
+            [(str(stream), f.table, f.kind, f.key, f.offset, position) for f in findings],
+        )
+
+
+def is_published(session: Session, run_id: str) -> bool:
+    row = session.execute("SELECT 1 FROM seamline.publication WHERE run_id = %s", (run_id,)).fetchone()
+    return row is not None
+
+
+def write_publication(session: Session, stream: StreamId, publication: Publication, tables: Sequence[str]) -> None:
+    """Ledger row with a new epoch, boundaries of a new generation and the run's own row. Inside the transaction."""
+    position = json.dumps(position_to_json(publication.position))
+    session.execute(
+        "INSERT INTO seamline.ledger AS l (stream, topic, topic_id, next_offset, position, epoch) "
+        "VALUES (%s, %s, %s, %s, %s, 1) ON CONFLICT (stream) DO UPDATE SET topic = excluded.topic, "
+        "topic_id = excluded.topic_id, next_offset = excluded.next_offset, position = excluded.position, "
+        "epoch = l.epoch + 1, committed_ms = 0, last_marker = '', updated_at = clock_timestamp()",
+        (str(stream), publication.topic, publication.topic_id, publication.next_offset, position),
+    )
+    for boundary in publication.boundaries:
+        session.execute(
+            "UPDATE seamline.boundary SET ended_at = clock_timestamp() "
+            "WHERE stream = %s AND table_name = %s AND ended_at IS NULL",
+            (str(stream), boundary.table),
+        )
+        session.execute(
+            "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker) "
+            "SELECT %s, %s, coalesce(max(generation), 0) + 1, %s, %s FROM seamline.boundary "
+            "WHERE stream = %s AND table_name = %s",
+            (
+                str(stream),
+                boundary.table,
+                json.dumps(position_to_json(boundary.position)),
+                boundary.high_marker,
+                str(stream),
+                boundary.table,
+            ),
+        )
+    session.execute(
+        "INSERT INTO seamline.publication (run_id, stream, tables) VALUES (%s, %s, %s)",
+        (publication.run_id, str(stream), json.dumps(list(tables))),
+    )

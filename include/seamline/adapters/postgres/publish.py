@@ -1,0 +1,170 @@
+"""Publish: whole staged tables put in place, with boundaries, epoch and ledger, in one transaction.
+
+A first publish creates the names. A table that people already use keeps its identity (views, grants, readers stay);
+its differences to the staged rows are merged into it.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+from seamline.adapters.postgres import ledger as ledger_tables
+from seamline.adapters.postgres.canonical import quoted
+from seamline.adapters.postgres.client import Session
+from seamline.adapters.postgres.statements import TableStatements
+from seamline.domain.catalogue import Table
+from seamline.domain.errors import Refused, SchemaConflict
+from seamline.domain.ledger import StreamId
+from seamline.plan.model import DestinationPlan
+from seamline.ports import Load, Publication
+
+_NAME_MAX = 63
+# Long enough for a report to end, short enough not to queue everybody behind us; the task that publishes tries again.
+_LOCK_TIMEOUT = "5s"
+
+
+def prepare(session: Session, loads: Sequence[Load], destination: DestinationPlan, publication: Publication) -> bool:
+    """Everything that takes long, before the transaction. True if this run is published already. Repeatable."""
+    ledger_tables.create_tables(session)
+    if ledger_tables.is_published(session, publication.run_id):
+        return True
+    session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(destination.schema)}")
+    for load in loads:
+        _build_indexes(session, load, destination)
+    return False
+
+
+def put_in_place(
+    session: Session,
+    stream: StreamId,
+    loads: Sequence[Load],
+    destination: DestinationPlan,
+    publication: Publication,
+) -> None:
+    """Open the transaction and do all but COMMIT."""
+    session.execute("BEGIN")
+    session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+    for load in loads:
+        if _exists(session, destination.schema, load.table.name):
+            _merge_into_live(session, stream, load, destination)
+        else:
+            _move(session, load, destination)
+    ledger_tables.write_publication(session, stream, publication, [load.table.name for load in loads])
+
+
+def staged_place(load: Load, destination: DestinationPlan) -> tuple[str, str]:
+    """(schema, name) of a staged table; `staged_as` may carry the schema."""
+    schema, dot, name = load.staged_as.rpartition(".")
+    return (schema, name) if dot else (destination.stage_schema, name)
+
+
+def _staged(load: Load, destination: DestinationPlan) -> str:
+    schema, name = staged_place(load, destination)
+    return f"{quoted(schema)}.{quoted(name)}"
+
+
+def _build_indexes(session: Session, load: Load, destination: DestinationPlan) -> None:
+    place = _staged(load, destination)
+    if session.execute("SELECT to_regclass(%s)", (place,)).fetchone() == (None,):
+        raise Refused(
+            f"the staged table {place} of {load.table.name} is gone", hint="load it again", table=load.table.name
+        )
+    indexes = session.execute("SELECT count(*) FROM pg_index WHERE indrelid = %s::regclass", (place,)).fetchone()
+    if not indexes or not indexes[0]:
+        session.execute("SET maintenance_work_mem = '256MB'")
+        if load.table.is_keyed:
+            columns = ", ".join(quoted(name) for name in load.table.key)
+            session.execute(f"ALTER TABLE {place} ADD CONSTRAINT {quoted(_key_name(place))} PRIMARY KEY ({columns})")
+        else:
+            session.execute(_statements(load.table, destination).identity_index(place))
+    session.execute(f"ALTER TABLE {place} SET LOGGED")
+    session.execute(f"ANALYZE {place}")
+
+
+def _key_name(place: str) -> str:
+    return f"key_{hashlib.sha256(place.encode()).hexdigest()[:24]}"
+
+
+def _statements(table: Table, destination: DestinationPlan) -> TableStatements:
+    return TableStatements(table, schema=destination.schema, number=0)
+
+
+def _exists(session: Session, schema: str, name: str) -> bool:
+    place = f"{quoted(schema)}.{quoted(name)}"
+    return session.execute("SELECT to_regclass(%s)", (place,)).fetchone() != (None,)
+
+
+def _move(session: Session, load: Load, destination: DestinationPlan) -> None:
+    schema, name = staged_place(load, destination)
+    place = f"{quoted(schema)}.{quoted(name)}"
+    live = quoted(load.table.name)
+    if schema != destination.schema:
+        session.execute(f"ALTER TABLE {place} SET SCHEMA {quoted(destination.schema)}")
+    moved = f"{quoted(destination.schema)}.{quoted(name)}"
+    if name != load.table.name:
+        session.execute(f"ALTER TABLE {moved} RENAME TO {live}")
+    if load.table.is_keyed:
+        wanted = f"{load.table.name}_pkey"[:_NAME_MAX]
+        row = session.execute(
+            "SELECT conname FROM pg_constraint WHERE conrelid = %s::regclass AND contype = 'p'",
+            (f"{quoted(destination.schema)}.{live}",),
+        ).fetchone()
+        if row and row[0] != wanted and not _exists(session, destination.schema, wanted):
+            session.execute(
+                f"ALTER TABLE {quoted(destination.schema)}.{live} "
+                f"RENAME CONSTRAINT {quoted(row[0])} TO {quoted(wanted)}"
+            )
+
+
+def _merge_into_live(session: Session, stream: StreamId, load: Load, destination: DestinationPlan) -> None:
+    table = load.table
+    live = f"{quoted(destination.schema)}.{quoted(table.name)}"
+    staged = _staged(load, destination)
+    _check_owned(session, stream, load, destination)
+    columns = [quoted(column.name) for column in table.columns]
+    listed = ", ".join(columns)
+    if not table.is_keyed:
+        session.execute(f"DELETE FROM {live}")
+        session.execute(f"INSERT INTO {live} ({listed}) SELECT {listed} FROM {staged}")
+    else:
+        same = " AND ".join(f"l.{quoted(name)} = s.{quoted(name)}" for name in table.key)
+        left, right = (", ".join(f"{alias}.{column}" for column in columns) for alias in ("l", "s"))
+        session.execute(f"DELETE FROM {live} AS l WHERE NOT EXISTS (SELECT FROM {staged} AS s WHERE {same})")
+        # `*<>` compares the stored bytes: `=` would keep -0.0 where the source has 0.0.
+        session.execute(
+            f"MERGE INTO {live} AS l USING {staged} AS s ON {same} "
+            f"WHEN MATCHED AND ROW({left}) OPERATOR(pg_catalog.*<>) ROW({right}) THEN UPDATE SET "
+            + ", ".join(f"{column} = s.{column}" for column in columns)
+            + f" WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({right})"
+        )
+    session.execute(f"DROP TABLE {staged}")
+
+
+def _check_owned(session: Session, stream: StreamId, load: Load, destination: DestinationPlan) -> None:
+    """A live table is written only if this stream made it and it still has the planned shape."""
+    name = f"{destination.schema}.{load.table.name}"
+    known = session.execute(
+        "SELECT 1 FROM seamline.boundary WHERE stream = %s AND table_name = %s", (str(stream), load.table.name)
+    ).fetchone()
+    if known is None:
+        raise Refused(
+            f"table {name} exists in destination {destination.name} and was not made by {stream}",
+            hint=f"rename or drop it, or choose another schema for destination {destination.name}",
+            sync=stream.sync,
+            table=load.table.name,
+        )
+    shapes = [
+        session.execute(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+            "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attname",
+            (place,),
+        ).fetchall()
+        for place in (f"{quoted(destination.schema)}.{quoted(load.table.name)}", _staged(load, destination))
+    ]
+    if shapes[0] != shapes[1]:
+        differing = sorted({column for column, _ in set(shapes[0]) ^ set(shapes[1])})
+        raise SchemaConflict(
+            f"table {name} has another shape than the source now: columns {', '.join(differing)}",
+            hint=f"rename or drop {name} (and what depends on it), then run the onboarding again",
+            sync=stream.sync,
+            table=load.table.name,
+        )

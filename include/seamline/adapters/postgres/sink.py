@@ -1,0 +1,319 @@
+"""PostgresSink: a PostgreSQL database (17 or newer) as the destination of one stream."""
+
+import hashlib
+import selectors
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import psycopg
+from psycopg import pq
+
+from seamline import settings
+from seamline.adapters import connections, failpoints
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres import ledger as ledger_tables
+from seamline.adapters.postgres import publish as publishing
+from seamline.adapters.postgres.apply import SpanApplier
+from seamline.adapters.postgres.canonical import quoted
+from seamline.adapters.postgres.client import (
+    Session,
+    end_older_sessions,
+    open_session,
+    seamline_error,
+    session_name,
+    translated,
+)
+from seamline.adapters.postgres.encode import Encoded, RowEncoder
+from seamline.adapters.postgres.statements import TableStatements
+from seamline.domain.changes import TableChanges
+from seamline.domain.errors import (
+    CommitUnknown,
+    Fenced,
+    InvariantViolated,
+    Refused,
+    SeamlineError,
+    TransientError,
+)
+from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Commit, Failpoints, Lease, Load, Progress, Publication, Staged
+
+
+class _Unarmed:
+    def reach(self, name: str) -> None:
+        return
+
+
+def open_sink(plan: SyncPlan, destination: DestinationPlan) -> "PostgresSink":
+    """The sink of a plan's destination; failpoints as the process environment arms them."""
+    armed = failpoints.from_environment(settings.process_environment())
+    return PostgresSink(plan, destination, failpoints=armed)
+
+
+class PostgresSink:
+    """ports.Sink. One session applies; it is opened by `acquire`, or by a commit that lost it.
+
+    The connection id is resolved at each connect, so a changed password needs no restart.
+    """
+
+    def __init__(
+        self,
+        plan: SyncPlan,
+        destination: DestinationPlan,
+        *,
+        resolve: Callable[[str], Connection] = connections.resolve,
+        failpoints: Failpoints | None = None,
+    ) -> None:
+        self._destination = destination
+        self._resolve = resolve
+        self._failpoints = failpoints or _Unarmed()
+        self._statements = {
+            entry.name: TableStatements(entry.shape, schema=destination.schema, number=number)
+            for number, entry in enumerate(plan.tables)
+            if entry.table is not None
+        }
+        self._encoders = {name: RowEncoder(on.table) for name, on in self._statements.items()}
+        self._applier: SpanApplier | None = None
+        self._row: LedgerRow | None = None
+
+    # ---- ports.Sink -----------------------------------------------------------------------------------------------
+
+    def read_ledger(self, stream: StreamId) -> LedgerRow | None:
+        with self._short_session(stream) as session, translated("read the ledger"):
+            return ledger_tables.read_ledger(session, stream)
+
+    def acquire(self, stream: StreamId) -> Lease:
+        self._drop_session()
+        session = self._open(session_name(stream, None))
+        with translated("take a new epoch"):
+            known = ledger_tables.read_ledger(session, stream)
+            if known is None:
+                session.close()
+                raise Refused(
+                    f"destination {self._destination.name} holds no ledger of {stream}: nothing was published there",
+                    hint="onboard the sync first",
+                    sync=stream.sync,
+                )
+            # A worker that hangs inside a transaction would make us wait for its time-out.
+            end_older_sessions(session, stream, below_epoch=known.epoch + 1)
+            epoch = ledger_tables.take_epoch(session, stream)
+            session.execute(f"SET application_name = '{session_name(stream, epoch).replace(chr(39), chr(39) * 2)}'")
+            if epoch is None:
+                raise InvariantViolated(f"the ledger of {stream} vanished while its epoch was taken")
+            end_older_sessions(session, stream, below_epoch=epoch)
+            self._drop_pieces(session, stream, below_epoch=epoch)
+            row = ledger_tables.read_ledger(session, stream)
+        if row is None or row.epoch != epoch:
+            session.close()
+            raise Fenced(f"another owner took {stream} at the same moment", sync=stream.sync)
+        self._applier, self._row = SpanApplier(session, self._statements), row
+        return Lease(stream, epoch, row)
+
+    def stage(self, lease: Lease, changes: TableChanges) -> Staged:
+        batch = self._encoders[changes.table].encode(changes)
+        if not batch.piece:
+            return Staged(changes.table, batch)
+        on = self._statements[changes.table]
+        place = self._pieces_of(lease, changes.table)
+        session = self._applier_of(lease).session
+        try:
+            with translated("put a piece of a large transaction aside", table=changes.table):
+                session.execute(on.create_pieces(place))
+                with session.cursor().copy(on.copy_piece_into(place)) as copy:
+                    copy.write(batch.csv)
+        except SeamlineError:
+            self._drop_session()
+            raise
+        return Staged(changes.table, replace(batch, csv=b""))
+
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        applier = self._applier_of(lease)
+        batches: dict[str, list[Encoded]] = {}
+        for item in staged:
+            batches.setdefault(item.table, []).append(item.batch)
+        try:
+            applier.prepare_tables(list(batches))
+            with translated("commit a span"):
+                return self._commit(applier, lease, batches, progress)
+        except TransientError as exc:
+            self._abandon(applier.session)
+            raise self._fenced_or(exc, lease) from exc
+        except BaseException:
+            self._abandon(applier.session)
+            raise
+
+    def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
+        session = self._open(f"seamline publish {stream}")
+        try:
+            with translated("publish tables"):
+                done = publishing.prepare(session, loads, self._destination, publication)
+                if not done:
+                    publishing.put_in_place(session, stream, loads, self._destination, publication)
+                    self._send_commit(session, "pub.commit_sent")
+                row = ledger_tables.read_ledger(session, stream)
+        finally:
+            session.close()
+        if row is None:
+            raise InvariantViolated(f"{stream} is published but has no ledger")
+        return Commit(row)
+
+    def close(self) -> None:
+        self._drop_session()
+
+    # ---- one span -------------------------------------------------------------------------------------------------
+
+    def _commit(
+        self, applier: SpanApplier, lease: Lease, batches: dict[str, list[Encoded]], progress: Progress
+    ) -> Commit:
+        session = applier.session
+        session.execute("BEGIN")
+        step = ledger_tables.compare_and_set(session, lease, progress)
+        if step is None:
+            session.execute("ROLLBACK")
+            return Commit(self._resolved(session, lease, progress))
+        pieces = {
+            name: self._pieces_of(lease, name) for name, parts in batches.items() if any(part.piece for part in parts)
+        }
+        findings, total = applier.apply(batches, pieces=pieces, between=lambda: self._failpoints.reach("app.dml_half"))
+        for place in pieces.values():
+            session.execute(f"DROP TABLE {place}")
+        if progress.ended:
+            ledger_tables.end_boundaries(session, lease.stream, progress.ended)
+        if findings:
+            ledger_tables.keep_findings(session, lease.stream, findings, progress)
+        self._send_commit(session, "app.commit_sent")
+        before = self._row if self._row and self._row.epoch == lease.epoch else lease.ledger
+        self._row = _advanced(before, progress, step)
+        return Commit(self._row, tuple(findings), total)
+
+    def _resolved(self, session: Session, lease: Lease, progress: Progress) -> LedgerRow:
+        """The ledger did not stand where this span begins: why, read in a new transaction."""
+        row = ledger_tables.read_ledger(session, lease.stream)
+        if row is None or row.epoch != lease.epoch:
+            raise Fenced(
+                f"{lease.stream}: epoch {lease.epoch} is over, the ledger's is {row.epoch if row else 'gone'}",
+                hint="another owner applies this stream: nothing to mend here",
+                sync=lease.stream.sync,
+            )
+        if row.next_offset == progress.span.end and row.topic_id == lease.ledger.topic_id:
+            return row
+        raise InvariantViolated(
+            f"{lease.stream}: span [{progress.span.start}, {progress.span.end}) does not follow the ledger, which "
+            f"stands at offset {row.next_offset} of topic {row.topic_id}",
+            sync=lease.stream.sync,
+            position=str(row.position),
+        )
+
+    def _send_commit(self, session: Session, failpoint: str) -> None:
+        """COMMIT, and the only place where not knowing begins: from the moment it is sent until its answer is read."""
+        connection = session.pgconn
+        try:
+            connection.send_query(b"COMMIT")
+            connection.flush()
+            self._failpoints.reach(failpoint)
+            result = _answer(connection)
+        except (psycopg.Error, SeamlineError) as exc:
+            self._close(session)
+            raise CommitUnknown(f"COMMIT was sent to {self._destination.name}, its answer is lost: {exc}") from exc
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            error = psycopg.errors.error_from_result(result)
+            if connection.status != pq.ConnStatus.OK:
+                self._close(session)
+                raise CommitUnknown(f"the session ended while it committed: {error}") from error
+            raise seamline_error(error, "commit a span")
+        if result.command_status != b"COMMIT":
+            raise InvariantViolated(f"COMMIT was answered by {result.command_status!r}")
+
+    # ---- sessions -------------------------------------------------------------------------------------------------
+
+    def _open(self, application_name: str) -> Session:
+        return open_session(self._resolve(self._destination.connection), application_name=application_name)
+
+    def _short_session(self, stream: StreamId) -> Session:
+        return self._open(f"seamline reads the ledger of {stream}")
+
+    def _applier_of(self, lease: Lease) -> SpanApplier:
+        if self._applier is None or self._applier.session.closed:
+            self._applier = SpanApplier(self._open(session_name(lease.stream, lease.epoch)), self._statements)
+        return self._applier
+
+    def _abandon(self, session: Session) -> None:
+        """After a failed commit: roll back where that is possible, else forget the session (the server rolls back)."""
+        if session.closed:
+            return
+        try:
+            session.rollback()
+        except psycopg.Error:
+            self._close(session)
+
+    @staticmethod
+    def _close(session: Session) -> None:
+        with suppress(psycopg.Error):
+            session.close()
+
+    def _drop_session(self) -> None:
+        if self._applier is not None:
+            self._close(self._applier.session)
+            self._applier = None
+
+    def _fenced_or(self, error: TransientError, lease: Lease) -> SeamlineError:
+        """A session that broke may have been ended by a new owner; then trying again would be wrong."""
+        try:
+            row = self.read_ledger(lease.stream)
+        except SeamlineError:
+            return error
+        if row is not None and row.epoch > lease.epoch:
+            return Fenced(
+                f"{lease.stream}: a new owner with epoch {row.epoch} ended this session", sync=lease.stream.sync
+            )
+        return error
+
+    # ---- pieces of large units ------------------------------------------------------------------------------------
+
+    def _pieces_of(self, lease: Lease, table: str) -> str:
+        return f"seamline.{quoted(f'{_pieces_prefix(lease.stream)}{lease.epoch}_{self._statements[table].number}')}"
+
+    @staticmethod
+    def _drop_pieces(session: Session, stream: StreamId, *, below_epoch: int) -> None:
+        prefix = _pieces_prefix(stream)
+        rows = session.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'seamline'::regnamespace AND starts_with(relname, %s)",
+            (prefix,),
+        ).fetchall()
+        for (name,) in rows:
+            if int(name.removeprefix(prefix).partition("_")[0]) < below_epoch:
+                session.execute(f"DROP TABLE IF EXISTS seamline.{quoted(name)}")
+
+
+def _pieces_prefix(stream: StreamId) -> str:
+    return f"piece_{hashlib.sha256(str(stream).encode()).hexdigest()[:16]}_"
+
+
+def _answer(connection: "pq.abc.PGconn") -> "pq.abc.PGresult":
+    """The result of what was sent, waiting outside of the interpreter's lock."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.socket, selectors.EVENT_READ)
+        connection.consume_input()
+        while connection.is_busy():
+            selector.select()
+            connection.consume_input()
+    result = connection.get_result()
+    if result is None:
+        raise psycopg.OperationalError("the server gave no answer")
+    while connection.get_result() is not None:
+        pass
+    return result
+
+
+def _advanced(before: LedgerRow, progress: Progress, step: tuple[int, str]) -> LedgerRow:
+    span = progress.span
+    return replace(
+        before,
+        next_offset=span.end,
+        position=span.position,
+        applied_units=step[0],
+        committed_ms=span.committed_ms,
+        last_marker=step[1],
+        boundaries=tuple(replace(b, ended=b.ended or b.table in progress.ended) for b in before.boundaries),
+    )
