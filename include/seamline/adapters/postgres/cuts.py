@@ -1,0 +1,413 @@
+"""Cuts in PostgreSQL: a partitioned table per table of the sync, a pointer per date, views over both.
+
+`<schema>_cut.<table>` holds every kept cut, one partition per (cut_business_date, cut_version). A staged table becomes
+a partition by ATTACH, which moves no row. `seamline.cut_pointer` names the version that counts for a table and date;
+`<schema>_cut.<table>_current` shows those, `<schema>.<table>_proven` the newest cut that reconciled or that a person
+signed. Older versions stay until somebody detaches their partitions.
+
+A publish takes two commits, of which readers notice only the second: the partitions of all tables, then the pointers
+of all tables. One commit for both is not enough: ATTACH does not wait for readers, so a statement that was planned
+before it and takes its snapshot after it follows the new pointer without knowing the new partition, and finds nothing
+(seen on PostgreSQL 18.4). So between the two we wait until every transaction that could have planned with the old
+partitions has ended; nobody waits for us.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+
+import psycopg
+
+from seamline.adapters.connections import resolve
+from seamline.adapters.postgres.canonical import quoted, text_literal
+from seamline.adapters.postgres.client import Session, open_session, translated
+from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
+from seamline.domain.position import position_to_json
+from seamline.domain.staged_cut import Published, StagedCut, StagedTable
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import DestinationPlan
+
+DATE_COLUMN = "cut_business_date"
+VERSION_COLUMN = "cut_version"
+# Publishers of cuts in one database take turns: versions are counted and partitioned tables are made under it.
+_LOCK = 7_305_805_512_440_011
+_NAME_MAX = 63
+_LOOK_EVERY_S = 0.02
+_TABLES = """
+CREATE SCHEMA IF NOT EXISTS seamline;
+CREATE TABLE IF NOT EXISTS seamline.cut (
+    sync text NOT NULL,
+    business_date date NOT NULL,
+    version integer NOT NULL,
+    run_id text NOT NULL UNIQUE,
+    position jsonb NOT NULL,
+    as_of timestamptz NOT NULL,
+    verdict text NOT NULL,
+    partial boolean NOT NULL,
+    left_out jsonb NOT NULL,
+    signed_by text NOT NULL DEFAULT '',
+    attached_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    published_at timestamptz,
+    PRIMARY KEY (sync, business_date, version)
+);
+CREATE TABLE IF NOT EXISTS seamline.cut_table (
+    sync text NOT NULL,
+    table_name text NOT NULL,
+    business_date date NOT NULL,
+    version integer NOT NULL,
+    partition_name text NOT NULL,
+    mode text NOT NULL,
+    rows bigint NOT NULL,
+    late_rows bigint,
+    gone_rows bigint,
+    verdict text NOT NULL,
+    is_proven boolean NOT NULL,
+    PRIMARY KEY (sync, table_name, business_date, version),
+    FOREIGN KEY (sync, business_date, version) REFERENCES seamline.cut
+);
+CREATE TABLE IF NOT EXISTS seamline.cut_pointer (
+    sync text NOT NULL,
+    table_name text NOT NULL,
+    business_date date NOT NULL,
+    version integer NOT NULL,
+    PRIMARY KEY (sync, table_name, business_date),
+    FOREIGN KEY (sync, table_name, business_date, version) REFERENCES seamline.cut_table
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Rows of a staged table against the version of its date that counts now."""
+
+    late_rows: int
+    gone_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Attached:
+    """How far the publish of a run has come."""
+
+    version: int
+    is_published: bool
+
+
+class PostgresCuts:
+    """The cuts of one destination. Not safe to share between threads.
+
+    `reader_patience_s`: how long a publish waits for transactions of readers that were open before it.
+    """
+
+    def __init__(self, destination: DestinationPlan, session: Session, *, reader_patience_s: float = 60.0) -> None:
+        self._destination = destination
+        self._session = session
+        self._reader_patience_s = reader_patience_s
+
+    def close(self) -> None:
+        self._session.close()
+
+    def difference(self, sync: str, table: str, business_date: date, *, staged_as: str) -> Difference | None:
+        """What the staged rows have beyond the version that counts now, and what they lack; None without one.
+
+        A row that changed counts in both: whole rows are compared, identical ones by their number.
+        """
+        with translated("compare the staged rows with the cut before", table=table):
+            version = self._current_version(sync, table, business_date)
+            if version is None:
+                return None
+            staged = self._staged(staged_as)
+            columns = ", ".join(quoted(name) for name in self._columns(staged))
+            before = (
+                f"SELECT {columns} FROM {self._parent(table)} WHERE {DATE_COLUMN} = {_date(business_date)}"
+                f" AND {VERSION_COLUMN} = {version}"
+            )
+            now = f"SELECT {columns} FROM {_relation(staged)}"
+            counts = [self._count(f"({one}) EXCEPT ALL ({other})") for one, other in ((now, before), (before, now))]
+        return Difference(*counts)
+
+    def publish(self, cut: StagedCut, *, signed_by: str = "") -> Published:
+        """Make every staged table the next version of the date; readers get all of them in one commit.
+
+        Repeat-safe by the cut's run id, after a crash at any place too. TransientError when a lock is not given in
+        time, or when a reader's transaction from before stays open: readers have noticed nothing then.
+        """
+        with translated(f"publish the cut of {cut.business_date} of {cut.sync}"):
+            with self._locked():
+                self._create_tables()
+                attached = self._attached(cut)
+            if attached is None:
+                for table in cut.tables:
+                    self._make_durable(table)
+                with self._locked():
+                    attached = self._attached(cut) or self._attach_all(cut, signed_by)
+            if attached.is_published:
+                return Published(attached.version, is_new=False)
+            self._wait_for_readers_of_old_plans([table.table for table in cut.tables])
+            with self._locked():
+                is_new = self._point_to(cut, attached.version, signed_by)
+        return Published(attached.version, is_new=is_new)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._session.transaction():
+            self._session.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            yield
+
+    # ---- first commit: partitions ----------------------------------------------------------------------------------
+
+    def _create_tables(self) -> None:
+        self._session.execute(_TABLES)
+        for schema in (self._destination.cut_schema, self._destination.schema):
+            self._session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}".encode())
+
+    def _attached(self, cut: StagedCut) -> _Attached | None:
+        row = self._session.execute(
+            "SELECT sync, business_date, version, published_at IS NOT NULL FROM seamline.cut WHERE run_id = %s",
+            (cut.run_id,),
+        ).fetchone()
+        if row is None:
+            return None
+        if row[:2] != (cut.sync, cut.business_date):
+            raise InvariantViolated(f"run {cut.run_id} had published the cut of {row[1]} of {row[0]}")
+        return _Attached(row[2], row[3])
+
+    def _attach_all(self, cut: StagedCut, signed_by: str) -> _Attached:
+        version = self._next_version(cut)
+        self._session.execute(
+            "INSERT INTO seamline.cut (sync, business_date, version, run_id, position, as_of, verdict, partial,"
+            " left_out, signed_by) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            (
+                cut.sync,
+                cut.business_date,
+                version,
+                cut.run_id,
+                json.dumps(position_to_json(cut.position)),
+                cut.as_of,
+                cut.verdict.value,
+                cut.is_partial,
+                json.dumps(dict(cut.left_out)),
+                signed_by,
+            ),
+        )
+        # One order for all publishers, so that two of them never wait for each other.
+        for table in sorted(cut.tables, key=lambda staged: staged.table):
+            self._attach(table, cut.business_date, version)
+            self._create_views(cut.sync, table.table)
+        return _Attached(version, is_published=False)
+
+    def _next_version(self, cut: StagedCut) -> int:
+        row = self._session.execute(
+            "SELECT coalesce(max(version), 0) + 1 FROM seamline.cut WHERE sync = %s AND business_date = %s",
+            (cut.sync, cut.business_date),
+        ).fetchone()
+        return int(row[0]) if row else 1
+
+    def _attach(self, table: StagedTable, business_date: date, version: int) -> None:
+        """Turn the staged table into a partition; no row is copied. The CHECK spares ATTACH a scan of its own."""
+        staged = self._staged(table.staged_as)
+        clash = {DATE_COLUMN, VERSION_COLUMN} & set(self._columns(staged))
+        if clash:
+            raise SchemaConflict(
+                f"table {table.table} has a column {min(clash)}, which a cut needs for itself", table=table.table
+            )
+        day = _date(business_date)
+        name = _partition_name(table.table, business_date, version)
+        partition = f"{quoted(self._destination.cut_schema)}.{quoted(name)}"
+        statements = (
+            f"ALTER TABLE {_relation(staged)} ADD COLUMN {DATE_COLUMN} date NOT NULL DEFAULT {day},"
+            f" ADD COLUMN {VERSION_COLUMN} integer NOT NULL DEFAULT {version}",
+            f"ALTER TABLE {_relation(staged)} ADD CHECK ({DATE_COLUMN} = {day} AND {VERSION_COLUMN} = {version})",
+            f"ALTER TABLE {_relation(staged)} RENAME TO {quoted(name)}",
+            f"ALTER TABLE {quoted(staged[0])}.{quoted(name)} SET SCHEMA {quoted(self._destination.cut_schema)}",
+            f"CREATE TABLE IF NOT EXISTS {self._parent(table.table)} (LIKE {partition})"
+            f" PARTITION BY RANGE ({DATE_COLUMN}, {VERSION_COLUMN})",
+            f"ALTER TABLE {self._parent(table.table)} ATTACH PARTITION {partition}"
+            f" FOR VALUES FROM ({day}, {version}) TO ({day}, {version + 1})",
+        )
+        for statement in statements:
+            self._session.execute(statement.encode())
+
+    def _create_views(self, sync: str, table: str) -> None:
+        """Made once: replacing a view would wait for its readers at every publish."""
+        parent = self._parent(table)
+        of_table = f"sync = {text_literal(sync)} AND table_name = {text_literal(table)}"
+        current = (
+            f"SELECT c.* FROM {parent} AS c JOIN seamline.cut_pointer AS p"
+            f" ON p.{of_table.replace(' AND ', ' AND p.')}"
+            f" AND p.business_date = c.{DATE_COLUMN} AND p.version = c.{VERSION_COLUMN}"
+        )
+        # Two scalar subqueries, so that the planner prunes to one partition when the statement starts.
+        newest = (
+            f"FROM seamline.cut_table WHERE {of_table} AND is_proven ORDER BY business_date DESC, version DESC LIMIT 1"
+        )
+        proven = (
+            f"SELECT c.* FROM {parent} AS c WHERE c.{DATE_COLUMN} = (SELECT business_date {newest})"
+            f" AND c.{VERSION_COLUMN} = (SELECT version {newest})"
+        )
+        self._create_view(self._destination.cut_schema, f"{table}_current", current)
+        self._create_view(self._destination.schema, f"{table}_proven", proven)
+
+    def _create_view(self, schema: str, name: str, query: str) -> None:
+        kind = self._kind((schema, _name(name)))
+        if kind is None:
+            self._session.execute(f"CREATE VIEW {quoted(schema)}.{quoted(_name(name))} AS {query}".encode())
+        elif kind != "v":
+            raise SchemaConflict(f"{schema}.{name} exists and is no view of Seamline", hint="rename it", table=name)
+
+    # ---- between: readers that do not know the partitions yet --------------------------------------------------------
+
+    def _wait_for_readers_of_old_plans(self, tables: Sequence[str]) -> None:
+        """Return when every transaction that holds a lock on a cut table now has ended.
+
+        Who locks a table later reads its partitions anew; who holds a lock from before may have planned without them.
+        """
+        parents = [f"{self._destination.cut_schema}.{table}" for table in tables]
+        deadline = time.monotonic() + self._reader_patience_s
+        waiting_for = self._lockers(parents)
+        while waiting_for:
+            if time.monotonic() >= deadline:
+                pids = ", ".join(str(pid) for pid in sorted(set(waiting_for.values())))
+                raise TransientError(
+                    f"transactions that read cuts before this one are still open after {self._reader_patience_s:g} s:"
+                    f" process {pids}",
+                    hint="end these sessions' transactions; the publish goes on where it stopped when it is repeated",
+                )
+            time.sleep(_LOOK_EVERY_S)
+            still = self._lockers(parents)
+            waiting_for = {transaction: pid for transaction, pid in waiting_for.items() if transaction in still}
+
+    def _lockers(self, parents: Sequence[str]) -> dict[str, int]:
+        rows = self._session.execute(
+            "SELECT l.virtualtransaction, l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE l.locktype = 'relation' AND l.pid <> pg_backend_pid()"
+            " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND n.nspname || '.' || c.relname = ANY(%s)",
+            (list(parents),),
+        ).fetchall()
+        return {str(transaction): int(pid) for transaction, pid in rows}
+
+    # ---- second commit: pointers -----------------------------------------------------------------------------------
+
+    def _point_to(self, cut: StagedCut, version: int, signed_by: str) -> bool:
+        """False when somebody else repeated this run and was faster."""
+        marked = self._session.execute(
+            "UPDATE seamline.cut SET published_at = clock_timestamp() WHERE run_id = %s AND published_at IS NULL",
+            (cut.run_id,),
+        ).rowcount
+        if not marked:
+            return False
+        for table in sorted(cut.tables, key=lambda staged: staged.table):
+            self._write_table(cut, table, version, signed_by)
+        return True
+
+    def _write_table(self, cut: StagedCut, table: StagedTable, version: int, signed_by: str) -> None:
+        is_proven = table.verdict is Verdict.MATCH or bool(signed_by)
+        self._session.execute(
+            "INSERT INTO seamline.cut_table VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            (
+                cut.sync,
+                table.table,
+                cut.business_date,
+                version,
+                _partition_name(table.table, cut.business_date, version),
+                table.mode.value,
+                table.rows,
+                table.late_rows,
+                table.gone_rows,
+                table.verdict.value,
+                is_proven,
+            ),
+        )
+        # A run that is repeated after a later one keeps its version and does not turn the pointer back.
+        self._session.execute(
+            "INSERT INTO seamline.cut_pointer AS p VALUES (%s, %s, %s, %s)"
+            " ON CONFLICT (sync, table_name, business_date) DO UPDATE SET version = greatest(p.version, excluded.version)",
+            (cut.sync, table.table, cut.business_date, version),
+        )
+
+    # ---- small reads -----------------------------------------------------------------------------------------------
+
+    def _make_durable(self, table: StagedTable) -> None:
+        """An unlogged partition would be empty after a crash of the server. Also: fresh statistics for the planner."""
+        staged = self._staged(table.staged_as)
+        if self._persistence(staged) == "u":
+            self._session.execute(f"ALTER TABLE {_relation(staged)} SET LOGGED".encode())
+        self._session.execute(f"ANALYZE {_relation(staged)}".encode())
+
+    def _current_version(self, sync: str, table: str, business_date: date) -> int | None:
+        try:
+            row = self._session.execute(
+                "SELECT version FROM seamline.cut_pointer WHERE sync = %s AND table_name = %s AND business_date = %s",
+                (sync, table, business_date),
+            ).fetchone()
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return None
+        return None if row is None else int(row[0])
+
+    def _staged(self, staged_as: str) -> tuple[str, str]:
+        """`staged_as` as (schema, name). Raises Refused when it is not there."""
+        schema, dot, name = staged_as.partition(".")
+        place = (schema, name) if dot else (self._destination.stage_schema, staged_as)
+        if self._kind(place) is None:
+            raise Refused(
+                f"the staged table {'.'.join(place)} is not there any more", hint="run the nightly's job again"
+            )
+        return place
+
+    def _kind(self, place: tuple[str, str]) -> str | None:
+        return self._of_class(place, "relkind")
+
+    def _persistence(self, place: tuple[str, str]) -> str | None:
+        return self._of_class(place, "relpersistence")
+
+    def _of_class(self, place: tuple[str, str], what: str) -> str | None:
+        row = self._session.execute(
+            f"SELECT c.{what}::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = %s AND c.relname = %s",
+            place,
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def _columns(self, place: tuple[str, str]) -> Sequence[str]:
+        rows = self._session.execute(
+            "SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+            place,
+        ).fetchall()
+        return [str(row[0]) for row in rows]
+
+    def _count(self, query: str) -> int:
+        row = self._session.execute(f"SELECT count(*) FROM ({query}) AS rows".encode()).fetchone()
+        return int(row[0]) if row else 0
+
+    def _parent(self, table: str) -> str:
+        return f"{quoted(self._destination.cut_schema)}.{quoted(table)}"
+
+
+def open_cuts(destination: DestinationPlan) -> PostgresCuts:
+    """The cuts of a destination, in a session of their own."""
+    return PostgresCuts(destination, open_session(resolve(destination.connection), application_name="seamline cuts"))
+
+
+def _relation(place: tuple[str, str]) -> str:
+    return f"{quoted(place[0])}.{quoted(place[1])}"
+
+
+def _partition_name(table: str, business_date: date, version: int) -> str:
+    return _name(f"{table}_{business_date:%Y%m%d}_v{version}")
+
+
+def _date(day: date) -> str:
+    return f"DATE '{day.isoformat()}'"
+
+
+def _name(wanted: str) -> str:
+    """PostgreSQL cuts a long name silently; two long ones must stay apart."""
+    if len(wanted.encode()) <= _NAME_MAX:
+        return wanted
+    return f"{wanted.encode()[:50].decode(errors='ignore')}~{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"

@@ -1,0 +1,171 @@
+"""The nightly cut: which rows belong to a business date, what stands staged, and its publication.
+
+A table with a business date gives that date's rows at P. A table without one is read whole and is its state *as of P*:
+it counts only for the date that has just ended, and only while P lies within `as_of_max` of that date's end.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from typing import Protocol
+
+from seamline.domain.calendar import day_of, last_ended, segment_of
+from seamline.domain.digest import Segment
+from seamline.domain.errors import GateFailed, InvariantViolated, Refused
+from seamline.domain.runs import Cut, Reconciliation, Scope
+from seamline.domain.staged_cut import CutMode, Published, StagedCut, cut_from_json
+from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.model import NightlyPlan, Run, SyncPlan, TablePlan
+
+
+@dataclass(frozen=True, slots=True)
+class CutRead:
+    """A table to be read for a cut, and the part of the source that belongs to it."""
+
+    plan: TablePlan
+    mode: CutMode
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a cut of a date reads, and which tables it cannot have, each with its reason."""
+
+    reads: tuple[CutRead, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+class CutPublisher(Protocol):
+    """The power of a destination to hold cuts in versions. Any call may be repeated."""
+
+    def publish(self, cut: StagedCut, *, signed_by: str) -> Published:
+        """Make the staged tables the next version of their date, all in one step; a repeat of the run finds it."""
+
+
+class CutRecords(Protocol):
+    """What publishing needs of the platform database."""
+
+    def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None: ...
+
+    def save_cut(self, cut: Cut) -> None: ...
+
+
+def select(plan: SyncPlan, business_date: date, *, as_of: datetime) -> Selection:
+    """What the cut of a date reads when its views stand at `as_of`, the source's clock at P.
+
+    Raises Refused for a sync without a nightly cut and for a date that has not ended.
+    """
+    nightly = _nightly(plan)
+    day = day_of(business_date, timezone=nightly.timezone)
+    if as_of < day.end:
+        raise Refused(
+            f"business date {business_date} has not ended: it ends at {day.end:%Y-%m-%d %H:%M:%S} UTC"
+            f" ({nightly.timezone}), the source's clock says {as_of:%Y-%m-%d %H:%M:%S}",
+            hint="run it after the date's end",
+            sync=plan.sync,
+        )
+    missing = _why_no_history(nightly, business_date, day.end, as_of)
+    reads: list[CutRead] = []
+    left_out: dict[str, str] = {}
+    for table in plan.tables:
+        if table.business_date is not None:
+            segment = segment_of(
+                table.name,
+                column=table.business_date.column,
+                holds=table.business_date.holds,
+                business_date=business_date,
+                timezone=nightly.timezone,
+            )
+            reads.append(CutRead(table, CutMode.DATE, segment))
+        elif missing:
+            left_out[table.name] = missing
+        else:
+            reads.append(CutRead(table, CutMode.WHOLE, Segment(table.name)))
+    return Selection(tuple(reads), left_out)
+
+
+def _nightly(plan: SyncPlan) -> NightlyPlan:
+    if plan.nightly is None:
+        raise Refused(f"sync {plan.sync} declares no nightly cut", hint="add `nightly:` to the sync", sync=plan.sync)
+    return plan.nightly
+
+
+def _why_no_history(nightly: NightlyPlan, business_date: date, end: datetime, as_of: datetime) -> str:
+    """Why a table read whole cannot stand for this date; "" when it can."""
+    newest = last_ended(as_of, timezone=nightly.timezone)
+    if business_date != newest:
+        return f"no history: read whole it is its state of now, and {newest} is the date that has just ended"
+    late = as_of - end
+    if late > timedelta(seconds=nightly.as_of_max_s):
+        return (
+            f"no history: its state as of {as_of:%Y-%m-%d %H:%M:%S} UTC lies {late / timedelta(hours=1):.1f} h after"
+            f" the end of {business_date}, as_of_max is {nightly.as_of_max_s / 3600:g} h"
+        )
+    return ""
+
+
+def with_verdicts(cut: StagedCut, verdicts: Sequence[TableVerdict]) -> StagedCut:
+    """The manifest with the verdict of each staged table; one that was not judged is NOT_RUN."""
+    by_table = {verdict.table: verdict.verdict for verdict in verdicts}
+    return replace(cut, tables=tuple(replace(t, verdict=by_table.get(t.table, Verdict.NOT_RUN)) for t in cut.tables))
+
+
+def staged_cut(run: Run, destination: str) -> StagedCut:
+    """The manifest that the run's job left under `result["cut"]`. Raises Refused when it did not."""
+    document = run.result.get("cut", {}).get(destination)
+    if document is None:
+        raise Refused(
+            f"run {run.run_id} has staged no cut for {destination}",
+            hint="its job nightly_cut comes first",
+            sync=run.sync,
+        )
+    return cut_from_json(document)
+
+
+def publish_cut(
+    run: Run, destination: str, *, publisher: CutPublisher, records: CutRecords, signed_by: str = ""
+) -> Cut:
+    """Publish the staged cut of a run, repeat-safe by its run id, and write it down in the platform database.
+
+    Fails closed: without a saved reconciliation of this very cut, or with one that is not MATCH, only a person's
+    signature (`signed_by`) or `on_break: publish_and_flag` lets it through, and the verdict stays what it is.
+    """
+    cut = staged_cut(run, destination)
+    _require_verdict(run.plan, cut, records.reconciliation(run.run_id, Scope.CUT, destination), signed_by)
+    published = publisher.publish(cut, signed_by=signed_by)
+    record = Cut(
+        sync=cut.sync,
+        destination=cut.destination,
+        business_date=cut.business_date,
+        version=published.version,
+        run_id=cut.run_id,
+        position=cut.position,
+        as_of=cut.as_of,
+        tables=tuple(table.table for table in cut.tables),
+        verdict=cut.verdict,
+        partial=cut.is_partial,
+    )
+    records.save_cut(record)
+    return record
+
+
+def _require_verdict(plan: SyncPlan, cut: StagedCut, found: Reconciliation | None, signed_by: str) -> None:
+    if found is None:
+        raise GateFailed(
+            f"the staged cut of {cut.business_date} was not reconciled: nothing is published",
+            hint="run the nightly again; a cut without a verdict cannot be signed either",
+            sync=cut.sync,
+        )
+    judged = {verdict.table: verdict.verdict for verdict in found.tables}
+    staged = {table.table: table.verdict for table in cut.tables}
+    if not staged:
+        raise GateFailed(f"the cut of {cut.business_date} holds no table", sync=cut.sync)
+    if any(judged.get(table) is not verdict for table, verdict in staged.items()):
+        raise InvariantViolated(f"the manifest of run {cut.run_id} and its reconciliation tell different verdicts")
+    wrong = [f"{table} {verdict}" for table, verdict in staged.items() if verdict is not Verdict.MATCH]
+    if wrong and not signed_by and plan.reconcile.on_break != "publish_and_flag":
+        raise GateFailed(
+            f"the cut of {cut.business_date} is not published: {', '.join(wrong)}",
+            hint="see the reconciliation's breaks; a person may sign for it where `on_break: ask` is declared",
+            sync=cut.sync,
+        )

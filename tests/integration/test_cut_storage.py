@@ -1,0 +1,284 @@
+"""Cuts in a real PostgreSQL: versions, pointers, views, and what readers see while one is published."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import psycopg
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.client import open_session
+from seamline.adapters.postgres.cuts import PostgresCuts
+from seamline.adapters.postgres.derived import compare_derived, derived_definitions
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import Refused, SchemaConflict, TransientError
+from seamline.domain.position import BinlogPosition
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
+from seamline.domain.verdict import BreakType, Verdict
+from seamline.plan.model import DerivedTablePlan, DestinationPlan
+from tests.integration.databases import postgres, postgres_database
+from tests.waiting import wait_until
+
+DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "settlement")
+DAY = date(2026, 3, 5)
+EARLIER = date(2026, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Connection]:
+    with postgres_database("reconcile_cuts") as connection:
+        yield connection
+
+
+@pytest.fixture
+def sql(database: Connection) -> Iterator["psycopg.Connection[Any]"]:
+    with postgres(database) as session:
+        session.execute("DROP SCHEMA IF EXISTS settlement, settlement_cut, settlement_stage, seamline CASCADE")
+        session.execute("CREATE SCHEMA settlement_stage")
+        yield session
+
+
+@pytest.fixture
+def cuts(database: Connection, sql: Any) -> Iterator[PostgresCuts]:
+    with closing(PostgresCuts(DESTINATION, open_session(database, application_name="test cuts"))) as opened:
+        yield opened
+
+
+@contextmanager
+def impatient_cuts(database: Connection) -> Iterator[PostgresCuts]:
+    session = open_session(database, application_name="test cuts")
+    with closing(PostgresCuts(DESTINATION, session, reader_patience_s=0.2)) as opened:
+        yield opened
+
+
+def stage(sql: Any, name: str, rows: int, *, value: int = 0, kind: str = "") -> str:
+    sql.execute(
+        f"CREATE {kind} TABLE settlement_stage.{name} (id bigint PRIMARY KEY, business_date date NOT NULL, v integer)"
+    )
+    sql.execute(
+        f"INSERT INTO settlement_stage.{name} SELECT n, '2026-03-05', {value} FROM generate_series(1, {rows}) n"
+    )
+    return f"settlement_stage.{name}"
+
+
+def staged(run: str, tables: dict[str, str], *, day: date = DAY, verdict: Verdict = Verdict.MATCH) -> StagedCut:
+    listed = tuple(StagedTable(table, CutMode.DATE, place, 3, verdict) for table, place in tables.items())
+    return StagedCut(
+        run, "settlement", "warehouse", day, BinlogPosition("0-1-7"), datetime(2026, 3, 5, 17, tzinfo=UTC), listed
+    )
+
+
+def one(sql: Any, query: str) -> Any:
+    row = sql.execute(query).fetchone()
+    return row[0] if row and len(row) == 1 else row
+
+
+def test_a_cut_is_published_with_a_version_and_can_be_asked_for(cuts: PostgresCuts, sql: Any) -> None:
+    published = cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}))
+    assert (published.version, published.is_new) == (1, True)
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current WHERE cut_business_date = '2026-03-05'") == 3
+    assert one(sql, "SELECT count(*), min(cut_version) FROM settlement.entry_proven") == (3, 1)
+    assert one(sql, "SELECT to_regclass('settlement_stage.e1')") is None, "the staged rows became the partition"
+
+
+def test_a_repeat_of_the_same_run_changes_nothing(cuts: PostgresCuts, sql: Any) -> None:
+    cut = staged("r1", {"entry": stage(sql, "e1", 3)})
+    cuts.publish(cut)
+    again = cuts.publish(cut)
+    assert (again.version, again.is_new) == (1, False)
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry") == 3
+
+
+def test_a_run_again_writes_the_next_version_and_keeps_the_earlier_one(cuts: PostgresCuts, sql: Any) -> None:
+    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}))
+    assert cuts.publish(staged("r2", {"entry": stage(sql, "e2", 5)})).version == 2
+    assert one(sql, "SELECT count(*), min(cut_version) FROM settlement_cut.entry_current") == (5, 2)
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry WHERE cut_version = 1") == 3
+    assert cuts.publish(staged("r3", {"entry": stage(sql, "e3", 1)}, day=EARLIER)).version == 1
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 6
+
+
+def test_proven_is_the_newest_cut_that_matched_or_was_signed(cuts: PostgresCuts, sql: Any) -> None:
+    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    cuts.publish(staged("r2", {"entry": stage(sql, "e2", 5)}, verdict=Verdict.BREAK))
+    assert one(sql, "SELECT count(*), min(cut_business_date) FROM settlement.entry_proven") == (3, EARLIER)
+    cuts.publish(staged("r3", {"entry": stage(sql, "e3", 7)}, verdict=Verdict.BREAK), signed_by="olga")
+    assert one(sql, "SELECT count(*), min(cut_business_date) FROM settlement.entry_proven") == (7, DAY)
+    plan = " ".join(row[0] for row in sql.execute("EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM settlement.entry_proven"))
+    assert "never executed" in plan, "other dates' partitions are not read"
+
+
+def test_a_table_that_a_later_version_lacks_stays_as_it_was(cuts: PostgresCuts, sql: Any) -> None:
+    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3), "account": stage(sql, "a1", 2)}))
+    cuts.publish(staged("r2", {"entry": stage(sql, "e2", 5)}))
+    assert one(sql, "SELECT count(*), min(cut_version) FROM settlement_cut.account_current") == (2, 1)
+    assert one(sql, "SELECT count(*), min(cut_version) FROM settlement_cut.entry_current") == (5, 2)
+
+
+def test_late_and_gone_rows_are_counted_against_the_version_before(cuts: PostgresCuts, sql: Any) -> None:
+    first = stage(sql, "e1", 3)
+    assert cuts.difference("settlement", "entry", DAY, staged_as=first) is None
+    cuts.publish(staged("r1", {"entry": first}))
+    second = stage(sql, "e2", 5)
+    sql.execute("DELETE FROM settlement_stage.e2 WHERE id = 1")
+    sql.execute("UPDATE settlement_stage.e2 SET v = 9 WHERE id = 2")
+    found = cuts.difference("settlement", "entry", DAY, staged_as=second)
+    assert found is not None
+    assert (found.late_rows, found.gone_rows) == (3, 2), "4 and 5 are new, 2 changed, 1 is gone"
+    assert cuts.difference("settlement", "entry", EARLIER, staged_as=second) is None
+
+
+def test_readers_see_all_of_a_cut_or_nothing_of_it(cuts: PostgresCuts, sql: Any, database: Connection) -> None:
+    seen: set[Any] = set()
+    halves: list[Any] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        question = (
+            "SELECT (SELECT array_agg(DISTINCT (cut_version, v)::text) FROM settlement_cut.entry_current),"
+            " (SELECT array_agg(DISTINCT (cut_version, v)::text) FROM settlement_cut.account_current),"
+            " (SELECT count(*) FROM settlement.entry_proven), (SELECT count(*) FROM settlement.account_proven)"
+        )
+        with postgres(database) as reader:
+            while not stop.is_set():
+                entry, account, entries, accounts = reader.execute(question).fetchone()  # type: ignore[misc]
+                seen.add(str(entry))
+                if entry is None or entry != account or len(entry) != 1 or (entries, accounts) != (300, 200):
+                    halves.append((entry, account, entries, accounts))
+
+    def publish(number: int) -> None:
+        tables = {
+            "entry": stage(sql, f"e{number}", 300, value=number),
+            "account": stage(sql, f"a{number}", 200, value=number),
+        }
+        cuts.publish(staged(f"r{number}", tables))
+
+    publish(1)
+    thread = threading.Thread(target=read)
+    thread.start()
+    for number in range(2, 8):
+        before = len(seen)
+        publish(number)
+        wait_until(lambda before=before: len(seen) > before, timeout_s=20, what="the reader to see the new version")
+    stop.set()
+    thread.join()
+    assert not halves
+    assert len(seen) >= 6
+
+
+def test_a_publish_that_cannot_have_its_lock_leaves_everything_as_it_was(
+    cuts: PostgresCuts, sql: Any, database: Connection
+) -> None:
+    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}))
+    cut = staged("r2", {"entry": stage(sql, "e2", 5)})
+    cuts._session.execute("SET lock_timeout = '100ms'")
+    with postgres(database) as other:
+        other.autocommit = False
+        other.execute("LOCK TABLE settlement_cut.entry IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(TransientError):
+            cuts.publish(cut)
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 3
+    assert cuts.publish(cut).version == 2
+
+
+def test_a_publish_waits_for_readers_that_cannot_know_the_new_partitions(sql: Any, database: Connection) -> None:
+    with closing(
+        PostgresCuts(DESTINATION, open_session(database, application_name="test"), reader_patience_s=0.2)
+    ) as cuts:
+        cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}))
+        cut = staged("r2", {"entry": stage(sql, "e2", 5)})
+        with postgres(database) as reader:
+            reader.autocommit = False
+            count = "SELECT count(*) FROM settlement_cut.entry_current"
+            assert one(reader, count) == 3
+            with pytest.raises(TransientError, match=f"process {reader.info.backend_pid}"):
+                cuts.publish(cut)
+            assert one(reader, count) == 3, "readers have noticed nothing"
+        published = cuts.publish(cut)
+    assert (published.version, published.is_new) == (2, True)
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 5
+
+
+def test_a_repeat_after_a_later_run_does_not_turn_the_pointer_back(sql: Any, database: Connection) -> None:
+    with closing(
+        PostgresCuts(DESTINATION, open_session(database, application_name="test"), reader_patience_s=0.2)
+    ) as cuts:
+        cuts.publish(staged("r0", {"entry": stage(sql, "e0", 1)}))
+        stuck = staged("r1", {"entry": stage(sql, "e1", 3)})
+        with postgres(database) as reader, pytest.raises(TransientError):
+            reader.autocommit = False
+            one(reader, "SELECT count(*) FROM settlement_cut.entry_current")
+            cuts.publish(stuck)
+        assert cuts.publish(staged("r2", {"entry": stage(sql, "e2", 5)})).version == 3
+        assert cuts.publish(stuck).version == 2
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 5
+
+
+def test_an_unlogged_stage_becomes_durable(cuts: PostgresCuts, sql: Any) -> None:
+    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3, kind="UNLOGGED")}))
+    assert one(sql, "SELECT relpersistence FROM pg_class WHERE relname = 'entry_20260305_v1'") == "p"
+
+
+def test_long_names_stay_apart(cuts: PostgresCuts, sql: Any) -> None:
+    long = "ledger_entry_of_the_settlement_system_of_the_central_bank_abc"
+    cuts.publish(staged("r1", {f"{long}_1": stage(sql, "e1", 3), f"{long}_2": stage(sql, "e2", 4)}))
+    names = [row[0] for row in sql.execute("SELECT partition_name FROM seamline.cut_table ORDER BY table_name")]
+    assert len(set(names)) == 2
+
+
+def test_a_vanished_stage_and_a_clashing_column_are_named(cuts: PostgresCuts, sql: Any) -> None:
+    with pytest.raises(Refused, match="is not there any more"):
+        cuts.publish(staged("r1", {"entry": "settlement_stage.nothing"}))
+    sql.execute("CREATE TABLE settlement_stage.odd (id int, cut_version int)")
+    with pytest.raises(SchemaConflict, match="cut_version"):
+        cuts.publish(staged("r1", {"entry": "settlement_stage.odd"}))
+
+
+ENTRY = Table(
+    "entry",
+    (
+        Column("account_id", Kind.INTEGER, "bigint", length=64),
+        Column("currency", Kind.CHAR, "char(3)", length=3),
+        Column("amount", Kind.DECIMAL, "decimal(20,4)", precision=20, scale=4),
+    ),
+)
+BALANCE = DerivedTablePlan("daily_balance", "entry", "amount", ("account_id", "currency"))
+
+
+def test_a_derived_table_is_compared_with_the_sums_of_its_cut(
+    cuts: PostgresCuts, sql: Any, database: Connection
+) -> None:
+    sql.execute("CREATE TABLE settlement_stage.e (account_id bigint, currency varchar(3), amount numeric(20,4))")
+    sql.execute("INSERT INTO settlement_stage.e SELECT n % 7, 'EUR', n / 8.0 FROM generate_series(1, 100) n")
+    sql.execute("INSERT INTO settlement_stage.e VALUES (1, NULL, 0.0001), (1, NULL, 0.0001)")
+    sql.execute(f"CREATE TABLE settlement_stage.b ({derived_definitions(BALANCE, ENTRY)})")
+    sql.execute(
+        "INSERT INTO settlement_stage.b SELECT account_id, currency, sum(amount) FROM settlement_stage.e GROUP BY 1, 2"
+    )
+    with closing(open_session(database, application_name="test")) as session:
+        places = {"staged_cut": "settlement_stage.e", "staged_derived": "settlement_stage.b", "position": "0-1-7"}
+        verdict = compare_derived(session, BALANCE, **places)
+        assert (verdict.verdict, verdict.source_rows, verdict.destination_rows) == (Verdict.MATCH, 8, 8)
+        assert verdict.totals[0].is_equal
+        sql.execute("UPDATE settlement_stage.b SET amount = amount + 1 WHERE account_id = 2")
+        sql.execute("DELETE FROM settlement_stage.b WHERE currency IS NULL")
+        sql.execute("INSERT INTO settlement_stage.b VALUES (99, 'EUR', 5)")
+        verdict = compare_derived(session, BALANCE, **places)
+    assert verdict.verdict is Verdict.BREAK
+    assert {(entry.type, entry.key) for entry in verdict.breaks} == {
+        (BreakType.VALUE, '{"account_id": "2", "currency": "EUR"}'),
+        (BreakType.MISSING, '{"account_id": "1", "currency": null}'),
+        (BreakType.UNEXPECTED, '{"account_id": "99", "currency": "EUR"}'),
+    }
+    assert verdict.totals[0].source_sum == Decimal("631.2502")
+
+
+def test_a_derived_sum_must_be_exact() -> None:
+    double = replace(ENTRY, columns=(*ENTRY.columns[:2], Column("amount", Kind.DOUBLE, "double")))
+    with pytest.raises(SchemaConflict, match="which holds double"):
+        derived_definitions(BALANCE, double)

@@ -1,0 +1,186 @@
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import GateFailed, InvariantViolated, Refused
+from seamline.domain.position import BinlogPosition
+from seamline.domain.runs import Cut, Reconciliation, RunKind, RunState, Scope
+from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable, cut_from_json, cut_to_json
+from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.model import (
+    BusinessDate,
+    DestinationPlan,
+    NightlyPlan,
+    ReconcilePlan,
+    Run,
+    SourcePlan,
+    SyncPlan,
+    TablePlan,
+)
+from seamline.sync.cut import publish_cut, select, with_verdicts
+
+ACCOUNT = Table("account", (Column("id", Kind.INTEGER, "bigint", length=64),), ("id",))
+ENTRY = Table(
+    "entry",
+    (Column("id", Kind.INTEGER, "bigint", length=64), Column("at", Kind.INSTANT, "timestamp(6)", precision=6)),
+    ("id",),
+)
+PLAN = SyncPlan(
+    "settlement",
+    SourcePlan("bank", "mariadb", "bank", "r", "c", "m", "seamline.bank.log", "seamline-bank"),
+    (DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
+    (TablePlan("account", None, ACCOUNT), TablePlan("entry", BusinessDate("at", "instant"), ENTRY)),
+    nightly=NightlyPlan(timezone="Asia/Shanghai", as_of_max_s=7200),
+)
+DAY = date(2026, 3, 5)
+# The date ends at 16:00 UTC.
+SOON = datetime(2026, 3, 5, 16, 30, tzinfo=UTC)
+STAGED = StagedCut(
+    "r1",
+    "settlement",
+    "warehouse",
+    DAY,
+    BinlogPosition("0-1-7"),
+    SOON,
+    (
+        StagedTable("entry", CutMode.DATE, "settlement_stage.e", 3, Verdict.MATCH, 1, 0),
+        StagedTable("account", CutMode.WHOLE, "settlement_stage.a", 2, Verdict.MATCH),
+    ),
+)
+
+
+def test_a_dated_table_is_read_by_bounds_and_the_others_whole() -> None:
+    selection = select(PLAN, DAY, as_of=SOON)
+    whole, dated = selection.reads
+    assert (whole.mode, whole.segment.date_column) == (CutMode.WHOLE, "")
+    assert (dated.mode, dated.segment.date_column) == (CutMode.DATE, "at")
+    assert (dated.segment.date_from, dated.segment.date_to) == ("2026-03-04 16:00:00", "2026-03-05 16:00:00")
+    assert not selection.left_out
+
+
+def test_a_whole_table_has_no_history_for_an_earlier_date() -> None:
+    selection = select(PLAN, date(2026, 3, 3), as_of=SOON)
+    assert [read.plan.name for read in selection.reads] == ["entry"]
+    assert "2026-03-05 is the date that has just ended" in selection.left_out["account"]
+
+
+def test_a_whole_table_counts_only_soon_after_the_end_of_its_date() -> None:
+    selection = select(PLAN, DAY, as_of=datetime(2026, 3, 5, 18, 0, tzinfo=UTC))
+    assert not selection.left_out
+    selection = select(PLAN, DAY, as_of=datetime(2026, 3, 5, 18, 0, 1, tzinfo=UTC))
+    assert "as_of_max is 2 h" in selection.left_out["account"]
+
+
+def test_a_date_that_has_not_ended_has_no_cut() -> None:
+    with pytest.raises(Refused, match="has not ended"):
+        select(PLAN, DAY, as_of=datetime(2026, 3, 5, 15, 59, 59, tzinfo=UTC))
+
+
+def test_a_sync_without_nightly_has_no_cut() -> None:
+    with pytest.raises(Refused, match="no nightly cut"):
+        select(replace(PLAN, nightly=None), DAY, as_of=SOON)
+
+
+def test_a_manifest_survives_its_json() -> None:
+    partial = replace(STAGED, left_out={"audit": "no history"})
+    assert cut_from_json(cut_to_json(partial)) == partial
+    assert (partial.is_partial, STAGED.is_partial) == (True, False)
+
+
+def test_a_table_nobody_judged_is_not_run() -> None:
+    judged = with_verdicts(STAGED, [TableVerdict("entry", Verdict.MATCH)])
+    assert [table.verdict for table in judged.tables] == [Verdict.MATCH, Verdict.NOT_RUN]
+    assert judged.verdict is Verdict.NOT_RUN
+
+
+class Place:
+    """Publisher and records in one, that write down what they are told."""
+
+    def __init__(self, reconciliation: Reconciliation | None) -> None:
+        self.found = reconciliation
+        self.published: list[tuple[StagedCut, str]] = []
+        self.saved: list[Cut] = []
+
+    def publish(self, cut: StagedCut, *, signed_by: str) -> Published:
+        self.published.append((cut, signed_by))
+        return Published(2, is_new=len(self.published) == 1)
+
+    def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None:
+        assert (run_id, scope, destination) == ("r1", Scope.CUT, "warehouse")
+        return self.found
+
+    def save_cut(self, cut: Cut) -> None:
+        self.saved.append(cut)
+
+
+def run_of(staged: StagedCut, plan: SyncPlan = PLAN) -> Run:
+    result: dict[str, Any] = {"cut": {"warehouse": cut_to_json(staged)}}
+    return Run("r1", "settlement", RunKind.NIGHTLY, DAY, plan, RunState.RUNNING, result)
+
+
+def reconciled(staged: StagedCut) -> Reconciliation:
+    tables = tuple(TableVerdict(table.table, table.verdict, "") for table in staged.tables)
+    return Reconciliation(
+        "r1",
+        "settlement",
+        "warehouse",
+        Scope.CUT,
+        DAY,
+        staged.position,
+        SOON,
+        "read",
+        staged.verdict,
+        tables,
+        SOON,
+        SOON,
+    )
+
+
+def test_a_reconciled_cut_is_published_and_written_down() -> None:
+    place = Place(reconciled(STAGED))
+    cut = publish_cut(run_of(STAGED), "warehouse", publisher=place, records=place)
+    assert place.saved == [cut]
+    assert (cut.version, cut.verdict, cut.partial, cut.tables) == (2, Verdict.MATCH, False, ("entry", "account"))
+
+
+def test_a_cut_that_was_not_reconciled_is_not_published_even_when_signed() -> None:
+    place = Place(None)
+    for signed_by in ("", "olga"):
+        with pytest.raises(GateFailed, match="not reconciled"):
+            publish_cut(run_of(STAGED), "warehouse", publisher=place, records=place, signed_by=signed_by)
+    assert not place.published
+
+
+@pytest.mark.parametrize("verdict", [Verdict.BREAK, Verdict.INCONCLUSIVE, Verdict.NOT_RUN])
+def test_a_cut_that_does_not_match_needs_a_signature(verdict: Verdict) -> None:
+    staged = replace(STAGED, tables=(replace(STAGED.tables[0], verdict=verdict), STAGED.tables[1]))
+    place = Place(reconciled(staged))
+    with pytest.raises(GateFailed, match=f"entry {verdict}"):
+        publish_cut(run_of(staged), "warehouse", publisher=place, records=place)
+    cut = publish_cut(run_of(staged), "warehouse", publisher=place, records=place, signed_by="olga")
+    assert cut.verdict is verdict, "a signature lets it through, it changes no verdict"
+    assert place.published[0][1] == "olga"
+
+
+def test_publish_and_flag_publishes_with_its_verdict() -> None:
+    staged = replace(STAGED, tables=(replace(STAGED.tables[0], verdict=Verdict.BREAK), STAGED.tables[1]))
+    place = Place(reconciled(staged))
+    plan = replace(PLAN, reconcile=ReconcilePlan(on_break="publish_and_flag"))
+    assert publish_cut(run_of(staged, plan), "warehouse", publisher=place, records=place).verdict is Verdict.BREAK
+
+
+def test_a_manifest_that_tells_another_verdict_than_the_reconciliation_is_refused() -> None:
+    place = Place(reconciled(replace(STAGED, tables=(replace(STAGED.tables[0], verdict=Verdict.BREAK),))))
+    with pytest.raises(InvariantViolated):
+        publish_cut(run_of(STAGED), "warehouse", publisher=place, records=place)
+
+
+def test_a_run_that_staged_nothing_has_nothing_to_publish() -> None:
+    place = Place(reconciled(STAGED))
+    with pytest.raises(Refused, match="staged no cut"):
+        publish_cut(replace(run_of(STAGED), result={}), "warehouse", publisher=place, records=place)
+    with pytest.raises(GateFailed, match="holds no table"):
+        publish_cut(run_of(replace(STAGED, tables=())), "warehouse", publisher=place, records=place)
