@@ -48,7 +48,8 @@ def open_session(connection: Connection) -> "Session[Any]":
 def query(session: "Session[Any]", sql: str, values: Sequence[Any] = ()) -> tuple[tuple[Any, ...], ...]:
     """All rows. The driver's own errors come through: the caller knows which connection it asked."""
     with session.cursor() as cursor:
-        cursor.execute(sql, values)
+        # Without values nothing is formatted into the statement, and a `%` in it stays what it is.
+        cursor.execute(sql, values or None)
         return tuple(cursor.fetchall())
 
 

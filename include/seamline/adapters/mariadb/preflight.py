@@ -1,0 +1,310 @@
+"""What a MariaDB source must be before anything is built on its log.
+
+`gather` asks the server with the three roles' own sessions; every rule is a pure function of the facts.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from seamline.ports import Problem
+
+GRANTS = "docs/reference/grants.md has the statements for the database's owner"
+EXPIRE_LEAST_S = 24 * 3600
+EXPIRE_ADVISED_S = 7 * 24 * 3600
+PACKET_ADVISED_BYTES = 16 * 1024 * 1024
+MARKER_SHAPE = {"id": "varchar(64)", "kind": "varchar(16)", "payload": "text", "at": "timestamp(6)"}
+
+
+@dataclass(frozen=True, slots=True)
+class RoleFacts:
+    """What one role's own session showed. `global_grants` are privileges ON *.*, upper case."""
+
+    connection_id: str
+    login: str
+    global_grants: frozenset[str] = frozenset()
+    unreadable: Mapping[str, str] = field(default_factory=dict)  # table → the server's refusal
+    marker_error: str = ""  # the server's refusal of an INSERT into the marker table, rolled back
+    session: Mapping[str, str] = field(default_factory=dict)
+
+    def has(self, *names: str) -> bool:
+        return bool(self.global_grants & {"ALL PRIVILEGES", *names})
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeyAction:
+    table: str
+    name: str
+    on_delete: str
+    on_update: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """One look at the server. `variables` are global, names in lower case; unknown ones are absent."""
+
+    database: str
+    variables: Mapping[str, str]
+    engines: Mapping[str, str]  # wanted table → engine
+    prepared_xa: int = 0
+    compressed: tuple[str, ...] = ()  # database.table.column, as far as the reader may look
+    unparseable: tuple[str, ...] = ()  # database.table.column of inet4/inet6, the same
+    foreign_keys: tuple[ForeignKeyAction, ...] = ()
+    binlog_do: str = ""
+    binlog_ignore: str = ""
+    replicates_from: tuple[str, ...] = ()
+    marker_table: str = "seamline_marker"
+    marker_columns: Mapping[str, str] = field(default_factory=dict)
+    marker_key: tuple[str, ...] = ()
+    marker_engine: str = ""
+    brief_lock: bool = False
+    reader: RoleFacts = field(default_factory=lambda: RoleFacts("reader", ""))
+    capture: RoleFacts = field(default_factory=lambda: RoleFacts("capture", ""))
+    marker: RoleFacts = field(default_factory=lambda: RoleFacts("marker", ""))
+
+
+Rule = Callable[[SourceFacts], Sequence[Problem]]
+
+# variable → (value wanted, why)
+_WANTED = {
+    "log_bin": ("ON", "without a binlog there is nothing to capture"),
+    "binlog_format": ("ROW", "other formats do not log rows: changes would be lost without a trace"),
+    "binlog_row_image": ("FULL", "with partial rows the capture stops at the first change"),
+    "binlog_row_metadata": ("FULL", "the log must tell columns and signedness itself"),
+    "gtid_strict_mode": ("ON", "only then do sequence numbers order the log"),
+    "sync_binlog": ("1", "after a crash the server could lose transactions that were already captured"),
+    "innodb_flush_log_at_trx_commit": ("1", "after a crash the server could lose transactions already captured"),
+}
+
+
+def check(facts: SourceFacts) -> tuple[Problem, ...]:
+    """Every problem of every rule, in the order of the rules."""
+    return tuple(problem for rule in RULES for problem in rule(facts))
+
+
+def binlog_settings(facts: SourceFacts) -> Sequence[Problem]:
+    return [
+        Problem(f"{name} is {facts.variables.get(name, 'unknown')}, wanted {wanted}: {why}", _set_global(name, wanted))
+        for name, (wanted, why) in _WANTED.items()
+        if facts.variables.get(name, "").upper() != wanted
+    ]
+
+
+def session_settings(facts: SourceFacts) -> Sequence[Problem]:
+    """A session's own value wins over the global one, and logins can get theirs from init_connect or a proxy."""
+    return [
+        Problem(
+            f"new sessions of `{role.login}` have {name} = {role.session[name]}, wanted {_WANTED[name][0]}",
+            "look for init_connect, option files or a proxy that sets it; no session may change it",
+        )
+        for role in (facts.reader, facts.capture, facts.marker)
+        for name in ("binlog_format", "binlog_row_image")
+        if name in role.session and role.session[name].upper() != _WANTED[name][0]
+    ]
+
+
+def untested_modes(facts: SourceFacts) -> Sequence[Problem]:
+    found = []
+    for name, why in (
+        ("log_bin_compress", "compressed binlog events were not tested with the connector"),
+        ("wsrep_on", "a Galera cluster's positions were not tested"),
+    ):
+        if facts.variables.get(name, "OFF").upper() not in ("OFF", "0", ""):
+            found.append(Problem(f"{name} is ON: {why}", _set_global(name, "OFF")))
+    if facts.variables.get("server_id", "0") == "0":
+        found.append(Problem("server_id is 0: the server sends its binlog to nobody", "give the server an id"))
+    return found
+
+
+def binlog_filters(facts: SourceFacts) -> Sequence[Problem]:
+    """Filters drop changes before they reach the log; nothing in the log tells."""
+    is_left_out = facts.binlog_do and facts.database not in facts.binlog_do.split(",")
+    is_ignored = facts.database in facts.binlog_ignore.split(",")
+    if not is_left_out and not is_ignored:
+        return []
+    what = f"binlog_do_db = {facts.binlog_do!r}, binlog_ignore_db = {facts.binlog_ignore!r}"
+    return [Problem(f"the binlog leaves out database {facts.database}: {what}", "remove the filter and restart")]
+
+
+def replica(facts: SourceFacts) -> Sequence[Problem]:
+    if not facts.replicates_from:
+        return []
+    return [
+        Problem(
+            f"this server is a replica of {', '.join(facts.replicates_from)}: its positions are not its primary's",
+            "point the source's connections at the primary",
+        )
+    ]
+
+
+def engines(facts: SourceFacts) -> Sequence[Problem]:
+    return [
+        Problem(
+            f"table {table} uses engine {engine}: a consistent snapshot does not cover it",
+            f"ALTER TABLE `{table}` ENGINE=InnoDB",
+            table=table,
+        )
+        for table, engine in facts.engines.items()
+        if engine.lower() != "innodb"
+    ]
+
+
+def xa(facts: SourceFacts) -> Sequence[Problem]:
+    if not facts.prepared_xa:
+        return []
+    return [
+        Problem(
+            f"{facts.prepared_xa} prepared XA transactions: their rows are in the binlog before they are committed",
+            "end them (XA RECOVER lists them) and do not use XA on the captured tables",
+        )
+    ]
+
+
+def connector_traps(facts: SourceFacts) -> Sequence[Problem]:
+    found = [
+        Problem(
+            f"{place} is COMPRESSED: its first change stops the capture, whichever database it is in",
+            "ALTER the column without COMPRESSED, or keep such tables on another server",
+            is_fatal=True,
+        )
+        for place in facts.compressed
+    ]
+    own = f"{facts.database}."
+    for place in facts.unparseable:
+        found.append(
+            Problem(
+                f"{place} is inet4 or inet6: the connector cannot parse its table",
+                "use varbinary(16) or varchar(39); such a table created later stops the capture",
+                is_fatal=place.startswith(own),
+            )
+        )
+    return found
+
+
+def cascades(facts: SourceFacts) -> Sequence[Problem]:
+    """InnoDB carries out such actions by itself, below the binlog: the child's rows change without a log record."""
+    silent = ("CASCADE", "SET NULL", "SET DEFAULT")
+    return [
+        Problem(
+            f"foreign key {key.name} of table {key.table} acts by itself (ON DELETE {key.on_delete}, ON UPDATE "
+            f"{key.on_update}): MariaDB does not write such changes into the binlog, so they would be lost",
+            "make it RESTRICT and let the application change the child rows, or leave the table out of the sync",
+            table=key.table,
+        )
+        for key in facts.foreign_keys
+        if key.on_delete.upper() in silent or key.on_update.upper() in silent
+    ]
+
+
+def retention(facts: SourceFacts) -> Sequence[Problem]:
+    seconds = int(float(facts.variables.get("binlog_expire_logs_seconds", "0") or 0))
+    if not seconds or seconds >= EXPIRE_ADVISED_S:
+        return []
+    return [
+        Problem(
+            f"the binlog is kept for {seconds / 3600:.0f} h only: a capture that pauses longer loses its place",
+            _set_global("binlog_expire_logs_seconds", str(EXPIRE_ADVISED_S)),
+            is_fatal=seconds < EXPIRE_LEAST_S,
+        )
+    ]
+
+
+def values(facts: SourceFacts) -> Sequence[Problem]:
+    found = []
+    modes = facts.variables.get("sql_mode", "").upper().split(",")
+    if not {"NO_ZERO_DATE", "TRADITIONAL"} & set(modes):
+        found.append(
+            Problem(
+                "sql_mode allows zero dates ('0000-00-00'): the log shows them as NULL or as 1970-01-01",
+                "add NO_ZERO_DATE and NO_ZERO_IN_DATE to sql_mode; reconciliation finds the ones that exist",
+                is_fatal=False,
+            )
+        )
+    packet = int(facts.variables.get("max_allowed_packet", "0") or 0)
+    if packet < PACKET_ADVISED_BYTES:
+        found.append(
+            Problem(
+                f"max_allowed_packet is {packet} bytes: row texts longer than that cannot be compared",
+                _set_global("max_allowed_packet", str(PACKET_ADVISED_BYTES)),
+                is_fatal=False,
+            )
+        )
+    return found
+
+
+def marker_table(facts: SourceFacts) -> Sequence[Problem]:
+    from_owner = f"let the owner of database {facts.database} create it; {GRANTS}"
+    if not facts.marker_columns:
+        return [Problem(f"there is no marker table `{facts.marker_table}`, or the reader may not read it", from_owner)]
+    wrong = [
+        f"{name} is {facts.marker_columns.get(name, 'missing')}, wanted {wanted}"
+        for name, wanted in MARKER_SHAPE.items()
+        if facts.marker_columns.get(name) != wanted
+    ]
+    if facts.marker_key != ("id",):
+        wrong.append(f"its primary key is {facts.marker_key}, wanted (id)")
+    if facts.marker_engine.lower() != "innodb":
+        wrong.append(f"its engine is {facts.marker_engine}, wanted InnoDB")
+    if not wrong:
+        return []
+    return [Problem(f"marker table `{facts.marker_table}` has another shape: {'; '.join(wrong)}", from_owner)]
+
+
+def reader_role(facts: SourceFacts) -> Sequence[Problem]:
+    found = _unreadable(facts.reader)
+    if facts.brief_lock and not facts.reader.has("RELOAD"):
+        found.append(_lacks(facts.reader, "RELOAD, which `snapshot.lock: brief` needs"))
+    return found
+
+
+def capture_role(facts: SourceFacts) -> Sequence[Problem]:
+    found = _unreadable(facts.capture)
+    if not facts.capture.has("REPLICATION SLAVE", "REPLICATION REPLICA"):
+        found.append(_lacks(facts.capture, "REPLICATION SLAVE"))
+    if not facts.capture.has("BINLOG MONITOR", "REPLICATION CLIENT"):
+        found.append(_lacks(facts.capture, "BINLOG MONITOR (REPLICATION CLIENT before 10.5)"))
+    return found
+
+
+def marker_role(facts: SourceFacts) -> Sequence[Problem]:
+    if not facts.marker.marker_error or not facts.marker_columns:
+        return []
+    what = f"login `{facts.marker.login}` (connection `{facts.marker.connection_id}`) cannot write a marker"
+    return [Problem(f"{what}: {facts.marker.marker_error}", GRANTS)]
+
+
+RULES: tuple[Rule, ...] = (
+    binlog_settings,
+    session_settings,
+    untested_modes,
+    binlog_filters,
+    replica,
+    engines,
+    xa,
+    connector_traps,
+    cascades,
+    retention,
+    values,
+    marker_table,
+    reader_role,
+    capture_role,
+    marker_role,
+)
+
+
+def _set_global(name: str, value: str) -> str:
+    return f"set {name} = {value} in the server's option file (SET GLOBAL only lasts until its restart)"
+
+
+def _lacks(role: RoleFacts, what: str) -> Problem:
+    return Problem(f"login `{role.login}` (connection `{role.connection_id}`) lacks {what}", GRANTS)
+
+
+def _unreadable(role: RoleFacts) -> list[Problem]:
+    return [
+        Problem(
+            f"login `{role.login}` (connection `{role.connection_id}`) cannot read table {table}: {refusal}",
+            GRANTS,
+            table=table,
+        )
+        for table, refusal in role.unreadable.items()
+    ]

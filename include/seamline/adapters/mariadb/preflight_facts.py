@@ -1,0 +1,189 @@
+"""The facts that preflight judges, asked with the three roles' own sessions. Changes nothing in the source."""
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import Any
+
+import pymysql
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.mariadb.canonical import quoted
+from seamline.adapters.mariadb.client import Session, open_session, query, translated
+from seamline.adapters.mariadb.preflight import ForeignKeyAction, RoleFacts, SourceFacts
+from seamline.domain.catalogue import Table
+
+_VARIABLES = (
+    "log_bin log_bin_compress binlog_format binlog_row_image binlog_row_metadata gtid_strict_mode sync_binlog"
+    " innodb_flush_log_at_trx_commit binlog_expire_logs_seconds sql_mode max_allowed_packet server_id wsrep_on"
+)
+_GLOBAL_GRANT = re.compile(r"^GRANT (.+?) ON \*\.\* TO ", re.IGNORECASE)
+# Its INSERT is rolled back, so it never reaches the binlog.
+_PROBE_ID = "preflight"
+
+
+def gather(
+    *,
+    database: str,
+    tables: Sequence[Table],
+    marker_table: str,
+    reader: Connection,
+    capture: Connection,
+    marker: Connection,
+    snapshot_lock: str,
+) -> SourceFacts:
+    """Errors of the driver come as Seamline's, with the connection that met them."""
+    names = [table.name for table in tables]
+    try:
+        with closing(open_session(reader)) as session:
+            columns, key, engine = _marker_shape(session, database, marker_table)
+            do_db, ignore_db = _filters(session)
+            return SourceFacts(
+                database=database,
+                variables=_variables(session, "GLOBAL"),
+                engines=_engines(session, database, names),
+                prepared_xa=len(query(session, "XA RECOVER")),
+                compressed=_places(session, "column_type LIKE '%COMPRESSED%'"),
+                unparseable=_places(session, "data_type IN ('inet4', 'inet6')"),
+                foreign_keys=_foreign_keys(session, database, names),
+                binlog_do=do_db,
+                binlog_ignore=ignore_db,
+                replicates_from=_primaries(session),
+                marker_table=marker_table,
+                marker_columns=columns,
+                marker_key=key,
+                marker_engine=engine,
+                brief_lock=snapshot_lock == "brief",
+                reader=_role(reader, names),
+                capture=_role(capture, [*names, marker_table]),
+                marker=_marker_role(marker, marker_table),
+            )
+    except pymysql.err.MySQLError as exc:
+        raise translated(exc, reader) from exc
+
+
+def _variables(session: "Session[Any]", scope: str) -> dict[str, str]:
+    names = "','".join(_VARIABLES.split())
+    rows = query(session, f"SHOW {scope} VARIABLES WHERE variable_name IN ('{names}')")
+    return {str(name).lower(): str(value) for name, value in rows}
+
+
+def _engines(session: "Session[Any]", database: str, names: Iterable[str]) -> dict[str, str]:
+    rows = query(
+        session, "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s", (database,)
+    )
+    known = {name: str(engine or "none") for name, engine in rows}
+    return {name: known[name] for name in names if name in known}
+
+
+def _places(session: "Session[Any]", condition: str) -> tuple[str, ...]:
+    rows = query(
+        session,
+        "SELECT CONCAT(table_schema, '.', table_name, '.', column_name) FROM information_schema.columns"
+        f" WHERE {condition} AND table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')",
+    )
+    return tuple(str(row[0]) for row in rows)
+
+
+def _foreign_keys(session: "Session[Any]", database: str, names: Iterable[str]) -> tuple[ForeignKeyAction, ...]:
+    rows = query(
+        session,
+        "SELECT table_name, constraint_name, delete_rule, update_rule"
+        " FROM information_schema.referential_constraints WHERE constraint_schema = %s",
+        (database,),
+    )
+    wanted = set(names)
+    return tuple(ForeignKeyAction(*row) for row in rows if row[0] in wanted)
+
+
+def _filters(session: "Session[Any]") -> tuple[str, str]:
+    try:
+        rows = query(session, "SHOW MASTER STATUS")
+    except pymysql.err.OperationalError:
+        # The reader need not see it; the capture role's check of BINLOG MONITOR stands on its own.
+        return "", ""
+    return (str(rows[0][2]), str(rows[0][3])) if rows else ("", "")
+
+
+def _primaries(session: "Session[Any]") -> tuple[str, ...]:
+    try:
+        with session.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute("SHOW ALL SLAVES STATUS")
+            return tuple(f"{row['Master_Host']}:{row['Master_Port']}" for row in cursor.fetchall())
+    except pymysql.err.OperationalError:
+        # Needs REPLICA MONITOR, which no role has to have.
+        return ()
+
+
+def _marker_shape(session: "Session[Any]", database: str, table: str) -> tuple[dict[str, str], tuple[str, ...], str]:
+    columns = query(
+        session,
+        "SELECT column_name, column_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
+        (database, table),
+    )
+    key = query(
+        session,
+        "SELECT column_name FROM information_schema.statistics WHERE table_schema = %s AND table_name = %s"
+        " AND index_name = 'PRIMARY' ORDER BY seq_in_index",
+        (database, table),
+    )
+    return (
+        {str(name): str(column_type) for name, column_type in columns},
+        tuple(str(row[0]) for row in key),
+        _engines(session, database, [table]).get(table, ""),
+    )
+
+
+def _role(connection: Connection, tables: Iterable[str]) -> RoleFacts:
+    try:
+        with closing(open_session(connection)) as session:
+            return RoleFacts(
+                connection.connection_id,
+                connection.login,
+                _global_grants(session),
+                unreadable=_unreadable(session, tables),
+                session=_variables(session, "SESSION"),
+            )
+    except pymysql.err.MySQLError as exc:
+        raise translated(exc, connection) from exc
+
+
+def _marker_role(connection: Connection, table: str) -> RoleFacts:
+    refusal = ""
+    try:
+        with closing(open_session(connection)) as session:
+            try:
+                session.begin()
+                query(session, f"INSERT INTO {quoted(table)} (id, kind, payload) VALUES ('{_PROBE_ID}', 'probe', '')")
+                session.rollback()
+            except pymysql.err.MySQLError as exc:
+                refusal = str(exc.args[-1])
+            return RoleFacts(
+                connection.connection_id,
+                connection.login,
+                marker_error=refusal,
+                session=_variables(session, "SESSION"),
+            )
+    except pymysql.err.MySQLError as exc:
+        raise translated(exc, connection) from exc
+
+
+def _global_grants(session: "Session[Any]") -> frozenset[str]:
+    """Privileges ON *.* of the login and of the roles that are active in its session."""
+    lines = [str(row[0]) for row in query(session, "SHOW GRANTS")]
+    found: set[str] = set()
+    for line in lines:
+        match = _GLOBAL_GRANT.match(line)
+        if match:
+            found.update(name.strip().upper() for name in match[1].split(","))
+    return frozenset(found)
+
+
+def _unreadable(session: "Session[Any]", tables: Iterable[str]) -> dict[str, str]:
+    refusals: dict[str, str] = {}
+    for table in tables:
+        try:
+            query(session, f"SELECT 1 FROM {quoted(table)} LIMIT 0")
+        except pymysql.err.MySQLError as exc:
+            refusals[table] = str(exc.args[-1])
+    return refusals

@@ -1,0 +1,72 @@
+"""ports.Source for MariaDB: catalogue, preflight, markers, read views, each with the connection of its role."""
+
+from collections.abc import Sequence
+from contextlib import closing
+
+import pymysql
+
+from seamline.adapters.mariadb import catalogue, marker, preflight, preflight_facts
+from seamline.adapters.mariadb.client import open_session, query, role, translated
+from seamline.domain.catalogue import Table
+from seamline.domain.errors import TransientError
+from seamline.domain.position import BinlogPosition
+from seamline.plan.model import SourcePlan
+from seamline.ports import Marker, Problem, ReadView
+
+
+class MariaDbSource:
+    """Opens a session per call: nothing is held between calls, so a changed password needs no restart."""
+
+    def __init__(self, source: SourcePlan) -> None:
+        self._source = source
+
+    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+        connection = role(self._source, self._source.reader)
+        with closing(open_session(connection)) as session:
+            try:
+                return catalogue.read_catalogue(session, self._source.database, tables)
+            except pymysql.err.MySQLError as exc:
+                raise translated(exc, connection) from exc
+
+    def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
+        source = self._source
+        facts = preflight_facts.gather(
+            database=source.database,
+            tables=tables,
+            marker_table=source.marker_table,
+            reader=role(source, source.reader),
+            capture=role(source, source.capture),
+            marker=role(source, source.marker),
+            snapshot_lock=source.snapshot_lock,
+        )
+        return preflight.check(facts)
+
+    def commit_marker(self, one: Marker) -> None:
+        marker.commit_marker(role(self._source, self._source.marker), self._source.marker_table, one)
+
+    def seed_position(self) -> BinlogPosition:
+        """The position of a consistent snapshot: everything before it is committed, everything after comes."""
+        connection = role(self._source, self._source.reader)
+        with closing(open_session(connection)) as session:
+            try:
+                query(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+                status = dict(query(session, "SHOW STATUS LIKE 'binlog_snapshot%'"))
+                file, offset = str(status["Binlog_snapshot_file"]), int(status["Binlog_snapshot_position"])
+                ((gtid,),) = query(session, "SELECT BINLOG_GTID_POS(%s, %s)", (file, offset))
+            except pymysql.err.MySQLError as exc:
+                raise translated(exc, connection) from exc
+        if not file or not gtid:
+            raise TransientError(
+                f"MariaDB at {connection.host}:{connection.port} tells no position: file {file!r}, GTID {gtid!r}",
+                hint="is log_bin ON? preflight tells",
+            )
+        return BinlogPosition(str(gtid), file, offset)
+
+    def open_views(self, count: int) -> Sequence[ReadView]:
+        from seamline.adapters.mariadb.sessions import open_views
+
+        return open_views(self._source, count)
+
+
+def open_source(source: SourcePlan) -> MariaDbSource:
+    return MariaDbSource(source)
