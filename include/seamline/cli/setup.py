@@ -9,13 +9,13 @@ from seamline.stack.progress import Progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    del parser
+    parser.add_argument("--jars", default="", metavar="NAMES", help="only these configurations of jars/ivy.xml")
 
 
 def run(args: argparse.Namespace) -> int:
-    del args
     progress = Progress()
     # The launcher has made the Python environment before it came here.
-    boot.prepare(Layout(settings.load()), progress)
+    names = [name for name in args.jars.replace(",", " ").split() if name]
+    boot.prepare(Layout(settings.load()), progress, configurations=names)
     progress.say("environment and jars are in place")
     return 0

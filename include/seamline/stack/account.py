@@ -31,7 +31,7 @@ class Account:
 
 
 def server_account() -> Account | None:
-    """The account for database servers, or None where this process is not root and simply uses its own."""
+    """The account for database servers, or None where this process is not root and uses its own."""
     if os.geteuid() != 0:
         return None
     for name in _NAMES:

