@@ -167,8 +167,6 @@ def _filled(value: str) -> str:
 
 
 def _installed(package: str) -> str:
-    import importlib.util
-
     spec = importlib.util.find_spec(package)
     assert spec is not None
     assert spec.origin is not None
