@@ -1,0 +1,47 @@
+# Aliases only: every target calls ./seamline, which needs no make. `make` lists them.
+.DEFAULT_GOAL := list
+.PHONY: list setup demo up down status doctor test unit contract dags spark integration e2e check format schema validate explain lock
+
+bin := .seamline/env/venv/bin
+
+list: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+setup: ## environment and jars, nothing started
+	./seamline setup
+demo: ## the whole chain on this machine, with a report
+	./seamline demo
+up: ## start the local stack
+	./seamline up
+down: ## stop it
+	./seamline down
+status: ## verdicts, positions and lag
+	./seamline status
+doctor: ## what is missing here, and the cure
+	./seamline doctor
+test: ## every layer of tests, as .ci/run does
+	./seamline test
+unit: ## tests without any server
+	./seamline test unit
+contract: ## one behaviour suite over every sink
+	./seamline test contract
+dags: ## DAGs, operators and triggers
+	./seamline test dags
+spark: ## jobs in a local Spark session
+	./seamline test spark
+integration: ## tests with real servers
+	./seamline test integration
+e2e: ## the demo at reduced size, through Airflow
+	./seamline test e2e
+check: ## linters, types, import contracts, house rules
+	./seamline test unit --pytest "-k 'gate or tidy or contract'"
+format: ## put every file into form
+	$(bin)/ruff check --fix-only .
+	$(bin)/ruff format .
+schema: ## JSON Schema of the declarations
+	./seamline schema
+validate: ## check the declarations
+	./seamline validate
+explain: ## the stages and settings of every sync
+	./seamline explain
+lock: ## refresh the locks of packages and jars
+	./seamline lock

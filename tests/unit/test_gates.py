@@ -1,0 +1,80 @@
+"""Linters, types and import contracts pass, and the contracts catch what they are there for."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seamline import settings
+
+BIN = Path(sys.executable).parent
+PACKAGES = ("include/seamline", "plugins/seamline_airflow", "spark_jobs/seamline_spark")
+
+
+def run(*command: str, at: Path, path: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**settings.process_environment(), "PYTHONPATH": path}
+    return subprocess.run(
+        [str(BIN / command[0]), *command[1:]], cwd=at, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+GATES = {
+    "ruff": ("ruff", "check", "--output-format=concise", "."),
+    "format": ("ruff", "format", "--check", "--output-format=concise", "."),
+    "types": ("mypy",),
+    "spelling": ("codespell",),
+    "imports": ("lint-imports",),
+}
+
+
+@pytest.mark.parametrize("gate", GATES)
+def test_the_gate_is_passed(checkout: Path, gate: str) -> None:
+    ended = run(*GATES[gate], at=checkout)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+# What must not be imported, by the contract that catches it: where it is planted, and the line.
+FORBIDDEN = {
+    "domain from ports": ("include/seamline/domain/log.py", "import seamline.ports", "layered"),
+    "ports from spec": ("include/seamline/ports.py", "import seamline.spec.load", "layered"),
+    "spec from plan": ("include/seamline/spec/load.py", "import seamline.plan.model", "layered"),
+    "sync from adapters": ("include/seamline/sync/barrier.py", "import seamline.adapters.connections", "layered"),
+    "adapters from sync": ("include/seamline/adapters/connections.py", "import seamline.sync.barrier", "layered"),
+    "adapters from cli": ("include/seamline/adapters/connections.py", "import seamline.cli.main", "layered"),
+    "core from Airflow": ("include/seamline/adapters/connections.py", "import airflow.sdk", "neither Airflow"),
+    "core from Spark": ("include/seamline/sync/barrier.py", "import pyspark", "neither Airflow"),
+    "use case from a client": ("include/seamline/sync/barrier.py", "import psycopg", "Use cases know no client"),
+    "use case from pydantic": ("include/seamline/sync/barrier.py", "import pydantic", "Use cases know no client"),
+    "use case from compile": ("include/seamline/sync/barrier.py", "import seamline.plan.compile", "Only compile"),
+    "plan from spec": ("include/seamline/plan/stages.py", "import seamline.spec.load", "Only compile"),
+    "a client in spec": ("include/seamline/spec/load.py", "import pymysql", "Declarations are read without"),
+    "Airflow's side from Spark": ("plugins/seamline_airflow/errors.py", "import pyspark", "imports Spark"),
+    "Airflow's side from jobs": ("plugins/seamline_airflow/errors.py", "import seamline_spark", "imports Spark"),
+    "Spark's side from Airflow": ("spark_jobs/seamline_spark/__init__.py", "import airflow.sdk", "imports Airflow"),
+    "Spark's side from spec": (
+        "spark_jobs/seamline_spark/__init__.py", "import seamline.spec.faults", "imports Airflow",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def copy(checkout: Path, tmp_path: Path) -> Path:
+    for package in PACKAGES:
+        shutil.copytree(checkout / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(checkout / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_a_planted_import_breaks_its_contract(copy: Path, what: str) -> None:
+    file, line, contract = FORBIDDEN[what]
+    planted = copy / file
+    planted.write_text(f"{line}\n{planted.read_text(encoding='utf-8')}", encoding="utf-8")
+    path = ":".join(str((copy / package).parent) for package in PACKAGES)
+    ended = run("lint-imports", "--no-cache", at=copy, path=path)
+    said = re.sub(r"\s+", " ", ended.stdout)
+    assert ended.returncode == 1, said
+    assert re.search(rf"{contract}[^.]*? BROKEN", said), said
