@@ -7,18 +7,21 @@ needs, and the DAG processor nothing at all.
 import importlib
 from typing import Any, cast
 
+from seamline import settings
 from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.adapters.platform.database import Database
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.domain.errors import ConfigError
 from seamline.plan.model import SyncPlan
-from seamline.ports import LogReader, ReadView, Sink, Source
+from seamline.ports import CaptureProbe, Failpoints, LogReader, ReadView, Sink, Source
 
 # Per kind of source or destination: `module:function` of its opener. A new kind is a line here.
 _SOURCES = {"mariadb": "seamline.adapters.mariadb.source:open_source"}
 _SINKS = {"postgres": "seamline.adapters.postgres.sink:open_sink"}
 _DESTINATION_VIEWS = {"postgres": "seamline.adapters.postgres.read:open_views"}
+_CAPTURE_PROBES = {"mariadb": "seamline.adapters.connect.capture:open_probe"}
+_CUTS = {"postgres": "seamline.adapters.postgres.cuts:open_cuts"}
 _LOG_READER = "seamline.adapters.kafka.log_reader:open_log_reader"
 
 
@@ -38,10 +41,21 @@ def log_reader(plan: SyncPlan) -> LogReader:
     return cast(LogReader, _function(_LOG_READER)(plan))
 
 
+def capture_probe(plan: SyncPlan) -> CaptureProbe:
+    """`open_probe(source_plan: SourcePlan) -> CaptureProbe`."""
+    return cast(CaptureProbe, _opener(_CAPTURE_PROBES, plan.source.kind, "source")(plan.source))
+
+
 def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list[ReadView]:
     """`open_views(plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]`."""
     destination = plan.destination(destination_name)
     return list(_opener(_DESTINATION_VIEWS, destination.kind, "destination")(plan, destination, count))
+
+
+def cuts(plan: SyncPlan, destination_name: str) -> Any:
+    """`open_cuts(destination: DestinationPlan)`: publishes cuts there (`sync.cut.CutPublisher`); close it after use."""
+    destination = plan.destination(destination_name)
+    return _opener(_CUTS, destination.kind, "destination for cuts")(destination)
 
 
 def platform() -> PlatformStore:
@@ -58,6 +72,14 @@ def capture_registry() -> PlatformCaptureRegistry:
 
 def pruning_holds() -> PlatformPruningHolds:
     return PlatformPruningHolds(Database())
+
+
+def failpoints() -> Failpoints | None:
+    """What this process's environment arms; None is the rule."""
+    return cast(
+        "Failpoints | None",
+        _function("seamline.adapters.failpoints:from_environment")(settings.process_environment()),
+    )
 
 
 def _opener(table: dict[str, str], kind: str, what: str) -> Any:

@@ -325,7 +325,8 @@ class PostgresCuts:
         # A run that is repeated after a later one keeps its version and does not turn the pointer back.
         self._session.execute(
             "INSERT INTO seamline.cut_pointer AS p VALUES (%s, %s, %s, %s)"
-            " ON CONFLICT (sync, table_name, business_date) DO UPDATE SET version = greatest(p.version, excluded.version)",
+            " ON CONFLICT (sync, table_name, business_date)"
+            " DO UPDATE SET version = greatest(p.version, excluded.version)",
             (cut.sync, table.table, cut.business_date, version),
         )
 

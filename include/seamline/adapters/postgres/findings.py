@@ -1,0 +1,28 @@
+"""What a stream met that its log did not promise, as its commits kept it in the destination."""
+
+import psycopg
+
+from seamline.adapters.postgres.client import Session, translated
+from seamline.domain.changes import Finding
+from seamline.domain.ledger import StreamId
+
+_LISTED = 1_000
+
+
+def read_findings(session: Session, stream: StreamId, *, after: int) -> tuple[tuple[Finding, ...], int]:
+    """The first findings with a number above `after`, and the newest number there is (`after` where there is none)."""
+    with translated("read the findings of the stream"):
+        try:
+            newest = session.execute(
+                "SELECT max(finding_id) FROM seamline.finding WHERE stream = %s AND finding_id > %s",
+                (str(stream), after),
+            ).fetchone()
+            rows = session.execute(
+                "SELECT table_name, kind, row_key, log_offset FROM seamline.finding"
+                " WHERE stream = %s AND finding_id > %s ORDER BY finding_id LIMIT %s",
+                (str(stream), after, _LISTED),
+            ).fetchall()
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return (), after
+    through = int(newest[0]) if newest and newest[0] is not None else after
+    return tuple(Finding(*row) for row in rows), through

@@ -1,0 +1,157 @@
+"""All tables of a sync compared at one position, as one reconciliation. Tables share the views; each view serves one
+table at a time."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from queue import SimpleQueue
+
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import Finding
+from seamline.domain.digest import Segment
+from seamline.domain.errors import SeamlineError
+from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.verdict import TableVerdict, Verdict, worst
+from seamline.plan.model import ControlTotalPlan, Run, SyncPlan
+from seamline.ports import ReadView
+from seamline.sync.barrier import Aligned, Barrier, NotComparable
+from seamline.sync.bucket_search import Limits, Sides
+from seamline.sync.reconcile import compare_table, inconclusive, new_run_key, not_run
+
+BARRIER = "barrier"
+DIGEST = "cdg1"
+FINDINGS_THROUGH = "findings_through"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One table to compare, and the part of it on either side."""
+
+    table: Table
+    source_segment: Segment
+    destination_segment: Segment
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFindings:
+    """What the stream met that the log did not promise, since finding number `after`; `through` is the newest now."""
+
+    found: tuple[Finding, ...] = ()
+    through: int = 0
+
+    def of(self, table: str) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.found if finding.table == table)
+
+
+def compare_tables(
+    work: Sequence[Work],
+    *,
+    source: Sequence[ReadView],
+    destination: Sequence[ReadView],
+    totals: Sequence[ControlTotalPlan] = (),
+    check: Callable[[], None] = lambda: None,
+    limits: Limits | None = None,
+) -> tuple[TableVerdict, ...]:
+    """Verdicts in the order of `work`, as many tables at once as both sides have views. One random key for all."""
+    run_key = new_run_key()
+    pairs: SimpleQueue[tuple[ReadView, ReadView]] = SimpleQueue()
+    for pair in zip(source, destination, strict=False):
+        pairs.put(pair)
+    workers = min(len(source), len(destination), max(len(work), 1))
+
+    def one(item: Work) -> TableVerdict:
+        mine, theirs = pairs.get()
+        try:
+            sides = Sides(item.table, mine, theirs, item.source_segment, item.destination_segment, run_key, check)
+            return compare_table(sides, totals=totals, findings=item.findings, limits=limits)
+        finally:
+            pairs.put((mine, theirs))
+
+    # The largest first: a large table that starts last would run alone at the end.
+    order = sorted(range(len(work)), key=lambda number: -work[number].table.rows_estimate)
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        futures = {number: pool.submit(one, work[number]) for number in order}
+        return tuple(futures[number].result() for number in range(len(work)))
+
+
+def compare_live(
+    run: Run,
+    destination: str,
+    *,
+    barrier: Barrier,
+    views: int,
+    findings: Callable[[], StreamFindings] = StreamFindings,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    limits: Limits | None = None,
+) -> Reconciliation:
+    """Compare the live tables of a destination with the source at one position (mode B).
+
+    Always gives a reconciliation: NOT_RUN when the sync must not be compared now, INCONCLUSIVE when both sides could
+    not be brought to one position or a side failed, each with its reason. `findings` gives those of the stream that no
+    reconciliation has reported yet; they make this one BREAK.
+    """
+    plan = run.plan
+    started = clock()
+    blank = Reconciliation(
+        run_id=run.run_id,
+        sync=plan.sync,
+        destination=destination,
+        scope=Scope.LIVE,
+        business_date=run.business_date,
+        position=None,
+        position_time=None,
+        mode=BARRIER,
+        verdict=Verdict.NOT_RUN,
+        tables=(),
+        started_at=started,
+        ended_at=started,
+        evidence={"digest": DIGEST, "config_hash": plan.config_hash},
+    )
+    try:
+        with barrier.aligned(min(views, max(len(plan.tables), 1))) as aligned:
+            met = findings()
+            verdicts = compare_tables(
+                [_whole(table.shape, met) for table in plan.tables],
+                source=aligned.source,
+                destination=aligned.destination,
+                totals=plan.reconcile.control_totals,
+                check=aligned.check,
+                limits=limits,
+            )
+            return _judged(_at(blank, aligned, met), verdicts, clock())
+    except NotComparable as exc:
+        return _judged(blank, _all(plan, not_run, exc), clock())
+    except SeamlineError as exc:
+        return _judged(blank, _all(plan, inconclusive, exc), clock())
+
+
+def findings_reported(earlier: Sequence[Reconciliation], destination: str) -> int:
+    """The newest finding that an earlier reconciliation of the live tables has reported; 0 for none."""
+    numbers = [
+        int(str(found.evidence.get(FINDINGS_THROUGH, 0)))
+        for found in earlier
+        if found.scope is Scope.LIVE and found.destination == destination
+    ]
+    return max(numbers, default=0)
+
+
+def _whole(table: Table, met: StreamFindings) -> Work:
+    segment = Segment(table.name)
+    return Work(table, segment, segment, met.of(table.name))
+
+
+def _at(blank: Reconciliation, aligned: Aligned, met: StreamFindings) -> Reconciliation:
+    committed = datetime.fromtimestamp(aligned.position_ms / 1000, UTC) if aligned.position_ms else None
+    told = {"held_s": round(aligned.held_s, 3), FINDINGS_THROUGH: met.through}
+    return replace(blank, position=aligned.position, position_time=committed, evidence={**blank.evidence, **told})
+
+
+def _all(plan: SyncPlan, verdict: Callable[[str, str], TableVerdict], exc: SeamlineError) -> tuple[TableVerdict, ...]:
+    return tuple(verdict(table.name, exc.message) for table in plan.tables)
+
+
+def _judged(blank: Reconciliation, verdicts: Sequence[TableVerdict], ended: datetime) -> Reconciliation:
+    judged = worst([verdict.verdict for verdict in verdicts])
+    return replace(blank, verdict=judged, tables=tuple(verdicts), ended_at=ended)

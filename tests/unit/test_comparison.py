@@ -1,0 +1,89 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from seamline.domain.changes import Finding
+from seamline.domain.cutover import Boundary
+from seamline.domain.digest import Segment
+from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import ControlTotalPlan, DestinationPlan, ReconcilePlan, Run, SourcePlan, SyncPlan, TablePlan
+from seamline.sync.comparison import StreamFindings, Work, compare_live, compare_tables, findings_reported
+from tests.unit.memory_views import ENTRY, MemoryView, entries
+from tests.unit.test_barrier import World, at
+
+PLAN = SyncPlan(
+    "settlement",
+    SourcePlan("bank", "mariadb", "bank", "r", "c", "m", "seamline.bank.log", "seamline-bank"),
+    (DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
+    (TablePlan("entry", None, ENTRY),),
+    reconcile=ReconcilePlan((ControlTotalPlan("entry", "amount", ("currency",)),)),
+    config_hash="abc",
+)
+RUN = Run("r1", "settlement", RunKind.RECONCILE, None, PLAN, RunState.RUNNING)
+
+
+def live(world: World, **rest: Any) -> Reconciliation:
+    return compare_live(RUN, "warehouse", barrier=world.barrier(), views=4, **rest)
+
+
+def test_equal_sides_at_one_position_are_a_match_with_its_evidence() -> None:
+    found = live(World())
+    assert (found.verdict, found.scope, found.mode) == (Verdict.MATCH, Scope.LIVE, "barrier")
+    assert found.position == at(100)
+    assert found.position_time == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
+    assert [total.group for total in found.tables[0].totals] == [("CNY",), ("EUR",), ("USD",)]
+    assert found.evidence["config_hash"] == "abc"
+
+
+def test_sides_that_cannot_be_aligned_are_inconclusive_with_the_reason() -> None:
+    found = live(World(never_holds=True))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "did not stand still" in found.tables[0].reason
+    assert found.position is None
+
+
+def test_a_sync_that_catches_up_is_not_run() -> None:
+    world = World()
+    assert world.ledger is not None
+    world.ledger = replace(world.ledger, boundaries=(Boundary("entry", at(90)),))
+    found = live(world)
+    assert found.verdict is Verdict.NOT_RUN
+    assert "catching up" in found.tables[0].reason
+
+
+def test_findings_of_the_stream_break_the_next_reconciliation_only() -> None:
+    met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), 12)
+    first = live(World(), findings=lambda: met)
+    assert first.verdict is Verdict.BREAK
+    assert findings_reported([first], "warehouse") == 12
+    assert findings_reported([first], "elsewhere") == 0
+    assert live(World(), findings=lambda: StreamFindings((), 12)).verdict is Verdict.MATCH
+
+
+def test_a_barrier_that_failed_reports_no_finding() -> None:
+    met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), 12)
+    assert findings_reported([live(World(never_holds=True), findings=lambda: met)], "warehouse") == 0
+
+
+def test_many_tables_share_few_views_and_no_view_serves_two_at_once() -> None:
+    class Busy(MemoryView):
+        is_asked = False
+
+        def digests(self, segment: Segment, *, run_key: str) -> Any:
+            assert not self.is_asked, "two tables asked one view at the same time"
+            self.is_asked = True
+            try:
+                return super().digests(segment, run_key=run_key)
+            finally:
+                self.is_asked = False
+
+    def views() -> Sequence[MemoryView]:
+        return [Busy(ENTRY, entries(40)), Busy(ENTRY, entries(40))]
+
+    segment = Segment("entry")
+    source, destination = views(), views()
+    work = [Work(replace(ENTRY, rows_estimate=number), segment, segment) for number in range(9)]
+    found = compare_tables(work, source=source, destination=destination)
+    assert [verdict.verdict for verdict in found] == [Verdict.MATCH] * 9
