@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from seamline.domain.canonical import FloatSummary
+from seamline.domain.capture import CaptureStatus
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, TableChanges
 from seamline.domain.cutover import Boundary
@@ -293,6 +294,21 @@ class CaptureRegistry(Protocol):
         """(generation, tables); (0, ()) before the first."""
 
     def set_tables(self, source: str, *, generation: int, tables: Sequence[str]) -> None: ...
+
+
+class CaptureProbe(Protocol):
+    """A source's connector and log topic as their servers tell. TransientError: no answer."""
+
+    def status(self) -> CaptureStatus: ...
+
+    def restart_failed(self) -> None:
+        """Restart the connector's failed parts; returns when Connect has accepted it."""
+
+    def stop(self) -> None:
+        """Stop the connector and keep its configuration and offsets."""
+
+    def log_bytes(self) -> int:
+        """Bytes that the log topic takes on its broker."""
 
 
 class PruningHolds(Protocol):

@@ -1,12 +1,11 @@
 """Watching a source's capture: failed tasks are restarted less and less often, the log's size is watched.
 
-Pure: the host's driver asks `CaptureProbe` every few seconds, feeds the answers in and does what comes out. It never
+Pure: the host asks a `CaptureProbe` every few seconds, feeds the answers in and does what comes out. It never
 deletes anything: at its byte limit the log topic grows no further because the capture is stopped (PROTOCOL 10).
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from seamline.domain.capture import CaptureState, CaptureStatus
 from seamline.sync.stream_host import BackOff, EndAlarm, RaiseAlarm
@@ -15,21 +14,6 @@ CAPTURE_FAILED = "capture_failed"
 CAPTURE_UNREACHABLE = "capture_unreachable"
 LOG_SIZE = "log_size"
 _GIB = 1 << 30
-
-
-class CaptureProbe(Protocol):
-    """A source's connector and log topic as their servers tell. TransientError: no answer."""
-
-    def status(self) -> CaptureStatus: ...
-
-    def restart_failed(self) -> None:
-        """Restart the connector's failed parts; returns when Connect has accepted it."""
-
-    def stop(self) -> None:
-        """Stop the connector and keep its configuration and offsets."""
-
-    def log_bytes(self) -> int:
-        """Bytes that the log topic takes on its broker."""
 
 
 class Step(StrEnum):

@@ -163,6 +163,10 @@ class StreamRoster:
         return sum(entry.running is not None for entry in self._entries.values())
 
     @property
+    def stop_grace_s(self) -> float:
+        return self._grace_s
+
+    @property
     def streams(self) -> tuple[WantedStream, ...]:
         """Those wanted now."""
         return tuple(entry.wanted for entry in self._entries.values() if entry.wanted is not None)

@@ -6,24 +6,17 @@ on. The stream's loop only reads and writes values in memory.
 
 import dataclasses
 import hashlib
-import logging
-import selectors
-import socket
 import threading
 import time
 from types import TracebackType
 from typing import Self
 
-import psycopg
-
+from seamline.adapters.platform.conversation import Conversation
 from seamline.adapters.platform.database import OpenSession, Session, open_session
-from seamline.adapters.platform.streams import CHANNEL, put_report
-from seamline.domain.errors import SeamlineError
+from seamline.adapters.platform.streams import put_report
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import position_from_json
 from seamline.ports import Orders, StreamReport
-
-log = logging.getLogger(__name__)
 
 # The plan is compared by its hash: a stream that runs by an older plan is asked to stop, and the host starts it anew.
 _ORDERS = """
@@ -50,7 +43,10 @@ def plan_hash(plan_json: str) -> str:
 
 
 def open_for_stream() -> Session:
-    return open_session(application_name="seamline stream control", statement_timeout_s=3)
+    session = open_session(application_name="seamline stream control", statement_timeout_s=3)
+    # A report lost with a crash of that server is of no use afterwards.
+    session.execute("set synchronous_commit = off")
+    return session
 
 
 class PlatformStreamControl:
@@ -78,8 +74,6 @@ class PlatformStreamControl:
             "plan": plan_hash(plan_json) if plan_json else "",
             "host": host,
         }
-        self._open = open_one
-        self._poll_s = poll_s
         self._lock = threading.Lock()
         self._orders = first or Orders()
         # Database clock minus this process's steady clock: a step of the wall clock ends no lease early or late.
@@ -87,25 +81,16 @@ class PlatformStreamControl:
         self._unsent: StreamReport | None = None
         self._last: StreamReport | None = None
         self._dropped = 0
-        self._is_away = False
-        self._is_closing = False
-        self._bell, self._ear = socket.socketpair()
-        self._bell.settimeout(0)
-        self._ear.settimeout(0)
-        self._thread = threading.Thread(target=self._live, name=f"control {stream}", daemon=True)
+        self._talk = Conversation(str(stream), turn=self._turn, open_one=open_one, poll_s=poll_s)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._talk.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._is_closing = True
-        self._ring()
-        # Long enough for the last report, too short to hold back whoever waits for this stream to end.
-        self._thread.join(timeout=5)
-        self._bell.close()
+        self._talk.close()
 
     # ---- the stream's side: memory only ----------------------------------------------------------------------------
 
@@ -121,46 +106,22 @@ class PlatformStreamControl:
 
     def report(self, report: StreamReport) -> None:
         with self._lock:
-            if self._unsent is not None and self._is_away:
+            if self._unsent is not None and self._talk.is_away:
                 self._dropped += 1
             last = self._last
             self._unsent = self._last = report
         if last is None or _is_news(last, report):
-            self._ring()
+            self._talk.ring()
 
     @property
     def reports_dropped(self) -> int:
         return self._dropped
 
-    def _ring(self) -> None:
-        try:
-            self._bell.send(b"!")
-        except (BlockingIOError, OSError):
-            return  # the thread has many rings to hear already, or is gone
-
     # ---- the thread's side -----------------------------------------------------------------------------------------
 
-    def _live(self) -> None:
-        with self._ear:
-            while not self._is_closing:
-                try:
-                    with self._open() as session:
-                        session.execute(f"listen {CHANNEL}")
-                        # A report lost with a crash of that server is of no use afterwards.
-                        session.execute("set synchronous_commit = off")
-                        self._talk(session)
-                except (psycopg.Error, SeamlineError) as exc:
-                    self._note_absence(exc)
-                    self._wait_to_try_again()
-
-    def _talk(self, session: Session) -> None:
-        while True:
-            is_closing = self._is_closing
-            self._send(session)
-            if is_closing:
-                return
-            self._ask(session)
-            self._sleep(session)
+    def _turn(self, session: Session) -> None:
+        self._send(session)
+        self._ask(session)
 
     def _send(self, session: Session) -> None:
         with self._lock:
@@ -171,9 +132,6 @@ class PlatformStreamControl:
         with self._lock:
             if self._unsent is report:
                 self._unsent = None
-            if self._is_away:
-                log.info("platform database is back: stream=%s reports_dropped=%d", self._stream, dropped)
-            self._is_away = False
 
     def _ask(self, session: Session) -> None:
         before = time.monotonic()
@@ -192,40 +150,6 @@ class PlatformStreamControl:
         with self._lock:
             self._orders = orders
             self._clock_offset_s = float(now_s) - (before + after) / 2
-
-    def _sleep(self, session: Session) -> None:
-        """Until a notice, a ring or the next poll."""
-        # A notice that came in with the last answer waits inside the client: the socket tells nothing of it.
-        if any(True for _ in session.notifies(timeout=0)):
-            return
-        with selectors.DefaultSelector() as selector:
-            selector.register(session.fileno(), selectors.EVENT_READ)
-            selector.register(self._ear, selectors.EVENT_READ)
-            selector.select(self._poll_s)
-        self._drain()
-
-    def _drain(self) -> None:
-        try:
-            while self._ear.recv(4096):
-                pass
-        except BlockingIOError:
-            return
-
-    def _note_absence(self, exc: Exception) -> None:
-        with self._lock:
-            is_news, self._is_away = not self._is_away, True
-        if is_news:
-            reason = str(exc).splitlines()[0] if str(exc) else type(exc).__name__
-            log.warning("platform database is away, orders stay as before: stream=%s error=%s", self._stream, reason)
-
-    def _wait_to_try_again(self) -> None:
-        """A ring does not shorten it, or each report would mean an attempt to connect; only the end does."""
-        deadline = time.monotonic() + self._poll_s
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._ear, selectors.EVENT_READ)
-            while not self._is_closing and (left_s := deadline - time.monotonic()) > 0:
-                selector.select(left_s)
-                self._drain()
 
 
 def _is_news(last: StreamReport, report: StreamReport) -> bool:

@@ -15,8 +15,6 @@ from seamline.domain.position import Position, position_to_json
 from seamline.plan.model import plan_from_json
 from seamline.ports import StreamReport, WantedStream
 
-CHANNEL = "seamline_control"
-
 _PUT_REPORT = """
 with before as (select state from stream_report where sync = %(sync)s and destination = %(destination)s),
 told as (

@@ -1,0 +1,122 @@
+"""HostDesk: the stream host's own side of the platform database. The host's loop hears events and leaves words; a
+thread does the talking, so that dead workers are replaced while the database is away."""
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from seamline.adapters.platform.control import open_for_stream
+from seamline.adapters.platform.conversation import Conversation
+from seamline.adapters.platform.database import Database, OpenSession, Session
+from seamline.adapters.platform.host_lease import Holder, Ownership, PlatformHostLease
+from seamline.adapters.platform.store import PlatformStore
+from seamline.adapters.platform.streams import PlatformStreamDirector
+from seamline.domain.errors import TransientError
+from seamline.ports import StreamReport, WantedStream
+
+
+@dataclass(frozen=True, slots=True)
+class WantedNow:
+    """The whole list of the pool's wanted streams."""
+
+    streams: tuple[WantedStream, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """Another host has this pool now."""
+
+
+Event = WantedNow | LeaseLost
+_Word = Callable[[], None]
+
+
+class HostDesk:
+    """Use it as a context after `take`. `hear` is called from the desk's thread."""
+
+    def __init__(
+        self,
+        *,
+        pool: str,
+        holder: Holder,
+        hear: Callable[[Event], None],
+        open_one: OpenSession = open_for_stream,
+        poll_s: float = 5.0,
+    ) -> None:
+        self._pool = pool
+        self._holder = holder
+        self._hear = hear
+        self._database = Database(open_one)
+        self._lease = PlatformHostLease(self._database, pool=pool, holder=holder, lease_s=3 * poll_s)
+        self._director = PlatformStreamDirector(self._database)
+        self._store = PlatformStore(self._database)
+        self._lock = threading.Lock()
+        # The newest word on each thing; one that could not be said is said later.
+        self._words: dict[tuple[str, ...], _Word] = {}
+        self._heard: WantedNow | None = None
+        self._talk = Conversation(f"host of pool {pool}", turn=self._turn, open_one=open_one, poll_s=poll_s)
+
+    def take(self) -> None:
+        """HostTaken names the other host; TransientError: the database is away."""
+        self._lease.take()
+
+    def start(self) -> None:
+        self._talk.start()
+
+    def close(self) -> None:
+        """Say the last words, give the lease back. Does not wait for a database that is away."""
+        self._talk.close()
+        with closing(self._database):
+            if not self._talk.is_away:
+                try:
+                    self._lease.release()
+                except TransientError:
+                    return  # it ends by itself
+
+    def begin_stop(self) -> None:
+        """Let every stream of this host stop at its next END; they hear it from the database by themselves."""
+        self._say(("stop",), self._lease.begin_stop)
+
+    def tell(self, report: StreamReport) -> None:
+        said = replace(report, host=str(self._holder))
+        self._say(("report", str(report.stream)), lambda: self._director.put_report(said))
+
+    def raise_alarm(self, kind: str, subject: str, message: str) -> None:
+        self._say(("alarm", kind, subject), lambda: self._store.raise_alarm(kind, subject, message))
+
+    def end_alarm(self, kind: str, subject: str) -> None:
+        self._say(("alarm", kind, subject), lambda: self._store.end_alarm(kind, subject))
+
+    def forget_report(self, stream: str) -> None:
+        """The stream speaks for itself again: an older word on it must not come late."""
+        with self._lock:
+            self._words.pop(("report", stream), None)
+
+    def _say(self, key: tuple[str, ...], word: _Word) -> None:
+        with self._lock:
+            self._words.pop(key, None)
+            self._words[key] = word
+        self._talk.ring()
+
+    def _turn(self, session: Session) -> None:
+        if self._lease.renew() is Ownership.LOST:
+            self._hear(LeaseLost())
+        self._say_words()
+        wanted = WantedNow(self._director.wanted(self._pool))
+        if wanted != self._heard:
+            self._heard = wanted
+            self._hear(wanted)
+
+    def _say_words(self) -> None:
+        while True:
+            with self._lock:
+                key = next(iter(self._words), None)
+                if key is None:
+                    return
+                word = self._words[key]
+            word()
+            with self._lock:
+                # A newer word on the same thing may have come in meanwhile.
+                if self._words.get(key) is word:
+                    del self._words[key]

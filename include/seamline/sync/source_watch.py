@@ -1,0 +1,163 @@
+"""What the stream host does for each captured source: heartbeats into it, and an eye on its capture."""
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from seamline.domain.errors import SeamlineError
+from seamline.plan.model import SourcePlan
+from seamline.ports import CaptureProbe, Marker, Source
+from seamline.sync.capture_watch import Action, CaptureWatch, Step
+from seamline.sync.stream_host import EndAlarm, RaiseAlarm
+
+log = logging.getLogger(__name__)
+
+SOURCE_UNREACHABLE = "source_unreachable"
+
+
+class Alarms(Protocol):
+    def raise_alarm(self, kind: str, subject: str, message: str) -> None: ...
+
+    def end_alarm(self, kind: str, subject: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    heartbeat_s: float = 10.0
+    status_s: float = 5.0
+    size_s: float = 30.0
+    silence_s: float = 30.0
+
+
+@dataclass(slots=True)
+class _Every:
+    """Says once per interval that it is time."""
+
+    interval_s: float
+    due_s: float = 0.0
+
+    def is_due(self, now_s: float) -> bool:
+        if now_s < self.due_s:
+            return False
+        self.due_s = now_s + self.interval_s
+        return True
+
+
+class SourceWatch:
+    """One source. `step` is called about every second by one thread; a server that hangs holds back only this source.
+
+    A failed call is repeated at its next turn, with a new session where the old one may be broken.
+    """
+
+    def __init__(
+        self,
+        plan: SourcePlan,
+        *,
+        open_source: Callable[[], Source],
+        open_probe: Callable[[], CaptureProbe],
+        alarms: Alarms,
+        rhythm: Rhythm | None = None,
+    ) -> None:
+        rhythm = rhythm or Rhythm()
+        self._plan = plan
+        self._open_source = open_source
+        self._open_probe = open_probe
+        self._alarms = alarms
+        self._silence_s = rhythm.silence_s
+        self._heartbeat = _Every(rhythm.heartbeat_s)
+        self._status = _Every(rhythm.status_s)
+        self._size = _Every(rhythm.size_s)
+        self._watch = CaptureWatch(plan.name, plan.connector, plan.log_max_gb, unreachable_after_s=rhythm.silence_s)
+        self._source: Source | None = None
+        self._probe: CaptureProbe | None = None
+        self._silent_since_s: float | None = None
+
+    def step(self, *, now_s: float) -> None:
+        if self._heartbeat.is_due(now_s):
+            self._beat(now_s)
+        if self._status.is_due(now_s):
+            self._look(now_s)
+        if self._size.is_due(now_s):
+            self._weigh(now_s)
+
+    def _beat(self, now_s: float) -> None:
+        """Commit a heartbeat: it closes what waits for an END and proves progress on an idle source."""
+        try:
+            if self._source is None:
+                self._source = self._open_source()
+            self._source.commit_marker(Marker(f"heartbeat-{uuid.uuid4().hex}", "heartbeat"))
+        except SeamlineError as exc:
+            self._source = None
+            if self._silent_since_s is None:
+                self._silent_since_s = now_s
+                log.warning("no heartbeat: source=%s error=%s", self._plan.name, exc.message)
+            if now_s - self._silent_since_s >= self._silence_s:
+                self._alarms.raise_alarm(SOURCE_UNREACHABLE, self._plan.name, exc.message)
+            return
+        if self._silent_since_s is not None:
+            self._silent_since_s = None
+            log.info("heartbeats again: source=%s", self._plan.name)
+            self._alarms.end_alarm(SOURCE_UNREACHABLE, self._plan.name)
+
+    def _look(self, now_s: float) -> None:
+        try:
+            probe = self._probed()
+            self._act(probe, self._watch.seen(probe.status(), now_s=now_s))
+        except SeamlineError as exc:
+            self._probe = None
+            self._say(self._watch.silent(exc.message, now_s=now_s))
+
+    def _weigh(self, now_s: float) -> None:
+        try:
+            probe = self._probed()
+            self._act(probe, self._watch.sized(probe.log_bytes()))
+        except SeamlineError as exc:
+            self._probe = None
+            log.warning("size of the log not known: source=%s error=%s", self._plan.name, exc.message)
+
+    def _probed(self) -> CaptureProbe:
+        if self._probe is None:
+            self._probe = self._open_probe()
+        return self._probe
+
+    def _act(self, probe: CaptureProbe, actions: list[Action]) -> None:
+        self._say(actions)
+        for action in actions:
+            if action is Step.RESTART:
+                log.warning(
+                    "restarting a failed capture: source=%s connector=%s", self._plan.name, self._plan.connector
+                )
+                probe.restart_failed()
+            elif action is Step.STOP:
+                log.error("log topic at its limit, stopping its capture: source=%s", self._plan.name)
+                probe.stop()
+
+    def _say(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, RaiseAlarm):
+                self._alarms.raise_alarm(action.kind, action.subject, action.message)
+            elif isinstance(action, EndAlarm):
+                self._alarms.end_alarm(action.kind, action.subject)
+
+
+class SourceWatchThread:
+    """Steps one watch until it is closed."""
+
+    def __init__(self, watch: SourceWatch, *, name: str, every_s: float = 1.0) -> None:
+        self._watch = watch
+        self._every_s = every_s
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._live, name=f"source {name}", daemon=True)
+        self._thread.start()
+
+    def _live(self) -> None:
+        while not self._end.wait(self._every_s):
+            self._watch.step(now_s=time.monotonic())
+
+    def close(self) -> None:
+        """Does not wait: the thread may be inside a call to a server that hangs."""
+        self._end.set()

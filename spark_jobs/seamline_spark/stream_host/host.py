@@ -1,0 +1,137 @@
+"""The host's loop: what it hears goes into the roster, what the roster wants is done."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from seamline.adapters import registry
+from seamline.adapters.platform.host_desk import HostDesk, LeaseLost, WantedNow
+from seamline.plan.model import SyncPlan, plan_from_json
+from seamline.sync.source_watch import SourceWatch, SourceWatchThread
+from seamline.sync.stream_host import Action, Cancel, EndAlarm, RaiseAlarm, Start, StreamRoster, TaskEnd, Tell
+from seamline_spark.stream_host.spark_streams import SparkStreams
+
+log = logging.getLogger(__name__)
+
+# Beyond the roster's own grace, for Spark to kill what did not stop.
+_KILL_S = 6.0
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """A signal, or whoever started the host."""
+
+    reason: str
+
+
+WatchSource = Callable[[SyncPlan], SourceWatchThread]
+
+
+class StreamHost:
+    def __init__(
+        self,
+        *,
+        streams: SparkStreams,
+        desk: HostDesk,
+        roster: StreamRoster,
+        events: "SimpleQueue[Any]",
+        watch_source: WatchSource,
+    ) -> None:
+        self._streams = streams
+        self._desk = desk
+        self._roster = roster
+        self._events = events
+        self._watch_source = watch_source
+        self._watches: dict[str, SourceWatchThread] = {}
+        self._stopping_since_s: float | None = None
+
+    def run(self) -> None:
+        """Until asked to stop and every stream has stopped. TransientError: Spark is gone."""
+        while not self._is_over():
+            self._hear()
+            self._streams.require_alive()
+            for action in self._roster.due(now_s=time.monotonic()):
+                self._do(action)
+        for watch in self._watches.values():
+            watch.close()
+
+    def _is_over(self) -> bool:
+        if self._stopping_since_s is None:
+            return False
+        waited_s = time.monotonic() - self._stopping_since_s
+        return self._roster.running == 0 or waited_s > self._roster.stop_grace_s + _KILL_S
+
+    def _hear(self) -> None:
+        """Wait for an event, but not long: attempts fall due by the clock."""
+        try:
+            event = self._events.get(timeout=_LOOK_S)
+            while True:
+                self._take_in(event)
+                event = self._events.get_nowait()
+        except Empty:
+            return
+
+    def _take_in(self, event: object) -> None:
+        match event:
+            case TaskEnd():
+                log.info("stream task ended: stream=%s outcome=%s error=%s", event.stream, event.outcome, event.error)
+                self._roster.ended(event, now_s=time.monotonic())
+            case WantedNow():
+                self._roster.wanted(event.streams)
+                self._watch_sources([plan_from_json(stream.plan_json) for stream in event.streams])
+            case LeaseLost():
+                self._stop("another host has taken this pool")
+            case StopAsked():
+                self._stop(event.reason)
+
+    def _stop(self, reason: str) -> None:
+        if self._stopping_since_s is None:
+            log.info("stopping: reason=%s running=%d", reason, self._roster.running)
+            self._stopping_since_s = time.monotonic()
+            self._roster.stop_all()
+            self._desk.begin_stop()
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Start():
+                log.info("starting stream: stream=%s attempt=%d", action.wanted.stream, action.attempt)
+                self._desk.forget_report(str(action.wanted.stream))
+                self._streams.start(action)
+            case Cancel():
+                log.warning("cancelling stream that did not stop: stream=%s", action.stream)
+                self._streams.cancel(action)
+            case Tell():
+                self._desk.tell(action.report)
+            case RaiseAlarm():
+                log.error("%s: subject=%s %s", action.kind, action.subject, action.message)
+                self._desk.raise_alarm(action.kind, action.subject, action.message)
+            case EndAlarm():
+                self._desk.end_alarm(action.kind, action.subject)
+
+    def _watch_sources(self, plans: list[SyncPlan]) -> None:
+        wanted = {plan.source.name: plan for plan in plans}
+        for name in self._watches.keys() - wanted.keys():
+            self._watches.pop(name).close()
+        for name in wanted.keys() - self._watches.keys():
+            self._watches[name] = self._watch_source(wanted[name])
+
+
+def watch_source_with(desk: HostDesk) -> WatchSource:
+    """Heartbeats into the source and an eye on its capture, in a thread of their own."""
+
+    def watch(plan: SyncPlan) -> SourceWatchThread:
+        return SourceWatchThread(
+            SourceWatch(
+                plan.source,
+                open_source=lambda: registry.source(plan),
+                open_probe=lambda: registry.capture_probe(plan),
+                alarms=desk,
+            ),
+            name=plan.source.name,
+        )
+
+    return watch

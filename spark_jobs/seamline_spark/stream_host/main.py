@@ -1,0 +1,160 @@
+"""The stream host as a process: the pool's lease, Spark, signals, an orderly end.
+
+| exit code | meaning |
+|---|---|
+| 0 | stopped as asked, every stream at an END |
+| 1 | something it needs is gone: start it again |
+| 2 | a setting is wrong |
+| 4 | another host serves the pool; it is named |
+"""
+
+import argparse
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
+
+from seamline.adapters.platform.host_desk import HostDesk
+from seamline.adapters.platform.host_lease import this_process
+from seamline.domain.errors import SeamlineError, TransientError
+from seamline.sync.stream_host import StreamRoster
+from seamline_spark.stream_host.host import StopAsked, StreamHost, WatchSource, watch_source_with
+from seamline_spark.stream_host.spark_streams import Partition, SparkStreams, configuration, is_local
+from seamline_spark.stream_host.task import stream_partition
+
+log = logging.getLogger("seamline_spark.stream_host")
+
+_STOP_GRACE_S = 8.0
+_TRY_AGAIN_S = 2.0
+
+
+def arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="stream_host", description="Runs the streams of one pool until it is stopped."
+    )
+    parser.add_argument("--pool", default="default", help="the pool whose streams to run (stream.pool of a sync)")
+    parser.add_argument("--slots", type=int, default=32, help="tasks of a local Spark; a cluster has its own number")
+    parser.add_argument("--reserve", type=int, default=1, help="slots kept free for tasks that are slow to die")
+    return parser.parse_args(argv)
+
+
+def main(
+    argv: Sequence[str],
+    *,
+    partition: Partition = stream_partition,
+    watch_source: Callable[[HostDesk], WatchSource] = watch_source_with,
+) -> int:
+    chosen = arguments(argv)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    events: SimpleQueue[Any] = SimpleQueue()
+    # SimpleQueue.put may be called from a signal handler, Queue.put may not.
+    _on_stop_signals(lambda number, _: events.put(StopAsked(signal.Signals(number).name)))
+    desk = HostDesk(pool=chosen.pool, holder=this_process(), hear=events.put)
+    try:
+        if not _take(desk, events):
+            return 0
+        return _serve(chosen, desk, events, partition=partition, watch_source=watch_source(desk))
+    except SeamlineError as exc:
+        sys.stderr.write(f"stream_host: {exc}\n")
+        return exc.exit_code
+
+
+def _take(desk: HostDesk, events: "SimpleQueue[Any]") -> bool:
+    """Take the pool, however long the platform database is away. False: asked to stop meanwhile."""
+    while True:
+        try:
+            desk.take()
+        except TransientError as exc:
+            log.warning("the pool cannot be taken yet: %s", exc.message)
+        else:
+            return True
+        try:
+            events.get(timeout=_TRY_AGAIN_S)
+        except Empty:
+            continue
+        return False
+
+
+def _serve(
+    chosen: argparse.Namespace,
+    desk: HostDesk,
+    events: "SimpleQueue[Any]",
+    *,
+    partition: Partition,
+    watch_source: WatchSource,
+) -> int:
+    # From here on the lease is kept alive: Spark takes longer to start than the lease lasts on a busy machine.
+    desk.start()
+    try:
+        context = _start_spark(chosen.pool, slots=chosen.slots)
+        try:
+            slots = chosen.slots if is_local(str(context.master)) else context.defaultParallelism
+            host = StreamHost(
+                streams=SparkStreams(context, host=str(this_process()), ends=events, partition=partition),
+                desk=desk,
+                roster=StreamRoster(slots=slots, reserve=chosen.reserve, stop_grace_s=_STOP_GRACE_S),
+                events=events,
+                watch_source=watch_source,
+            )
+            log.info("serving: pool=%s slots=%d", chosen.pool, slots)
+            host.run()
+        finally:
+            _end_spark(context)
+    finally:
+        desk.close()
+    log.info("stopped: pool=%s", chosen.pool)
+    return 0
+
+
+def _start_spark(pool: str, *, slots: int) -> SparkContext:
+    conf = configuration(pool, slots=slots)
+    # Whoever stops this process may signal its whole group. The JVM must outlive that until the streams have stopped,
+    # and a JVM that is born with an ignored signal goes on ignoring it.
+    handlers = _on_stop_signals(signal.SIG_IGN)
+    try:
+        gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    context = SparkContext(conf=conf, gateway=gateway)
+    context.setLogLevel("ERROR")
+    return context
+
+
+def _end_spark(context: SparkContext) -> None:
+    """Stop Spark and wait for its JVM, if it is ours."""
+    gateway: Any = context._gateway  # noqa: SLF001 (PySpark offers no other way to wait for its own child)
+    process = getattr(gateway, "proc", None)
+    try:
+        context.stop()
+        gateway.shutdown()
+    except (Py4JError, OSError) as exc:
+        log.warning("Spark did not stop in order: %s", exc)
+    if process is not None:
+        process.stdin.close()
+        _wait_for(process)
+
+
+def _wait_for(process: Any) -> None:
+    deadline = time.monotonic() + 5
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
+
+
+def _on_stop_signals(handler: Handler) -> dict[signal.Signals, Handler]:
+    return {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -1,0 +1,127 @@
+"""Streams as Spark jobs: one task, one job group, one thread of the driver each."""
+
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from queue import SimpleQueue
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import InheritableThread, SparkConf, SparkContext
+
+from seamline.domain.errors import TransientError
+from seamline.domain.ledger import StreamId
+from seamline.sync.stream_host import Cancel, Outcome, Start, TaskEnd
+from seamline_spark.stream_host.task import StreamTask
+
+log = logging.getLogger(__name__)
+
+Partition = Callable[[Iterable[str]], Iterator[tuple[str, str]]]
+
+# What must be so, whatever a cluster's defaults say. The host is the one owner of retries: Spark's own count over the
+# job's whole life, and a second copy of a slow task would only be fenced.
+_FIXED = {
+    "spark.task.maxFailures": "1",
+    "spark.speculation": "false",
+    "spark.python.daemon.module": "seamline_spark.stream_host.daemon",
+    # Each attempt is a new fork: nothing of an earlier stream stays in it.
+    "spark.python.worker.reuse": "false",
+    "spark.task.reaper.enabled": "true",
+    "spark.task.reaper.killTimeout": "-1",
+    "spark.locality.wait": "0",
+}
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "640m",
+    # The driver waits almost always: one collector thread and the quick compiler keep it small.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+def configuration(pool: str, *, slots: int) -> SparkConf:
+    """Spark's settings of the host: those of spark-submit or spark-defaults where they say something, else local."""
+    conf = SparkConf().setIfMissing("spark.master", f"local[{slots}]").setIfMissing("spark.app.name", f"streams {pool}")
+    for name, value in _DEFAULTS.items():
+        conf.setIfMissing(name, value)
+    if is_local(str(conf.get("spark.master"))):
+        conf.setIfMissing("spark.driver.host", "127.0.0.1").setIfMissing("spark.driver.bindAddress", "127.0.0.1")
+    for name, value in _FIXED.items():
+        conf.set(name, value)
+    return conf
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and tasks share one JVM of this machine."""
+    return master == "local" or master.startswith("local[")
+
+
+class SparkStreams:
+    """Starts and cancels tasks. The end of each is put into `ends` by its thread."""
+
+    def __init__(self, context: SparkContext, *, host: str, ends: "SimpleQueue[Any]", partition: Partition) -> None:
+        self._context = context
+        self._host = host
+        self._ends = ends
+        self._partition = partition
+        if is_local(str(context.master)):
+            # Workers are started as `python3` of PATH otherwise, which need not be this environment.
+            context.pythonExec = sys.executable
+
+    def start(self, action: Start) -> None:
+        thread = InheritableThread(target=self._run, args=(action,), name=f"stream {action.wanted.stream}", daemon=True)
+        thread.start()
+
+    def cancel(self, action: Cancel) -> None:
+        """Spark interrupts the task and kills its worker after two seconds. Its thread tells when it is gone."""
+        self._context.cancelJobGroup(_group(action.stream, action.attempt))
+
+    def require_alive(self) -> None:
+        """Raise TransientError when the JVM or its scheduler is gone: this host is of no use any more."""
+        try:
+            is_stopped = bool(self._context._jsc.sc().isStopped())  # noqa: SLF001 (PySpark offers no other way)
+        except (Py4JError, OSError) as exc:
+            raise TransientError("the JVM of the stream host is gone", hint="start the host again") from exc
+        if is_stopped:
+            raise TransientError("Spark has stopped under the stream host", hint="its log has the reason")
+
+    def _run(self, action: Start) -> None:
+        wanted, attempt = action.wanted, action.attempt
+        outcome, error = Outcome.LOST, "its Spark job ended without a word"
+        try:
+            outcome, error = self._run_job(action)
+        except Py4JJavaError as exc:
+            error = _reason(exc)
+        except (Py4JNetworkError, OSError) as exc:
+            error = f"the JVM of the stream host is gone: {exc}"
+        finally:
+            self._ends.put(TaskEnd(wanted.stream, attempt, outcome, error))
+
+    def _run_job(self, action: Start) -> tuple[Outcome, str]:
+        wanted = action.wanted
+        self._context.setJobGroup(
+            _group(wanted.stream, action.attempt), f"stream {wanted.stream}", interruptOnCancel=True
+        )
+        task = StreamTask(
+            wanted.stream.sync, wanted.stream.destination, wanted.plan_json, self._host, is_paused=wanted.paused
+        )
+        [(outcome, error)] = self._context.parallelize([task.to_json()], 1).mapPartitions(self._partition).collect()
+        return Outcome(outcome), error
+
+
+def _group(stream: StreamId, attempt: int) -> str:
+    return f"stream {stream} attempt {attempt}"
+
+
+def _reason(exc: Py4JJavaError) -> str:
+    """One line of a Java exception that may hold a Python traceback: its last line says what happened."""
+    text = str(exc.java_exception.getMessage() or exc)
+    if "cancelled" in text:
+        return "cancelled"
+    traceback = re.search(r"Traceback \(most recent call last\):\n(.*?)\n\n", text, re.DOTALL)
+    if traceback:
+        return traceback[1].splitlines()[-1].strip()
+    if "Python worker exited unexpectedly" in text or "crashed" in text:
+        return "the worker process died"
+    return text.splitlines()[0][:300]

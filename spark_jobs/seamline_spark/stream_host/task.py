@@ -1,0 +1,111 @@
+"""One stream as the code of one Spark task. Runs in a Python worker; knows nothing of Spark but that."""
+
+import ctypes
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+
+from seamline.adapters import registry
+from seamline.adapters.platform.control import PlatformStreamControl
+from seamline.domain.errors import CommitUnknown, ConfigError, SeamlineError, TransientError
+from seamline.domain.ledger import StreamId
+from seamline.plan.model import plan_from_json
+from seamline.ports import Orders
+from seamline.sync.span_loop import run_stream
+from seamline.sync.stream_host import Outcome
+
+log = logging.getLogger(__name__)
+
+# <linux/prctl.h>
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTask:
+    """What the driver hands to a task: no secrets, only names. `host` is the lease's holder."""
+
+    sync: str
+    destination: str
+    plan_json: str
+    host: str
+    is_paused: bool = False
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def stream_partition(tasks: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(outcome, error) of each task; each is there once the stream has ended."""
+    die_with_parent()
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for text in tasks:
+        yield run_one(StreamTask(**json.loads(text)))
+
+
+def run_one(task: StreamTask) -> tuple[str, str]:
+    """Stream until asked to stop or until trouble. An error that is not ours is a bug: it fails the task itself."""
+    try:
+        _stream(task)
+    except SeamlineError as exc:
+        outcome = outcome_of(exc)
+        log.log(
+            logging.WARNING if outcome is Outcome.TRANSIENT else logging.ERROR,
+            "stream ended: stream=%s@%s error=%s: %s",
+            task.sync,
+            task.destination,
+            type(exc).__name__,
+            exc,
+        )
+        return outcome.value, f"{type(exc).__name__}: {exc}"
+    return Outcome.STOPPED.value, ""
+
+
+def outcome_of(error: SeamlineError) -> Outcome:
+    """Whether another attempt may help. A wrong setting may be mended while the host runs, a password above all."""
+    if isinstance(error, TransientError | CommitUnknown | ConfigError):
+        return Outcome.TRANSIENT
+    return Outcome.FINAL
+
+
+def _stream(task: StreamTask) -> None:
+    plan = plan_from_json(task.plan_json)
+    control = PlatformStreamControl(
+        StreamId(task.sync, task.destination),
+        plan_json=task.plan_json,
+        host=task.host,
+        first=Orders(paused=task.is_paused),
+    )
+    with (
+        closing(registry.log_reader(plan)) as reader,
+        closing(registry.sink(plan, task.destination)) as sink,
+        control,
+    ):
+        run_stream(
+            plan,
+            task.destination,
+            reader=reader,
+            sink=sink,
+            control=control,
+            failpoints=registry.failpoints(),
+        )
+
+
+def die_with_parent() -> None:
+    """Let the kernel kill this worker when Spark's daemon, its parent, dies: nobody else would.
+
+    The daemon ends its workers when the JVM goes, but a daemon that is killed itself leaves them behind (Spark 4.1.3).
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    parent = os.getppid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) was refused")
+    if os.getppid() != parent:
+        # It died between the two calls: the signal will not come.
+        os.kill(os.getpid(), signal.SIGKILL)
