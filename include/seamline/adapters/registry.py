@@ -52,7 +52,7 @@ def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list
     return list(_opener(_DESTINATION_VIEWS, destination.kind, "destination")(plan, destination, count))
 
 
-def cuts(plan: SyncPlan, destination_name: str) -> Any:
+def cut_publisher(plan: SyncPlan, destination_name: str) -> Any:
     """`open_cuts(destination: DestinationPlan)`: publishes cuts there (`sync.cut.CutPublisher`); close it after use."""
     destination = plan.destination(destination_name)
     return _opener(_CUTS, destination.kind, "destination for cuts")(destination)
