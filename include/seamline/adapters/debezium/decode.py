@@ -15,6 +15,11 @@ from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import BinlogPosition, binlog_file
 
 _RECAPTURE = "stop the sync and onboard it again; the log topic must be written by its own capture only"
+_IDENTIFIER = r"(?:`((?:[^`]|``)+)`|([\w$]+))"
+_ALTERED = re.compile(
+    rf"\btable\s+(?:if\s+exists\s+)?{_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})?", re.IGNORECASE | re.UNICODE
+)
+_COMMENT = re.compile(r"/\*(?!!).*?\*/", re.DOTALL)
 _EMPTY = msgspec.Raw(b"null")
 _GTID = re.compile(r"\d+-\d+-\d+")
 
@@ -67,7 +72,6 @@ class _Record(msgspec.Struct):
     event_count: int | None = None
     data_collections: list[_Collection] | None = None
     ddl: str | None = None
-    databaseName: str | None = None  # noqa: N815 (Debezium's name)
     tableChanges: list[_TableChange] | None = None  # noqa: N815 (Debezium's name)
     source: _Source | None = None
     ts_ms: int = 0
@@ -90,6 +94,20 @@ def decoder_for(kind: str, *, source_name: str, database: str) -> Decoder:
     if kind not in kinds:
         raise InvariantViolated(f"no decoder for a source of kind {kind!r}")
     return kinds[kind](source_name, database)
+
+
+def altered_table(statement: str) -> tuple[str, str] | None:
+    """(database or "", table) behind the first word TABLE of a RENAME or ALTER statement; None for other statements."""
+    plain = _COMMENT.sub(" ", statement).strip()
+    match = _ALTERED.search(plain) if plain[:6].lower() in ("rename", "alter ") else None
+    if match is None:
+        return None
+    first, second = (_unquoted(match[quoted], match[quoted + 1]) for quoted in (1, 3))
+    return (first, second) if second else ("", first)
+
+
+def _unquoted(quoted: str | None, plain: str | None) -> str:
+    return quoted.replace("``", "`") if quoted else plain or ""
 
 
 class BinlogDecoder:
@@ -210,7 +228,7 @@ class BinlogDecoder:
         if source is None or not source.gtid:
             # A `recovery` start retells the structure it found; nothing happened in the source.
             return LogRecord(offset, RecordKind.HEARTBEAT, ts_ms=record.ts_ms)
-        tables = self._named_tables(record) if record.databaseName == self._database else ()
+        tables = self._named_tables(record)
         return LogRecord(
             offset,
             RecordKind.DDL,
@@ -223,11 +241,19 @@ class BinlogDecoder:
         )
 
     def _named_tables(self, record: _Record) -> tuple[str, ...]:
-        """Plain names of the tables of this database that a statement names, each once."""
+        """Plain names of the tables of this database that a statement names, each once.
+
+        After a rename the connector names only the new table (3.5.0.Final), so the statement itself is asked for the
+        old one: a table of the sync must not vanish unseen.
+        """
         start = f'"{self._database}".'
         names = [c.id.removeprefix(start).strip('"') for c in record.tableChanges or () if c.id.startswith(start)]
-        if record.source is not None and record.source.table:
-            names += record.source.table.split(",")
+        source = record.source
+        if source is not None and source.db == self._database and source.table and source.table not in names:
+            names += source.table.split(",")
+        old = altered_table(record.ddl or "")
+        if old is not None and old[0] in ("", self._database):
+            names.append(old[1])
         return tuple(dict.fromkeys(name for name in names if name))
 
     def _plain(self, offset: int, collection: str) -> str:
