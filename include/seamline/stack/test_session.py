@@ -108,7 +108,7 @@ class TestSession:
             said = said or "no tests ran"
         left = _end_leftovers(at, keep=self._up)
         if left:
-            sys.stdout.write(f"{layer.name}: its tests left {left} processes, which were ended\n")
+            sys.stdout.write(f"{layer.name}: its tests left processes running: {left}; they were ended\n")
         if layer.is_own_stack:
             self._seamline(at, "down")
         took = f"ended with exit code {code} in {time.monotonic() - began:.2f}s"

@@ -1,0 +1,138 @@
+"""`seamline test`: every layer is run and judged, on ports and data of its own, and nothing is left behind."""
+
+import dataclasses
+import re
+import socket
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from seamline import settings
+from seamline.cli.main import COMMANDS, main
+from seamline.settings import Ports, Settings
+from seamline.stack.components import COMPONENTS
+from seamline.stack.test_session import LAYERS, Layer, Outcome, TestSession, free_port_base
+
+PASSES = "def test_one_is_one(): assert 1 == 1\n"
+FAILS = "def test_one_is_two(): assert 1 == 2\n"
+
+
+@pytest.fixture
+def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A checkout with nothing in it but the tests that a test puts there."""
+    # Planted tests need no plugin, and without them pytest starts in a third of the time.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    root = tmp_path / "checkout"
+    root.mkdir()
+    return dataclasses.replace(settings.load({}), root=root, home=tmp_path / "home")
+
+
+def run_layers(around: Settings, tests: dict[str, str]) -> list[Outcome]:
+    for layer, text in tests.items():
+        folder = around.root / "tests" / layer
+        folder.mkdir(parents=True)
+        if text:
+            (folder / "test_planted.py").write_text(text, encoding="utf-8")
+    with TestSession(around, python=Path(sys.executable)) as session:
+        return [session.run(Layer(name), ["-p", "no:cacheprovider"]) for name in tests]
+
+
+def kept(around: Settings) -> list[Path]:
+    return list((around.home / "test").iterdir())
+
+
+def test_a_layer_that_fails_does_not_stop_the_next(around: Settings) -> None:
+    first, second = run_layers(around, {"first": FAILS, "second": PASSES})
+    assert (first.passed, second.passed) == (False, True)
+    assert re.fullmatch(r"=+ first: 1 failed in [\d.]+s =+", first.line)
+    assert re.fullmatch(r"=+ second: 1 passed in [\d.]+s =+", second.line)
+
+
+def test_a_layer_without_tests_has_not_passed(around: Settings) -> None:
+    (outcome,) = run_layers(around, {"empty": ""})
+    assert not outcome.passed
+    assert "no tests ran" in outcome.said
+
+
+def test_a_layer_that_breaks_before_any_test_has_not_passed(around: Settings) -> None:
+    (outcome,) = run_layers(around, {"broken": "import nothing_of_this_name\n"})
+    assert not outcome.passed
+    assert "1 error" in outcome.said
+
+
+def test_data_is_kept_after_a_failure_until_the_next_session_and_gone_after_success(around: Settings) -> None:
+    run_layers(around, {"fails": FAILS})
+    (first,) = kept(around)
+    run_layers(around, {"fails_too": FAILS})
+    assert first not in kept(around)
+    run_layers(around, {"passes": PASSES})
+    assert kept(around) == []
+
+
+def test_tests_see_their_own_data_and_nobody_s_connections(around: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEAMLINE_CONNECTION_WAREHOUSE", "postgres://u:p@production:5432/ledger")
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", "elsewhere")
+    seen = around.root / "seen"
+    planted = f"""
+from seamline import settings
+def test_settings_are_isolated():
+    known = settings.load()
+    assert known.connection_uris == {{}}
+    assert "{around.home}" in str(known.data)
+    assert known.connections.parent == known.data
+    assert known.declarations.name == "include"
+    open("{seen}", "w").write(str(known.ports.base))
+"""
+    (outcome,) = run_layers(around, {"isolated": planted})
+    assert outcome.passed
+    assert int(seen.read_text()) != settings.PORT_BASE_DEFAULT
+
+
+def test_a_process_that_a_test_leaves_is_ended(around: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    pid_file = around.root / "pid"
+    # The child reads from a pipe whose other end it holds itself, so it waits until somebody ends it.
+    planted = f"""
+import os, subprocess, sys
+def test_something_is_left_running():
+    reading, _ = os.pipe()
+    left = subprocess.Popen([sys.executable, "-c", "input()"], stdin=reading, pass_fds=[_], start_new_session=True)
+    open("{pid_file}", "w").write(str(left.pid))
+"""
+    run_layers(around, {"leaves": planted})
+    assert "left processes running: 1" in capsys.readouterr().out
+    left = int(pid_file.read_text())
+    # Ended, though its new parent may not have taken notice yet.
+    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_block_of_ports_with_one_taken_is_not_chosen() -> None:
+    base = free_port_base()
+    ports = [port for part in COMPONENTS for port in part.ports(Ports(base)).values()]
+    assert len(ports) == len(set(ports)) == 6
+    for port in ports:
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", port))
+
+
+def test_an_unknown_layer_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["test", "integraton"]) == 2
+    assert "Did you mean `integration`?" in capsys.readouterr().err
+
+
+def test_every_folder_of_tests_is_a_layer(checkout: Path) -> None:
+    folders = {path.name for path in (checkout / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders <= {layer.name for layer in LAYERS}
+
+
+def test_every_make_target_calls_a_command_that_exists(checkout: Path) -> None:
+    called = re.findall(r"^\t\./seamline (\w+)", (checkout / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert called
+    assert set(called) <= set(COMMANDS)
+
+
+def test_continuous_integration_runs_the_same_command(checkout: Path) -> None:
+    script = checkout / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert "exec ./seamline test" in script.read_text(encoding="utf-8")
