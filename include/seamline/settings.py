@@ -8,6 +8,7 @@
 | SEAMLINE_CONNECTIONS | the connections file | `connections.json` of SEAMLINE_DATA |
 | SEAMLINE_DECLARATIONS | folder of sources, destinations, syncs, expectations | `include` of the checkout |
 | SEAMLINE_CONNECTION_<ID> | one connection as a URI; wins over the file | |
+| SEAMLINE_POOLS | 1: Airflow has the pools of `plan.pools`; else tasks use its default pool | |
 | SEAMLINE_DEBUG | 1: show the traceback of an error | |
 """
 
@@ -66,6 +67,7 @@ class Settings:
     connections: Path
     declarations: Path
     is_debug: bool = False
+    has_pools: bool = False
     connection_uris: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -87,6 +89,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         connections=_path(values, "SEAMLINE_CONNECTIONS", data / "connections.json"),
         declarations=_path(values, "SEAMLINE_DECLARATIONS", _CHECKOUT / "include"),
         is_debug=values.get("SEAMLINE_DEBUG", "") not in ("", "0"),
+        has_pools=values.get("SEAMLINE_POOLS", "") not in ("", "0"),
         connection_uris={
             name.removeprefix(_CONNECTION_PREFIX).lower(): value
             for name, value in values.items()

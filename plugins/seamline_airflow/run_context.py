@@ -1,9 +1,10 @@
 """Which run a task belongs to: read from Airflow's context, in one place."""
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
+from seamline.domain.calendar import date_at
 from seamline.domain.errors import ConfigError
 from seamline.domain.runs import RunKind
 
@@ -48,3 +49,8 @@ def run_id_macro(sync: str, kind: RunKind) -> Any:
         return run_id({"dag_run": dag_run, "params": params}, sync=sync, kind=kind)
 
     return seamline_run
+
+
+def stream_date(context: Mapping[str, Any], *, timezone: str) -> date:
+    """The business date that a run of a stream's DAG stands for; today where it was started by hand."""
+    return optional_business_date(context) or date_at(datetime.now(UTC), timezone=timezone)

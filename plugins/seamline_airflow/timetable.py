@@ -36,7 +36,7 @@ class BusinessDayTimetable(CronPartitionTimetable):
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> "BusinessDayTimetable":
-        from airflow.timetables.trigger import parse_timezone
+        from airflow._shared.timezones.timezone import parse_timezone
 
         return cls(timezone=parse_timezone(data["timezone"]), delay_minutes=data["delay_minutes"])
 

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.waiting import wait_until
 
 from seamline import settings
 from seamline.domain.errors import ConfigError
@@ -22,6 +21,7 @@ from seamline_airflow.launcher import (
     read_new,
     require_private,
 )
+from tests.waiting import wait_until
 
 _ENVIRONMENT = driver_environment(settings.process_environment())
 

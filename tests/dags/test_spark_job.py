@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from tests.waiting import wait_until
 
 from seamline import settings
 from seamline_airflow.launcher import DetachedLauncher, DriverHandle, DriverStatus
 from seamline_airflow.operators.spark_job import SparkJobOperator
+from tests.waiting import wait_until
 
 _RUN = "settlement/nightly/2026-11-19/manual__1"
 

@@ -42,13 +42,16 @@ class SparkJobOperator(SparkSubmitOperator):
     driver from a private file that the environment names.
     """
 
+    template_fields = (*SparkSubmitOperator.template_fields, "run")
+
     def __init__(self, *, job: str, run: str, conf: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         kwargs.setdefault("name", f"seamline {Path(job).stem}")
         super().__init__(application_args=["--run", run], conf={**_CONF, **(conf or {})}, **kwargs)
         self.job = job
+        self.run = run
         self._driver: DriverHandle | None = None
 
-    def execute(self, context: Any) -> None:
+    def execute(self, context: Any) -> Any:
         with task_errors():
             known = settings.load()
             require_private(known.connections)

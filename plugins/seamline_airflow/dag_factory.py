@@ -1,0 +1,187 @@
+"""Builds the DAGs of a sync from its plan and from the one list of stages that `explain` prints as well."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import (
+    DAG,
+    Asset,
+    CronPartitionTimetable,
+    Param,
+    PartitionedAssetTimetable,
+    chain,
+    get_parsing_context,
+)
+
+from seamline import settings
+from seamline.domain.errors import ConfigError
+from seamline.domain.runs import RunKind
+from seamline.plan.model import SyncPlan
+from seamline.plan.stages import Stage, all_stages
+from seamline_airflow import stage_tasks
+from seamline_airflow.operators.step import StreamsCheckOperator
+from seamline_airflow.run_context import run_id_macro
+from seamline_airflow.timetable import BusinessDayTimetable
+
+# Fixed: a DAG that is parsed twice is the same DAG. Runs before this date are made by backfill only.
+_START = datetime(2020, 1, 1, tzinfo=UTC)
+_RETRIES = {"owner": "seamline", "retries": 2, "retry_delay": timedelta(seconds=30)}
+_TITLES = {
+    "onboard": "onboard",
+    "nightly": "nightly cut",
+    "stream": "stream of the day",
+    "reconcile": "reconcile live tables",
+}
+_ABOUT = {
+    "onboard": "Brings the tables into the destinations at one position of the source's log and lets the stream take "
+    "over exactly there. Run it by hand: once for a new sync, again when its tables changed.",
+    "nightly": "Cuts the business date that has ended: all tables at one position, compared with the source at that "
+    "very position, checked, then published in one step. A backfill over dates makes their cuts too.",
+    "stream": "Stands for the stream of one business date. The stream itself lives in its stream host and does not "
+    "depend on this run; this run is red when the stream died or lagged too much.",
+    "reconcile": "Compares the live tables with the source at one position, after each nightly cut and on demand. Red "
+    "on a break, and names it.",
+}
+_RUN = "{{ seamline_run(dag_run, params) }}"
+
+
+def declarations_folder() -> Path:
+    return settings.load().declarations
+
+
+def requested(sync: str) -> bool:
+    """Whether this process wants DAGs of this sync: a task's process asks for one DAG only."""
+    dag_id = get_parsing_context().dag_id
+    return dag_id is None or dag_id.rpartition("__")[0] == sync
+
+
+def sync_dags(plan: SyncPlan) -> dict[str, DAG]:
+    """The DAGs of one sync by their ids; only the requested one in a task's process."""
+    wanted = get_parsing_context().dag_id
+    return {
+        f"{plan.sync}__{kind}": _sync_dag(plan, kind, stages)
+        for kind, stages in all_stages(plan).items()
+        if wanted in (None, f"{plan.sync}__{kind}")
+    }
+
+
+def raise_faults(outcomes: Mapping[Path, Any]) -> None:
+    """Show the faults of broken declarations as one import error. In a task's process nobody would see it."""
+    faults = [str(outcome) for outcome in outcomes.values() if isinstance(outcome, Exception)]
+    if faults and get_parsing_context().dag_id is None:
+        raise ConfigError("\n".join(faults))
+
+
+def streams_dag() -> DAG:
+    """`seamline__streams`: the one look at all streams that outlives every host."""
+    with DAG(
+        "seamline__streams",
+        dag_display_name="All streams: alive, moving, within their lag",
+        description="Looks at every wanted stream and its host, reports, escalates, starts what nobody else could.",
+        schedule="*/2 * * * *",
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,
+        tags=["seamline", "stream"],
+        doc_md=StreamsCheckOperator.__doc__,
+        # The next look comes in two minutes: that is the retry.
+        default_args={**_RETRIES, "retries": 0},
+    ) as dag:
+        StreamsCheckOperator(
+            task_id="look",
+            task_display_name="Look at every stream",
+            priority_weight=100,
+            weight_rule="absolute",
+            execution_timeout=timedelta(minutes=5),
+        )
+    return dag
+
+
+def cut_asset(plan: SyncPlan) -> Asset:
+    """Published cuts of a sync; its partition is the business date."""
+    return Asset(name=f"{plan.sync}.cut", uri=f"seamline://{plan.sync}/cut", group="seamline")
+
+
+def _sync_dag(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> DAG:
+    with DAG(
+        f"{plan.sync}__{kind}",
+        dag_display_name=f"{plan.sync}: {_TITLES[kind]}",
+        description=_ABOUT[kind].partition(". ")[0] + ".",
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        tags=["seamline", plan.sync, kind],
+        doc_md=_doc(plan, kind, stages),
+        default_args=_RETRIES,
+        user_defined_macros={"seamline_run": run_id_macro(plan.sync, _run_kind(kind))},
+        **_schedule(plan, kind),
+    ) as dag:
+        _chain_stages(plan, kind, stages)
+    return dag
+
+
+def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
+    timezone = plan.nightly.timezone if plan.nightly else "UTC"
+    if kind == "onboard":
+        return {"schedule": None}
+    if kind == "stream":
+        return {"schedule": CronPartitionTimetable("0 0 * * *", timezone=timezone, key_format="%Y-%m-%d")}
+    if kind == "nightly" and plan.nightly:
+        return {"schedule": BusinessDayTimetable(timezone=timezone, delay_minutes=plan.nightly.run_at_delay_minutes)}
+    date = Param(
+        None,
+        type=["null", "string"],
+        format="date",
+        title="Business date",
+        description_md="Label of the report; the live tables of now are compared in any case.",
+    )
+    schedule = PartitionedAssetTimetable(assets=cut_asset(plan)) if plan.nightly else None
+    return {"schedule": schedule, "params": {"business_date": date}}
+
+
+def _run_kind(kind: str) -> RunKind:
+    """A stream's DAG has no run of its own in the platform database; its macro is never rendered."""
+    return RunKind.RECONCILE if kind == "stream" else RunKind(kind)
+
+
+def _chain_stages(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> None:
+    build = _BUILDERS[kind]
+    tasks = {stage.id: build(plan, stage, **_task_arguments(plan, stage)) for stage in stages}
+    chain(*tasks.values())
+    if "approve" in tasks:
+        # Without breaks nobody is asked, and `publish` follows the decision itself.
+        tasks["gate"] >> tasks["publish"]
+
+
+def _task_arguments(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
+    return {
+        "task_id": stage.id,
+        "task_display_name": stage.title,
+        "doc_md": f"{stage.does}\n",
+        **stage_tasks.isolation(plan, stage),
+    }
+
+
+def _doc(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> str:
+    steps = "\n".join(f"{number}. **{stage.title}** – {stage.does}" for number, stage in enumerate(stages, 1))
+    destinations = ", ".join(f"`{destination.name}`" for destination in plan.destinations)
+    tables = ", ".join(f"`{table.name}`" for table in plan.tables)
+    return f"""{_ABOUT[kind]}
+
+Source `{plan.source.name}` → {destinations}; tables {tables}.
+
+{steps}
+
+Every step may be cleared and run again. `./seamline explain {plan.sync}` prints these steps.
+"""
+
+
+_BUILDERS: dict[str, Callable[..., Any]] = {
+    "onboard": lambda plan, stage, **task: stage_tasks.onboard_task(plan, stage, _RUN, **task),
+    "nightly": lambda plan, stage, **task: stage_tasks.nightly_task(plan, stage, _RUN, cut_asset(plan), **task),
+    "stream": lambda plan, stage, **task: stage_tasks.stream_task(plan, stage, **task),
+    "reconcile": lambda plan, stage, **task: stage_tasks.reconcile_task(plan, stage, _RUN, **task),
+}

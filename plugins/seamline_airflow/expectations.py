@@ -1,0 +1,282 @@
+"""What the gate expects of a staged cut: of reconciliation's results, and of the staged rows. Pure, without GX.
+
+The suite fails closed. That "no break was found" holds also when nobody looked, so the first things expected are that
+reconciliation ran, for every table of the plan, with a verdict each.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from seamline.domain.runs import Reconciliation
+from seamline.domain.staged_cut import StagedCut
+from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.model import Run, SyncPlan
+
+_VERDICTS = [verdict.value for verdict in Verdict]
+
+
+class Weight(StrEnum):
+    """`EVIDENCE`: without it nothing is known, nobody can sign. `BREAK`: `on_break` decides."""
+
+    EVIDENCE = "evidence"
+    BREAK = "break"
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One expectation of Great Expectations by its own name and arguments. `why` is shown when it fails."""
+
+    type: str
+    kwargs: Mapping[str, Any]
+    why: str
+    weight: Weight = Weight.BREAK
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A small table of result values. `columns` are there also where there is no row."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    expectations: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """A staged table in the destination."""
+
+    name: str
+    schema: str
+    relation: str
+    expectations: tuple[Expectation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`detail` holds counts and never a row's value."""
+
+    batch: str
+    expectation: Expectation
+    is_met: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """Of all outcomes. No outcome at all is no success."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    broken: tuple[Outcome, ...] = field(init=False, default=())
+    missing: tuple[Outcome, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        failed = [outcome for outcome in self.outcomes if not outcome.is_met]
+        object.__setattr__(self, "missing", tuple(o for o in failed if o.expectation.weight is Weight.EVIDENCE))
+        object.__setattr__(self, "broken", tuple(o for o in failed if o.expectation.weight is Weight.BREAK))
+
+    @property
+    def verdict(self) -> Verdict:
+        if not self.outcomes or self.missing:
+            return Verdict.NOT_RUN
+        return Verdict.BREAK if self.broken else Verdict.MATCH
+
+    def to_json(self) -> dict[str, Any]:
+        """Small and without row values, for the run's result and XCom."""
+        return {
+            "verdict": self.verdict.value,
+            "checked": len(self.outcomes),
+            "failed": [
+                {"on": o.batch, "type": o.expectation.type, "why": o.expectation.why, "detail": o.detail}
+                for o in (*self.missing, *self.broken)
+            ],
+        }
+
+
+def result_frames(run: Run, destination: str, found: Reconciliation | None) -> tuple[Frame, ...]:
+    """The result tables of one destination, as far as the gate looks at them."""
+    verdicts = {verdict.table: verdict for verdict in (found.tables if found else ())}
+    planned = tuple(dict.fromkeys([*(t.name for t in run.plan.tables), *_derived(run.plan, verdicts)]))
+    return (
+        _run_frame(run, destination, found, planned, verdicts),
+        _table_frame(planned, verdicts),
+        _total_frame(run.plan, verdicts),
+    )
+
+
+def staged_rows(
+    plan: SyncPlan, destination: str, cut: StagedCut, checks: Iterable[tuple[str, str, Mapping[str, Any], str]]
+) -> tuple[StagedRows, ...]:
+    """The staged tables with the declared checks `(table, type, kwargs, why)` and the uniqueness of their keys.
+
+    A table that the cut leaves out (no history) has nothing to check; `result_frames` sees to its reason.
+    """
+    wanted: dict[str, list[Expectation]] = {table.table: _key_expectations(plan, table.table) for table in cut.tables}
+    for table, type_, kwargs, why in checks:
+        if table in wanted:
+            wanted[table].append(Expectation(type_, dict(kwargs), why))
+    schema = plan.destination(destination).stage_schema
+    found = []
+    for staged in cut.tables:
+        place = staged.staged_as.partition(".")
+        own, relation = (place[0], place[2]) if place[1] else (schema, staged.staged_as)
+        rows = Expectation(
+            "expect_table_row_count_to_equal",
+            {"value": staged.rows},
+            "the staged table holds the rows of its receipt",
+            Weight.EVIDENCE,
+        )
+        found.append(StagedRows(staged.table, own, relation, (rows, *wanted[staged.table])))
+    return tuple(found)
+
+
+def _derived(plan: SyncPlan, verdicts: Mapping[str, TableVerdict]) -> Sequence[str]:
+    """Derived tables that must have a verdict: those whose base table has one that is not NOT_RUN."""
+    return [
+        derived.name
+        for derived in plan.derived
+        if (base := verdicts.get(derived.table)) is not None and base.verdict is not Verdict.NOT_RUN
+    ]
+
+
+def _run_frame(
+    run: Run,
+    destination: str,
+    found: Reconciliation | None,
+    planned: Sequence[str],
+    verdicts: Mapping[str, TableVerdict],
+) -> Frame:
+    looked_at = [verdict for verdict in verdicts.values() if verdict.verdict is not Verdict.NOT_RUN]
+    is_mine = bool(found and found.run_id == run.run_id and found.business_date == run.business_date)
+    row = (destination, is_mine, len(planned), len(set(planned) & set(verdicts)), len(looked_at))
+    return Frame(
+        "reconciliation",
+        ("destination", "is_of_this_run", "tables_planned", "tables_with_verdict", "tables_looked_at"),
+        (row,) if found else (),
+        (
+            _expect_rows(1, "reconciliation of this run was saved"),
+            Expectation(
+                "expect_column_values_to_be_in_set",
+                {"column": "is_of_this_run", "value_set": [True]},
+                "the reconciliation belongs to this run and this business date",
+                Weight.EVIDENCE,
+            ),
+            Expectation(
+                "expect_column_pair_values_to_be_equal",
+                {"column_A": "tables_planned", "column_B": "tables_with_verdict"},
+                "every table of the plan was compared",
+                Weight.EVIDENCE,
+            ),
+            Expectation(
+                "expect_column_values_to_be_between",
+                {"column": "tables_looked_at", "min_value": 1},
+                "at least one table was really compared",
+                Weight.EVIDENCE,
+            ),
+        ),
+    )
+
+
+def _table_frame(planned: Sequence[str], verdicts: Mapping[str, TableVerdict]) -> Frame:
+    rows = []
+    for table in dict.fromkeys([*planned, *verdicts]):
+        found = verdicts.get(table)
+        verdict = found.verdict if found else None
+        is_fine = verdict is Verdict.MATCH or (verdict is Verdict.NOT_RUN and bool(found and found.reason))
+        rows.append((table, verdict.value if verdict else None, is_fine, found.breaks_total if found else 0))
+    return Frame(
+        "table_verdicts",
+        ("table", "verdict", "is_match_or_left_out_for_a_reason", "breaks"),
+        tuple(rows),
+        (
+            _expect_rows(len(planned), "there is a row for every table of the plan", at_least=True),
+            Expectation(
+                "expect_column_values_to_not_be_null",
+                {"column": "verdict"},
+                "each table has a verdict",
+                Weight.EVIDENCE,
+            ),
+            Expectation(
+                "expect_column_values_to_be_in_set",
+                {"column": "verdict", "value_set": _VERDICTS},
+                "each verdict is a known one",
+                Weight.EVIDENCE,
+            ),
+            Expectation(
+                "expect_column_values_to_be_in_set",
+                {"column": "is_match_or_left_out_for_a_reason", "value_set": [True]},
+                "each table is MATCH, or is left out and says why",
+            ),
+            Expectation(
+                "expect_column_values_to_be_between",
+                {"column": "breaks", "min_value": 0, "max_value": 0},
+                "no table has a break",
+            ),
+        ),
+    )
+
+
+def _total_frame(plan: SyncPlan, verdicts: Mapping[str, TableVerdict]) -> Frame:
+    looked_at = {name: found for name, found in verdicts.items() if found.verdict is not Verdict.NOT_RUN}
+    rows = [
+        row
+        for wanted in plan.reconcile.control_totals
+        if wanted.table in looked_at
+        for row in _total_rows(looked_at[wanted.table], wanted.column)
+    ]
+    return Frame(
+        "control_totals",
+        ("table", "column", "group", "source", "destination"),
+        tuple(rows),
+        _TOTAL_EXPECTATIONS if rows else (),
+    )
+
+
+def _total_rows(found: TableVerdict, column: str) -> list[tuple[Any, ...]]:
+    """One row per group. A declared total that nobody computed has no value, unless there is nothing to add up."""
+    totals = [total for total in found.totals if total.column == column]
+    if not totals:
+        value = "no rows" if found.source_rows == 0 and found.destination_rows == 0 else None
+        return [(found.table, column, "", value, value)]
+    return [
+        (
+            found.table,
+            column,
+            "/".join(total.group),
+            f"{total.source_rows} rows, {total.source_sum}",
+            f"{total.destination_rows} rows, {total.destination_sum}",
+        )
+        for total in totals
+    ]
+
+
+def _key_expectations(plan: SyncPlan, table: str) -> list[Expectation]:
+    shape = next((each.table for each in plan.tables if each.name == table), None)
+    if shape is None or not shape.key:
+        return []
+    why = f"the key of {table} is unique"
+    if len(shape.key) == 1:
+        return [Expectation("expect_column_values_to_be_unique", {"column": shape.key[0]}, why)]
+    return [Expectation("expect_compound_columns_to_be_unique", {"column_list": list(shape.key)}, why)]
+
+
+def _expect_rows(number: int, why: str, *, at_least: bool = False) -> Expectation:
+    bounds = {"min_value": number} if at_least else {"min_value": number, "max_value": number}
+    return Expectation("expect_table_row_count_to_be_between", bounds, why, Weight.EVIDENCE)
+
+
+_TOTAL_EXPECTATIONS = (
+    Expectation(
+        "expect_column_values_to_not_be_null",
+        {"column": "source"},
+        "each declared control total was computed",
+        Weight.EVIDENCE,
+    ),
+    Expectation(
+        "expect_column_pair_values_to_be_equal",
+        {"column_A": "source", "column_B": "destination"},
+        "control totals are equal on both sides",
+    ),
+)

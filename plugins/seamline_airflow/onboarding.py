@@ -1,0 +1,70 @@
+"""The use cases of onboarding with the adapters that a plan names. Clients are imported while a task runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamline import settings
+from seamline.domain.errors import Refused
+from seamline.plan.model import Run, SyncPlan
+from seamline.ports import Problem
+from seamline_airflow import parts
+
+
+def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
+    """The plan with the source's catalogue, and every problem found."""
+    from seamline.plan.compile import compile_plan
+    from seamline.spec.load import load_sync
+
+    names = [table.name for table in plan.tables]
+    with parts.source(plan) as source:
+        tables = source.catalogue(names)
+        problems = list(source.preflight(tables))
+    declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
+    return compile_plan(declared, plan.sync, tables), problems
+
+
+def refuse_fatal(plan: SyncPlan, problems: Sequence[Problem]) -> None:
+    fatal = [problem for problem in problems if problem.is_fatal]
+    if fatal:
+        raise Refused(
+            "; ".join(f"{p.table}: {p.what}" if p.table else p.what for p in fatal),
+            hint="; ".join(dict.fromkeys(p.cure for p in fatal)),
+            sync=plan.sync,
+        )
+
+
+def ensure_capture(run: Run) -> Mapping[str, Any]:
+    from seamline.adapters import registry
+    from seamline.adapters.connect.capture import open_capture, open_topics
+    from seamline.sync import capture
+
+    plan = run.plan
+    with parts.source(plan) as source:
+        state = capture.ensure_capture(
+            plan,
+            registry=registry.capture_registry(),
+            connect=open_capture(plan.source),
+            topics=open_topics(plan.source),
+            source=source,  # type: ignore[arg-type]
+            open_log=lambda: registry.log_reader(plan),
+        )
+    return {
+        "connector": state.connector,
+        "topic": state.topic,
+        "topic_id": state.topic_id,
+        "generation": state.generation,
+        "tables": list(state.tables),
+        "changed": state.changed,
+    }
+
+
+def publish(run: Run, store: Any) -> Mapping[str, str]:
+    """Publish in every destination; its position by destination."""
+    from seamline.sync import onboard
+
+    positions = {}
+    for destination in run.plan.destinations:
+        with parts.sink(run.plan, destination.name) as sink:
+            commit = onboard.publish(run, sink, store)
+        positions[destination.name] = str(commit.ledger.position)
+    return positions

@@ -1,0 +1,36 @@
+"""Spark jobs that begin a run: they write it down before the driver starts."""
+
+from typing import Any
+
+from seamline.plan.model import plan_from_json
+from seamline_airflow import parts, runs
+from seamline_airflow.errors import task_errors
+from seamline_airflow.operators.spark_job import SparkJobOperator
+
+
+class CutJobOperator(SparkJobOperator):
+    """The nightly job: all tables of the date at one position, staged and compared. Refused until onboarded."""
+
+    def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan_json = plan_json
+
+    def execute(self, context: Any) -> Any:
+        with task_errors(), parts.platform() as store:
+            runs.open_nightly(context, store, plan_from_json(self.plan_json), self.run)
+        super().execute(context)
+        return self.run
+
+
+class CompareJobOperator(SparkJobOperator):
+    """The comparison of the live tables with the source at one position. Refused until onboarded."""
+
+    def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan_json = plan_json
+
+    def execute(self, context: Any) -> Any:
+        with task_errors(), parts.platform() as store:
+            runs.open_reconcile(context, store, plan_from_json(self.plan_json), self.run)
+        super().execute(context)
+        return self.run

@@ -1,0 +1,339 @@
+"""Short steps of a run, done in the task's own process: each calls one use case and writes down what it returned."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from seamline.domain.calendar import day_of
+from seamline.domain.errors import GateFailed, Refused
+from seamline.domain.ledger import StreamId
+from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.verdict import TableVerdict, Verdict, worst
+from seamline.plan.model import Run, plan_from_json, plan_to_json
+from seamline_airflow import onboarding, parts, runs
+from seamline_airflow.errors import task_errors
+from seamline_airflow.run_context import stream_date
+from seamline_airflow.stream_health import in_words, troubles
+from seamline_airflow.stream_host import start_host
+
+_BREAKS_SHOWN = 20
+_APPROVED = "Approve"
+
+
+class StepOperator(BaseOperator):
+    """Do `step` for the run that `run` names. Every step may be repeated."""
+
+    template_fields = ("run",)
+
+    def __init__(self, *, run: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.run = run
+
+    def execute(self, context: Any) -> Any:
+        with task_errors(), parts.platform() as store:
+            return self.step(context, store)
+
+    def step(self, context: Any, store: Any) -> Any:
+        raise NotImplementedError
+
+
+class PreflightOperator(StepOperator):
+    """Read the catalogue, check everything, and write the run down with its plan. Changes nothing outside."""
+
+    def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan_json = plan_json
+
+    def step(self, context: Any, store: Any) -> str:
+        plan, problems = onboarding.preflight(plan_from_json(self.plan_json))
+        for problem in problems:
+            self.log.warning("%s%s → %s", f"{problem.table}: " if problem.table else "", problem.what, problem.cure)
+        onboarding.refuse_fatal(plan, problems)
+        store.start_run(run_id=self.run, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
+        store.set_sync_state(plan.sync, SyncState.ONBOARDING)
+        return self.run
+
+
+class CaptureOperator(StepOperator):
+    """Make the capture of the source run with this sync's tables."""
+
+    def step(self, context: Any, store: Any) -> Mapping[str, Any]:
+        run = store.run(self.run)
+        result = onboarding.ensure_capture(run)
+        store.put_result(run.run_id, "capture", result)
+        self.log.info("capture: %s", json.dumps(result))
+        return result
+
+
+class PublishOperator(StepOperator):
+    """Put the staged tables in place in every destination, each in one transaction resolved by the run's id."""
+
+    def step(self, context: Any, store: Any) -> Mapping[str, str]:
+        run = store.run(self.run)
+        result = onboarding.publish(run, store)
+        store.put_result(run.run_id, "publish", result)
+        self.log.info("published: %s", json.dumps(result))
+        return result
+
+
+class StartStreamOperator(StepOperator):
+    """Ask the stream host for one stream per destination, by the plan of this run."""
+
+    def step(self, context: Any, store: Any) -> list[str]:
+        run = store.run(self.run)
+        plan_json = plan_to_json(run.plan)
+        streams = [run.plan.stream_id(destination.name) for destination in run.plan.destinations]
+        with parts.director() as director:
+            for stream in streams:
+                director.want(stream, plan_json=plan_json)
+        return [str(stream) for stream in streams]
+
+
+class EnableOperator(StepOperator):
+    """Enable the sync, when every live table matched the source at one position."""
+
+    def step(self, context: Any, store: Any) -> str:
+        run = store.run(self.run)
+        found = _require_reconciled(run, store, Scope.LIVE)
+        _require_match(run, found)
+        store.set_sync_state(run.sync, SyncState.ENABLED)
+        store.finish_run(run.run_id, state=RunState.SUCCEEDED)
+        return str(SyncState.ENABLED)
+
+
+class VerdictsOperator(StepOperator):
+    """Show the verdict, the control totals and the first breaks of each table, and keep them small in XCom.
+
+    Of live tables anything but MATCH is red and named. Of a staged cut the gate decides, so a break is only shown;
+    what was not reconciled at all is red here already.
+    """
+
+    def __init__(self, *, scope: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scope = Scope(scope)
+
+    def step(self, context: Any, store: Any) -> Mapping[str, str]:
+        run = store.run(self.run)
+        found = _require_reconciled(run, store, self.scope)
+        for reconciliation in found:
+            self._show(reconciliation)
+        verdicts = {f"{one.destination}.{t.table}": t.verdict.value for one in found for t in one.tables}
+        if self.scope is Scope.LIVE:
+            state = RunState.SUCCEEDED if _is_match(found) else RunState.FAILED
+            store.finish_run(run.run_id, state=state)
+            _require_match(run, found)
+        return verdicts
+
+    def _show(self, found: Reconciliation) -> None:
+        self.log.info("%s → %s: %s at %s", found.sync, found.destination, found.verdict, found.position)
+        for table in found.tables:
+            self.log.info(
+                "%s %s: %s rows in the source, %s in the destination %s",
+                table.table,
+                table.verdict,
+                table.source_rows,
+                table.destination_rows,
+                table.reason,
+            )
+            for total in table.totals:
+                self.log.info(
+                    "  %s %s: %s and %s",
+                    "/".join(total.group) or "all",
+                    total.column,
+                    total.source_sum,
+                    total.destination_sum,
+                )
+            for one in table.breaks[:_BREAKS_SHOWN]:
+                # Keys, and no values: a task's log is read by more people than the data.
+                self.log.warning("  break %s: %s %s", one.type, one.table, one.key)
+
+
+class PublishCutOperator(StepOperator):
+    """Publish the staged cut of the date in every destination, and tell it as the partition of the cut's asset."""
+
+    def step(self, context: Any, store: Any) -> Mapping[str, int]:
+        from seamline.sync.cut import publish_cut
+
+        run = store.run(self.run)
+        signature = _signature(context["ti"].xcom_pull(task_ids="approve"))
+        versions = {}
+        for destination in run.plan.destinations:
+            with parts.cut_publisher(run.plan, destination.name) as publisher:
+                cut = publish_cut(run, destination.name, publisher=publisher, records=store, signed_by=signature)
+            versions[destination.name] = cut.version
+            self.log.info(
+                "cut of %s, version %d, %s in %s", cut.business_date, cut.version, cut.verdict, destination.name
+            )
+        if signature:
+            store.put_result(run.run_id, "approval", {"signed_by": signature})
+        store.finish_run(run.run_id, state=RunState.SUCCEEDED)
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra = {"run": run.run_id, "versions": versions}
+        return versions
+
+
+class WantStreamOperator(BaseOperator):
+    """See to it that the streams of an onboarded sync are wanted, by the settings of now. Leaves a good one alone."""
+
+    def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan_json = plan_json
+
+    def execute(self, context: Any) -> list[str]:
+        declared = plan_from_json(self.plan_json)
+        with task_errors(), parts.platform() as store, parts.director() as director:
+            if store.sync_state(declared.sync) is not SyncState.ENABLED:
+                raise AirflowSkipException(f"sync {declared.sync} is not enabled: no stream stands for this date yet")
+            plan = runs.onboarded_plan(store, declared)
+            plan_json = plan_to_json(plan)
+            known = {each.stream: each for each in director.wanted(plan.stream.pool)}
+            reports = director.latest_reports()
+            asked = []
+            for destination in plan.destinations:
+                stream = plan.stream_id(destination.name)
+                mine, report = known.get(stream), reports.get(stream)
+                is_down = report is not None and report.state in ("failed", "stopped")
+                # A want starts also a stream that had failed for good, so it is not repeated for one that runs.
+                if mine is None or mine.plan_json != plan_json or is_down:
+                    director.want(stream, plan_json=plan_json)
+                    asked.append(str(stream))
+            self.log.info("asked for: %s", ", ".join(asked) or "nothing, all is wanted already")
+            return asked
+
+
+class DayReportOperator(BaseOperator):
+    """What became of the streams on this business date: changes of state, position, lag. Red when the watch was."""
+
+    def __init__(self, *, sync: str, destinations: Sequence[str], timezone: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.sync = sync
+        self.destinations = tuple(destinations)
+        self.timezone = timezone
+
+    def execute(self, context: Any) -> Mapping[str, Any]:
+        day = day_of(stream_date(context, timezone=self.timezone), timezone=self.timezone)
+        report: dict[str, Any] = {"business_date": day.business_date.isoformat()}
+        with task_errors(), parts.director() as director:
+            reports = director.latest_reports()
+            for destination in self.destinations:
+                stream = StreamId(self.sync, destination)
+                events = director.events(stream, since=day.start, until=day.end)
+                for event in events:
+                    self.log.info("%s %s: %s %s", event.at, stream, event.state, event.error)
+                now = reports.get(stream)
+                self.log.info("%s", in_words(now) if now else f"{stream}: never reported")
+                report[destination] = _day_of_a_stream(now, events)
+        self._require_watched(context)
+        return report
+
+    def _require_watched(self, context: Any) -> None:
+        """The report is the last task, written in any case: it must not turn a red day green."""
+        ti, run_id = context["ti"], context["dag_run"].run_id
+        states = ti.get_task_states(dag_id=ti.dag_id, task_ids=["want", "watch"], run_ids=[run_id]).get(run_id) or {}
+        if states.get("want") == "skipped":
+            raise AirflowSkipException("no stream stood for this date")
+        if states.get("watch") != "success":
+            raise AirflowFailException(f"the watch of this date is {states.get('watch')}: see the task `watch`")
+
+
+class StreamsCheckOperator(BaseOperator):
+    """Look at every wanted stream: alive, moving, within its lag; and at the hosts that run them.
+
+    Red with the reasons when something is wrong; the same is kept as open alarms in the platform database. A pool
+    whose host is gone, and which its supervisor did not bring back, gets a new host. Restarts of streams within
+    seconds are the host's own work.
+    """
+
+    def execute(self, context: Any) -> list[str]:
+        with task_errors(), parts.platform() as store, parts.director() as director:
+            hosts = director.hosts()
+            wanted = [each for host in hosts for each in director.wanted(host.pool)]
+            reports = director.latest_reports()
+            found = troubles(wanted, reports, hosts)
+            for each in wanted:
+                if each.stream in reports:
+                    self.log.info("%s", in_words(reports[each.stream]))
+            self._keep_alarms(store, {(trouble.kind, trouble.subject): trouble.message for trouble in found})
+            for trouble in found:
+                if trouble.kind == "host_gone":
+                    handle = start_host(trouble.subject)
+                    self.log.warning("started a stream host for pool %s, process %s", trouble.subject, handle.pid)
+        if found:
+            raise AirflowException("; ".join(f"{trouble.subject}: {trouble.message}" for trouble in found))
+        return [str(each.stream) for each in wanted]
+
+    def _keep_alarms(self, store: Any, found: Mapping[tuple[str, str], str]) -> None:
+        kinds = {"stream_silent", "stream_ended", "stream_no_slot", "stream_late", "host_gone"}
+        for alarm in store.open_alarms():
+            if alarm.kind in kinds and (alarm.kind, alarm.subject) not in found:
+                store.end_alarm(alarm.kind, alarm.subject)
+        for (kind, subject), message in found.items():
+            store.raise_alarm(kind, subject, message)
+
+
+def _require_reconciled(run: Run, store: Any, scope: Scope) -> list[Reconciliation]:
+    """The reconciliation of each destination of the plan."""
+    found = []
+    for destination in run.plan.destinations:
+        reconciliation = store.reconciliation(run.run_id, scope, destination.name)
+        if reconciliation is None or not reconciliation.tables:
+            raise GateFailed(
+                f"reconciliation of {destination.name} did not run: there is no verdict",
+                hint="clear the task before this one",
+                sync=run.sync,
+            )
+        found.append(reconciliation)
+    return found
+
+
+def _is_match(found: Sequence[Reconciliation]) -> bool:
+    return worst([table.verdict for one in found for table in one.tables]) is Verdict.MATCH
+
+
+def _require_match(run: Run, found: Sequence[Reconciliation]) -> None:
+    if _is_match(found):
+        return
+    wrong = [
+        _blemish(one.destination, table) for one in found for table in one.tables if table.verdict is not Verdict.MATCH
+    ]
+    raise GateFailed(
+        "; ".join(wrong), hint="the Reconciliation page lists the rows; INCONCLUSIVE may be tried again", sync=run.sync
+    )
+
+
+def _blemish(destination: str, table: TableVerdict) -> str:
+    what = f"{table.breaks_total} breaks" if table.verdict is Verdict.BREAK else table.reason
+    return f"{destination}: {table.table} {table.verdict} ({what})"
+
+
+def _signature(answer: Any) -> str:
+    """Who approved, and why; "" where nobody was asked. A signature without a reason is none."""
+    if not answer or _APPROVED not in (answer.get("chosen_options") or []):
+        return ""
+    user = answer.get("responded_by_user") or {}
+    reason = str((answer.get("params_input") or {}).get("reason") or "").strip()
+    if not reason:
+        raise Refused(
+            "the cut was approved without a reason",
+            hint="clear the task `approve` and give one: it is kept with the cut",
+        )
+    return f"{user.get('name') or user.get('id') or 'somebody'}: {reason}"
+
+
+def _day_of_a_stream(now: Any, events: Sequence[Any]) -> dict[str, Any]:
+    incidents = [event for event in events if event.error]
+    if now is None:
+        return {"state": "never reported", "incidents": len(incidents)}
+    return {
+        "state": now.state,
+        "position": str(now.position),
+        "lag_s": round(now.lag_s, 3),
+        "units": now.units,
+        "changes": now.changes,
+        "findings": now.findings,
+        "changes_of_state": len(events),
+        "incidents": len(incidents),
+    }

@@ -1,0 +1,65 @@
+"""What tasks and triggers take from the composition root, built anew for each use and closed after it.
+
+Imported inside functions only: the clients behind the registry stay out of the parsing of DAGs.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from seamline.plan.model import SyncPlan
+from seamline.ports import Sink, Source
+
+
+@contextmanager
+def platform() -> Iterator[Any]:
+    """The PlatformStore."""
+    from seamline.adapters import registry
+
+    store = registry.platform()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def director() -> Iterator[Any]:
+    """The PlatformStreamDirector."""
+    from seamline.adapters import registry
+
+    opened = registry.director()
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@contextmanager
+def sink(plan: SyncPlan, destination: str) -> Iterator[Sink]:
+    from seamline.adapters import registry
+
+    opened = registry.sink(plan, destination)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@contextmanager
+def source(plan: SyncPlan) -> Iterator[Source]:
+    from seamline.adapters import registry
+
+    yield registry.source(plan)
+
+
+@contextmanager
+def cut_publisher(plan: SyncPlan, destination: str) -> Iterator[Any]:
+    """The power of a destination to hold cuts."""
+    from seamline.adapters import registry
+
+    opened = registry.cut_publisher(plan, destination)
+    try:
+        yield opened
+    finally:
+        opened.close()

@@ -1,0 +1,103 @@
+"""Opening a run: which plan it runs by, and whether its sync may run at all."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from seamline.domain.errors import Refused
+from seamline.domain.runs import Cut, RunKind, SyncState
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import Run, SyncPlan, plan_to_json
+from seamline_airflow.run_context import business_date, optional_business_date
+
+_SCHEDULED = "scheduled"
+
+
+class Records(Protocol):
+    """What opening a run asks of the platform database."""
+
+    def sync_state(self, sync: str) -> SyncState | None: ...
+
+    def latest_run(self, sync: str, kind: str) -> Run | None: ...
+
+    def cuts(self, sync: str, business_date: Any = None) -> tuple[Cut, ...]: ...
+
+    def start_run(self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: Any = None) -> None: ...
+
+
+def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:
+    """Write the nightly run down. Refused for a sync that is not enabled.
+
+    What the schedule starts by itself is skipped where there is nothing to do: before the sync is onboarded, and for a
+    date that a person or a backfill has cut already. What a person asks for is done again, as the next version.
+    """
+    day = business_date(context)
+    is_scheduled = _is_scheduled(context)
+    if is_scheduled and records.sync_state(plan.sync) in (None, SyncState.ONBOARDING):
+        raise AirflowSkipException(f"sync {plan.sync} is not onboarded yet: there is no cut to make for {day}")
+    require_enabled(records, plan.sync)
+    if is_scheduled:
+        done = [cut for cut in records.cuts(plan.sync, day) if cut.verdict is Verdict.MATCH and cut.run_id != run_id]
+        if len({cut.destination for cut in done}) == len(plan.destinations):
+            raise AirflowSkipException(f"the cut of {day} is published already, by run {done[0].run_id}")
+    _start(records, plan, run_id, RunKind.NIGHTLY, day)
+
+
+def open_reconcile(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:
+    """Write the reconcile run down. The date is a label here: what is compared are the live tables of now."""
+    require_enabled(records, plan.sync)
+    _start(records, plan, run_id, RunKind.RECONCILE, optional_business_date(context))
+
+
+def require_enabled(records: Records, sync: str) -> None:
+    state = records.sync_state(sync)
+    if state is SyncState.ENABLED:
+        return
+    reason = {
+        None: "it was never onboarded",
+        SyncState.ONBOARDING: "its onboarding has not ended",
+        SyncState.PARKED: "a person parked it",
+    }[state]
+    raise Refused(
+        f"sync {sync} is not enabled: {reason}",
+        hint=f"run {sync}__onboard to its end; its last task enables the sync",
+        sync=sync,
+    )
+
+
+def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
+    """The declared plan of now with the tables as they were onboarded.
+
+    A changed setting counts at once; a changed list of tables does not: tables enter and leave by onboarding only.
+    """
+    onboarded = records.latest_run(plan.sync, RunKind.ONBOARD)
+    if onboarded is None:
+        raise Refused(f"sync {plan.sync} was never onboarded", hint=f"run {plan.sync}__onboard", sync=plan.sync)
+    known = {table.name: table.table for table in onboarded.plan.tables}
+    declared = {table.name for table in plan.tables}
+    if declared != set(known):
+        differing = ", ".join(sorted(declared ^ set(known)))
+        raise Refused(
+            f"the tables of sync {plan.sync} differ from those that were onboarded: {differing}",
+            hint=f"run {plan.sync}__onboard, or take the change back",
+            sync=plan.sync,
+        )
+    return replace(plan, tables=tuple(replace(table, table=known[table.name]) for table in plan.tables))
+
+
+def _start(records: Records, plan: SyncPlan, run_id: str, kind: RunKind, day: Any) -> None:
+    records.start_run(
+        run_id=run_id,
+        sync=plan.sync,
+        kind=kind,
+        plan_json=plan_to_json(onboarded_plan(records, plan)),
+        business_date=day,
+    )
+
+
+def _is_scheduled(context: Mapping[str, Any]) -> bool:
+    # An enum in the scheduler's process, a text in the task's.
+    run_type = getattr(context["dag_run"], "run_type", "")
+    return str(getattr(run_type, "value", run_type)) == _SCHEDULED

@@ -1,0 +1,158 @@
+"""Which operator does which stage. A stage without an operator fails the build, so that the two lists cannot part."""
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Asset, Param, TriggerRule
+
+from seamline import settings
+from seamline.domain.errors import InvariantViolated
+from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.plan.pools import destination_pool, source_pool
+from seamline.plan.stages import RunsIn, Stage
+from seamline_airflow.operators.gate import GateOperator
+from seamline_airflow.operators.gx_check import GXCheckOperator
+from seamline_airflow.operators.run_jobs import CompareJobOperator, CutJobOperator
+from seamline_airflow.operators.spark_job import SparkJobOperator
+from seamline_airflow.operators.step import (
+    CaptureOperator,
+    DayReportOperator,
+    EnableOperator,
+    PreflightOperator,
+    PublishCutOperator,
+    PublishOperator,
+    StartStreamOperator,
+    VerdictsOperator,
+    WantStreamOperator,
+)
+from seamline_airflow.sensors.cutover import CutoverSensor
+from seamline_airflow.sensors.stream_watch import StreamWatchSensor
+
+# Absolute weights, so that a long chain of tasks does not outrank a short urgent one.
+_WEIGHTS = {"want": 90, "watch": 90, "report": 80, "publish": 60, "start_stream": 60, "cut": 40, "compare": 20}
+_WEIGHT = 30
+_CUTOVER_TIMEOUT = timedelta(hours=6)
+_APPROVAL_TIMEOUT = timedelta(hours=24)
+_APPROVAL_BODY = """The cut of **{{ partition_key }}** is not clean.
+
+{% for line in ti.xcom_pull(task_ids="gate", key="lines") or [] %}
+- {{ line }}
+{% endfor %}
+
+The breaks stand on the *Reconciliation* page. Approve: the cut is published with your name and reason, its verdict
+stays what it is. Reject: nothing is published and the run fails.
+"""
+
+
+def isolation(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
+    """Pool and weight of a stage. Reads are bounded per source, writes per destination."""
+    task: dict[str, Any] = {"priority_weight": _WEIGHTS.get(stage.id, _WEIGHT), "weight_rule": "absolute"}
+    if settings.load().has_pools:
+        if stage.runs_in is RunsIn.SPARK or stage.id in ("preflight", "capture"):
+            task["pool"] = source_pool(plan.source.name)
+        elif stage.id == "publish":
+            task["pool"] = destination_pool(plan.destinations[0].name)
+    return task
+
+
+def onboard_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
+    match stage.id:
+        case "preflight":
+            return PreflightOperator(run=run, plan_json=plan_to_json(plan), **task)
+        case "capture":
+            return CaptureOperator(run=run, **task)
+        case "publish":
+            return PublishOperator(run=run, **task)
+        case "start_stream":
+            return StartStreamOperator(run=run, **task)
+        case "cutover":
+            return CutoverSensor(run=run, timeout=_CUTOVER_TIMEOUT.total_seconds(), **task)
+        case "enable":
+            return EnableOperator(run=run, **task)
+    return _job(stage, run, **task)
+
+
+def nightly_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any) -> Any:
+    match stage.id:
+        case "cut":
+            return CutJobOperator(job=job_path(stage), run=run, plan_json=plan_to_json(plan), **task)
+        case "verdicts":
+            return VerdictsOperator(run=run, scope="cut", **task)
+        case "expectations":
+            return GXCheckOperator(run=run, suite=plan.reconcile.expectations, on_mismatch="return", **task)
+        case "gate":
+            return GateOperator(run=run, on_break=plan.reconcile.on_break, **task)
+        case "approve":
+            return _approval(plan, **task)
+        case "publish":
+            rule = (
+                TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS if plan.reconcile.on_break == "ask" else TriggerRule.ALL_SUCCESS
+            )
+            return PublishCutOperator(run=run, outlets=[cut], trigger_rule=rule, **task)
+    raise _unknown(stage)
+
+
+def stream_task(plan: SyncPlan, stage: Stage, **task: Any) -> Any:
+    destinations = [destination.name for destination in plan.destinations]
+    timezone = plan.nightly.timezone if plan.nightly else "UTC"
+    match stage.id:
+        case "want":
+            return WantStreamOperator(plan_json=plan_to_json(plan), **task)
+        case "watch":
+            return StreamWatchSensor(
+                sync=plan.sync,
+                destinations=destinations,
+                lag_max_s=plan.stream.lag_max_s,
+                timezone=timezone,
+                retries=10,
+                retry_delay=timedelta(minutes=2),
+                **task,
+            )
+        case "report":
+            return DayReportOperator(
+                sync=plan.sync,
+                destinations=destinations,
+                timezone=timezone,
+                trigger_rule=TriggerRule.ALL_DONE,
+                **task,
+            )
+    raise _unknown(stage)
+
+
+def reconcile_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
+    match stage.id:
+        case "compare":
+            return CompareJobOperator(job=job_path(stage), run=run, plan_json=plan_to_json(plan), **task)
+        case "verdicts":
+            return VerdictsOperator(run=run, scope="live", **task)
+    raise _unknown(stage)
+
+
+def job_path(stage: Stage) -> str:
+    return f"spark_jobs/{stage.job}.py"
+
+
+def _job(stage: Stage, run: str, **task: Any) -> Any:
+    if stage.runs_in is not RunsIn.SPARK:
+        raise _unknown(stage)
+    return SparkJobOperator(job=job_path(stage), run=run, **task)
+
+
+def _approval(plan: SyncPlan, **task: Any) -> Any:
+    return ApprovalOperator(
+        subject=f"Publish the cut of {plan.sync} for {{{{ partition_key }}}} although it is not clean?",
+        body=_APPROVAL_BODY,
+        params={
+            "reason": Param(None, type=["null", "string"], title="Reason", description_md="Kept with the cut."),
+        },
+        response_timeout=_APPROVAL_TIMEOUT,
+        # A rejected cut is not published: the date stays red until a run of it is clean or approved.
+        fail_on_reject=True,
+        retries=0,
+        **task,
+    )
+
+
+def _unknown(stage: Stage) -> InvariantViolated:
+    return InvariantViolated(f"no operator does the stage {stage.id}")

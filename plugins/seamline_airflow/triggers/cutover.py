@@ -1,0 +1,41 @@
+"""Waits in the triggerer for a run's cutover."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from seamline.domain.errors import SeamlineError, TransientError
+from seamline_airflow import cutover
+
+
+class CutoverTrigger(BaseTrigger):
+    """Fires when every destination's ledger has applied the run's high marker, or at once when that cannot happen."""
+
+    def __init__(self, run: str, poll_s: float) -> None:
+        super().__init__()
+        self.run_id = run
+        self.poll_s = poll_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return "seamline_airflow.triggers.cutover.CutoverTrigger", {"run": self.run_id, "poll_s": self.poll_s}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        while True:
+            try:
+                # In a thread: a database that answers slowly must not stall the other triggers.
+                state = await asyncio.to_thread(cutover.look, self.run_id)
+            except TransientError as exc:
+                self.log.warning("cutover of %s is not known now: %s", self.run_id, exc)
+            except SeamlineError as exc:
+                yield TriggerEvent({"status": "error", "message": f"{type(exc).__name__}: {exc}"})
+                return
+            else:
+                if state.is_reached:
+                    yield TriggerEvent({"status": "reached", "positions": dict(state.positions or {})})
+                    return
+                if state.error:
+                    yield TriggerEvent({"status": "error", "message": state.error})
+                    return
+            await asyncio.sleep(self.poll_s)

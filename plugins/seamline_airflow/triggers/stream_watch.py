@@ -1,0 +1,62 @@
+"""Watches the streams of one sync in the triggerer until their business date ends."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from seamline.domain.errors import TransientError
+from seamline.domain.ledger import StreamId
+from seamline_airflow import parts
+from seamline_airflow.stream_health import Trouble, stream_trouble
+
+
+def look(sync: str, destinations: Sequence[str], lag_max_s: float) -> list[Trouble]:
+    """What is wrong now with the streams of this sync."""
+    with parts.director() as director:
+        reports = director.latest_reports()
+    streams = [StreamId(sync, destination) for destination in destinations]
+    found = (stream_trouble(stream, reports.get(stream), lag_max_s=lag_max_s) for stream in streams)
+    return [trouble for trouble in found if trouble]
+
+
+class StreamWatchTrigger(BaseTrigger):
+    """Fires when `until` (ISO 8601, with zone) has come, or at once when a stream died or lags too much."""
+
+    def __init__(self, sync: str, destinations: Sequence[str], lag_max_s: float, until: str, poll_s: float) -> None:
+        super().__init__()
+        self.sync = sync
+        self.destinations = list(destinations)
+        self.lag_max_s = lag_max_s
+        self.until = until
+        self.poll_s = poll_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return "seamline_airflow.triggers.stream_watch.StreamWatchTrigger", {
+            "sync": self.sync,
+            "destinations": self.destinations,
+            "lag_max_s": self.lag_max_s,
+            "until": self.until,
+            "poll_s": self.poll_s,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        until = datetime.fromisoformat(self.until)
+        while True:
+            try:
+                found = await asyncio.to_thread(look, self.sync, self.destinations, self.lag_max_s)
+            except TransientError as exc:
+                self.log.warning("the streams of %s are not known now: %s", self.sync, exc)
+                found = []
+            if found:
+                yield TriggerEvent(
+                    {"status": "error", "message": "; ".join(f"{t.subject}: {t.message}" for t in found)}
+                )
+                return
+            left_s = (until - datetime.now(UTC)).total_seconds()
+            if left_s <= 0:
+                yield TriggerEvent({"status": "ended"})
+                return
+            await asyncio.sleep(min(self.poll_s, left_s))
