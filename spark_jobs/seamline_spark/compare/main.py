@@ -47,8 +47,8 @@ def main(argv: Sequence[str]) -> int:
 
 @contextmanager
 def _as_an_application() -> Iterator[None]:
-    """In cluster mode a context, because YARN takes a driver that never opens one for failed; else none, it costs 5 s."""
-    gateway = launch_gateway()
+    """In cluster mode a context: YARN takes a driver that never opens one for failed. Else none, it costs seconds."""
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
     conf = SparkConf(_jvm=gateway.jvm)
     if conf.get("spark.submit.deployMode") != "cluster":
         yield
