@@ -25,7 +25,7 @@ MISTAKES = {
     "bad name": (SYNC_FILE, "sync: settlement", "sync: settle__ment", 1, "sync", "single underscores", ""),
     "unknown time zone": (SYNC_FILE, "Asia/Shanghai", "Asia/Shangai", 8, "nightly.timezone", "not a time zone", ""),
     "bad duration": (SYNC_FILE, "nightly:\n", "nightly:\n  as_of_max: 2 hours\n", 8, "nightly.as_of_max", "2h or 90min", ""),
-    "unquoted time": (SYNC_FILE, "nightly:\n", "nightly:\n  run_at: 1:30\n", 8, "nightly.run_at", "got 90", '"1:30"'),
+    "unquoted time": (SYNC_FILE, "nightly:\n", "nightly:\n  run_at: 1:30\n", 8, "nightly.run_at", "got 1:30", '"1:30"'),
     "bad time": (SYNC_FILE, "nightly:\n", 'nightly:\n  run_at: "25:00"\n', 8, "nightly.run_at", '"HH:MM"', ""),
     "negative": (SYNC_FILE, "nightly:\n", "stream: {lag_max_s: 0}\nnightly:\n", 7, "stream.lag_max_s", "greater than 0, got 0", ""),
     "cut-off": (SYNC_FILE, "nightly:\n", 'nightly:\n  cut_off: "17:00"\n', 8, "nightly.cut_off", "made from the log", ""),

@@ -61,6 +61,9 @@ def read_document(file: Path) -> Document:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         document.fault((), f"the file cannot be read: {error}")
         return document
+    except RecursionError:
+        document.fault((), "lists or mappings are nested too deep", "A declaration needs five levels at most")
+        return document
     if not isinstance(node, yaml.MappingNode):
         document.fault((), "the file is empty or not a mapping", "It holds `key: value` lines")
         return document

@@ -13,7 +13,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 NAME_LENGTH_MAX = 40
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 IDENTIFIER_LENGTH_MAX = 63
-_DURATION = re.compile(r"(\d+)(s|min|h|d)")
+_DURATION = re.compile(r"(\d{1,6})(s|min|h|d)")
 _UNIT_S = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
@@ -21,7 +21,7 @@ _TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 class Declared(BaseModel):
     """What every declaration has in common: it never changes and knows no keys but its own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def _name(value: str) -> str:

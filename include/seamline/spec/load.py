@@ -148,7 +148,7 @@ def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned:
     if document.data is None:
         return OneFile(document)
     kind = document.data.get("kind")
-    if kind in kinds:
+    if isinstance(kind, str) and kind in kinds:
         return _validated(document, word, kinds[kind])
     add_secret_faults(document)
     if kind is None:

@@ -104,7 +104,7 @@ def _say(document: Document, detail: ErrorDetails, path: Path_, model: type[Base
     if kind == "value_error":
         return str(detail["ctx"]["error"]), ""
     if kind in _WANTED:
-        return f"{_WANTED[kind]}, got {_got(detail)}", _quoted(document, kind, path)
+        return f"{_WANTED[kind]}, got {document.plain.get(path) or _got(detail)}", _quoted(document, kind, path)
     if kind == "string_pattern_mismatch":
         return f"{_got(detail)} does not fit", _described(path, model)
     if kind == "too_short":
