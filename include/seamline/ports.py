@@ -157,7 +157,9 @@ class ReadView(Protocol):
     def rows(self, table: str, keys: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
         """Canonical column texts of the rows with these canonical keys."""
 
-    def totals(self, segment: Segment, *, column: str, by: Sequence[str]) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
+    def totals(
+        self, segment: Segment, *, column: str, by: Sequence[str]
+    ) -> Mapping[tuple[str, ...], tuple[int, Decimal | None]]:
         """Rows and Σ column per group, over the segment. `column` "" counts rows only (the sum is None)."""
 
     def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
@@ -323,5 +325,3 @@ class Failpoints(Protocol):
     """Named places where a test may fail, kill, stop or hold the process. Does nothing unless armed."""
 
     def reach(self, name: str) -> None: ...
-
-

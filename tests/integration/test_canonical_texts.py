@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
-from tests.integration.kinds import CASES, KindCase
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb.read import MariaDbReadView
@@ -17,6 +15,8 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import BinlogPosition
 from seamline.ports import ReadView
+from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
+from tests.integration.kinds import CASES, KindCase
 
 RUN_KEY = "a 'key' with \\ and %s"
 _NOWHERE = BinlogPosition("0-1-1")

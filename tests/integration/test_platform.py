@@ -12,7 +12,6 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.waiting import wait_until
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.platform import migrate
@@ -30,6 +29,7 @@ from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan, plan_to_json
 from seamline.ports import StreamReport
+from tests.waiting import wait_until
 
 SCHEMA_FILE = Path(__file__).with_name("platform_schema.txt")
 POSITION = BinlogPosition("0-1-42", "mdb-bin.000003", 1234)

@@ -3,7 +3,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from tests.unit.memory_views import ENTRY, MemoryView, entries
 
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import TransientError
@@ -11,6 +10,7 @@ from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import BinlogPosition, Position
 from seamline.ports import Marker, ReadView, StreamReport
 from seamline.sync.barrier import Barrier, NotAligned, NotComparable, Patience
+from tests.unit.memory_views import ENTRY, MemoryView, entries
 
 STREAM = StreamId("settlement", "warehouse")
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.memory_views import AUDIT, ENTRY, RATE, MemoryView, Row, entries
 
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
@@ -17,6 +16,7 @@ from seamline.domain.verdict import BreakType, TableVerdict, Verdict
 from seamline.plan.model import ControlTotalPlan
 from seamline.sync.bucket_search import Limits, Sides, bucket_count
 from seamline.sync.reconcile import compare_table, is_same_place
+from tests.unit.memory_views import AUDIT, ENTRY, RATE, MemoryView, Row, entries
 
 # Small numbers, so that few rows already take every turn of the search.
 TIGHT = Limits(buckets_max=8, rows_per_bucket=4, leaf_rows=2, refine_by=4, fetch_rows=1_000_000)

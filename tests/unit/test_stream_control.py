@@ -2,13 +2,12 @@
 
 import time
 
-from tests.waiting import wait_until
-
 from seamline.adapters.platform.control import PlatformStreamControl, plan_hash
 from seamline.adapters.platform.database import Session
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.ports import Orders, StreamReport
+from tests.waiting import wait_until
 
 STREAM = StreamId("settlement", "warehouse")
 
