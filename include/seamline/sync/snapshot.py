@@ -1,0 +1,166 @@
+"""All tables of a sync read at one position P, staged in every destination, and proven equal to the source at P.
+
+The order of the steps is the proof (PROTOCOL 2): the low marker is read from the log *before* the read views open, so
+every transaction before it in the log is inside every view; the high marker is committed *after* the last view is
+open, so nothing beyond it is.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from seamline.domain.catalogue import Table
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import GateFailed, Refused
+from seamline.domain.position import Position, position_to_json
+from seamline.domain.runs import Receipt
+from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.model import DestinationPlan, Run
+from seamline.ports import Failpoints, Load, LogReader, Marker, PruningHolds, ReadView, Source
+from seamline.sync.comparison import Work, compare_tables
+from seamline.sync.markers import MarkerPlace, read_until_marker
+
+HOLD_S = 6 * 3600.0
+MARKER_WITHIN_S = 120.0
+BREAKS_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """A table, and the part of it that is read."""
+
+    table: Table
+    segment: Segment
+
+
+class BulkRead(Protocol):
+    """The source open for reading at one position: `views` for digests, and readers that move whole tables.
+
+    Every reader has proven in its own session that it stands at `position`.
+    """
+
+    @property
+    def position(self) -> Position: ...
+
+    @property
+    def position_time(self) -> datetime:
+        """The source's clock just after the views were open; UTC."""
+
+    @property
+    def views(self) -> Sequence[ReadView]: ...
+
+    def stage(self, destination: DestinationPlan) -> Sequence[Load]:
+        """Move every table into staging tables of its own, with keys and indexes; a retried part leaves no rows
+        twice."""
+
+    def digest(self, segment: Segment) -> SegmentDigest:
+        """The source's digest of a segment for a receipt, under the sync's own key."""
+
+
+class SnapshotRecords(Protocol):
+    """What a snapshot needs of the platform database."""
+
+    def put_result(self, run_id: str, key: str, value: Any) -> None: ...
+
+    def put_receipt(self, run_id: str, receipt: Receipt) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTools:
+    """The world of one snapshot. `open_read` opens only when called; `open_staged` gives views of staged tables."""
+
+    source: Source
+    open_log: Callable[[], LogReader]
+    open_read: Callable[[Sequence[TableRead]], AbstractContextManager[BulkRead]]
+    open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[ReadView]]]
+    holds: PruningHolds
+    records: SnapshotRecords
+    failpoints: Failpoints
+
+
+def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
+    """Stage every table of the run's sync at one position; the result is also kept as `result["snapshot"]`.
+
+    Repeat-safe: a repeat takes a new snapshot, whose staged tables have other names. Raises GateFailed when a staged
+    table differs from the source at P: nothing is published then.
+    """
+    plan = run.plan
+    log = tools.open_log()
+    try:
+        start = log.end_offset()
+        tools.holds.hold_log(plan.source.log_topic, holder=run.run_id, offset=start, lease_s=HOLD_S)
+        low = _commit_low_marker(run, tools, log, start)
+        topic_id = log.topic_id
+    finally:
+        log.close()
+    reads = [TableRead(table.shape, Segment(table.name)) for table in plan.tables]
+    with tools.open_read(reads) as read:
+        tools.failpoints.reach("snap.opened")
+        _require_covered(low, read.position)
+        high = Marker(f"high-{uuid.uuid4().hex}", "high", {"run": run.run_id})
+        tools.source.commit_marker(high)
+        loads = {destination.name: _stage(run, tools, read, destination) for destination in plan.destinations}
+        position, moment = read.position, read.position_time
+    snapshot = {
+        "position": position_to_json(position),
+        "position_time": moment.astimezone(UTC).isoformat(),
+        "low_marker": low.marker_id,
+        "high_marker": high.id,
+        "topic": plan.source.log_topic,
+        "topic_id": topic_id,
+        "next_offset": low.next_offset,
+        "loads": loads,
+    }
+    tools.records.put_result(run.run_id, "snapshot", snapshot)
+    tools.failpoints.reach("snap.manifest_written")
+    return snapshot
+
+
+def _commit_low_marker(run: Run, tools: SnapshotTools, log: LogReader, start: int) -> MarkerPlace:
+    marker = Marker(f"low-{uuid.uuid4().hex}", "low", {"run": run.run_id})
+    log.assign(start)
+    tools.source.commit_marker(marker)
+    return read_until_marker(
+        log, marker_table=run.plan.source.marker_table, marker_id=marker.id, timeout_s=MARKER_WITHIN_S
+    )
+
+
+def _require_covered(low: MarkerPlace, position: Position) -> None:
+    if not position.covers(low.position):  # type: ignore[arg-type]
+        raise Refused(
+            f"the read views stand at {position}, before the low marker at {low.position}",
+            hint="the source answered from an older state: is it a replica? Positions are taken from the primary only",
+            position=str(position),
+        )
+
+
+def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: DestinationPlan) -> list[dict[str, Any]]:
+    """Stage, prove, and leave a receipt for each table."""
+    loads = read.stage(destination)
+    tools.failpoints.reach("snap.chunk_staged")
+    work = [Work(load.table, Segment(load.table.name), Segment(load.table.name)) for load in loads]
+    with tools.open_staged(destination, loads, len(read.views)) as staged:
+        verdicts = compare_tables(work, source=read.views, destination=staged)
+    wrong = [verdict for verdict in verdicts if verdict.verdict is not Verdict.MATCH]
+    if wrong:
+        raise GateFailed(
+            f"staged tables differ from the source at {read.position}: " + "; ".join(map(_told, wrong)),
+            hint="nothing was published. Clear the task to take a new snapshot; if it stays so, keep the staged tables "
+            "as evidence",
+            sync=run.sync,
+            table=wrong[0].table,
+            position=str(read.position),
+        )
+    for load in loads:
+        digest = read.digest(Segment(load.table.name))
+        receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, digest, read.position)
+        tools.records.put_receipt(run.run_id, receipt)
+    return [{"table": load.table.name, "staged_as": load.staged_as, "rows": load.rows} for load in loads]
+
+
+def _told(verdict: TableVerdict) -> str:
+    named = ", ".join(f"{found.type} {found.key}" for found in verdict.breaks[:BREAKS_NAMED])
+    return f"{verdict.table} {verdict.verdict} {verdict.reason} {named}".strip()
