@@ -58,13 +58,13 @@ def ensure_capture(run: Run) -> Mapping[str, Any]:
     }
 
 
-def publish(run: Run, store: Any) -> Mapping[str, str]:
+def publish(run: Run) -> Mapping[str, str]:
     """Publish in every destination; its position by destination."""
     from seamline.sync import onboard
 
     positions = {}
     for destination in run.plan.destinations:
         with parts.sink(run.plan, destination.name) as sink:
-            commit = onboard.publish(run, sink, store)
+            commit = onboard.publish(run, destination.name, sink=sink)
         positions[destination.name] = str(commit.ledger.position)
     return positions

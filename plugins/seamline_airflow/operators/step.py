@@ -73,7 +73,7 @@ class PublishOperator(StepOperator):
 
     def step(self, context: Any, store: Any) -> Mapping[str, str]:
         run = store.run(self.run)
-        result = onboarding.publish(run, store)
+        result = onboarding.publish(run)
         store.put_result(run.run_id, "publish", result)
         self.log.info("published: %s", json.dumps(result))
         return result
