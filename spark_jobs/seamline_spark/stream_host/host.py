@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from seamline.adapters import registry
 from seamline.adapters.platform.host_desk import HostDesk, LeaseLost, WantedNow
@@ -28,7 +28,13 @@ class StopAsked:
     reason: str
 
 
-WatchSource = Callable[[SyncPlan], SourceWatchThread]
+class Watch(Protocol):
+    """What looks after one source, until it is closed."""
+
+    def close(self) -> None: ...
+
+
+WatchSource = Callable[[SyncPlan], Watch]
 
 
 class StreamHost:
@@ -46,7 +52,7 @@ class StreamHost:
         self._roster = roster
         self._events = events
         self._watch_source = watch_source
-        self._watches: dict[str, SourceWatchThread] = {}
+        self._watches: dict[str, Watch] = {}
         self._stopping_since_s: float | None = None
 
     def run(self) -> None:
@@ -123,7 +129,7 @@ class StreamHost:
 def watch_source_with(desk: HostDesk) -> WatchSource:
     """Heartbeats into the source and an eye on its capture, in a thread of their own."""
 
-    def watch(plan: SyncPlan) -> SourceWatchThread:
+    def watch(plan: SyncPlan) -> Watch:
         return SourceWatchThread(
             SourceWatch(
                 plan.source,

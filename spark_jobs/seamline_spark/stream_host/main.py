@@ -126,7 +126,8 @@ def _start_spark(pool: str, *, slots: int) -> SparkContext:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     context = SparkContext(conf=conf, gateway=gateway)
-    context.setLogLevel("ERROR")
+    # The end of each task is told by this driver in one line; Spark would add a hundred of Java to it.
+    context.setLogLevel("FATAL")
     return context
 
 

@@ -3,6 +3,7 @@
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 from typing import Any
@@ -18,6 +19,9 @@ from seamline_spark.stream_host.task import StreamTask
 log = logging.getLogger(__name__)
 
 Partition = Callable[[Iterable[str]], Iterator[tuple[str, str]]]
+
+# Spark gives a worker two seconds (`spark.python.task.killTimeout`) before it kills it.
+_KILLED_WITHIN_S = 10.0
 
 # What must be so, whatever a cluster's defaults say. The host is the one owner of retries: Spark's own count over the
 # job's whole life, and a second copy of a slow task would only be fenced.
@@ -92,11 +96,23 @@ class SparkStreams:
         try:
             outcome, error = self._run_job(action)
         except Py4JJavaError as exc:
-            error = _reason(exc)
+            error = _reason(str(exc.java_exception.getMessage() or exc), wanted.stream)
+            self._wait_for_worker(_group(wanted.stream, attempt))
         except (Py4JNetworkError, OSError) as exc:
             error = f"the JVM of the stream host is gone: {exc}"
         finally:
             self._ends.put(TaskEnd(wanted.stream, attempt, outcome, error))
+
+    def _wait_for_worker(self, group: str) -> None:
+        """A cancelled job has ended before its task: until Spark has killed the worker, that may still write."""
+        tracker = self._context.statusTracker()
+        deadline = time.monotonic() + _KILLED_WITHIN_S
+        while time.monotonic() < deadline:
+            jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
+            stages = [tracker.getStageInfo(number) for job in jobs if job for number in job.stageIds]
+            if not any(stage.numActiveTasks for stage in stages if stage):
+                return
+            time.sleep(0.1)
 
     def _run_job(self, action: Start) -> tuple[Outcome, str]:
         wanted = action.wanted
@@ -114,14 +130,14 @@ def _group(stream: StreamId, attempt: int) -> str:
     return f"stream {stream} attempt {attempt}"
 
 
-def _reason(exc: Py4JJavaError) -> str:
-    """One line of a Java exception that may hold a Python traceback: its last line says what happened."""
-    text = str(exc.java_exception.getMessage() or exc)
+def _reason(text: str, stream: StreamId) -> str:
+    """One line of a Java exception's text. A Python traceback in it is a bug of ours: that is logged whole."""
     if "cancelled" in text:
         return "cancelled"
-    traceback = re.search(r"Traceback \(most recent call last\):\n(.*?)\n\n", text, re.DOTALL)
+    traceback = re.search(r"Traceback \(most recent call last\):\n.*?(?=\n\n|\Z)", text, re.DOTALL)
     if traceback:
-        return traceback[1].splitlines()[-1].strip()
+        log.error("stream task failed: stream=%s\n%s", stream, traceback[0])
+        return traceback[0].splitlines()[-1].strip()
     if "Python worker exited unexpectedly" in text or "crashed" in text:
         return "the worker process died"
     return text.splitlines()[0][:300]

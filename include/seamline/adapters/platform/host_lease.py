@@ -53,8 +53,10 @@ def is_known_dead(holder: Holder) -> bool:
     if holder.machine != socket.gethostname():
         return False
     try:
+        process = psutil.Process(holder.process)
         # The start time is rounded, and derived from the boot time: one second of doubt.
-        return abs(psutil.Process(holder.process).create_time() - holder.started_s) > 2
+        is_another = abs(process.create_time() - holder.started_s) > 2
+        return is_another or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
 

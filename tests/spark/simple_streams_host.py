@@ -1,0 +1,59 @@
+"""The real stream host with streams that do nothing: each writes who it is into a folder and follows its orders.
+
+A sync named `deaf…` does not follow them; one named `fenced…` is fenced at once.
+"""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from seamline import settings
+from seamline.adapters.platform.control import PlatformStreamControl
+from seamline.adapters.platform.host_desk import HostDesk
+from seamline.domain.ledger import StreamId
+from seamline.ports import StreamReport
+from seamline_spark.stream_host.host import WatchSource
+from seamline_spark.stream_host.main import main
+from seamline_spark.stream_host.task import StreamTask, die_with_parent
+
+
+def simple_partition(tasks: Iterable[str]) -> Iterator[tuple[str, str]]:
+    die_with_parent()
+    for text in tasks:
+        yield simple_stream(StreamTask(**json.loads(text)))
+
+
+def simple_stream(task: StreamTask) -> tuple[str, str]:
+    if task.sync.startswith("fenced"):
+        return "final", "Fenced: by epoch 7"
+    stream = StreamId(task.sync, task.destination)
+    place = Path(settings.process_environment()["SIMPLE_STREAMS_FOLDER"]) / task.sync
+    turns, pace = 0, threading.Event()
+    with PlatformStreamControl(stream, plan_json=task.plan_json, host=task.host) as control:
+        while control.orders().wanted or task.sync.startswith("deaf"):
+            turns += 1
+            control.report(StreamReport(stream, "streaming", units=turns))
+            new = place.with_suffix(".new")
+            new.write_text(json.dumps({"pid": os.getpid(), "turns": turns}), encoding="utf-8")
+            new.rename(place)
+            pace.wait(0.05)
+        control.report(StreamReport(stream, "stopped", units=turns))
+    return "stopped", ""
+
+
+class NoWatch:
+    """There is no source here."""
+
+    def close(self) -> None:
+        return
+
+
+def watch_nothing(_: HostDesk) -> WatchSource:
+    return lambda _: NoWatch()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], partition=simple_partition, watch_source=watch_nothing))
