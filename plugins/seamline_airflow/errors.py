@@ -18,12 +18,7 @@ from seamline.domain.errors import (
 )
 
 # Exit codes by which a Spark driver tells the same three stories (`SeamlineError.exit_code`; 2 is a wrong setting).
-EXIT_CODES_FINAL = frozenset({ConfigError.exit_code, 3})
-
-
-def is_final(error: BaseException) -> bool:
-    """Whether trying the same again cannot help."""
-    return isinstance(error, ConfigError | TerminalError | InvariantViolated)
+EXIT_CODES_FINAL = frozenset({ConfigError.exit_code, TerminalError.exit_code, InvariantViolated.exit_code})
 
 
 @contextmanager

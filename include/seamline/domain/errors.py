@@ -73,7 +73,9 @@ class TransientError(SeamlineError):
 
 
 class TerminalError(SeamlineError):
-    """Trying again with the same input cannot help."""
+    """Trying again with the same input cannot help. Whoever starts a Spark job reads that from its exit code."""
+
+    exit_code = 3
 
 
 class PositionLost(TerminalError):
@@ -110,3 +112,5 @@ class CommitUnknown(SeamlineError):
 
 class InvariantViolated(SeamlineError):
     """Something that must be impossible was seen: keep the evidence, stop."""
+
+    exit_code = 3

@@ -1,0 +1,16 @@
+"""The page as Airflow mounts it. Every Airflow process loads plugins; only the API server ever serves the page, and
+only it pays the seconds that importing FastAPI's and Airflow's security modules costs."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+async def page(scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve a request. A page that cannot be imported answers with an error, never without its login."""
+    from seamline_airflow.page.app import app
+
+    await app(scope, receive, send)

@@ -1,0 +1,215 @@
+"""Values of runs and reports for these tests, and a platform database in memory."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import BinlogPosition
+from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
+from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
+from seamline.plan.model import (
+    BusinessDate,
+    ControlTotalPlan,
+    DestinationPlan,
+    NightlyPlan,
+    ReconcilePlan,
+    Run,
+    SourcePlan,
+    SyncPlan,
+    TablePlan,
+    plan_from_json,
+)
+from seamline.ports import StreamReport
+from seamline_airflow import parts
+
+DATE = date(2026, 11, 19)
+POSITION = BinlogPosition("0-7-100", "binlog.000001", 1000)
+RUN = "settlement/nightly/2026-11-19/manual__1"
+STREAM = StreamId("settlement", "warehouse")
+
+_ACCOUNT = Table(
+    "account",
+    (Column("id", Kind.INTEGER, "int", nullable=False, length=32), Column("balance", Kind.DECIMAL, "decimal(20,4)")),
+    ("id",),
+)
+_ENTRY = Table(
+    "ledger_entry",
+    (Column("id", Kind.INTEGER, "int", nullable=False, length=32), Column("amount", Kind.DECIMAL, "decimal(20,4)")),
+    ("id",),
+)
+
+
+def plan(**changes: Any) -> SyncPlan:
+    made = SyncPlan(
+        sync="settlement",
+        source=SourcePlan(
+            "core_bank", "mariadb", "bank", "r", "c", "m", "seamline.core_bank.log", "seamline-core_bank"
+        ),
+        destinations=(DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
+        tables=(
+            TablePlan("account", None, _ACCOUNT),
+            TablePlan("ledger_entry", BusinessDate("booked_at", "instant"), _ENTRY),
+        ),
+        nightly=NightlyPlan(timezone="Asia/Shanghai"),
+        reconcile=ReconcilePlan((ControlTotalPlan("ledger_entry", "amount", ("currency",)),), "", "ask"),
+    )
+    return replace(made, **changes)
+
+
+def run(**changes: Any) -> Run:
+    made = Run(RUN, "settlement", RunKind.NIGHTLY, DATE, plan(), RunState.RUNNING, {"cut": {"warehouse": manifest()}})
+    return replace(made, **changes)
+
+
+def manifest(**staged_as: str) -> dict[str, Any]:
+    tables = tuple(
+        StagedTable(name, mode, staged_as.get(name, f"s_{name}"), 2, Verdict.MATCH)
+        for name, mode in (("account", CutMode.WHOLE), ("ledger_entry", CutMode.DATE))
+    )
+    return cut_to_json(
+        StagedCut(RUN, "settlement", "warehouse", DATE, POSITION, datetime(2026, 11, 20, tzinfo=UTC), tables)
+    )
+
+
+def total(source: str = "0.0000", destination: str = "0.0000") -> ControlTotal:
+    return ControlTotal("ledger_entry", "amount", ("EUR",), 2, 2, Decimal(source), Decimal(destination))
+
+
+def table(name: str, verdict: Verdict = Verdict.MATCH, **fields: Any) -> TableVerdict:
+    known: dict[str, Any] = {"source_rows": 2, "destination_rows": 2, "position": str(POSITION)}
+    if name == "ledger_entry":
+        known["totals"] = (total(),)
+    if verdict is Verdict.BREAK:
+        known["breaks"] = (Break(name, BreakType.VALUE, '["7"]', {"balance": "1.0000"}, {"balance": "1.0001"}),)
+        known["breaks_total"] = 1
+    return TableVerdict(name, verdict, **{**known, **fields})
+
+
+def reconciliation(*tables: TableVerdict, **fields: Any) -> Reconciliation:
+    moment = datetime(2026, 11, 19, 16, 31, tzinfo=UTC)
+    known: dict[str, Any] = {
+        "run_id": RUN,
+        "sync": "settlement",
+        "destination": "warehouse",
+        "scope": Scope.CUT,
+        "business_date": DATE,
+        "position": POSITION,
+        "position_time": moment,
+        "mode": "read",
+        "verdict": max((t.verdict for t in tables), key=list(Verdict).index) if tables else Verdict.NOT_RUN,
+        "tables": tables,
+        "started_at": moment,
+        "ended_at": moment,
+    }
+    return Reconciliation(**{**known, **fields})
+
+
+def clean() -> Reconciliation:
+    return reconciliation(table("account"), table("ledger_entry"))
+
+
+def report(**fields: Any) -> StreamReport:
+    known: dict[str, Any] = {"stream": STREAM, "state": "streaming", "lag_s": 0.2, "age_s": 1.0, "position": POSITION}
+    return StreamReport(**{**known, **fields})
+
+
+class Platform:
+    """Store and director in one, holding what a test puts in."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, Run] = {}
+        self.found: list[Reconciliation] = []
+        self.state: SyncState | None = SyncState.ENABLED
+        self.cut_list: list[Any] = []
+        self.reports: dict[StreamId, StreamReport] = {}
+        self.wants: list[tuple[StreamId, str]] = []
+        self.wanted_streams: tuple[Any, ...] = ()
+        self.host_states: tuple[Any, ...] = ()
+        self.alarms: dict[tuple[str, str], str] = {}
+        self.finished: dict[str, str] = {}
+
+    def close(self) -> None: ...
+
+    def run(self, run_id: str) -> Run:
+        return self.runs[run_id]
+
+    def start_run(self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: Any = None) -> None:
+        before = self.runs.get(run_id)
+        self.runs[run_id] = Run(
+            run_id, sync, RunKind(kind), business_date, plan_from_json(plan_json), RunState.RUNNING,
+            before.result if before else {},
+        )  # fmt: skip
+
+    def latest_run(self, sync: str, kind: str) -> Run | None:
+        found = [one for one in self.runs.values() if one.sync == sync and one.kind == kind]
+        return found[-1] if found else None
+
+    def put_result(self, run_id: str, key: str, value: Any) -> None:
+        self.runs[run_id].result[key] = value
+
+    def finish_run(self, run_id: str, *, state: str) -> None:
+        self.finished[run_id] = str(state)
+
+    def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None:
+        mine = [one for one in self.found if one.run_id == run_id and one.scope == scope]
+        return next((one for one in mine if destination in ("", one.destination)), None)
+
+    def reconciliations(self, sync: str, limit: int = 20) -> tuple[Reconciliation, ...]:
+        return tuple(one for one in self.found if one.sync == sync)[:limit]
+
+    def sync_state(self, sync: str) -> SyncState | None:
+        return self.state
+
+    def set_sync_state(self, sync: str, state: str) -> None:
+        self.state = SyncState(state)
+
+    def cuts(self, sync: str, business_date: Any = None) -> tuple[Any, ...]:
+        return tuple(self.cut_list)
+
+    def save_cut(self, cut: Any) -> None:
+        self.cut_list.append(cut)
+
+    def latest_reports(self) -> dict[StreamId, StreamReport]:
+        return self.reports
+
+    def want(self, stream: StreamId, *, plan_json: str) -> None:
+        self.wants.append((stream, plan_json))
+
+    def wanted(self, pool: str) -> tuple[Any, ...]:
+        return self.wanted_streams
+
+    def hosts(self) -> tuple[Any, ...]:
+        return self.host_states
+
+    def events(self, stream: StreamId, *, since: datetime, until: datetime) -> tuple[Any, ...]:
+        return ()
+
+    def open_alarms(self) -> tuple[Any, ...]:
+        from seamline.adapters.platform.store import Alarm
+
+        return tuple(Alarm(kind, subject, text, datetime.now(UTC)) for (kind, subject), text in self.alarms.items())
+
+    def raise_alarm(self, kind: str, subject: str, message: str) -> None:
+        self.alarms[kind, subject] = message
+
+    def end_alarm(self, kind: str, subject: str) -> None:
+        self.alarms.pop((kind, subject), None)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:
+    """Let tasks, triggers and the page meet this platform."""
+
+    @contextmanager
+    def opened() -> Any:
+        yield made
+
+    monkeypatch.setattr(parts, "platform", opened)
+    monkeypatch.setattr(parts, "director", opened)
+    return made

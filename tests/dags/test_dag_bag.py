@@ -1,0 +1,176 @@
+"""What Airflow reads from dags/: every sync's DAGs, fast, without an error, with the stages that explain prints."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.serialized_objects import DagSerialization
+
+from seamline.plan.compile import compile_plan
+from seamline.plan.stages import all_stages
+from seamline.spec.load import load_sync
+from seamline_airflow.operators.spark_job import SparkJobOperator
+
+KINDS = ("onboard", "nightly", "stream", "reconcile")
+
+
+@pytest.fixture(scope="module")
+def bag(checkout: Path) -> DagBag:
+    return DagBag(dag_folder=checkout / "dags", bundle_path=checkout / "dags", bundle_name="dags")
+
+
+@pytest.fixture(scope="module")
+def settlement(checkout: Path) -> Any:
+    file = checkout / "include" / "syncs" / "settlement.yaml"
+    return compile_plan(load_sync(file), "settlement")
+
+
+def test_every_sync_has_its_dags_and_nothing_fails_to_import(bag: DagBag) -> None:
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {f"settlement__{kind}" for kind in KINDS} | {"seamline__streams"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tasks_are_the_stages_that_explain_prints(bag: DagBag, settlement: Any, kind: str) -> None:
+    stages = all_stages(settlement)[kind]
+    dag = bag.dags[f"settlement__{kind}"]
+    assert [task.task_id for task in dag.topological_sort()] == [stage.id for stage in stages]
+    for stage in stages:
+        task = dag.get_task(stage.id)
+        assert task.task_display_name == stage.title
+        assert stage.does in task.doc_md
+        assert isinstance(task, SparkJobOperator) == bool(stage.job)
+        if stage.job:
+            assert task.job == f"spark_jobs/{stage.job}.py"
+
+
+def test_people_find_names_texts_and_tags(bag: DagBag) -> None:
+    for dag in bag.dags.values():
+        assert dag.dag_display_name != dag.dag_id
+        assert dag.doc_md
+        assert dag.description
+        assert "seamline" in dag.tags
+        assert dag.max_active_runs == 1
+        assert not dag.catchup
+        for task in dag.tasks:
+            assert task.task_display_name != task.task_id
+            assert task.owner == "seamline"
+            assert task.weight_rule == "absolute"
+
+
+def test_a_lost_worker_is_always_retried_and_a_person_is_never_asked_twice(bag: DagBag) -> None:
+    for dag in bag.dags.values():
+        for task in dag.tasks:
+            without = {("settlement__nightly", "approve"), ("seamline__streams", "look")}
+            assert (task.retries == 0) == ((dag.dag_id, task.task_id) in without)
+
+
+def test_streams_outrank_reads(bag: DagBag) -> None:
+    def weight(dag: str, task: str) -> int:
+        return int(bag.dags[dag].get_task(task).priority_weight)
+
+    assert weight("seamline__streams", "look") > weight("settlement__stream", "want")
+    assert weight("settlement__stream", "want") > weight("settlement__nightly", "cut")
+    assert weight("settlement__nightly", "cut") > weight("settlement__reconcile", "compare")
+
+
+def test_a_dag_reads_back_from_its_serialized_form(bag: DagBag) -> None:
+    for dag in bag.dags.values():
+        document = DagSerialization.to_dict(dag)
+        back = DagSerialization.from_dict(document)
+        assert [task.task_id for task in back.tasks] == [task.task_id for task in dag.tasks]
+        assert DagSerialization.to_dict(dag) == document
+        assert type(back.timetable).__name__ == type(dag.timetable).__name__ or dag.schedule is None
+
+
+def test_a_serialized_dag_holds_no_path_of_this_machine(bag: DagBag, checkout: Path) -> None:
+    for dag in bag.dags.values():
+        where_it_was_read = {"fileloc": "", "_processor_dags_folder": ""}
+        fields = {**DagSerialization.to_dict(dag)["dag"], **where_it_was_read}
+        assert str(checkout) not in str(fields)
+
+
+def test_the_publish_task_tells_the_asset_that_starts_the_comparison(bag: DagBag) -> None:
+    (asset,) = bag.dags["settlement__nightly"].get_task("publish").outlets
+    assert asset.name == "settlement.cut"
+    assert bag.dags["settlement__reconcile"].timetable.asset_condition == asset
+
+
+def test_pools_bound_reads_per_source_and_writes_per_destination(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEAMLINE_POOLS", "1")
+    dag = DagBag(dag_folder=checkout / "dags" / "syncs.py", bundle_name="dags").dags["settlement__nightly"]
+    assert dag.get_task("cut").pool == "source_core_bank"
+    assert dag.get_task("publish").pool == "destination_warehouse"
+    assert dag.get_task("gate").pool == "default_pool"
+
+
+def test_without_pools_everything_runs_in_the_default_pool(bag: DagBag) -> None:
+    assert {task.pool for dag in bag.dags.values() for task in dag.tasks} == {"default_pool"}
+
+
+def _declarations(checkout: Path, folder: Path) -> Path:
+    for kind in ("sources", "destinations", "syncs", "expectations"):
+        (folder / kind).mkdir(parents=True)
+        for file in (checkout / "include" / kind).glob("*.yaml"):
+            (folder / kind / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    return folder
+
+
+def test_a_broken_declaration_is_an_import_error_of_its_own(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = _declarations(checkout, tmp_path / "include") / "syncs" / "orders.yaml"
+    broken.write_text("sync: orders\nsourse: core_bank\ndestinations: [warehouse]\ntables: [account]\n")
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path / "include"))
+    bag = DagBag(dag_folder=checkout / "dags", bundle_path=checkout / "dags", bundle_name="dags")
+    assert {f"settlement__{kind}" for kind in KINDS} <= set(bag.dags)
+    assert not [dag_id for dag_id in bag.dags if dag_id.startswith("orders")]
+    assert list(bag.import_errors) == ["declaration_faults.py"]
+    assert "orders.yaml:2" in bag.import_errors["declaration_faults.py"]
+    assert "Did you mean `source`" in bag.import_errors["declaration_faults.py"]
+
+
+def test_a_tasks_process_builds_only_the_dag_that_it_was_asked_for(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", "settlement__nightly")
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_TASK_ID", "cut")
+    bag = DagBag(dag_folder=checkout / "dags", bundle_path=checkout / "dags", bundle_name="dags")
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"settlement__nightly"}
+
+
+def test_parsing_imports_neither_great_expectations_nor_spark_nor_a_client(checkout: Path) -> None:
+    """And it takes less than two seconds once Airflow itself is there."""
+    script = (
+        "import sys, time\n"
+        "from airflow.dag_processing.dagbag import DagBag\n"
+        "import airflow.sdk.definitions.dag\n"
+        "began = time.perf_counter()\n"
+        f"bag = DagBag(dag_folder={str(checkout / 'dags')!r}, bundle_name='dags')\n"
+        "assert len(bag.dags) == 5, bag.import_errors\n"
+        "heavy = {'great_expectations', 'pyspark', 'pandas', 'psycopg', 'confluent_kafka', 'pymysql'}\n"
+        "print(sorted(heavy & set(sys.modules)), time.perf_counter() - began)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    modules, _, seconds = done.stdout.strip().splitlines()[-1].rpartition(" ")
+    assert modules == "[]"
+    assert float(seconds) < 2.0
+
+
+def test_the_plugin_is_loaded_without_the_page_behind_it(checkout: Path) -> None:
+    script = (
+        "import sys\n"
+        "from airflow import plugins_manager\n"
+        "apps, _ = plugins_manager.get_fastapi_plugins()\n"
+        "assert not plugins_manager.get_import_errors(), plugins_manager.get_import_errors()\n"
+        "print([app['url_prefix'] for app in apps], 'seamline_airflow.page.app' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.strip().splitlines()[-1] == "['/seamline'] False", done.stderr[-2000:]

@@ -1,0 +1,253 @@
+"""The gate fails closed: evidence first, then breaks, and a person's signature where one is asked for."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from seamline.domain.errors import Refused
+from seamline.domain.verdict import Verdict
+from seamline_airflow.expectations import GateResult, Weight, result_frames, staged_rows
+from seamline_airflow.operators import gx_check
+from seamline_airflow.operators.gate import GateOperator
+from seamline_airflow.operators.gx_check import GXCheckOperator, load_checks
+from seamline_airflow.operators.step import VerdictsOperator, _signature
+from tests.dags import results
+
+BROKEN = results.reconciliation(results.table("account", Verdict.BREAK), results.table("ledger_entry"))
+
+
+def _judge(found: Any, run: Any = None) -> GateResult:
+    """The result frames of a run through the real Great Expectations; the staged rows need a server."""
+    frames = result_frames(run or results.run(), "warehouse", found)
+    return GateResult(tuple(gx_check.check(frames, (), SimpleNamespace())))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
+    made = results.use(monkeypatch, results.Platform())
+    made.runs[results.RUN] = results.run()
+    made.found = [results.clean()]
+    return made
+
+
+def _context() -> dict[str, Any]:
+    pushed: dict[str, Any] = {}
+    return {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}), pushed=pushed)}
+
+
+def test_a_clean_reconciliation_passes() -> None:
+    result = _judge(results.clean())
+    assert result.verdict is Verdict.MATCH
+    assert len(result.outcomes) > 8
+
+
+def test_no_reconciliation_is_not_run_although_there_is_no_break() -> None:
+    result = _judge(None)
+    assert result.verdict is Verdict.NOT_RUN
+    assert "reconciliation of this run was saved" in [outcome.expectation.why for outcome in result.missing]
+
+
+@pytest.mark.parametrize(
+    ("planted", "why"),
+    [
+        (results.reconciliation(), "every table of the plan was compared"),
+        (results.reconciliation(results.table("account")), "every table of the plan was compared"),
+        (
+            results.reconciliation(
+                results.table("account", Verdict.NOT_RUN, reason="x"),
+                results.table("ledger_entry", Verdict.NOT_RUN, reason="x"),
+            ),
+            "at least one table was really compared",
+        ),
+        (
+            results.reconciliation(results.table("account"), results.table("ledger_entry"), run_id="another"),
+            "the reconciliation belongs to this run and this business date",
+        ),
+        (
+            results.reconciliation(results.table("account"), results.table("ledger_entry", totals=())),
+            "each declared control total was computed",
+        ),
+    ],
+)
+def test_missing_evidence_is_not_run_and_cannot_be_signed(planted: Any, why: str) -> None:
+    result = _judge(planted)
+    assert result.verdict is Verdict.NOT_RUN
+    assert why in [outcome.expectation.why for outcome in result.missing]
+    assert {outcome.expectation.weight for outcome in result.missing} == {Weight.EVIDENCE}
+
+
+@pytest.mark.parametrize(
+    ("planted", "why"),
+    [
+        (BROKEN, "no table has a break"),
+        (
+            results.reconciliation(
+                results.table("account"),
+                results.table("ledger_entry", totals=(results.total("1.0000", "1.0001"),)),
+            ),
+            "control totals are equal on both sides",
+        ),
+        (
+            results.reconciliation(
+                results.table("account", Verdict.INCONCLUSIVE, reason="too old"), results.table("ledger_entry")
+            ),
+            "each table is MATCH, or is left out and says why",
+        ),
+        (
+            results.reconciliation(results.table("account", Verdict.NOT_RUN), results.table("ledger_entry")),
+            "each table is MATCH, or is left out and says why",
+        ),
+    ],
+)
+def test_a_difference_is_a_break_that_on_break_decides(planted: Any, why: str) -> None:
+    result = _judge(planted)
+    assert result.verdict is Verdict.BREAK
+    assert why in [outcome.expectation.why for outcome in result.broken]
+
+
+def test_a_table_left_out_with_its_reason_passes() -> None:
+    left_out = results.table("account", Verdict.NOT_RUN, reason="no history", source_rows=None, destination_rows=None)
+    assert _judge(results.reconciliation(left_out, results.table("ledger_entry"))).verdict is Verdict.MATCH
+
+
+def test_an_expectation_that_gx_drops_or_cannot_evaluate_is_not_met() -> None:
+    """GX logs an unknown expectation and goes on without it; an error inside one may come as a success of the rest."""
+    from seamline_airflow.expectations import Expectation, Frame
+
+    expectations = (
+        Expectation("expect_nonsense", {}, "unknown"),
+        Expectation("expect_column_values_to_be_unique", {"column": "no_such"}, "no column"),
+    )
+    outcomes = gx_check.check([Frame("f", ("a",), ((1,),), expectations)], (), SimpleNamespace())  # type: ignore[arg-type]
+    assert [outcome.is_met for outcome in outcomes] == [False, False]
+    assert "does not know" in outcomes[0].detail
+    assert "could not be evaluated" in outcomes[1].detail
+
+
+def test_nothing_checked_is_never_a_match() -> None:
+    assert GateResult(()).verdict is Verdict.NOT_RUN
+
+
+def test_staged_tables_are_checked_for_their_receipt_their_key_and_the_declared_rules() -> None:
+    from seamline.domain.staged_cut import cut_from_json
+
+    cut = cut_from_json(results.manifest(account="other.s1"))
+    checks = [
+        ("ledger_entry", "expect_column_values_to_not_be_null", {"column": "amount"}, "why"),
+        ("gone", "x", {}, ""),
+    ]
+    account, entry = staged_rows(results.plan(), "warehouse", cut, checks)
+    assert (account.schema, account.relation) == ("other", "s1")
+    assert (entry.schema, entry.relation) == ("settlement_stage", "s_ledger_entry")
+    assert [one.type for one in entry.expectations] == [
+        "expect_table_row_count_to_equal",
+        "expect_column_values_to_be_unique",
+        "expect_column_values_to_not_be_null",
+    ]
+
+
+def test_the_operator_is_red_when_the_run_staged_nothing(platform: results.Platform) -> None:
+    platform.runs[results.RUN] = results.run(result={})
+    with pytest.raises(AirflowFailException, match="reconciliation did not run"):
+        GXCheckOperator(task_id="expectations", run=results.RUN).execute({})
+
+
+def test_on_mismatch_return_leaves_breaks_to_the_gate_and_missing_evidence_red(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gx_check, "resolve", lambda _id: None)
+    real = gx_check.check
+    monkeypatch.setattr(gx_check, "check", lambda frames, _staged, _at: real(frames, (), None))  # type: ignore[arg-type]
+    operator = GXCheckOperator(task_id="expectations", run=results.RUN, on_mismatch="return")
+    platform.found = [BROKEN]
+    assert operator.execute({})["verdict"] == "BREAK"
+    assert platform.runs[results.RUN].result["expectations"]["failed"]
+    with pytest.raises(AirflowFailException, match="no table has a break"):
+        GXCheckOperator(task_id="expectations", run=results.RUN).execute({})
+    platform.found = []
+    with pytest.raises(AirflowFailException, match="reconciliation of this run was saved"):
+        operator.execute({})
+
+
+def test_the_declared_suite_and_a_native_one_are_read(checkout: Any, tmp_path: Any) -> None:
+    declared = load_checks(checkout / "include", "settlement")
+    assert (declared[0][0], declared[-1][0]) == ("ledger_entry", "account")
+    (tmp_path / "expectations").mkdir()
+    (tmp_path / "expectations" / "native.json").write_text(
+        '{"name": "n", "expectations": [{"type": "expect_column_values_to_be_unique", "kwargs": {"column": "id"},'
+        ' "meta": {"table": "account"}}]}'
+    )
+    assert load_checks(tmp_path, "native") == (
+        ("account", "expect_column_values_to_be_unique", {"column": "id"}, "expect_column_values_to_be_unique"),
+    )
+    assert load_checks(tmp_path, "") == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "on_break", "branch"),
+    [
+        (results.clean(), "ask", "publish"),
+        (results.clean(), "fail", "publish"),
+        (BROKEN, "ask", "approve"),
+        (BROKEN, "publish_and_flag", "publish"),
+    ],
+)
+def test_the_gate_publishes_asks_or_flags(platform: results.Platform, found: Any, on_break: str, branch: str) -> None:
+    platform.found = [found]
+    context = _context()
+    assert GateOperator(task_id="gate", run=results.RUN, on_break=on_break).choose_branch(context) == branch
+    lines = context["ti"].pushed["lines"]
+    assert lines == ([] if found is not BROKEN else ["warehouse: account BREAK, 1 breaks"])
+
+
+def test_the_gate_fails_on_a_break_where_that_is_declared(platform: results.Platform) -> None:
+    platform.found = [BROKEN]
+    with pytest.raises(AirflowFailException, match="account BREAK"):
+        GateOperator(task_id="gate", run=results.RUN, on_break="fail").choose_branch(_context())
+
+
+@pytest.mark.parametrize("on_break", ["ask", "fail", "publish_and_flag"])
+def test_nobody_is_asked_about_a_cut_that_was_not_reconciled(platform: results.Platform, on_break: str) -> None:
+    for nothing in ([], [results.reconciliation(results.table("account", Verdict.NOT_RUN, reason="x"))]):
+        platform.found = nothing
+        with pytest.raises(AirflowFailException, match="was not reconciled"):
+            GateOperator(task_id="gate", run=results.RUN, on_break=on_break).choose_branch(_context())
+
+
+def test_a_broken_business_rule_goes_to_the_gate_as_well(platform: results.Platform) -> None:
+    failed = [{"on": "ledger_entry", "type": "t", "why": "nets to zero", "detail": "unexpected_count 1"}]
+    platform.runs[results.RUN].result["expectations"] = {"verdict": "BREAK", "checked": 1, "failed": failed}
+    context = _context()
+    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch(context) == "approve"
+    assert context["ti"].pushed["lines"] == ["ledger_entry: not met: nets to zero (unexpected_count 1)"]
+
+
+def test_a_signature_names_who_and_why_or_is_none() -> None:
+    answer = {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "approver"}}
+    assert (
+        _signature({**answer, "params_input": {"reason": "late file, confirmed"}}) == "approver: late file, confirmed"
+    )
+    assert _signature(None) == ""
+    assert _signature({**answer, "chosen_options": ["Reject"]}) == ""
+    with pytest.raises(Refused, match="without a reason"):
+        _signature({**answer, "params_input": {"reason": "  "}})
+
+
+def test_the_live_comparison_is_red_on_a_break_and_names_it(platform: results.Platform) -> None:
+    from seamline.domain.runs import Scope
+
+    platform.found = [results.reconciliation(*BROKEN.tables, scope=Scope.LIVE)]
+    with pytest.raises(AirflowFailException, match=r"warehouse: account BREAK \(1 breaks\)"):
+        VerdictsOperator(task_id="verdicts", run=results.RUN, scope="live").execute({})
+    assert platform.finished == {results.RUN: "failed"}
+
+
+def test_verdicts_of_a_cut_leave_breaks_to_the_gate_but_not_missing_ones(platform: results.Platform) -> None:
+    platform.found = [BROKEN]
+    shown = VerdictsOperator(task_id="verdicts", run=results.RUN, scope="cut").execute({})
+    assert shown == {"warehouse.account": "BREAK", "warehouse.ledger_entry": "MATCH"}
+    platform.found = []
+    with pytest.raises(AirflowFailException, match="did not run"):
+        VerdictsOperator(task_id="verdicts", run=results.RUN, scope="cut").execute({})

@@ -1,0 +1,184 @@
+"""A run knows its date and its name, and a sync that is not enabled is refused with its reason."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from seamline.domain.errors import (
+    CommitUnknown,
+    ConfigError,
+    Fenced,
+    GateFailed,
+    InvariantViolated,
+    PositionLost,
+    Refused,
+    TransientError,
+)
+from seamline.domain.runs import RunKind, Scope, SyncState
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import TablePlan, plan_to_json
+from seamline.ports import WantedStream
+from seamline_airflow import runs
+from seamline_airflow.errors import task_errors
+from seamline_airflow.operators.step import DayReportOperator, EnableOperator, WantStreamOperator
+from seamline_airflow.run_context import business_date, run_id, run_id_macro
+from tests.dags import results
+
+ONBOARD = "settlement/onboard/-/manual__0"
+
+
+def _context(key: str | None = "2026-11-19", run_type: str = "manual", **params: Any) -> dict[str, Any]:
+    return {
+        "dag_run": SimpleNamespace(partition_key=key, run_id="manual__1", run_type=run_type),
+        "params": params,
+        "ti": SimpleNamespace(dag_id="settlement__stream"),
+    }
+
+
+@pytest.fixture
+def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
+    made = results.use(monkeypatch, results.Platform())
+    made.start_run(run_id=ONBOARD, sync="settlement", kind="onboard", plan_json=plan_to_json(results.plan()))
+    return made
+
+
+def test_the_business_date_is_the_partition_key_then_the_parameter() -> None:
+    assert business_date(_context()) == results.DATE
+    assert business_date(_context(None, business_date="2026-11-01")).isoformat() == "2026-11-01"
+    with pytest.raises(ConfigError, match="no business date"):
+        business_date(_context(None))
+    with pytest.raises(ConfigError, match="not a business date"):
+        business_date(_context("yesterday"))
+
+
+def test_every_task_and_attempt_of_a_run_says_the_same_name() -> None:
+    assert run_id(_context(), sync="settlement", kind=RunKind.NIGHTLY) == results.RUN
+    assert run_id(_context(None), sync="s", kind=RunKind.ONBOARD) == "s/onboard/-/manual__1"
+    rendered = run_id_macro("settlement", RunKind.NIGHTLY)(_context()["dag_run"], {})
+    assert rendered == results.RUN
+
+
+@pytest.mark.parametrize("error", [ConfigError, PositionLost, Refused, GateFailed, Fenced, InvariantViolated])
+def test_a_final_error_is_not_retried(error: Any) -> None:
+    with pytest.raises(AirflowFailException, match="how to mend"), task_errors():
+        raise error("what", hint="how to mend")
+
+
+@pytest.mark.parametrize("error", [TransientError, CommitUnknown])
+def test_what_may_recover_is_left_to_airflows_retries(error: Any) -> None:
+    with pytest.raises(AirflowException) as raised, task_errors():
+        raise error("what")
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [(None, "never onboarded"), (SyncState.ONBOARDING, "has not ended"), (SyncState.PARKED, "parked")],
+)
+def test_a_sync_that_is_not_enabled_is_refused_with_the_reason(
+    platform: results.Platform, state: Any, reason: str
+) -> None:
+    platform.state = state
+    with pytest.raises(Refused, match=reason):
+        runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    with pytest.raises(Refused, match=reason):
+        runs.open_reconcile(_context(), platform, results.plan(), results.RUN)
+
+
+def test_the_schedule_is_silent_until_the_sync_is_onboarded(platform: results.Platform) -> None:
+    platform.state = None
+    with pytest.raises(AirflowSkipException, match="not onboarded yet"):
+        runs.open_nightly(_context(run_type="scheduled"), platform, results.plan(), results.RUN)
+
+
+def test_the_schedule_does_not_repeat_a_date_and_a_person_may(platform: results.Platform) -> None:
+    platform.cut_list = [SimpleNamespace(run_id="other", verdict=Verdict.MATCH, destination="warehouse")]
+    with pytest.raises(AirflowSkipException, match="published already"):
+        runs.open_nightly(_context(run_type="scheduled"), platform, results.plan(), results.RUN)
+    for run_type in ("manual", "backfill"):
+        runs.open_nightly(_context(run_type=run_type), platform, results.plan(), results.RUN)
+        assert platform.runs[results.RUN].business_date == results.DATE
+
+
+def test_opening_a_run_twice_is_opening_it_once(platform: results.Platform) -> None:
+    runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    platform.put_result(results.RUN, "cut", {"warehouse": 1})
+    runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    assert platform.runs[results.RUN].result == {"cut": {"warehouse": 1}}
+
+
+def test_a_run_takes_todays_settings_and_the_tables_as_onboarded(platform: results.Platform) -> None:
+    declared = results.plan(tables=tuple(replace(table, table=None) for table in results.plan().tables))
+    declared = replace(declared, reconcile=replace(declared.reconcile, on_break="fail"))
+    runs.open_nightly(_context(), platform, declared, results.RUN)
+    opened = platform.runs[results.RUN].plan
+    assert opened.reconcile.on_break == "fail"
+    assert opened.table("account").shape.key == ("id",)
+
+
+def test_a_table_that_was_not_onboarded_stops_the_run(platform: results.Platform) -> None:
+    declared = results.plan(tables=(*results.plan().tables, TablePlan("fees")))
+    with pytest.raises(Refused, match="fees"):
+        runs.open_nightly(_context(), platform, declared, results.RUN)
+
+
+def test_a_sync_is_enabled_only_by_a_match(platform: results.Platform) -> None:
+    platform.state = SyncState.ONBOARDING
+    operator = EnableOperator(task_id="enable", run=ONBOARD)
+    with pytest.raises(AirflowFailException, match="did not run"):
+        operator.execute({})
+    tables = (results.table("account", Verdict.INCONCLUSIVE, reason="lease ended"), results.table("ledger_entry"))
+    platform.found = [results.reconciliation(*tables, run_id=ONBOARD, scope=Scope.LIVE)]
+    with pytest.raises(AirflowFailException, match="lease ended"):
+        operator.execute({})
+    assert platform.state is SyncState.ONBOARDING
+    platform.found = [replace(results.clean(), run_id=ONBOARD, scope=Scope.LIVE)]
+    operator.execute({})
+    assert platform.state is SyncState.ENABLED
+
+
+def _want() -> WantStreamOperator:
+    return WantStreamOperator(task_id="want", plan_json=plan_to_json(results.plan()))
+
+
+def test_a_stream_that_runs_by_its_plan_is_left_alone(platform: results.Platform) -> None:
+    platform.wanted_streams = (WantedStream(results.STREAM, plan_to_json(results.plan()), 1),)
+    platform.reports = {results.STREAM: results.report()}
+    assert _want().execute(_context()) == []
+    assert platform.wants == []
+
+
+def test_a_stream_that_is_down_or_has_another_plan_is_wanted_anew(platform: results.Platform) -> None:
+    platform.wanted_streams = (WantedStream(results.STREAM, plan_to_json(results.plan()), 1),)
+    platform.reports = {results.STREAM: results.report(state="failed")}
+    assert _want().execute(_context()) == ["settlement@warehouse"]
+    platform.reports = {results.STREAM: results.report()}
+    platform.wanted_streams = (WantedStream(results.STREAM, "{}", 1),)
+    assert _want().execute(_context()) == ["settlement@warehouse"]
+
+
+def test_no_stream_stands_for_a_date_before_the_sync_is_enabled(platform: results.Platform) -> None:
+    platform.state = None
+    with pytest.raises(AirflowSkipException, match="not enabled"):
+        _want().execute(_context())
+
+
+def _report(states: dict[str, str]) -> Any:
+    context = _context()
+    context["ti"] = SimpleNamespace(dag_id="settlement__stream", get_task_states=lambda **_: {"manual__1": states})
+    operator = DayReportOperator(task_id="report", sync="settlement", destinations=["warehouse"], timezone="UTC")
+    return operator.execute(context)
+
+
+def test_the_days_report_is_as_red_as_its_watch(platform: results.Platform) -> None:
+    platform.reports = {results.STREAM: results.report(findings=2)}
+    assert _report({"want": "success", "watch": "success"})["warehouse"]["findings"] == 2
+    with pytest.raises(AirflowFailException, match="watch of this date is failed"):
+        _report({"want": "success", "watch": "failed"})
+    with pytest.raises(AirflowFailException, match="upstream_failed"):
+        _report({"want": "failed", "watch": "upstream_failed"})
+    with pytest.raises(AirflowSkipException):
+        _report({"want": "skipped", "watch": "skipped"})

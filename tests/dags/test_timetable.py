@@ -1,0 +1,96 @@
+"""The runs of business dates: right key and start, also when clocks change, and one per date of a backfill."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pendulum
+import pytest
+from airflow.timetables.base import DagRunInfo, TimeRestriction
+
+from seamline_airflow.timetable import BusinessDayTimetable
+
+CATCHUP = TimeRestriction(earliest=None, latest=None, catchup=True)
+
+
+def _next(timetable: BusinessDayTimetable, last: DagRunInfo | None, earliest: datetime | None = None) -> DagRunInfo:
+    earliest_at = pendulum.instance(earliest) if earliest else None
+    info = timetable.next_dagrun_info_v2(
+        last_dagrun_info=last, restriction=TimeRestriction(earliest=earliest_at, latest=None, catchup=True)
+    )
+    assert info is not None
+    return info
+
+
+def test_the_run_starts_after_the_date_has_ended_and_bears_its_key() -> None:
+    timetable = BusinessDayTimetable(timezone="Asia/Shanghai", delay_minutes=30)
+    info = _next(timetable, None, earliest=datetime(2026, 11, 19, 17, tzinfo=UTC))
+    assert info.partition_key == "2026-11-20"
+    assert info.run_after == datetime(2026, 11, 20, 16, 30, tzinfo=UTC)
+    assert info.partition_date == datetime(2026, 11, 19, 16, tzinfo=UTC)
+
+
+def test_dates_follow_each_other_without_gap_or_double() -> None:
+    timetable = BusinessDayTimetable(timezone="Europe/Berlin", delay_minutes=90)
+    info = _next(timetable, None, earliest=datetime(2026, 10, 1, tzinfo=UTC))
+    keys = [info.partition_key]
+    for _ in range(60):
+        info = _next(timetable, info)
+        keys.append(info.partition_key)
+    first = datetime.fromisoformat(str(keys[0]))
+    assert keys == [(first + timedelta(days=n)).strftime("%Y-%m-%d") for n in range(61)]
+
+
+@pytest.mark.parametrize(
+    ("timezone", "date", "started"),
+    [
+        ("Europe/Berlin", "2026-03-29", datetime(2026, 3, 29, 22, 30, tzinfo=UTC)),  # 23 hours long
+        ("Europe/Berlin", "2026-10-25", datetime(2026, 10, 25, 23, 30, tzinfo=UTC)),  # 25 hours long
+        ("America/New_York", "2026-11-01", datetime(2026, 11, 2, 5, 30, tzinfo=UTC)),
+        ("UTC", "2026-11-19", datetime(2026, 11, 20, 0, 30, tzinfo=UTC)),
+    ],
+)
+def test_a_day_on_which_the_clock_changes_is_one_date(timezone: str, date: str, started: datetime) -> None:
+    timetable = BusinessDayTimetable(timezone=timezone, delay_minutes=30)
+    info = _next(timetable, None, earliest=started - timedelta(hours=3))
+    assert (info.partition_key, info.run_after) == (date, started)
+
+
+@pytest.mark.parametrize("timezone", ["Asia/Shanghai", "America/New_York", "UTC", "Asia/Kolkata"])
+def test_a_backfill_of_three_dates_is_three_runs(timezone: str) -> None:
+    timetable = BusinessDayTimetable(timezone=timezone, delay_minutes=30)
+    infos = list(
+        timetable.iter_partition_dagrun_infos(
+            earliest=datetime(2026, 11, 17, tzinfo=UTC), latest=datetime(2026, 11, 19, tzinfo=UTC)
+        )
+    )
+    assert [info.partition_key for info in infos] == ["2026-11-17", "2026-11-18", "2026-11-19"]
+
+
+def test_a_key_given_by_hand_is_the_same_partition_as_the_scheduled_one() -> None:
+    """Airflow tells partitions apart by date and time: were they unlike, a backfill would make the date twice."""
+    timetable = BusinessDayTimetable(timezone="Asia/Shanghai", delay_minutes=30)
+    info = _next(timetable, None, earliest=datetime(2026, 11, 19, tzinfo=UTC))
+    assert timetable._decode_partition_date(str(info.partition_key)) == info.partition_date
+
+
+def test_the_timetable_reads_back_from_its_serialized_form() -> None:
+    timetable = BusinessDayTimetable(timezone="Asia/Shanghai", delay_minutes=45)
+    back = BusinessDayTimetable.deserialize(timetable.serialize())
+    assert back.serialize() == timetable.serialize()
+    earliest = datetime(2026, 11, 19, tzinfo=UTC)
+    assert _next(back, None, earliest=earliest) == _next(timetable, None, earliest=earliest)
+
+
+@pytest.mark.parametrize("minutes", [-1, 1440])
+def test_a_start_outside_the_next_day_is_refused(minutes: int) -> None:
+    with pytest.raises(ValueError, match="delay_minutes"):
+        BusinessDayTimetable(timezone="UTC", delay_minutes=minutes)
+
+
+def test_without_catchup_the_newest_ended_date_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = pendulum.datetime(2026, 11, 20, 16, 10)  # ten past midnight in Shanghai
+    monkeypatch.setattr("airflow.timetables.trigger.utcnow", lambda: now)
+    timetable = BusinessDayTimetable(timezone="Asia/Shanghai", delay_minutes=30)
+    restriction = TimeRestriction(earliest=pendulum.datetime(2020, 1, 1), latest=None, catchup=False)
+    info: Any = timetable.next_dagrun_info_v2(last_dagrun_info=None, restriction=restriction)
+    assert (info.partition_key, info.run_after) == ("2026-11-20", now.add(minutes=20))

@@ -1,0 +1,222 @@
+"""Cutover and stream watch: at once where there is something to say, otherwise without a worker."""
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from airflow.sdk.module_loading import import_string
+
+from seamline.domain.cutover import Boundary
+from seamline.domain.errors import InvariantViolated, TransientError
+from seamline.domain.ledger import LedgerRow
+from seamline.ports import WantedStream
+from seamline_airflow import cutover, parts
+from seamline_airflow.operators.step import StreamsCheckOperator
+from seamline_airflow.sensors.cutover import CutoverSensor
+from seamline_airflow.sensors.stream_watch import StreamWatchSensor
+from seamline_airflow.stream_health import SILENCE_MAX_S, stream_trouble, troubles
+from seamline_airflow.triggers.cutover import CutoverTrigger
+from seamline_airflow.triggers.stream_watch import StreamWatchTrigger
+from tests.dags import results
+
+HIGH = "high-1"
+
+
+def _ledger(*, ended: bool = False, marker: str = HIGH, last: str = "") -> LedgerRow:
+    boundaries = (Boundary("account", results.POSITION, 1, marker, ended),)
+    return LedgerRow(results.STREAM, "t", "id", 10, results.POSITION, 1, 5, 0, boundaries, last)
+
+
+@pytest.fixture
+def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
+    made = results.use(monkeypatch, results.Platform())
+    made.runs[results.RUN] = results.run(result={"snapshot": {"high_marker": HIGH}})
+    made.ledger = None  # type: ignore[attr-defined]
+
+    @contextmanager
+    def sink(_plan: Any, _name: str) -> Any:
+        yield SimpleNamespace(read_ledger=lambda _stream: made.ledger)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(parts, "sink", sink)
+    return made
+
+
+def _events(trigger: Any) -> list[Any]:
+    async def collect() -> list[Any]:
+        return [event.payload async for event in trigger.run()]
+
+    return asyncio.run(asyncio.wait_for(collect(), 20))
+
+
+def _again(trigger: Any) -> Any:
+    """The trigger as the triggerer makes it, from its serialized form."""
+    path, kwargs = trigger.serialize()
+    again = import_string(path)(**kwargs)
+    assert again.serialize() == (path, kwargs)
+    return again
+
+
+def test_the_cutover_is_reached_by_this_runs_marker_and_by_no_other() -> None:
+    assert cutover.has_passed(_ledger(ended=True), HIGH)
+    assert cutover.has_passed(_ledger(last=HIGH), HIGH)
+    assert not cutover.has_passed(_ledger(), HIGH)
+    assert not cutover.has_passed(_ledger(ended=True, marker="high-0", last="high-0"), HIGH)
+    assert not cutover.has_passed(replace(_ledger(), boundaries=()), HIGH)
+
+
+def test_a_reached_cutover_needs_no_deferral(platform: Any) -> None:
+    platform.ledger = _ledger(ended=True)
+    found = CutoverSensor(task_id="cutover", run=results.RUN).execute({})
+    assert found == {"settlement@warehouse": str(results.POSITION)}
+
+
+def test_a_cutover_to_come_is_waited_for_in_the_triggerer_with_a_deadline(platform: Any) -> None:
+    with pytest.raises(TaskDeferred) as deferred:
+        CutoverSensor(task_id="cutover", run=results.RUN, timeout=3600).execute({})
+    assert deferred.value.timeout == timedelta(hours=1)
+    assert isinstance(_again(deferred.value.trigger), CutoverTrigger)
+
+
+def test_the_trigger_fires_when_the_ledger_has_applied_the_marker(
+    platform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    real = cutover.look
+
+    def look(run_id: str) -> Any:
+        looks.append(1)
+        if len(looks) == 2:
+            raise TransientError("away for a moment")
+        platform.ledger = _ledger(ended=len(looks) > 3)
+        return real(run_id)
+
+    monkeypatch.setattr(cutover, "look", look)
+    (event,) = _events(CutoverTrigger(results.RUN, 0.01))
+    assert event["status"] == "reached"
+    assert len(looks) == 4
+
+
+def test_the_trigger_fires_at_once_when_the_stream_has_failed(platform: Any) -> None:
+    platform.reports = {results.STREAM: results.report(state="failed", error="the log was purged")}
+    (event,) = _events(CutoverTrigger(results.RUN, 60))
+    assert event["status"] == "error"
+    assert "the log was purged" in event["message"]
+    with pytest.raises(AirflowFailException, match="purged"):
+        CutoverSensor(task_id="cutover", run=results.RUN).execute_complete({}, event)
+
+
+def test_a_run_without_its_snapshot_is_an_error_and_not_an_endless_wait(platform: Any) -> None:
+    platform.runs[results.RUN] = results.run(result={})
+    with pytest.raises(InvariantViolated, match="high marker"):
+        cutover.look(results.RUN)
+    (event,) = _events(CutoverTrigger(results.RUN, 60))
+    assert "high marker" in event["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({}, None),
+        ({"state": "catching_up", "lag_s": 10.0}, None),
+        ({"state": "held"}, None),
+        ({"state": "paused", "lag_s": 9999.0}, None),
+        ({"state": "failed"}, "stream_ended"),
+        ({"state": "stopped"}, "stream_ended"),
+        ({"state": "no_slot"}, "stream_no_slot"),
+        ({"age_s": SILENCE_MAX_S + 1}, "stream_silent"),
+        ({"lag_s": 61.0}, "stream_late"),
+    ],
+)
+def test_what_a_report_says_about_health(fields: dict[str, Any], kind: str | None) -> None:
+    trouble = stream_trouble(results.STREAM, results.report(**fields), lag_max_s=60)
+    assert (trouble.kind if trouble else None) == kind
+
+
+def test_a_stream_that_never_reported_is_in_trouble() -> None:
+    trouble = stream_trouble(results.STREAM, None, lag_max_s=60)
+    assert trouble is not None
+    assert "never reported" in trouble.message
+
+
+def _watch(**fields: Any) -> StreamWatchSensor:
+    return StreamWatchSensor(
+        task_id="watch", sync="settlement", destinations=["warehouse"], lag_max_s=60, timezone="UTC", **fields
+    )
+
+
+def _day(day: Any) -> dict[str, Any]:
+    return {"dag_run": SimpleNamespace(partition_key=day.isoformat(), run_id="r"), "params": {}}
+
+
+def test_the_watch_waits_until_its_date_ends(platform: Any) -> None:
+    platform.reports = {results.STREAM: results.report()}
+    with pytest.raises(TaskDeferred) as deferred:
+        _watch().execute(_day(datetime.now(UTC).date()))
+    trigger = _again(deferred.value.trigger)
+    assert isinstance(trigger, StreamWatchTrigger)
+    assert datetime.fromisoformat(trigger.until).hour == 0
+    assert deferred.value.timeout < timedelta(hours=24, minutes=30)
+
+
+def test_the_watch_of_a_date_that_has_ended_is_over(platform: Any) -> None:
+    platform.reports = {results.STREAM: results.report()}
+    assert _watch().execute(_day(results.DATE.replace(year=2020))) == "2020-11-19"
+
+
+@pytest.mark.parametrize("fields", [{"state": "failed", "error": "boom"}, {"lag_s": 100.0}, {"age_s": 999.0}])
+def test_death_and_lag_are_red_at_once(platform: Any, fields: dict[str, Any]) -> None:
+    platform.reports = {results.STREAM: results.report(**fields)}
+    with pytest.raises(AirflowException, match="settlement@warehouse"):
+        _watch().execute(_day(datetime.now(UTC).date()))
+    until = (datetime.now(UTC) + timedelta(hours=5)).isoformat()
+    (event,) = _events(StreamWatchTrigger("settlement", ["warehouse"], 60, until, 60))
+    assert event["status"] == "error"
+    with pytest.raises(AirflowException, match="settlement@warehouse"):
+        _watch().execute_complete({}, event)
+
+
+def test_the_watch_ends_with_its_date(platform: Any) -> None:
+    platform.reports = {results.STREAM: results.report()}
+    until = (datetime.now(UTC) + timedelta(seconds=0.2)).isoformat()
+    assert _events(StreamWatchTrigger("settlement", ["warehouse"], 60, until, 0.05)) == [{"status": "ended"}]
+
+
+def _host(**fields: Any) -> Any:
+    known = {"pool": "default", "holder": "here/1/2", "is_alive": True, "silent_s": 1.0}
+    return SimpleNamespace(**{**known, **fields})
+
+
+def _wanted() -> WantedStream:
+    from seamline.plan.model import plan_to_json
+
+    return WantedStream(results.STREAM, plan_to_json(results.plan()), 1)
+
+
+def test_all_streams_well_is_green_and_ends_old_alarms(platform: Any) -> None:
+    platform.host_states, platform.wanted_streams = (_host(),), (_wanted(),)
+    platform.reports = {results.STREAM: results.report()}
+    platform.alarms = {("stream_late", "settlement@warehouse"): "old", ("log_full", "topic"): "not ours"}
+    assert StreamsCheckOperator(task_id="look").execute({}) == ["settlement@warehouse"]
+    assert platform.alarms == {("log_full", "topic"): "not ours"}
+
+
+def test_a_host_that_nobody_brought_back_is_started_and_told(platform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(
+        "seamline_airflow.operators.step.start_host", lambda pool: started.append(pool) or SimpleNamespace(pid=1)
+    )
+    platform.host_states = (_host(is_alive=False, silent_s=SILENCE_MAX_S + 5), _host(pool="idle", is_alive=False))
+    platform.wanted_streams = (_wanted(),)
+    with pytest.raises(AirflowException, match="stream host of pool default"):
+        StreamsCheckOperator(task_id="look").execute({})
+    assert started == ["default"]
+    assert ("host_gone", "default") in platform.alarms
+
+
+def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:
+    assert troubles([], {}, [_host(is_alive=False, silent_s=5.0)]) == []
