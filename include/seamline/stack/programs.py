@@ -82,8 +82,8 @@ def _airflow(layout: Layout, *, program: str) -> Launch:
 
 
 def _stream_host(layout: Layout) -> Launch:
-    script = stream_host_script(layout)
-    command = (str(layout.venv_bin / "spark-submit"), "--master", f"local[{_STREAM_SLOTS}]", str(script))
+    # Not by spark-submit: that puts the JVM above the driver, and a stop signal would end it before the streams.
+    command = (str(layout.python), str(stream_host_script(layout)), "--pool", "default")
     return Launch(command, environment(layout), layout.data)
 
 
@@ -95,9 +95,6 @@ def _bank_writers(layout: Layout) -> Launch:
 def stream_host_script(layout: Layout) -> Path:
     return layout.settings.root / "spark_jobs" / "stream_host.py"
 
-
-# A stream is one long-running task; slots are threads that mostly wait, so there are more of them than cores.
-_STREAM_SLOTS = 16
 
 _LAUNCHES: dict[str, Callable[[Layout], Launch]] = {
     "postgres": _postgres,
