@@ -9,6 +9,8 @@ from seamline.plan.model import Run, SyncPlan
 from seamline.ports import Problem
 from seamline_airflow import parts
 
+_RELEASE_S = 60.0
+
 
 def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
     """The plan with the source's catalogue, and every problem found."""
@@ -59,7 +61,8 @@ def ensure_capture(run: Run) -> Mapping[str, Any]:
 
 
 def publish(run: Run) -> Mapping[str, str]:
-    """Publish in every destination; its position by destination."""
+    """Publish in every destination, then let the log go; the position by destination. A repeat finds it done."""
+    from seamline.adapters import registry
     from seamline.sync import onboard
 
     positions = {}
@@ -67,4 +70,9 @@ def publish(run: Run) -> Mapping[str, str]:
         with parts.sink(run.plan, destination.name) as sink:
             commit = onboard.publish(run, destination.name, sink=sink)
         positions[destination.name] = str(commit.ledger.position)
+    holds = registry.pruning_holds()
+    snapshot = onboard.staged_snapshot(run)
+    # Asking again for a hold names the one that this run has. From here on the ledgers protect the log.
+    mine = holds.hold_log(snapshot["topic"], holder=run.run_id, offset=snapshot["next_offset"], lease_s=_RELEASE_S)
+    holds.release_log(mine)
     return positions

@@ -98,6 +98,8 @@ def _connections(layout: Layout, made: dict[str, str]) -> dict[str, dict[str, An
         "bank_app": bank("bank_app", "bank_app"),
         "kafka": _entry("kafka", ports.kafka, extra={"bootstrap.servers": f"127.0.0.1:{ports.kafka}"}),
         "connect": _entry("http", ports.connect),
+        # Where Airflow's Spark jobs run: here, four tasks at a time. Another master is another line of this entry.
+        "spark_default": {"conn_type": "spark", "host": "local[4]"},
     }
 
 
