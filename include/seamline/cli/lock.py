@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from seamline import settings
-from seamline.stack import jars, programs, python_lock
+from seamline.stack import jars, python_lock
 from seamline.stack.layout import Layout
 
 
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     if args.what in (None, "jars"):
         with tempfile.TemporaryDirectory(dir=layout.settings.env) as folder:
             files = Path(folder) / "jars"
-            jars.ivy(layout, programs.environment(layout))(["*"], files)
+            jars.ivy(layout, settings.process_environment())(["*"], files)
             count = jars.write_lock(root / "jars" / "jars.lock", files)
             shutil.rmtree(files)
         print(f"jars/jars.lock holds {count} files; ./seamline setup fetches them")

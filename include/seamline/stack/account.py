@@ -16,7 +16,9 @@ from seamline.stack.layout import Layout
 _NAMES = ("nobody", "postgres", "daemon")
 _OTHERS_MAY_PASS = 0o001
 
-_PR_SET_KEEPCAPS = 8
+_PR_SET_SECUREBITS = 28
+# Without it access(2), which initdb asks, leaves the kept power out of account; with it setuid keeps all powers.
+_SECBIT_NO_SETUID_FIXUP = 1 << 2
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 _CAP_DAC_OVERRIDE = 1
@@ -72,7 +74,7 @@ def become(account: Account | None, layout: Layout) -> None:
     os.setgroups([])
     os.setresgid(account.gid, account.gid, account.gid)
     if keeps_passage:
-        _prctl(_PR_SET_KEEPCAPS, 1, 0)
+        _prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0)
     os.setresuid(account.uid, account.uid, account.uid)
     if keeps_passage:
         _keep_only(_CAP_DAC_OVERRIDE)

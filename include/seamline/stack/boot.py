@@ -7,6 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
+from seamline import settings
 from seamline.domain.errors import ConfigError, SeamlineError, TerminalError, TransientError
 from seamline.stack import (
     airflow,
@@ -34,7 +35,7 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
     locked = jars.read_lock(layout.settings.root / "jars" / "jars.lock")
     wanted = tuple(configurations)
     files = tuple(file for file in locked if not wanted or file.configuration in wanted)
-    fetch = jars.ivy(layout, programs.environment(layout))
+    fetch = jars.ivy(layout, settings.process_environment())
 
     def fetch_aloud(missing: Iterable[str], into: Path) -> None:
         names = tuple(missing)

@@ -148,9 +148,11 @@ def _stack(layout: Layout) -> Iterator[Finding]:
         return
     states = keeper.states(layout)
     for part in COMPONENTS:
+        if part.is_on_request:
+            continue
         names = [program.name for program in part.programs]
         if not any(states[name].is_wanted or states[name].state == "FATAL" for name in names):
-            yield Finding(Level.NOTE, f"{part.title} was not started", f"./seamline up --only {part.name}")
+            yield Finding(Level.NOTE, f"{part.title}: not started", f"./seamline up --only {part.name}")
             continue
         bad = [name for name in names if not states[name].is_running]
         if bad:

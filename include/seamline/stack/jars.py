@@ -212,13 +212,14 @@ def _once(file: LockedFile, target: Path, extract: Callable[[Path], None]) -> No
 
 
 def _untar(archive: Path, target: Path) -> None:
+    # The tarball holds one folder of files; Connect wants the jars in the plugin's own folder. Written file by file:
+    # `extractall(filter=…)` is missing in the Python 3.11.2 of Debian 12.
     with tarfile.open(archive) as tar:
-        tar.extractall(target, filter="data")
-    # The tarball holds one folder; Connect wants the jars in the plugin's own.
-    for inner in [path for path in target.iterdir() if path.is_dir()]:
-        for path in inner.iterdir():
-            path.rename(target / path.name)
-        inner.rmdir()
+        for member in tar:
+            packed = tar.extractfile(member) if member.isfile() else None
+            if packed is not None:
+                with packed, (target / Path(member.name).name).open("wb") as sink:
+                    shutil.copyfileobj(packed, sink)
 
 
 def _unzip_mariadb(archive: Path, target: Path) -> None:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificat
 from seamline.stack.layout import Layout
 
 SUPPORTED = (17, 21)
-_SYSTEM_CERTIFICATES = (
+SYSTEM_CERTIFICATES = (
     Path("/etc/ssl/certs/ca-certificates.crt"),
     Path("/etc/pki/tls/certs/ca-bundle.crt"),
     Path("/etc/ssl/cert.pem"),
@@ -52,6 +52,9 @@ def find(layout: Layout, environment: Mapping[str, str]) -> Java:
     """JAVA_HOME if it fits, else `java` on PATH if it fits, else the one in the environment."""
     passed_over: list[str] = []
     for where, binary in _candidates(environment):
+        if binary.is_relative_to(layout.java_wrapper_home):
+            # A program of the stack starts another one: JAVA_HOME already is the environment's own.
+            break
         version = version_of(binary)
         if version in SUPPORTED:
             return Java(binary.parent.parent, version, is_bundled=False, passed_over=tuple(passed_over))
@@ -104,7 +107,7 @@ def trust_arguments(java: Java, environment: Mapping[str, str]) -> list[str]:
     if not java.is_bundled:
         return []
     named = environment.get("SSL_CERT_FILE", "")
-    bundles = [Path(named)] if named else list(_SYSTEM_CERTIFICATES)
+    bundles = [Path(named)] if named else list(SYSTEM_CERTIFICATES)
     bundle = next((path for path in bundles if path.is_file()), None)
     if bundle is None:
         return []

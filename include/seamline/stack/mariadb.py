@@ -64,7 +64,7 @@ def initialise(layout: Layout) -> None:
         [
             str(server / "scripts" / "mariadb-install-db"), "--no-defaults", f"--basedir={server}",
             f"--datadir={fresh}", f"--lc-messages-dir={server / 'share'}", "--skip-name-resolve",
-            "--auth-root-authentication-method=normal", "--skip-test-db",
+            "--auth-root-authentication-method=normal", "--skip-test-db", "--force",
         ],
         layout,
         timeout_s=180,
