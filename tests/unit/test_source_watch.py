@@ -1,0 +1,113 @@
+"""Heartbeats go on whatever happens to Connect, and the other way round."""
+
+from dataclasses import dataclass, field
+
+from seamline.domain.capture import CaptureState, CaptureStatus
+from seamline.domain.errors import TransientError
+from seamline.plan.model import SourcePlan
+from seamline.ports import Marker
+from seamline.sync.source_watch import SOURCE_UNREACHABLE, Rhythm, SourceWatch
+
+PLAN = SourcePlan("bank", "mariadb", "bank", "r", "c", "m", "seamline.bank.log", "seamline-bank", log_max_gb=1)
+
+
+@dataclass
+class World:
+    """A source, its capture and the alarms, all in one place."""
+
+    markers: list[Marker] = field(default_factory=list)
+    source_is_away: bool = False
+    connect_is_away: bool = False
+    state: CaptureState = CaptureState.RUNNING
+    size: int = 0
+    restarts: int = 0
+    stops: int = 0
+    opened: int = 0
+    alarms: dict[str, str] = field(default_factory=dict)
+
+    def commit_marker(self, marker: Marker) -> None:
+        if self.source_is_away:
+            raise TransientError("the source does not answer")
+        self.markers.append(marker)
+
+    def status(self) -> CaptureStatus:
+        if self.connect_is_away:
+            raise TransientError("Connect does not answer")
+        return CaptureStatus(self.state, "reason")
+
+    def restart_failed(self) -> None:
+        self.restarts += 1
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def log_bytes(self) -> int:
+        return self.size
+
+    def open(self) -> "World":
+        self.opened += 1
+        return self
+
+    def raise_alarm(self, kind: str, subject: str, message: str) -> None:
+        assert subject == PLAN.name
+        self.alarms[kind] = message
+
+    def end_alarm(self, kind: str, subject: str) -> None:
+        self.alarms.pop(kind, None)
+
+    def watch(self) -> SourceWatch:
+        return SourceWatch(
+            PLAN,
+            open_source=self.open,  # type: ignore[arg-type]
+            open_probe=self.open,
+            alarms=self,
+            rhythm=Rhythm(heartbeat_s=10, status_s=5, size_s=30, silence_s=30),
+        )
+
+
+def run(watch: SourceWatch, *, from_s: int, to_s: int) -> None:
+    for now_s in range(from_s, to_s):
+        watch.step(now_s=float(now_s))
+
+
+def test_a_heartbeat_is_committed_every_ten_seconds_each_with_its_own_id() -> None:
+    world = World()
+    run(world.watch(), from_s=0, to_s=60)
+    assert len({marker.id for marker in world.markers}) == 6
+    assert {marker.kind for marker in world.markers} == {"heartbeat"}
+    assert all(len(marker.id) <= 64 for marker in world.markers)
+
+
+def test_a_source_that_is_away_alarms_after_a_while_and_heals_with_a_new_session() -> None:
+    world = World(source_is_away=True)
+    watch = world.watch()
+    run(watch, from_s=0, to_s=30)
+    assert world.alarms == {}
+    run(watch, from_s=30, to_s=60)
+    assert set(world.alarms) == {SOURCE_UNREACHABLE}
+    world.source_is_away = False
+    opened = world.opened
+    run(watch, from_s=60, to_s=75)
+    assert world.alarms == {}
+    assert world.opened == opened + 1
+
+
+def test_heartbeats_go_on_while_connect_is_away() -> None:
+    world = World(connect_is_away=True)
+    run(world.watch(), from_s=0, to_s=60)
+    assert len(world.markers) == 6
+    assert set(world.alarms) == {"capture_unreachable"}
+
+
+def test_a_failed_capture_is_restarted() -> None:
+    world = World(state=CaptureState.FAILED)
+    run(world.watch(), from_s=0, to_s=4)
+    assert world.restarts == 1
+    assert "reason" in world.alarms["capture_failed"]
+
+
+def test_a_log_at_its_limit_stops_the_capture() -> None:
+    world = World(size=1 << 30)
+    run(world.watch(), from_s=0, to_s=4)
+    assert world.stops == 1
+    assert "limit of 1 GiB" in world.alarms["log_size"]
