@@ -1,0 +1,111 @@
+"""Derived tables by a real Spark session over a real PostgreSQL: every group, every digit."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from seamline import settings
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.arrow_rows import page_ranges, read_batches
+from seamline.adapters.postgres.client import open_session
+from seamline.adapters.postgres.derived import compare_derived, derived_definitions
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import DerivedTablePlan
+from seamline_spark.cut.derived import StagedRelation, compute_derived
+from tests.integration.databases import postgres, postgres_database
+
+ENTRY = Table(
+    "entry",
+    (
+        Column("account_id", Kind.INTEGER, "bigint", length=64),
+        Column("currency", Kind.CHAR, "char(3)", length=3),
+        Column("amount", Kind.DECIMAL, "decimal(20,4)", precision=20, scale=4),
+        Column("memo", Kind.STRING, "varchar(40)", length=40),
+    ),
+)
+BALANCE = DerivedTablePlan("daily_balance", "entry", "amount", ("account_id", "currency"))
+VARIABLE = "SEAMLINE_CONNECTION_RECONCILE_DERIVED"
+BY_MEMO = DerivedTablePlan("by_memo", "entry", "amount", ("memo",))
+
+
+@pytest.fixture(scope="module")
+def warehouse() -> Iterator[Connection]:
+    with postgres_database("reconcile_derived") as connection, postgres(connection) as sql:
+        sql.execute("CREATE SCHEMA stage")
+        sql.execute(
+            "CREATE TABLE stage.entry (account_id bigint, currency varchar(3), amount numeric(20,4), memo varchar(40))"
+        )
+        sql.execute(
+            "INSERT INTO stage.entry SELECT n % 997, (ARRAY['EUR','USD',NULL])[n % 3 + 1], n * 1234567890.1234,"
+            r" (ARRAY[NULL, '', ' ', 'a,b', 'q\"q', E'line\nbreak', '\N', '工资'])[n % 8 + 1]"
+            " FROM generate_series(1, 30000) n"
+        )
+        sql.execute("CREATE TABLE stage.empty (LIKE stage.entry)")
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def known_by_id(warehouse: Connection) -> Iterator[str]:
+    """The test's database by a connection id, as driver and tasks resolve any other."""
+    where = f"{warehouse.login}:{warehouse.password}@{warehouse.host}:{warehouse.port}/{warehouse.database}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, f"postgres://{where}")
+        yield VARIABLE.removeprefix("SEAMLINE_CONNECTION_").lower()
+
+
+@pytest.fixture(scope="module")
+def spark(known_by_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder: Path = tmp_path_factory.mktemp("spark")
+    builder: Any = SparkSession.builder
+    session = (
+        builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(folder))
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "512m")
+        .config(f"spark.executorEnv.{VARIABLE}", settings.process_environment()[VARIABLE])
+        .getOrCreate()
+    )
+    # Workers are `python3` of PATH otherwise, which need not be this environment.
+    session.sparkContext.pythonExec = sys.executable
+    yield session
+    session.stop()
+
+
+@pytest.mark.parametrize("derived", [BALANCE, BY_MEMO], ids=lambda derived: derived.name)
+@pytest.mark.parametrize("relation", ["entry", "empty"])
+def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(
+    derived: DerivedTablePlan, relation: str, spark: SparkSession, warehouse: Connection, known_by_id: str
+) -> None:
+    wanted = (*derived.by, derived.column)
+    staged = StagedRelation(known_by_id, f"stage.{relation}", tuple(ENTRY.column(name) for name in wanted))
+    target = f"stage.{derived.name}_{relation}"
+    with postgres(warehouse) as sql:
+        sql.execute(f"CREATE TABLE {target} ({derived_definitions(derived, ENTRY)})")
+    rows = compute_derived(spark, derived, staged, scale=4, target=target, parts=4)
+    with closing(open_session(warehouse, application_name="test")) as session:
+        verdict = compare_derived(session, derived, staged_cut=staged.relation, staged_derived=target, position="0-1-1")
+    assert (verdict.verdict, verdict.reason) == (Verdict.MATCH, "")
+    assert rows == verdict.source_rows == (0 if relation == "empty" else 8 if derived is BY_MEMO else 997 * 3)
+
+
+def test_page_ranges_leave_no_row_out_and_read_none_twice(warehouse: Connection) -> None:
+    columns = ENTRY.columns[:1]
+    with closing(open_session(warehouse, application_name="test")) as session:
+        for parts in (1, 3, 7, 10_000):
+            ranges = page_ranges(session, "stage.entry", parts=parts)
+            counts = [
+                sum(batch.num_rows for batch in read_batches(session, "stage.entry", columns, pages))
+                for pages in ranges
+            ]
+            assert sum(counts) == 30_000
+            assert len(ranges) <= parts
