@@ -13,7 +13,7 @@ import yaml
 from seamline import settings
 from seamline.adapters.connections import resolve
 from seamline.settings import PORT_BASE_DEFAULT, Ports
-from seamline.stack import airflow, credentials, jars, server_settings
+from seamline.stack import airflow, credentials, jars, programs, server_settings
 from seamline.stack.components import COMPONENTS
 from seamline.stack.layout import MARIADB_VERSION, Layout
 
@@ -122,6 +122,13 @@ def test_airflow_has_the_local_variables(own_environment: dict[str, str], tmp_pa
     }
     for name, value in server_settings.AIRFLOW.items():
         assert name in PLACES or own_environment[name] == value, name
+
+
+def test_the_stream_host_is_started_as_it_is_locally(compose: dict[str, Any], tmp_path: Path) -> None:
+    layout = Layout(settings.load({"SEAMLINE_DATA": str(tmp_path)}))
+    _, script, *arguments = programs.launch("stream_host", layout).command
+    local = [str(Path(script).relative_to(layout.settings.root)), *arguments]
+    assert compose["services"]["stream_host"]["command"] == ["python", *local]
 
 
 def test_every_local_connection_is_given_and_reads_as_one(own_environment: dict[str, str], tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ from seamline.stack.progress import Progress
 from seamline.stack.waiting import wait_until
 
 _LOG_LINES = 15
+# How many processes a program may use up while it starts; 0, seen while it waits to be tried again, counts as one.
+_LIVES_MAX = 4
 
 
 def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str] = ()) -> None:
@@ -165,26 +167,31 @@ class _Boot:
         self._start(part, lambda: True)
 
     def _start(self, part: Component, answers: Callable[[], bool]) -> None:
-        """Start the component's programs and wait until it answers; stop waiting when one of them has given up."""
+        """Start the component's programs and wait until it answers; stop waiting when one ends again and again."""
         names = [program.name for program in part.programs]
         for name in names:
             keeper.start_program(self._layout, name)
-        broken: list[str] = []
+        lives: dict[str, set[int]] = {name: set() for name in names}
+
+        def broken() -> str:
+            return next((name for name, pids in lives.items() if len(pids) > _LIVES_MAX), "")
 
         def settled() -> bool:
             states = keeper.states(self._layout)
-            broken.extend(name for name in names if states[name].has_given_up)
-            return bool(broken) or (all(states[name].is_running for name in names) and answers())
+            for name in names:
+                lives[name].add(states[name].pid)
+            return bool(broken()) or (all(states[name].is_running for name in names) and answers())
 
-        is_settled = wait_until(settled, timeout_s=part.ready_within_s)
-        if broken or not is_settled:
-            self._explain(part, broken[:1] or names[:1], is_late=not broken)
+        if not wait_until(settled, timeout_s=part.ready_within_s):
+            raise self._failure(part, names[0], f"it did not answer within {part.ready_within_s} s")
+        if broken():
+            raise self._failure(part, broken(), "it ended again and again")
 
-    def _explain(self, part: Component, named: list[str], *, is_late: bool) -> None:
-        name = named[0]
-        why = f"it did not answer within {part.ready_within_s} s" if is_late else "it ended again and again"
+    def _failure(self, part: Component, name: str, why: str) -> TerminalError:
         lines = "\n    ".join(log_tail(self._layout, name, lines=_LOG_LINES))
-        raise TerminalError(f"{name}: {why}. The end of {self._layout.log_of(name)}:\n    {lines}", hint=part.cure)
+        # It would go on failing unseen; the next `up` tries it again.
+        keeper.stop_programs(self._layout, [program.name for program in part.programs])
+        return TerminalError(f"{name}: {why}. The end of {self._layout.log_of(name)}:\n    {lines}", hint=part.cure)
 
 
 def log_tail(layout: Layout, program: str, *, lines: int) -> list[str]:

@@ -71,10 +71,6 @@ class ProgramState:
         """Running, or Supervisor is trying."""
         return self.state in ("RUNNING", "STARTING", "BACKOFF")
 
-    @property
-    def has_given_up(self) -> bool:
-        return self.state in ("FATAL", "EXITED", "UNKNOWN")
-
 
 def write_configuration(layout: Layout) -> None:
     for folder in (layout.supervisor, layout.logs, layout.sockets):
