@@ -1,0 +1,201 @@
+"""The work of a nightly run: every table of the sync read at one P, staged, compared with the source at that same P.
+
+Read and comparison are one job, because read views cannot be opened a second time at the same place. What is derived
+from the staged rows is computed after the source's views are closed, and compared with the staged rows themselves.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Protocol
+
+from seamline.domain.digest import Segment
+from seamline.domain.errors import InvariantViolated, Refused
+from seamline.domain.runs import Receipt, Reconciliation, Scope
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
+from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
+from seamline.ports import Load, ReadView
+from seamline.sync.comparison import DIGEST, Work, compare_tables
+from seamline.sync.cut import CutRead, Selection, select, with_verdicts
+from seamline.sync.reconcile import not_run
+from seamline.sync.snapshot import BulkRead, TableRead
+
+READ = "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A derived table as it stands staged, already compared with the rows it came from."""
+
+    staged_as: str
+    rows: int
+    verdict: TableVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Staged rows against the version of the same date that counts now."""
+
+    late_rows: int
+    gone_rows: int
+
+
+class CutRecords(Protocol):
+    """What a nightly run needs of the platform database."""
+
+    def put_result(self, run_id: str, key: str, value: Any) -> None: ...
+
+    def put_receipt(self, run_id: str, receipt: Receipt) -> None: ...
+
+    def save_reconciliation(self, reconciliation: Reconciliation) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CutTools:
+    """The world of one cut. `open_read` opens only when called; `open_staged` gives views of staged tables.
+
+    `derive` computes one derived table from its staged base; `lateness` is None where the date has no version yet.
+    """
+
+    open_read: Callable[[Sequence[TableRead]], AbstractContextManager[BulkRead]]
+    open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[ReadView]]]
+    derive: Callable[[DestinationPlan, DerivedTablePlan, Load, str], Derived]
+    lateness: Callable[[DestinationPlan, date, Load], Lateness | None]
+    records: CutRecords
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+def take_cut(run: Run, tools: CutTools) -> Mapping[str, StagedCut]:
+    """Stage and compare the cut of the run's date in every destination; publishes nothing.
+
+    Kept for the steps after it: a reconciliation of scope `cut` per destination, and `result["cut"]`, the manifest per
+    destination. Repeat-safe: a repeat reads at a new P into tables of other names, and replaces both.
+    """
+    business_date = run.business_date
+    if business_date is None:
+        raise Refused(f"run {run.run_id} has no business date", hint="a nightly run is for a date", sync=run.sync)
+    started = tools.clock()
+    wanted = select(run.plan, business_date, as_of=started)
+    reads = [TableRead(read.plan.shape, read.segment) for read in wanted.reads]
+    with tools.open_read(reads) as read:
+        # Judged again by the source's own clock at P: what was in time a moment ago may be too late now.
+        selection = select(run.plan, business_date, as_of=read.position_time)
+        staged = [_stage(run, destination, selection, read, tools) for destination in run.plan.destinations]
+    cuts: dict[str, StagedCut] = {}
+    for destination, (cut, loads, verdicts) in zip(run.plan.destinations, staged, strict=True):
+        cut, verdicts = _derive(run, destination, cut, loads, verdicts, tools)
+        cut = with_verdicts(cut, verdicts)
+        tools.records.save_reconciliation(_reconciliation(run, cut, verdicts, started, tools.clock()))
+        cuts[destination.name] = cut
+    tools.records.put_result(run.run_id, "cut", {name: cut_to_json(cut) for name, cut in cuts.items()})
+    return cuts
+
+
+_Staged = tuple[StagedCut, Mapping[str, Load], Sequence[TableVerdict]]
+
+
+def _stage(run: Run, destination: DestinationPlan, selection: Selection, read: BulkRead, tools: CutTools) -> _Staged:
+    """Stage every table and compare it while the source's views are open, so that a difference can be followed."""
+    loads = {load.table.name: load for load in read.stage(destination)}
+    reads = [chosen for chosen in selection.reads if chosen.plan.name in loads]
+    if len(reads) != len(selection.reads):
+        raise InvariantViolated(f"{len(selection.reads)} tables were to be staged, {len(reads)} were", sync=run.sync)
+    with tools.open_staged(destination, list(loads.values()), len(read.views)) as views:
+        verdicts = compare_tables(
+            [Work(each.plan.shape, each.segment, Segment(each.plan.name)) for each in reads],
+            source=read.views,
+            destination=views,
+            totals=run.plan.reconcile.control_totals,
+        )
+    for each in reads:
+        load = loads[each.plan.name]
+        # Without a digest: the comparison above has read the source once, a second time would tell nothing new.
+        receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, None, read.position)
+        tools.records.put_receipt(run.run_id, receipt)
+    cut = StagedCut(
+        run_id=run.run_id,
+        sync=run.sync,
+        destination=destination.name,
+        business_date=_date(run),
+        position=read.position,
+        as_of=read.position_time,
+        tables=tuple(_staged_table(run, destination, each, loads[each.plan.name], tools) for each in reads),
+        left_out=selection.left_out,
+    )
+    return cut, loads, verdicts
+
+
+def _staged_table(run: Run, destination: DestinationPlan, read: CutRead, load: Load, tools: CutTools) -> StagedTable:
+    found = tools.lateness(destination, _date(run), load) if read.mode is CutMode.DATE else None
+    return StagedTable(
+        table=read.plan.name,
+        mode=read.mode,
+        staged_as=load.staged_as,
+        rows=load.rows,
+        verdict=Verdict.NOT_RUN,
+        late_rows=found.late_rows if found else None,
+        gone_rows=found.gone_rows if found else None,
+    )
+
+
+def _derive(
+    run: Run,
+    destination: DestinationPlan,
+    cut: StagedCut,
+    loads: Mapping[str, Load],
+    verdicts: Sequence[TableVerdict],
+    tools: CutTools,
+) -> tuple[StagedCut, Sequence[TableVerdict]]:
+    """Add the derived tables whose base is in the cut; the others are left out with it."""
+    tables, left_out, judged = list(cut.tables), dict(cut.left_out), list(verdicts)
+    for derived in run.plan.derived:
+        if derived.table in left_out:
+            left_out[derived.name] = f"{derived.table}, which it is computed from: {left_out[derived.table]}"
+            continue
+        made = tools.derive(destination, derived, loads[derived.table], str(cut.position))
+        tables.append(StagedTable(derived.name, CutMode.DERIVED, made.staged_as, made.rows, made.verdict.verdict))
+        judged.append(made.verdict)
+    whole = StagedCut(
+        cut.run_id, cut.sync, cut.destination, cut.business_date, cut.position, cut.as_of, tuple(tables), left_out
+    )
+    return whole, judged
+
+
+def _reconciliation(
+    run: Run, cut: StagedCut, verdicts: Sequence[TableVerdict], started: datetime, ended: datetime
+) -> Reconciliation:
+    """All tables in the plan's order, those that were left out with their reason; the verdict is of what is in it."""
+    by_table = {verdict.table: verdict for verdict in verdicts}
+    names = [*(table.name for table in run.plan.tables), *(derived.name for derived in run.plan.derived)]
+    tables = tuple(by_table.get(name) or not_run(name, cut.left_out[name]) for name in names)
+    late = {table.table: {"late": table.late_rows, "gone": table.gone_rows} for table in cut.tables}
+    return Reconciliation(
+        run_id=run.run_id,
+        sync=run.sync,
+        destination=cut.destination,
+        scope=Scope.CUT,
+        business_date=cut.business_date,
+        position=cut.position,
+        position_time=cut.as_of,
+        mode=READ,
+        verdict=cut.verdict,
+        tables=tables,
+        started_at=started,
+        ended_at=ended,
+        evidence={
+            "digest": DIGEST,
+            "config_hash": run.plan.config_hash,
+            "partial": cut.is_partial,
+            "rows_since_the_version_before": {
+                name: counts for name, counts in late.items() if counts["late"] is not None
+            },
+        },
+    )
+
+
+def _date(run: Run) -> date:
+    if run.business_date is None:
+        raise InvariantViolated(f"run {run.run_id} lost its business date", sync=run.sync)
+    return run.business_date

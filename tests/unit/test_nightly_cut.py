@@ -1,0 +1,219 @@
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import Refused, TransientError
+from seamline.domain.position import BinlogPosition
+from seamline.domain.runs import Receipt, Reconciliation, RunKind, RunState, Scope
+from seamline.domain.staged_cut import CutMode, StagedCut
+from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.model import (
+    BusinessDate,
+    DerivedTablePlan,
+    DestinationPlan,
+    NightlyPlan,
+    Run,
+    SourcePlan,
+    SyncPlan,
+    TablePlan,
+)
+from seamline.ports import Load
+from seamline.sync.nightly_cut import CutTools, Derived, Lateness, take_cut
+from seamline.sync.snapshot import TableRead
+from tests.unit.memory_views import MemoryView, Row
+
+DAY = date(2026, 3, 5)
+# The date ends at 16:00 UTC.
+SOON = datetime(2026, 3, 5, 16, 30, tzinfo=UTC)
+P = BinlogPosition("0-1-7")
+ENTRY = Table(
+    "entry",
+    (
+        Column("id", Kind.INTEGER, "bigint", length=64),
+        Column("day", Kind.DATE, "date"),
+    ),
+    ("id",),
+)
+ACCOUNT = Table("account", (Column("id", Kind.INTEGER, "bigint", length=64),), ("id",))
+PLAN = SyncPlan(
+    "settlement",
+    SourcePlan("bank", "mariadb", "bank", "r", "c", "m", "seamline.bank.log", "seamline-bank"),
+    (DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
+    (TablePlan("account", None, ACCOUNT), TablePlan("entry", BusinessDate("day", "date"), ENTRY)),
+    nightly=NightlyPlan(timezone="Asia/Shanghai", as_of_max_s=7200),
+    derived=(DerivedTablePlan("balance", "entry", "id", ("day",)), DerivedTablePlan("heads", "account", "id", ("id",))),
+)
+ROWS: dict[str, list[Row]] = {
+    "entry": [{"id": n, "day": date(2026, 3, 4 + n % 2)} for n in range(10)],
+    "account": [{"id": n} for n in range(5)],
+}
+
+
+@dataclass
+class DatedView(MemoryView):
+    """Keeps to the bounds of the business date, as a database does."""
+
+    def _selected(self, segment: Segment, run_key: str) -> list[Row]:
+        rows = super()._selected(segment, run_key)
+        if not segment.date_column:
+            return rows
+        return [row for row in rows if segment.date_from <= row[segment.date_column].isoformat() < segment.date_to]
+
+
+@dataclass
+class Views:
+    """One session that knows every table, as the adapters' views do."""
+
+    by_table: dict[str, MemoryView]
+    position: BinlogPosition = P
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(first: Any, *rest: Any, **named: Any) -> Any:
+            table = first.table if isinstance(first, Segment) else first
+            return getattr(self.by_table[table], name)(first, *rest, **named)
+
+        return ask
+
+
+@dataclass
+class World:
+    """Source, staging and platform database in memory."""
+
+    now: datetime = SOON
+    position_time: datetime = SOON
+    lost: int = 0
+    results: dict[str, Any] = field(default_factory=dict)
+    receipts: list[Receipt] = field(default_factory=list)
+    saved: list[Reconciliation] = field(default_factory=list)
+    reads: list[TableRead] = field(default_factory=list)
+    is_open: bool = False
+    derived_bases: list[str] = field(default_factory=list)
+    source_fault: TransientError | None = None
+
+    # records
+    def put_result(self, run_id: str, key: str, value: Any) -> None:
+        self.results[key] = value
+
+    def put_receipt(self, run_id: str, receipt: Receipt) -> None:
+        self.receipts.append(receipt)
+
+    def save_reconciliation(self, reconciliation: Reconciliation) -> None:
+        self.saved.append(reconciliation)
+
+    # the bulk read
+    position = P
+
+    @property
+    def views(self) -> Sequence[Any]:
+        faults = {"digests": self.source_fault} if self.source_fault else {}
+        return [Views({t.name: DatedView(t, ROWS[t.name], position=P, faults=dict(faults)) for t in (ENTRY, ACCOUNT)})]
+
+    def stage(self, destination: DestinationPlan) -> Sequence[Load]:
+        return [
+            Load(read.table, f"settlement_stage.{read.table.name}_1", len(self._staged(read))) for read in self.reads
+        ]
+
+    def digest(self, segment: Segment) -> SegmentDigest:
+        raise AssertionError("the source is not read a second time")
+
+    def _staged(self, read: TableRead) -> list[Row]:
+        view = DatedView(read.table, ROWS[read.table.name])
+        return view._selected(read.segment, "")[self.lost if read.table.name == "entry" else 0 :]
+
+    @contextmanager
+    def open_read(self, reads: Sequence[TableRead]) -> Iterator[Any]:
+        self.reads, self.is_open = list(reads), True
+        yield self
+        self.is_open = False
+
+    @contextmanager
+    def open_staged(self, destination: DestinationPlan, loads: Sequence[Load], count: int) -> Iterator[Any]:
+        assert self.is_open, "compared while the source's views are open"
+        yield [Views({r.table.name: DatedView(r.table, self._staged(r), position=P) for r in self.reads})]
+
+    def derive(self, destination: Any, derived: DerivedTablePlan, base: Load, position: str) -> Derived:
+        assert not self.is_open, "the source's views are closed first"
+        self.derived_bases.append(base.staged_as)
+        return Derived(f"settlement_stage.{derived.name}_1", 3, TableVerdict(derived.name, Verdict.MATCH, "", position))
+
+    def lateness(self, destination: Any, day: date, load: Load) -> Lateness | None:
+        return Lateness(2, 1)
+
+    def tools(self) -> CutTools:
+        parts: Any = self
+        return CutTools(self.open_read, self.open_staged, self.derive, self.lateness, parts, lambda: self.now)
+
+    def take(self, *, day: date | None = DAY, plan: SyncPlan = PLAN) -> StagedCut:
+        run = Run("r1", "settlement", RunKind.NIGHTLY, day, plan, RunState.RUNNING)
+        return take_cut(run, self.tools())["warehouse"]
+
+
+def test_a_cut_holds_the_dates_rows_whole_tables_and_what_is_derived() -> None:
+    world = World()
+    cut = world.take()
+    assert [(t.table, t.mode, t.rows, t.verdict) for t in cut.tables] == [
+        ("account", CutMode.WHOLE, 5, Verdict.MATCH),
+        ("entry", CutMode.DATE, 5, Verdict.MATCH),
+        ("balance", CutMode.DERIVED, 3, Verdict.MATCH),
+        ("heads", CutMode.DERIVED, 3, Verdict.MATCH),
+    ]
+    assert (cut.position, cut.as_of, cut.verdict, cut.is_partial) == (P, SOON, Verdict.MATCH, False)
+    (saved,) = world.saved
+    assert (saved.scope, saved.mode, saved.verdict, saved.position_time) == (Scope.CUT, "read", Verdict.MATCH, SOON)
+    assert [table.table for table in saved.tables] == ["account", "entry", "balance", "heads"]
+    assert saved.evidence["rows_since_the_version_before"] == {"entry": {"late": 2, "gone": 1}}
+    assert [receipt.staged_as for receipt in world.receipts] == [
+        "settlement_stage.account_1",
+        "settlement_stage.entry_1",
+    ]
+    assert world.results["cut"]["warehouse"]["verdict"] == "MATCH"
+
+
+def test_an_earlier_date_leaves_whole_tables_out_with_the_reason() -> None:
+    world = World()
+    cut = world.take(day=date(2026, 3, 4))
+    assert [table.table for table in cut.tables] == ["entry", "balance"]
+    assert set(cut.left_out) == {"account", "heads"}
+    assert "account, which it is computed from: no history" in cut.left_out["heads"]
+    (saved,) = world.saved
+    verdicts = {table.table: (table.verdict, bool(table.reason)) for table in saved.tables}
+    assert verdicts["account"] == verdicts["heads"] == (Verdict.NOT_RUN, True)
+    assert saved.verdict is Verdict.MATCH, "the verdict is of what is in the cut; partial says the rest"
+    assert saved.evidence["partial"] is True
+
+
+def test_a_row_lost_on_the_way_is_a_break_of_the_cut() -> None:
+    world = World(lost=1)
+    cut = world.take()
+    assert cut.verdict is Verdict.BREAK
+    entry = next(table for table in world.saved[0].tables if table.table == "entry")
+    assert (entry.breaks_total, [found.type.value for found in entry.breaks]) == (1, ["missing"])
+
+
+def test_a_source_that_fails_makes_the_cut_inconclusive() -> None:
+    world = World(source_fault=TransientError("gone"))
+    assert world.take().verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_table_that_became_too_late_while_the_views_opened_is_left_out() -> None:
+    world = World(position_time=datetime(2026, 3, 5, 18, 0, 1, tzinfo=UTC))
+    cut = world.take()
+    assert [table.table for table in cut.tables] == ["entry", "balance"]
+    assert "as_of_max" in cut.left_out["account"]
+
+
+def test_a_date_that_has_not_ended_or_no_date_is_refused_before_anything_is_read() -> None:
+    world = World(now=datetime(2026, 3, 5, 15, tzinfo=UTC))
+    with pytest.raises(Refused, match="has not ended"):
+        world.take()
+    with pytest.raises(Refused, match="no business date"):
+        World().take(day=None)
+    assert not world.reads
+    with pytest.raises(Refused, match="no nightly cut"):
+        World().take(plan=replace(PLAN, nightly=None))
