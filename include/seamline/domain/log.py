@@ -20,9 +20,10 @@ class LogRecord:
     """One record of the log topic. Mutable only because millions are made; nobody changes one.
 
     `unit_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the xid).
-    ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None; `row_id` orders and identifies the row
-    inside its unit, so that a repeat is known. END: `counts` maps every captured table to its number of rows and
-    `total` is their sum. DDL: `statement` and the `tables` it names.
+    ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None; `row_id` is where it came from, for
+    messages (MariaDB: file number, the transaction's address, row within one binlog event: many rows share it).
+    END: `counts` maps every captured table to its number of rows and `total` is their sum. DDL: `statement` and the
+    `tables` it names.
     """
 
     offset: int
@@ -59,6 +60,11 @@ class Unit:
     truncated: str = ""
     ddl: LogRecord | None = None
     markers: tuple[LogRecord, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing for this stream."""
+        return not (self.rows or self.truncated or self.ddl or self.markers)
 
 
 @dataclass(frozen=True, slots=True)

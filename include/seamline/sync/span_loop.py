@@ -175,21 +175,22 @@ class _SpanLoop:
         ledger = self._sink.read_ledger(self._stream)
         if ledger is None or ledger.epoch != self._lease.epoch:
             raise Fenced(f"another owner took {self._stream} meanwhile", sync=self._plan.sync) from unknown
-        start, passed, had_pieces = self._ledger.next_offset, self._passed, bool(self._pieces)
+        start, end = self._ledger.next_offset, self._sent_end
+        passed, had_pieces = self._passed, bool(self._pieces)
         self._take_lease()
-        applied = self._ledger.next_offset == self._sent_end
-        if not applied and self._ledger.next_offset != start:
+        if self._ledger.next_offset not in (start, end):
             raise InvariantViolated(
                 f"{self._stream}: the ledger stands at {self._ledger.next_offset}, neither before nor after the span "
-                f"[{start}, {self._sent_end}) whose answer was lost",
+                f"[{start}, {end}) whose answer was lost",
                 sync=self._plan.sync,
             ) from unknown
-        if had_pieces and not applied:
+        if had_pieces:
+            # The new epoch dropped them. Reading the unit again needs a reader that begins at its start.
             raise TransientError(
-                f"{self._stream}: a large transaction in pieces has to be read again from offset {start}",
+                f"{self._stream}: a large transaction has to be read again from offset {self._ledger.next_offset}",
                 sync=self._plan.sync,
             ) from unknown
-        if not applied:
+        if self._ledger.next_offset != end:
             self._pending.extendleft(reversed(passed))
             self._pending_changes += sum(len(unit.rows) for unit in passed)
 
@@ -291,12 +292,13 @@ class _SpanLoop:
 
     def _wait_s(self) -> float:
         """How long the next poll may wait for a record: a record that comes wakes it at once."""
+        wait_s = self._pace.idle_wait_s
         if self._pending:
-            return max(0.0, min(self._pace.idle_wait_s, self._wait_for_interval_s()))
-        if self._draft.end > self._ledger.next_offset:
-            due_s = self._committed_at + self._pace.empty_commit_every_s - self._clock.now()
-            return max(0.0, min(self._pace.idle_wait_s, due_s))
-        return self._pace.idle_wait_s
+            wait_s = self._wait_for_interval_s()
+        elif self._draft.end > self._ledger.next_offset:
+            wait_s = self._wait_for_draft_s()
+        # Not less than a clock surely moves on by.
+        return min(self._pace.idle_wait_s, max(0.001, wait_s)) if wait_s > 0 else 0.0
 
     def _wait_for_interval_s(self) -> float:
         """Seconds until `commit_every_ms` allows the next commit; a full span does not wait."""
@@ -322,6 +324,9 @@ class _SpanLoop:
     def _take_in(self, units: list[Unit]) -> None:
         for unit in units:
             if self._arrivals.has_passed(unit.position):
+                if unit.is_empty and not self._pieces:
+                    # A connector that starts again tells its last transaction once more, without rows.
+                    continue
                 self._trouble = self._told_twice(unit)
                 return
             self._arrivals.pass_unit(unit.position)
@@ -450,7 +455,11 @@ class _SpanLoop:
     # ---- commit ---------------------------------------------------------------------------------------------------
 
     def _is_draft_due(self) -> bool:
-        return self._draft.is_urgent or self._clock.now() - self._committed_at >= self._pace.empty_commit_every_s
+        return self._draft.is_urgent or self._wait_for_draft_s() <= 0
+
+    def _wait_for_draft_s(self) -> float:
+        """Seconds until units without changes may cost a commit of their own."""
+        return self._committed_at + self._pace.empty_commit_every_s - self._clock.now()
 
     def _commit_draft(self, *, at: Position | None = None) -> None:
         """Write passed units without changes into the ledger; `at` names the position that the state is known to be."""
@@ -530,7 +539,7 @@ class _SpanLoop:
 
 
 def _is_alone(unit: Unit) -> bool:
-    """TRUNCATE and DDL are spans of their own; so is a unit with markers, which may stop the stream or end boundaries."""
+    """TRUNCATE and DDL are spans of their own; so is a unit with markers, which may stop the stream."""
     return bool(unit.truncated or unit.ddl or unit.markers)
 
 

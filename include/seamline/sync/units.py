@@ -13,17 +13,13 @@ from seamline.domain.position import Position
 
 _ONBOARD_AGAIN = "the log topic cannot be trusted beyond this offset: find the cause, then onboard the sync again"
 
-RowRank = tuple[int, ...]
-
-
-def _rank(row: LogRecord) -> RowRank:
-    # Both halves of a key change carry one row id; the delete comes first.
-    return (*row.row_id, 1 if row.op == "c" else 0)
-
 
 @dataclass(slots=True)
 class _OpenUnit:
-    """A transaction between its BEGIN and its END. `total` and `counts` are over all tables, also foreign ones."""
+    """A transaction between its BEGIN and its END.
+
+    `total` and `counts` are over all tables, also foreign ones, since its BEGIN was last told.
+    """
 
     unit_id: str
     start: int
@@ -34,8 +30,7 @@ class _OpenUnit:
     total: int = 0
     row_bytes: int = 0
     position: Position | None = None
-    last_row: LogRecord | None = None
-    repeats_until: RowRank | None = None
+    rows_before: int = 0
     truncated: LogRecord | None = None
     ddl: LogRecord | None = None
     last_offset: int = 0
@@ -100,9 +95,6 @@ class UnitAssembler:
         unit = self._open
         if unit is None or (row.unit_id and row.unit_id != unit.unit_id):
             raise _row_outside(row, unit)
-        if unit.repeats_until is not None and _rank(row) <= unit.repeats_until:
-            return
-        unit.last_row = row
         unit.last_offset = row.offset
         table = row.table
         unit.total += 1
@@ -140,14 +132,17 @@ class UnitAssembler:
 
     @staticmethod
     def _continue(unit: _OpenUnit) -> None:
-        # The connector was restarted in mid-transaction and tells it again from some row on.
-        if unit.last_row is not None:
-            unit.repeats_until = _rank(unit.last_row)
+        # The connector was restarted in mid-transaction. It goes on after the last row that it committed, repeats none,
+        # and its END counts only what follows the new BEGIN (kill -9 of Connect 4.3.1 in transactions of 40,001 rows,
+        # MariaDB connector 3.5.0.Final, exactly-once: 4 of 4 so; (file, pos, row) is the same for many rows there).
+        unit.rows_before += unit.total
+        unit.total, unit.counts = 0, {}
 
     def _close_without_end(self, unit: _OpenUnit, record: LogRecord) -> Unit:
-        if unit.total:
+        rows = unit.rows_before + unit.total
+        if rows:
             raise LogCorrupted(
-                f"transaction {unit.unit_id} has {unit.total} rows but no END before offset {record.offset}, where "
+                f"transaction {unit.unit_id} has {rows} rows but no END before offset {record.offset}, where "
                 f"{record.unit_id} begins",
                 hint="its tail is lost, or it is an XA transaction, which the capture cannot carry. " + _ONBOARD_AGAIN,
                 position=str(unit.begin.position or unit.unit_id),
@@ -174,7 +169,7 @@ class UnitAssembler:
         if unit is None or (record.unit_id and record.unit_id != unit.unit_id):
             self._standalone(record, units, truncated=kept)
             return
-        if unit.total:
+        if unit.rows_before + unit.total:
             raise LogCorrupted(
                 f"offset {record.offset}: TRUNCATE of {record.table} inside transaction {unit.unit_id} with rows",
                 hint=_ONBOARD_AGAIN,

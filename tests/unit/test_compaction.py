@@ -1,0 +1,167 @@
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamline.domain.changes import TableChanges
+from seamline.domain.cutover import Boundary, BoundaryGate
+from seamline.domain.errors import InvariantViolated, LogCorrupted
+from seamline.domain.log import LogRecord, RecordKind, Unit
+from seamline.sync.compaction import compact
+from seamline.sync.units import UnitAssembler
+from tests.bank_history import History, canonical, histories, text_of
+from tests.log_topic import ACCOUNT, AUDIT, MARKERS, TABLES, Change, LogTopic, delete, insert, position, update
+
+BY_NAME = {table.name: table for table in TABLES}
+
+
+def open_gate(covered: int = 0) -> BoundaryGate:
+    return BoundaryGate({name: Boundary(name, position(covered)) for name in BY_NAME})
+
+
+def units_of(log: LogTopic) -> list[Unit]:
+    made = UnitAssembler(BY_NAME, marker_table=MARKERS)
+    units = made.feed(log.records)
+    assert made.trouble is None
+    return units
+
+
+def changes_of(*changes: Change) -> dict[str, TableChanges]:
+    log = LogTopic()
+    log.transaction(*changes)
+    return compact(units_of(log), tables=BY_NAME, gate=open_gate())
+
+
+class Replay:
+    """Applies compacted changes by the plainest means and refuses what a destination could not do."""
+
+    def __init__(self) -> None:
+        self.keyed: dict[str, dict[str, dict[str, object]]] = {"account": {}, "transfer": {}}
+        self.audit: Counter[str] = Counter()
+
+    def apply(self, changes: TableChanges) -> None:
+        if changes.table == "audit":
+            if changes.truncate_first:
+                self.audit.clear()
+            for row, copies in changes.net.items():
+                self.audit[text_of(json.loads(row))] += copies
+            assert all(copies >= 0 for copies in self.audit.values()), "a row disappears that was not there"
+            return
+        rows = self.keyed[changes.table]
+        if changes.truncate_first:
+            rows.clear()
+        for change in changes.keyed:
+            key = change.key.decode()
+            assert (key in rows) == change.met_row, "the first change of a key says what it expects to meet"
+            if change.is_delete:
+                rows.pop(key, None)
+            else:
+                rows[key] = json.loads(change.row)
+
+    def snapshot(self) -> dict[str, list[str]]:
+        return {
+            "account": canonical(self.keyed["account"].values()),
+            "transfer": canonical(self.keyed["transfer"].values()),
+            "audit": sorted(self.audit.elements()),
+        }
+
+
+@given(histories(), st.lists(st.integers(0, 15), max_size=4))
+def test_any_cut_of_a_history_into_spans_gives_the_same_tables(history: History, cuts: list[int]) -> None:
+    units, gate, replay, last = units_of(history.log), open_gate(), Replay(), 0
+    for cut in [*sorted(cut for cut in cuts if cut < len(units)), len(units)]:
+        for changes in compact(units[last:cut], tables=BY_NAME, gate=gate).values():
+            replay.apply(changes)
+        last = cut
+        assert replay.snapshot() == history.states[cut]
+
+
+def test_the_newest_change_of_a_key_wins_in_log_order() -> None:
+    changes = changes_of(
+        insert(ACCOUNT, id=1, name="a"),
+        update(ACCOUNT, {"id": 1, "name": "a"}, {"id": 1, "name": "b"}),
+    )["account"]
+    (change,) = changes.keyed
+    assert (change.row, change.is_delete, change.met_row) == (b'{"id":1,"name":"b"}', False, False)
+    assert changes.changes_in == 2
+
+
+def test_a_key_change_is_a_delete_and_an_insert() -> None:
+    changes = changes_of(update(ACCOUNT, {"id": 1, "name": "a"}, {"id": 2, "name": "a"}))["account"]
+    assert [(c.key, c.is_delete, c.met_row) for c in changes.keyed] == [
+        (b'{"id":1}', True, True),
+        (b'{"id":2}', False, False),
+    ]
+
+
+def test_delete_and_reinsert_of_a_key_is_one_change_that_meets_a_row() -> None:
+    changes = changes_of(delete(ACCOUNT, id=1, name="a"), insert(ACCOUNT, id=1, name="b"))["account"]
+    (change,) = changes.keyed
+    assert (change.is_delete, change.met_row) == (False, True)
+
+
+def test_keyless_rows_that_come_and_go_in_one_span_leave_no_trace() -> None:
+    row = {"actor": "x", "action": "login"}
+    assert changes_of(insert(AUDIT, **row), delete(AUDIT, **row))["audit"].is_empty
+
+
+def test_identical_keyless_rows_are_counted() -> None:
+    row = {"actor": "x", "action": "login"}
+    changes = changes_of(*[insert(AUDIT, **row)] * 1000, delete(AUDIT, actor="y", action=""))["audit"]
+    assert changes.net == {b'{"actor":"x","action":"login"}': 1000, b'{"actor":"y","action":""}': -1}
+
+
+def test_units_covered_by_the_snapshot_are_dropped_per_table() -> None:
+    log = LogTopic()
+    for number in range(1, 4):
+        log.transaction(insert(ACCOUNT, id=number, name="a"), insert(AUDIT, actor="x", action=str(number)))
+    gate = BoundaryGate({"account": Boundary("account", position(2)), "audit": Boundary("audit", position(1))})
+    found = compact(units_of(log), tables=BY_NAME, gate=gate)
+    assert [change.key for change in found["account"].keyed] == [b'{"id":3}']
+    assert len(found["audit"].net) == 2
+
+
+def test_a_covered_truncate_is_dropped() -> None:
+    log = LogTopic()
+    log.truncate("account")
+    log.transaction()
+    assert compact(units_of(log), tables=BY_NAME, gate=open_gate(covered=1)) == {}
+
+
+def test_a_covered_unit_after_an_uncovered_one_is_our_own_bug() -> None:
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    log.transaction(insert(ACCOUNT, id=2, name="a"))
+    first, second = units_of(log)
+    with pytest.raises(InvariantViolated, match="lies before boundary"):
+        compact([second, first], tables=BY_NAME, gate=open_gate(covered=1))
+
+
+def test_a_truncate_forgets_what_came_before_it_in_the_span() -> None:
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    log.truncate("account")
+    log.transaction(insert(ACCOUNT, id=2, name="b"))
+    changes = compact(units_of(log), tables=BY_NAME, gate=open_gate())["account"]
+    assert changes.truncate_first
+    assert [change.key for change in changes.keyed] == [b'{"id":2}']
+
+
+@pytest.mark.parametrize(
+    ("table", "op", "before", "after", "key"),
+    [
+        ("account", "u", b"{}", b"{}", None),
+        ("account", "d", None, None, b"{}"),
+        ("audit", "u", None, b"{}", None),
+        ("audit", "c", None, None, None),
+    ],
+)
+def test_a_change_without_key_or_full_image_stops(
+    table: str, op: str, before: bytes | None, after: bytes | None, key: bytes | None
+) -> None:
+    row = LogRecord(3, RecordKind.ROW, "0-1-1", table, op, key, before, after, position(1))
+    unit = Unit("0-1-1", 0, 5, position(1), [row])
+    with pytest.raises(LogCorrupted, match="offset 3"):
+        compact([unit], tables=BY_NAME, gate=open_gate())
