@@ -62,6 +62,18 @@ def test_a_layer_that_breaks_before_any_test_has_not_passed(around: Settings) ->
     assert "1 error" in outcome.said
 
 
+def test_a_test_that_hangs_ends_its_layer_and_shows_where(around: Settings, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = around.root / "tests" / "hangs"
+    folder.mkdir(parents=True)
+    planted = "import threading\ndef test_nothing_ever_comes(): threading.Event().wait()\n"
+    (folder / "test_planted.py").write_text(planted, encoding="utf-8")
+    with TestSession(around, python=Path(sys.executable)) as session:
+        outcome = session.run(Layer("hangs", test_max_s=1), [])
+    assert not outcome.passed
+    assert "ended with exit code 1" in outcome.said
+    assert "in test_nothing_ever_comes" in capfd.readouterr().out
+
+
 def test_data_is_kept_after_a_failure_until_the_next_session_and_gone_after_success(around: Settings) -> None:
     run_layers(around, {"fails": FAILS})
     (first,) = kept(around)

@@ -34,10 +34,14 @@ _ENDS_WITHIN_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One folder under tests/. `needs` are components; `is_own_stack`: its tests bring up all they need."""
+    """One folder under tests/. `needs` are components; `is_own_stack`: its tests bring up all they need.
+
+    A test that takes longer than `test_max_s` hangs: its stacks are printed and the layer ends there.
+    """
 
     name: str
     needs: tuple[str, ...] = ()
+    test_max_s: int = 120
     is_own_stack: bool = False
 
 
@@ -45,9 +49,9 @@ LAYERS = (
     Layer("unit"),
     Layer("contract", ("postgres", "mariadb")),
     Layer("dags"),
-    Layer("spark", ("postgres", "mariadb")),
-    Layer("integration", ("postgres", "mariadb", "kafka", "connect")),
-    Layer("e2e", is_own_stack=True),
+    Layer("spark", ("postgres", "mariadb"), test_max_s=300),
+    Layer("integration", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
+    Layer("e2e", test_max_s=1500, is_own_stack=True),
 )
 
 
@@ -125,7 +129,9 @@ class TestSession:
         )
 
     def _pytest(self, layer: Layer, at: Settings, arguments: Sequence[str]) -> tuple[int, str]:
-        command = [str(self._python), "-m", "pytest", str(at.root / "tests" / layer.name), *arguments]
+        command = [str(self._python), "-m", "pytest", str(at.root / "tests" / layer.name)]
+        command += ["-o", f"faulthandler_timeout={layer.test_max_s}", "-o", "faulthandler_exit_on_timeout=true"]
+        command += arguments
         if sys.stdout.isatty():
             command.append("--color=yes")
         said = ""
