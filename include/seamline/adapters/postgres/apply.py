@@ -23,7 +23,6 @@ class SpanApplier:
         self.session = session
         self._statements = statements
         self._staged: set[str] = set()
-        self._prepared: set[str] = set()
 
     def prepare_tables(self, names: Sequence[str]) -> None:
         """Make the staging tables of these live tables, outside of the span's transaction. A repeat costs nothing."""
@@ -85,19 +84,19 @@ class SpanApplier:
     def _merge(self, on: TableStatements, *, with_deletes: bool) -> tuple[list[Finding], int]:
         found: list[Row] = []
         if with_deletes:
-            found += self._run(f"missed_{on.number}", on.missed_deletes).fetchall()
+            found += self._run(on.missed_deletes).fetchall()
         total = found[0][3] if found else 0
-        merged = self._run(f"merge_{on.number}", on.merge).fetchall()
+        merged = self._run(on.merge).fetchall()
         total += merged[0][3] if merged else 0
         return [Finding(on.table.name, kind, key, offset) for kind, key, offset, _ in (*found, *merged)], total
 
     def _change_multiset(self, on: TableStatements) -> None:
         # Copies come before removals: a row that appears and disappears in one span may be written in two ways.
-        self._run(f"copies_{on.number}", on.insert_copies)
+        self._run(on.insert_copies)
         wanted = self.session.execute(on.wanted_removals).fetchone()
         if wanted is None or not wanted[0]:
             return
-        removed = self._run(f"remove_{on.number}", on.remove_copies).rowcount
+        removed = self._run(on.remove_copies).rowcount
         if removed != wanted[0]:
             raise Diverged(
                 f"{wanted[0]} rows of {on.table.name} should go, the destination holds only {removed} of them",
@@ -105,8 +104,5 @@ class SpanApplier:
                 table=on.table.name,
             )
 
-    def _run(self, name: str, statement: str) -> "psycopg.Cursor[Row]":
-        if name not in self._prepared:
-            self.session.execute(f"PREPARE seamline_{name} AS {statement}")
-            self._prepared.add(name)
-        return self.session.execute(f"EXECUTE seamline_{name}")
+    def _run(self, statement: str) -> "psycopg.Cursor[Row]":
+        return self.session.execute(statement, prepare=True)

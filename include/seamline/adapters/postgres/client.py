@@ -24,6 +24,8 @@ Row = tuple[Any, ...]
 # A worker that stands still must not hold locks for longer than this, nor wait for one.
 _PATIENCE_MS = 15_000
 _NAME_MAX = 63
+# A handful per table; the client forgets the oldest beyond this.
+_STATEMENTS_MAX = 5_000
 _SETTINGS = {
     "TimeZone": "UTC",
     "DateStyle": "ISO,YMD",
@@ -48,7 +50,7 @@ def open_session(connection: Connection, *, application_name: str) -> Session:
     """An autocommit session in UTC whose transactions neither wait nor idle for longer than 15 s."""
     options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     try:
-        return psycopg.connect(
+        session = psycopg.connect(
             host=connection.host,
             port=connection.port,
             user=connection.login,
@@ -63,8 +65,10 @@ def open_session(connection: Connection, *, application_name: str) -> Session:
             tcp_user_timeout=_PATIENCE_MS,
             autocommit=True,
         )
+        session.prepared_max = _STATEMENTS_MAX
     except psycopg.Error as exc:
         raise _cannot_connect(connection, exc) from exc
+    return session
 
 
 def _cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:

@@ -132,7 +132,7 @@ def _merge_into_live(session: Session, stream: StreamId, load: Load, destination
         # `*<>` compares the stored bytes: `=` would keep -0.0 where the source has 0.0.
         session.execute(
             f"MERGE INTO {live} AS l USING {staged} AS s ON {same} "
-            f"WHEN MATCHED AND ROW({left}) OPERATOR(pg_catalog.*<>) ROW({right}) THEN UPDATE SET "
+            f"WHEN MATCHED AND ROW({left})::record OPERATOR(pg_catalog.*<>) ROW({right})::record THEN UPDATE SET "
             + ", ".join(f"{column} = s.{column}" for column in columns)
             + f" WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({right})"
         )

@@ -4,6 +4,8 @@ The span's wire forms stand in a temporary table; every statement reads them thr
 their stored types, so all statements see one and the same row.
 """
 
+from functools import cached_property
+
 from seamline.adapters.postgres.canonical import quoted, row_text_expression
 from seamline.adapters.postgres.types import cast_expression, staging_definitions
 from seamline.domain.catalogue import Table
@@ -43,7 +45,7 @@ class TableStatements:
 
     # ---- keyed ----------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def merge(self) -> str:
         """Applies the newest change of every key; returns (kind, key, offset, total) of at most so many findings."""
         table = self.table
@@ -68,7 +70,7 @@ class TableStatements:
             f"LIMIT {FINDINGS_KEPT_MAX}"
         )
 
-    @property
+    @cached_property
     def missed_deletes(self) -> str:
         """Deletes that will meet no row although the log says there was one. Asked before the MERGE."""
         shown = ", ".join(
@@ -84,7 +86,7 @@ class TableStatements:
 
     # ---- keyless --------------------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def insert_copies(self) -> str:
         columns = ", ".join(self._columns)
         return (
@@ -92,11 +94,11 @@ class TableStatements:
             f"CROSS JOIN LATERAL generate_series(1, s.{COPIES}) WHERE s.{COPIES} > 0"
         )
 
-    @property
+    @cached_property
     def wanted_removals(self) -> str:
         return f"SELECT coalesce(-sum({COPIES}), 0)::bigint FROM {self.staging} WHERE {COPIES} < 0"
 
-    @property
+    @cached_property
     def remove_copies(self) -> str:
         """Deletes exactly so many byte-identical rows, or as many as there are; the caller compares the number.
 
@@ -113,7 +115,7 @@ class TableStatements:
             "LIMIT gone.copies) AS found))"
         )
 
-    @property
+    @cached_property
     def identity_hash(self) -> str:
         return f"hashtextextended({row_text_expression(self.table.columns)}, 0)"
 

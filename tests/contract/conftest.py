@@ -1,0 +1,14 @@
+"""Destinations of the behaviour suite: in memory, and a database of its own on the stack's PostgreSQL."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from tests.integration.databases import postgres_database
+
+
+@pytest.fixture(scope="session")
+def sink_database(stack: object) -> Iterator[Connection]:
+    with postgres_database("stream_contract") as connection:
+        yield connection

@@ -1,0 +1,157 @@
+"""The destinations that the behaviour suite runs over, each with what a test needs beside the Sink contract."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import psycopg
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
+from seamline.adapters.postgres.canonical import quoted
+from seamline.adapters.postgres.sink import PostgresSink
+from seamline.adapters.postgres.types import cast_expression, column_definitions, wire_form
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import Finding
+from seamline.domain.errors import CommitUnknown
+from seamline.plan.model import SyncPlan
+from seamline.ports import Failpoints, Load, Sink
+from tests.bank_history import text_of
+from tests.integration.databases import postgres
+from tests.log_topic import sync_plan
+
+Row = dict[str, Any]
+
+
+class World(Protocol):
+    plan: SyncPlan
+
+    def sink(self, *, failpoints: Failpoints | None = None) -> Sink:
+        """Another session's sink over the same destination."""
+
+    def sink_losing_its_answer(self, lost: LostAnswer) -> Sink:
+        """One whose next commit or publish ends in CommitUnknown."""
+
+    def load(self, table: Table, rows: Sequence[Row]) -> Load:
+        """Stage a whole table."""
+
+    def rows(self, table: Table) -> list[str]:
+        """The committed live rows as sorted JSON texts, values as the log writes them."""
+
+    def findings(self) -> list[Finding]: ...
+
+    def close(self) -> None: ...
+
+
+class MemoryWorld:
+    def __init__(self, tables: Sequence[Table], *, kind: type[MemorySink] = MemorySink) -> None:
+        self.plan = sync_plan(tables)
+        self._destination = MemoryDestination()
+        self._kind = kind
+
+    def sink(self, *, failpoints: Failpoints | None = None) -> Sink:
+        return self._kind(self.plan, self._destination, failpoints=failpoints)
+
+    def sink_losing_its_answer(self, lost: LostAnswer) -> Sink:
+        self._destination.lose_answer = lost
+        return self.sink()
+
+    def load(self, table: Table, rows: Sequence[Row]) -> Load:
+        staged_as = f"{table.name}__{len(self._destination.staged)}"
+        self._destination.staged[staged_as] = list(rows)
+        return Load(table, staged_as, len(rows))
+
+    def rows(self, table: Table) -> list[str]:
+        return sorted(text_of(row) for row in self._destination.rows(table))
+
+    def findings(self) -> list[Finding]:
+        return sorted(self._destination.findings, key=lambda finding: finding.offset)
+
+    def close(self) -> None:
+        return
+
+
+class PostgresWorld:
+    """Its own schemas in a database of the test session."""
+
+    def __init__(
+        self, tables: Sequence[Table], connection: Connection, *, kind: type[PostgresSink] = PostgresSink
+    ) -> None:
+        self.plan = sync_plan(tables)
+        self._connection = connection
+        self._kind = kind
+        self._sinks: list[PostgresSink] = []
+        self._staged = 0
+        self.session: psycopg.Connection[Any] = postgres(connection)
+        for schema in ("seamline", "settlement", "settlement_stage"):
+            self.session.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        self.session.execute("CREATE SCHEMA settlement_stage")
+
+    def sink(self, *, failpoints: Failpoints | None = None) -> PostgresSink:
+        made = self._kind(
+            self.plan, self.plan.destinations[0], resolve=lambda _: self._connection, failpoints=failpoints
+        )
+        self._sinks.append(made)
+        return made
+
+    def sink_losing_its_answer(self, lost: LostAnswer) -> Sink:
+        made = self.sink()
+        send = made._send_commit  # noqa: SLF001 (only there does not knowing begin)
+        lost_before: list[LostAnswer] = []
+
+        def send_and_lose(session: "psycopg.Connection[Any]", failpoint: str) -> None:
+            if lost_before:
+                send(session, failpoint)
+                return
+            lost_before.append(lost)
+            if lost is LostAnswer.NOT_APPLIED:
+                self.session.execute("SELECT pg_terminate_backend(%s, 5000)", (session.info.backend_pid,))
+            send(session, failpoint)
+            session.close()
+            raise CommitUnknown("the answer is lost")
+
+        made._send_commit = send_and_lose  # type: ignore[method-assign]  # noqa: SLF001
+        return made
+
+    def load(self, table: Table, rows: Sequence[Row]) -> Load:
+        self._staged += 1
+        name = f"{table.name}__{self._staged}"
+        place = f"settlement_stage.{quoted(name)}"
+        self.session.execute(f"CREATE TABLE {place} ({column_definitions(table)})")
+        definitions = ", ".join(f"{quoted(c.name)} {wire_form(c).staging}" for c in table.columns)
+        casts = ", ".join(cast_expression(c, of=f"w.{quoted(c.name)}") for c in table.columns)
+        self.session.execute(
+            f"INSERT INTO {place} SELECT {casts} FROM json_to_recordset(%s) AS w({definitions})", (json.dumps(rows),)
+        )
+        return Load(table, name, len(rows))
+
+    def rows(self, table: Table) -> list[str]:
+        """Read back as typed values and written as the log writes them; only for the plain test tables."""
+        place = f"settlement.{quoted(table.name)}"
+        if self.session.execute("SELECT to_regclass(%s)", (place,)).fetchone() == (None,):
+            return []
+        names = [column.name for column in table.columns]
+        found = self.session.execute(f"SELECT {', '.join(quoted(name) for name in names)} FROM {place}").fetchall()
+        return sorted(
+            text_of({name: _as_logged(value) for name, value in zip(names, row, strict=True)}) for row in found
+        )
+
+    def findings(self) -> list[Finding]:
+        return [
+            Finding(*row)
+            for row in self.session.execute(
+                "SELECT table_name, kind, row_key, log_offset FROM seamline.finding ORDER BY log_offset"
+            ).fetchall()
+        ]
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()
+        self.session.close()
+
+
+def _as_logged(value: Any) -> Any:
+    return value if value is None or isinstance(value, (int, str)) else str(value)
+
+
+WorldMaker = Callable[[Sequence[Table]], World]
