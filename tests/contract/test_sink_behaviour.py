@@ -21,5 +21,5 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
-def test_sink(behaviour: Behaviour, world: World) -> None:
+def test_every_sink_keeps_the_contract(behaviour: Behaviour, world: World) -> None:
     behaviour(world)

@@ -26,7 +26,7 @@ from seamline.stack.waiting import wait_until
 
 # Below the range from which systems hand out ports to clients.
 _BASES = range(22_000, 32_000, 100)
-_CLOSING_LINE = re.compile(r"=+ (?P<said>.* in \d+[\d.]*s.*?) =+")
+_CLOSING_LINE = re.compile(r"^(?:=+ )?(?P<said>\d+ \w+.* in \d+[\d.]*s.*?|no tests ran in .*?)(?: =+)?$")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _NO_TESTS = 5
 _ENDS_WITHIN_S = 10.0
@@ -142,7 +142,7 @@ class TestSession:
                 for line in process.stdout or ():
                     sys.stdout.write(line)
                     sys.stdout.flush()
-                    closing = _CLOSING_LINE.search(_COLOUR.sub("", line))
+                    closing = _CLOSING_LINE.match(_COLOUR.sub("", line.rstrip()))
                     said = closing["said"] if closing else said
                 code = process.wait()
             finally:
