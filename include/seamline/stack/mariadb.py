@@ -40,6 +40,9 @@ def command(layout: Layout) -> tuple[str, ...]:
         "plugin_dir": str(server / "lib"),
         "socket": str(layout.sockets / "servers" / "mariadb.sock"),
         "pid_file": str(layout.mariadb / "mariadb.pid"),
+        # A server that starts removes every temporary table it finds in its tmpdir, another server's in /tmp as well
+        # (seen on 11.4.5: statements failed in one stack while another came up).
+        "tmpdir": str(layout.sockets / "servers"),
         "port": str(layout.settings.ports.mariadb),
         "bind_address": "127.0.0.1",
         # On loopback. With TLS on, 11.4 makes itself an RSA key at every start: 1 to 30 s on a busy core (measured).
