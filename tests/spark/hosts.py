@@ -1,0 +1,144 @@
+"""Stream hosts as processes of their own, each test with a platform database of its own."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+import psycopg
+
+from seamline import settings
+from seamline.adapters.connections import Connection
+from seamline.adapters.platform import migrate
+from seamline.adapters.platform.database import Database, Session, parameters
+from seamline.adapters.platform.store import PlatformStore
+from seamline.adapters.platform.streams import PlatformStreamDirector
+from seamline.domain.ledger import StreamId
+from seamline.ports import StreamReport
+from tests.integration.databases import postgres, postgres_database
+from tests.waiting import wait_until
+
+START_S = 90.0
+
+
+@dataclasses.dataclass
+class Hosts:
+    """Starts hosts by `script`; their streams may leave files in `folder`."""
+
+    script: Path
+    folder: Path
+    platform: Connection
+    environment: dict[str, str]
+    director: PlatformStreamDirector
+    store: PlatformStore
+    started: list["subprocess.Popen[bytes]"] = dataclasses.field(default_factory=list)
+
+    def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        with (self.folder / f"host{len(self.started)}.log").open("wb") as output:
+            host = subprocess.Popen(
+                [sys.executable, str(self.script), *arguments],
+                env=self.environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.started.append(host)
+        return host
+
+    def report(self, sync: str) -> StreamReport | None:
+        return self.director.latest_report(StreamId(sync, "warehouse"))
+
+    def state(self, sync: str) -> str:
+        report = self.report(sync)
+        return report.state if report else ""
+
+    def log(self, number: int = 0) -> str:
+        return (self.folder / f"host{number}.log").read_text(encoding="utf-8", errors="replace")
+
+    # ---- what simple streams write ---------------------------------------------------------------------------------
+
+    def told(self, sync: str) -> dict[str, int]:
+        """What the stream wrote last; {} before its first word."""
+        place = self.folder / sync
+        return json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
+
+    def pid(self, sync: str) -> int:
+        return wait_until(lambda: self.told(sync).get("pid"), timeout_s=START_S, what=f"{sync} to run") or 0
+
+    def moves_on(self, sync: str) -> None:
+        before = self.told(sync)
+        wait_until(
+            lambda: (now := self.told(sync))["turns"] > before["turns"] and now["pid"] == before["pid"],
+            timeout_s=10,
+            what=f"{sync} to go on undisturbed",
+        )
+
+    # ---- the platform database, gone and back ----------------------------------------------------------------------
+
+    def refuse_all(self) -> None:
+        """Let nobody into the platform database, and put out who is in."""
+        name = self.platform.database
+        with postgres(dataclasses.replace(self.platform, database="postgres")) as session:
+            session.execute(f"alter database {name} allow_connections false")
+            session.execute(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'")
+
+    def admit_all(self) -> None:
+        with postgres(dataclasses.replace(self.platform, database="postgres")) as session:
+            session.execute(f"alter database {self.platform.database} allow_connections true")
+
+    def end(self) -> None:
+        for host in self.started:
+            for process in session_of(host.pid):
+                process.kill()
+        for host in self.started:
+            host.wait(timeout=10)
+
+
+@contextmanager
+def hosts_of(script: Path, folder: Path, *, name: str, **environment: str) -> Iterator[Hosts]:
+    """Hosts with an empty platform database called `name`. Every process that they started is gone at the end."""
+    with postgres_database(name) as platform:
+        database = Database(lambda: _session(platform))
+        migrate.upgrade(lambda: _session(platform))
+        every = {**settings.process_environment(), "SEAMLINE_CONNECTION_SEAMLINE_DB": uri(platform), **environment}
+        with closing(database):
+            hosts = Hosts(script, folder, platform, every, PlatformStreamDirector(database), PlatformStore(database))
+            try:
+                yield hosts
+            finally:
+                hosts.end()
+
+
+def _session(platform: Connection) -> Session:
+    known = parameters(platform, application_name="tests", statement_timeout_s=30)
+    return psycopg.connect(**known, autocommit=True)
+
+
+def uri(connection: Connection) -> str:
+    login = quote(connection.login) + (f":{quote(connection.password)}" if connection.password else "")
+    return f"postgres://{login}@{connection.host}:{connection.port}/{connection.database}"
+
+
+def session_of(leader: int) -> list[psutil.Process]:
+    """The living processes of the session that this process leads or led."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

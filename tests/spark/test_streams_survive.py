@@ -1,0 +1,202 @@
+"""Real streams under kill -9: worker and whole host die in mid-commit, and the tables are equal at the end.
+
+A bank on MariaDB with writers at work, its capture, Kafka, the stream host, PostgreSQL: nothing is a fake.
+"""
+
+import dataclasses
+import os
+import signal
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.kafka.log_reader import open_log_reader
+from seamline.adapters.postgres.sink import open_sink
+from seamline.adapters.postgres.types import column_definitions
+from seamline.domain.cutover import Boundary
+from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan, plan_to_json
+from seamline.ports import Load, Marker, Publication
+from seamline.sync.markers import read_until_marker
+from tests.conftest import RunningStack
+from tests.integration.bank_writers import Writers, writing
+from tests.integration.captured import Captured, captured
+from tests.integration.databases import postgres, postgres_database
+from tests.spark.hosts import START_S, Hosts, hosts_of, is_gone, session_of, uri
+from tests.waiting import wait_until
+
+SCRIPT = Path(__file__).parents[2] / "spark_jobs" / "stream_host.py"
+NAME = "streams_survive_test"
+TABLES = ("account", "audit")
+
+
+@dataclasses.dataclass
+class Chain:
+    """One sync from its source to its destination, published and wanted."""
+
+    bank: Captured
+    plan: SyncPlan
+    warehouse: Connection
+    hosts: Hosts
+    failpoints: Path
+
+    @property
+    def sync(self) -> str:
+        return self.plan.sync
+
+    def arm(self, text: str) -> None:
+        """Written beside and renamed: the worker reads the file whenever it changes."""
+        new = self.failpoints.with_suffix(".new")
+        new.write_text(text, encoding="utf-8")
+        new.rename(self.failpoints)
+
+    def fired(self) -> Counter[str]:
+        record = self.failpoints.with_name(self.failpoints.name + ".fired")
+        return Counter(record.read_text(encoding="utf-8").split()) if record.exists() else Counter()
+
+    def applied_units(self) -> int:
+        with postgres(self.warehouse) as session:
+            row = session.execute("select applied_units from seamline.ledger").fetchone()
+        return int(row[0]) if row else 0
+
+    def destination_rows(self, table: str) -> list[tuple[Any, ...]]:
+        with postgres(self.warehouse) as session:
+            return session.execute(f"select * from live.{table}").fetchall()
+
+    def last_marker(self) -> str:
+        with postgres(self.warehouse) as session:
+            row = session.execute("select last_marker from seamline.ledger").fetchone()
+        return str(row[0]) if row else ""
+
+    def assert_equal_in_the_end(self) -> None:
+        """Everything committed before this marker is in the destination once the marker is."""
+        marker = Marker(f"barrier-{uuid.uuid4().hex}", "barrier")
+        self.bank.source.commit_marker(marker)
+        wait_until(lambda: self.last_marker() == marker.id, timeout_s=90, what="the last marker to be applied")
+        for table in TABLES:
+            source, destination = self.bank.rows(table), self.destination_rows(table)
+            assert Counter(source) == Counter(destination), table
+        assert len(self.destination_rows("account")) > 50
+
+
+@pytest.fixture(scope="module")
+def chain(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    folder = tmp_path_factory.mktemp("streams")
+    failpoints = folder / "failpoints"
+    with (
+        captured(NAME) as bank,
+        postgres_database(f"{NAME}_warehouse") as warehouse,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        connection = (f"SEAMLINE_CONNECTION_{NAME.upper()}", uri(warehouse))
+        patch.setenv(*connection)
+        bank.ensure()
+        plan = published(bank, warehouse)
+        with hosts_of(
+            SCRIPT,
+            folder,
+            name=f"{NAME}_platform",
+            SEAMLINE_FAILPOINTS_FILE=str(failpoints),
+            **dict([connection]),
+        ) as hosts:
+            hosts.director.want(plan.stream_id("warehouse"), plan_json=plan_to_json(plan))
+            yield Chain(bank, plan, warehouse, hosts, failpoints)
+
+
+@pytest.fixture
+def writers(chain: Chain) -> Iterator[Writers]:
+    highest = max((row[0] for row in chain.bank.rows("account")), default=0)
+    # A transaction that was rolled back may have used more numbers than are seen.
+    with writing(chain.bank.root, tables=TABLES, first_id=highest + 1_000_000) as writers:
+        yield writers
+        chain.arm("")
+
+
+def published(bank: Captured, warehouse: Connection) -> SyncPlan:
+    """The tables, still empty, put in place in the destination: PROTOCOL 2 with a snapshot of nothing."""
+    tables = tuple(TablePlan(table.name, table=table) for table in bank.source.catalogue(TABLES))
+    destination = DestinationPlan("warehouse", "postgres", NAME, "live")
+    plan = dataclasses.replace(bank.plan, destinations=(destination,), tables=tables)
+    low, high = (Marker(f"{kind}-{uuid.uuid4().hex}", kind) for kind in ("low", "high"))
+    with closing(open_log_reader(plan)) as reader, closing(open_sink(plan, destination)) as sink:
+        reader.assign(bank.topics.end_offset())
+        bank.source.commit_marker(low)
+        place = read_until_marker(reader, marker_table=plan.source.marker_table, marker_id=low.id, timeout_s=60)
+        position = bank.source.seed_position()
+        bank.source.commit_marker(high)
+        with postgres(warehouse) as session:
+            session.execute("create schema live_stage")
+            for table in tables:
+                session.execute(f"create table live_stage.{table.name} ({column_definitions(table.shape)})")
+        sink.publish(
+            plan.stream_id("warehouse"),
+            [Load(table.shape, table.name, 0) for table in tables],
+            publication=Publication(
+                run_id=uuid.uuid4().hex,
+                topic=plan.source.log_topic,
+                topic_id=reader.topic_id,
+                next_offset=place.next_offset,
+                position=position,
+                boundaries=tuple(Boundary(table.name, position, high_marker=high.id) for table in tables),
+            ),
+        )
+    return plan
+
+
+def host_is_up(chain: Chain) -> int:
+    """The host's process id; it is started where it does not run."""
+    living = [host for host in chain.hosts.started if host.poll() is None]
+    host = living[0] if living else chain.hosts.start("--slots", "4")
+    wait_until(
+        lambda: chain.hosts.state(chain.sync) in ("streaming", "catching_up"),
+        timeout_s=START_S,
+        what="the stream to run",
+    )
+    return host.pid
+
+
+@pytest.mark.parametrize("place", ["app.dml_half", "app.commit_sent"])
+def test_workers_killed_in_mid_commit_lose_nothing_and_double_nothing(
+    chain: Chain, writers: Writers, place: str
+) -> None:
+    host_is_up(chain)
+    chain.arm(f"{place}=kill9")
+    wait_until(lambda: chain.fired()[place] >= 3, timeout_s=90, what="three workers to die there")
+    chain.arm("")
+    before = writers.committed
+    wait_until(lambda: writers.committed > before + 50, timeout_s=30, what="writers to go on")
+    writers.stop()
+    chain.assert_equal_in_the_end()
+
+
+@pytest.mark.parametrize("place", ["app.dml_half", "app.commit_sent"])
+def test_a_host_killed_in_mid_commit_loses_nothing_and_leaves_no_process(
+    chain: Chain, writers: Writers, place: str
+) -> None:
+    pid = host_is_up(chain)
+    before = chain.fired()[place]
+    chain.arm(f"{place}=wait")
+    wait_until(lambda: chain.fired()[place] > before, timeout_s=60, what="a worker to stand in mid-commit")
+    everything = [process.pid for process in session_of(pid)]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: all(is_gone(one) for one in everything), timeout_s=20, what="every process to be gone")
+    chain.arm("")
+    host_is_up(chain)
+    writers.stop()
+    chain.assert_equal_in_the_end()
+
+
+def test_after_all_the_kills_no_change_met_a_row_that_it_should_not_have(chain: Chain) -> None:
+    """A change applied twice, or not at all, meets a row that should not be there, or none where one should be."""
+    host_is_up(chain)
+    chain.assert_equal_in_the_end()
+    with postgres(chain.warehouse) as session:
+        findings = session.execute("select count(*) from seamline.finding").fetchone()
+        ended = session.execute("select bool_and(ended_at is not null) from seamline.boundary").fetchone()
+    assert findings == (0,)
+    assert ended == (True,)
