@@ -3,6 +3,7 @@
 Airflow is the one retry owner of a task (`retries` of the DAG). What cannot get better by itself fails at once.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,8 @@ from seamline.domain.errors import (
     TransientError,
 )
 
+log = logging.getLogger(__name__)
+
 # Exit codes by which a Spark driver tells the same three stories (`SeamlineError.exit_code`; 2 is a wrong setting).
 EXIT_CODES_FINAL = frozenset({ConfigError.exit_code, TerminalError.exit_code, InvariantViolated.exit_code})
 
@@ -25,15 +28,18 @@ EXIT_CODES_FINAL = frozenset({ConfigError.exit_code, TerminalError.exit_code, In
 def task_errors() -> Iterator[None]:
     """The edge of a task: final errors fail the task at once, the others leave it to Airflow's retries.
 
-    A lost answer of a commit is retried: every step is safe to repeat and finds out first what was done.
+    A lost answer of a commit is retried: every step is safe to repeat and finds out first what was done. The message
+    is also a line of the log of its own, because Airflow folds an exception into the details of another line.
     """
     try:
         yield
     except (ConfigError, TerminalError, InvariantViolated) as exc:
-        raise AirflowFailException(_text(exc)) from exc
+        raise AirflowFailException(_told(exc)) from exc
     except (TransientError, CommitUnknown) as exc:
-        raise AirflowException(_text(exc)) from exc
+        raise AirflowException(_told(exc)) from exc
 
 
-def _text(error: SeamlineError) -> str:
-    return f"{type(error).__name__}: {error}"
+def _told(error: SeamlineError) -> str:
+    text = f"{type(error).__name__}: {error}"
+    log.error("%s", text)
+    return text

@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Asset, Param, TriggerRule
 
 from seamline import settings
@@ -11,7 +10,7 @@ from seamline.domain.errors import InvariantViolated
 from seamline.plan.model import SyncPlan, plan_to_json
 from seamline.plan.pools import destination_pool, source_pool
 from seamline.plan.stages import RunsIn, Stage
-from seamline_airflow.operators.gate import GateOperator
+from seamline_airflow.operators.gate import CutApprovalOperator, GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.run_jobs import CompareJobOperator, CutJobOperator
 from seamline_airflow.operators.spark_job import SparkJobOperator
@@ -140,16 +139,13 @@ def _job(stage: Stage, run: str, **task: Any) -> Any:
 
 
 def _approval(plan: SyncPlan, **task: Any) -> Any:
-    return ApprovalOperator(
+    return CutApprovalOperator(
         subject=f"Publish the cut of {plan.sync} for {{{{ partition_key }}}} although it is not clean?",
         body=_APPROVAL_BODY,
         params={
             "reason": Param(None, type=["null", "string"], title="Reason", description_md="Kept with the cut."),
         },
         response_timeout=_APPROVAL_TIMEOUT,
-        # A rejected cut is not published: the date stays red until a run of it is clean or approved.
-        fail_on_reject=True,
-        retries=0,
         **task,
     )
 

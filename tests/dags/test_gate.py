@@ -10,7 +10,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.verdict import Verdict
 from seamline_airflow.expectations import GateResult, Weight, result_frames, staged_rows
 from seamline_airflow.operators import gx_check
-from seamline_airflow.operators.gate import GateOperator
+from seamline_airflow.operators.gate import CutApprovalOperator, GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator, load_checks
 from seamline_airflow.operators.step import VerdictsOperator, _signature
 from tests.dags import results
@@ -251,3 +251,28 @@ def test_verdicts_of_a_cut_leave_breaks_to_the_gate_but_not_missing_ones(platfor
     platform.found = []
     with pytest.raises(AirflowFailException, match="did not run"):
         VerdictsOperator(task_id="verdicts", run=results.RUN, scope="cut").execute({})
+
+
+def _answer(*options: str, **more: Any) -> dict[str, Any]:
+    from datetime import UTC, datetime
+
+    return {
+        "chosen_options": list(options),
+        "params_input": {"reason": "late file"},
+        "responded_at": datetime(2026, 11, 20, tzinfo=UTC),
+        "responded_by_user": {"id": "approver", "name": "approver"},
+        **more,
+    }
+
+
+def test_a_rejected_cut_is_red_for_good_and_says_who_and_why() -> None:
+    from airflow.sdk import Param
+
+    operator = CutApprovalOperator(
+        task_id="approve", subject="s", params={"reason": Param(None, type=["null", "string"])}
+    )
+    with pytest.raises(AirflowFailException, match="approver rejected this cut: late file"):
+        operator.execute_complete({}, _answer("Reject"))
+    with pytest.raises(AirflowFailException, match="nobody decided"):
+        operator.execute_complete({}, {"error": "timed out", "error_type": "timeout"})
+    assert operator.execute_complete({}, _answer("Approve"))["chosen_options"] == ["Approve"]

@@ -103,7 +103,7 @@ def test_the_trigger_fires_when_the_ledger_has_applied_the_marker(
 
 def test_the_trigger_fires_at_once_when_the_stream_has_failed(platform: Any) -> None:
     platform.reports = {results.STREAM: results.report(state="failed", error="the log was purged")}
-    (event,) = _events(CutoverTrigger(results.RUN, 60))
+    (event,) = _events(CutoverTrigger(results.RUN, 0.01))
     assert event["status"] == "error"
     assert "the log was purged" in event["message"]
     with pytest.raises(AirflowFailException, match="purged"):
@@ -114,7 +114,7 @@ def test_a_run_without_its_snapshot_is_an_error_and_not_an_endless_wait(platform
     platform.runs[results.RUN] = results.run(result={})
     with pytest.raises(InvariantViolated, match="high marker"):
         cutover.look(results.RUN)
-    (event,) = _events(CutoverTrigger(results.RUN, 60))
+    (event,) = _events(CutoverTrigger(results.RUN, 0.01))
     assert "high marker" in event["message"]
 
 
@@ -174,7 +174,7 @@ def test_death_and_lag_are_red_at_once(platform: Any, fields: dict[str, Any]) ->
     with pytest.raises(AirflowException, match="settlement@warehouse"):
         _watch().execute(_day(datetime.now(UTC).date()))
     until = (datetime.now(UTC) + timedelta(hours=5)).isoformat()
-    (event,) = _events(StreamWatchTrigger("settlement", ["warehouse"], 60, until, 60))
+    (event,) = _events(StreamWatchTrigger("settlement", ["warehouse"], 60, until, 0.01))
     assert event["status"] == "error"
     with pytest.raises(AirflowException, match="settlement@warehouse"):
         _watch().execute_complete({}, event)

@@ -1,9 +1,11 @@
-"""Decides what becomes of a staged cut: publish it, ask a person, or stop."""
+"""What becomes of a staged cut: it is published, a person is asked, or the run stops."""
 
 from collections.abc import Iterator
 from typing import Any
 
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseBranchOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.errors import GateFailed
 from seamline.domain.runs import Scope
@@ -42,6 +44,23 @@ class GateOperator(BaseBranchOperator):
                 hint="on_break is `fail`: mend the cause, then run this date again",
                 sync=run.sync,
             )
+
+
+class CutApprovalOperator(ApprovalOperator):
+    """A person decides about a cut that is not clean. Rejected, or not answered in time: the run is red, for good.
+
+    Retries are only for an answer that Airflow lost: one given in the very second of the question meets a scheduler
+    that still takes the end of the asking process for a lost task (seen with Airflow 3.3.2). It asks again then.
+    """
+
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+        if "error" in event:
+            raise AirflowFailException(f"nobody decided about this cut: {event['error']}")
+        if self.REJECT in event["chosen_options"]:
+            who = (event.get("responded_by_user") or {}).get("name") or "somebody"
+            reason = (event.get("params_input") or {}).get("reason") or "no reason given"
+            raise AirflowFailException(f"{who} rejected this cut: {reason}")
+        return super().execute_complete(context, event)
 
 
 def _blemishes(run: Run, store: Any) -> Iterator[str]:

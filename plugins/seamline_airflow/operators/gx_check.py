@@ -3,6 +3,8 @@
 GX costs 5 to 9 seconds and 300 MB to import, so it is imported while the task runs, never while DAGs are parsed.
 """
 
+import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,8 +103,6 @@ def load_checks(declarations: Path, suite: str) -> tuple[Check, ...]:
 
 
 def _native_checks(file: Path) -> tuple[Check, ...]:
-    import json
-
     try:
         entries = json.loads(file.read_text(encoding="utf-8"))["expectations"]
         return tuple(
@@ -135,6 +135,8 @@ def _staged(run: Run, destination: str, checks: Sequence[Check]) -> tuple[Staged
 def check(frames: Iterable[Frame], staged: Iterable[StagedRows], connection: Connection) -> list[Outcome]:
     """Let Great Expectations judge. One outcome per expectation, always: one that GX dropped or could not evaluate is
     not met."""
+    # Hundreds of lines about its own machinery would bury the outcomes in the task's log.
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 

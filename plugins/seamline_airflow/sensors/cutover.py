@@ -16,7 +16,7 @@ class CutoverSensor(BaseSensorOperator):
 
     template_fields = ("run",)
 
-    def __init__(self, *, run: str, poll_s: float = 2.0, **kwargs: Any) -> None:
+    def __init__(self, *, run: str, poll_s: float = 3.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.run = run
         self.poll_s = poll_s

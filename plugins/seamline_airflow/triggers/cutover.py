@@ -23,6 +23,9 @@ class CutoverTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         while True:
+            # The sensor has just looked. And an event in the very second of the deferral meets a scheduler that still
+            # takes the end of the task's process for a lost task, and fails it (seen with Airflow 3.3.2).
+            await asyncio.sleep(self.poll_s)
             try:
                 # In a thread: a database that answers slowly must not stall the other triggers.
                 state = await asyncio.to_thread(cutover.look, self.run_id)
@@ -38,4 +41,3 @@ class CutoverTrigger(BaseTrigger):
                 if state.error:
                     yield TriggerEvent({"status": "error", "message": state.error})
                     return
-            await asyncio.sleep(self.poll_s)

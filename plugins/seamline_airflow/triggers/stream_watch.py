@@ -45,6 +45,9 @@ class StreamWatchTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         until = datetime.fromisoformat(self.until)
         while True:
+            # The sensor has just looked; an event in the very second of the deferral would be lost (`CutoverTrigger`).
+            left_s = (until - datetime.now(UTC)).total_seconds()
+            await asyncio.sleep(min(self.poll_s, max(left_s, 0.0)))
             try:
                 found = await asyncio.to_thread(look, self.sync, self.destinations, self.lag_max_s)
             except TransientError as exc:
@@ -55,8 +58,6 @@ class StreamWatchTrigger(BaseTrigger):
                     {"status": "error", "message": "; ".join(f"{t.subject}: {t.message}" for t in found)}
                 )
                 return
-            left_s = (until - datetime.now(UTC)).total_seconds()
-            if left_s <= 0:
+            if datetime.now(UTC) >= until:
                 yield TriggerEvent({"status": "ended"})
                 return
-            await asyncio.sleep(min(self.poll_s, left_s))
