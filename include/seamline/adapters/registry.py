@@ -19,7 +19,7 @@ from seamline.ports import CaptureProbe, Failpoints, LogReader, ReadView, Sink, 
 # Per kind of source or destination: `module:function` of its opener. A new kind is a line here.
 _SOURCES = {"mariadb": "seamline.adapters.mariadb.source:open_source"}
 _SINKS = {"postgres": "seamline.adapters.postgres.sink:open_sink"}
-_DESTINATION_VIEWS = {"postgres": "seamline.adapters.postgres.read:open_views"}
+_DESTINATION_VIEWS = {"postgres": "seamline.adapters.postgres.read:open_live_views"}
 _CAPTURE_PROBES = {"mariadb": "seamline.adapters.connect.capture:open_probe"}
 _CUTS = {"postgres": "seamline.adapters.postgres.cuts:open_cuts"}
 _LOG_READER = "seamline.adapters.kafka.log_reader:open_log_reader"
@@ -47,7 +47,7 @@ def capture_probe(plan: SyncPlan) -> CaptureProbe:
 
 
 def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list[ReadView]:
-    """`open_views(plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]`."""
+    """`open_live_views(plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]`."""
     destination = plan.destination(destination_name)
     return list(_opener(_DESTINATION_VIEWS, destination.kind, "destination")(plan, destination, count))
 

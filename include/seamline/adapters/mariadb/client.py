@@ -26,8 +26,9 @@ def role(source: SourcePlan, connection_id: str) -> Connection:
     return replace(resolve(connection_id), database=source.database)
 
 
-def open_session(connection: Connection) -> "Session[Any]":
-    """A session in UTC and utf8mb4, autocommit on. The caller closes it."""
+def open_session(connection: Connection, *, read_timeout_s: float | None = _READ_TIMEOUT_S) -> "Session[Any]":
+    """A session in UTC and utf8mb4, autocommit on. The caller closes it. `read_timeout_s` None: waits for as long as a
+    statement takes."""
     try:
         return pymysql.connect(
             host=connection.host,
@@ -39,7 +40,7 @@ def open_session(connection: Connection) -> "Session[Any]":
             init_command="SET time_zone = '+00:00'",
             autocommit=True,
             connect_timeout=_CONNECT_TIMEOUT_S,
-            read_timeout=_READ_TIMEOUT_S,
+            read_timeout=read_timeout_s,
         )
     except pymysql.err.MySQLError as exc:
         raise translated(exc, connection) from exc

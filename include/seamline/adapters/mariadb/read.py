@@ -3,7 +3,7 @@
 Statements carry their literals (hex where a text could hold anything): nothing is formatted into them by the client.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -52,10 +52,12 @@ class MariaDbReadView:
         tables: Sequence[Table],
         position: BinlogPosition,
         opened_at: datetime,
+        shape_of: Callable[[str], Table] | None = None,
     ) -> None:
         self._session = session
         self._database = database
         self._tables = {table.name: table for table in tables}
+        self._shape_of = shape_of
         self._position = position
         self.opened_at = opened_at
 
@@ -70,7 +72,7 @@ class MariaDbReadView:
         row_hash = hash_expression(_hashed(table, segment), run_key=run_key)
         hashed = (
             f"SELECT {'0' if is_outer else bucket} AS b, {row_hash} AS h"
-            f" FROM {self._relation(table)}{self._where(table, segment, run_key)}"
+            f" FROM {self._relation(table)}{where_clause(table, segment, run_key=run_key)}"
         )
         statement = (
             f"SELECT {bucket if is_outer else 'b'} AS bucket, COUNT(*), COUNT(h),"
@@ -87,7 +89,7 @@ class MariaDbReadView:
         table = self._table(segment.table)
         key = row_text_expression(table.key_columns or exact_columns(table))
         hashed = hash_expression(_hashed(table, segment), run_key=run_key)
-        source = f" FROM {self._relation(table)}{self._where(table, segment, run_key)}"
+        source = f" FROM {self._relation(table)}{where_clause(table, segment, run_key=run_key)}"
         if table.is_keyed:
             return [RowHash(_text(k), _text(h)) for k, h in self._fetch(f"SELECT {key}, {hashed}{source}")]
         statement = f"SELECT {_exact(key)}, {hashed}, COUNT(*){source} GROUP BY 1, 2"
@@ -117,7 +119,7 @@ class MariaDbReadView:
         grouped = f" GROUP BY {', '.join(str(n + 1) for n in range(len(by)))}" if by else ""
         statement = (
             f"SELECT {', '.join([*groups, 'COUNT(*)', total])}"
-            f" FROM {self._relation(table)}{self._where(table, segment, '')}{grouped}"
+            f" FROM {self._relation(table)}{where_clause(table, segment)}{grouped}"
         )
         return {
             group_key([None if text is None else _text(text) for text in row[: len(by)]]): (
@@ -135,7 +137,7 @@ class MariaDbReadView:
             return {}
         numbers = [f"CAST({quoted(column.name)} AS DOUBLE)" for column in columns]
         parts = ", ".join(f"COUNT({n}), MIN({n}), MAX({n}), SUM({n})" for n in numbers)
-        (row,) = self._fetch(f"SELECT {parts} FROM {self._relation(table)}{self._where(table, segment, '')}")
+        (row,) = self._fetch(f"SELECT {parts} FROM {self._relation(table)}{where_clause(table, segment)}")
         return {column.name: FloatSummary(*row[4 * n : 4 * n + 4]) for n, column in enumerate(columns)}
 
     def columns(self, table: str) -> tuple[str, ...]:
@@ -163,12 +165,14 @@ class MariaDbReadView:
             yield dict(zip((column.name for column in table.columns), texts, strict=True))
 
     def _table(self, name: str) -> Table:
+        if name not in self._tables and self._shape_of is not None:
+            self._tables[name] = self._shape_of(name)
         if name not in self._tables:
             raise SchemaConflict(f"this read view does not know table {name!r}", table=name)
         return self._tables[name]
 
     def _relation(self, table: Table) -> str:
-        return f"{quoted(self._database)}.{quoted(table.name)}"
+        return relation(self._database, table)
 
     def _bucket(self, table: Table, segment: Segment, run_key: str) -> tuple[str, bool]:
         """The bucket's expression, and whether it is taken from the hash `h` that the derived table has anyway."""
@@ -176,19 +180,6 @@ class MariaDbReadView:
             return bucket_expression(table, buckets=segment.buckets, row_hash="h"), not table.is_keyed
         full = hash_expression(table, run_key=run_key)
         return bucket_expression(table, buckets=segment.buckets, row_hash=full), False
-
-    def _where(self, table: Table, segment: Segment, run_key: str) -> str:
-        conditions = []
-        if segment.date_column:
-            name = quoted(table.column(segment.date_column).name)
-            start, end = text_literal(segment.date_from), text_literal(segment.date_to)
-            conditions.append(f"{name} >= {start} AND {name} < {end}")
-        if segment.selection is not None:
-            of, wanted = segment.selection
-            row_hash = "" if table.is_keyed else hash_expression(table, run_key=run_key)
-            bucket = bucket_expression(table, buckets=of, row_hash=row_hash)
-            conditions.append(f"{bucket} IN ({','.join(str(int(number)) for number in wanted)})")
-        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
     def _fetch(self, statement: str) -> Sequence[tuple[Any, ...]]:
         try:
@@ -214,3 +205,22 @@ def _hashed(table: Table, segment: Segment) -> Table:
 def _exact(text: str) -> str:
     """A text to group by, told apart byte by byte."""
     return f"CAST({text} AS BINARY)"
+
+
+def where_clause(table: Table, segment: Segment, *, run_key: str = "") -> str:
+    """` WHERE …` of a segment, or nothing. `run_key` matters only where a keyless table is cut into buckets."""
+    conditions = []
+    if segment.date_column:
+        name = quoted(table.column(segment.date_column).name)
+        start, end = text_literal(segment.date_from), text_literal(segment.date_to)
+        conditions.append(f"{name} >= {start} AND {name} < {end}")
+    if segment.selection is not None:
+        of, wanted = segment.selection
+        row_hash = "" if table.is_keyed else hash_expression(table, run_key=run_key)
+        bucket = bucket_expression(table, buckets=of, row_hash=row_hash)
+        conditions.append(f"{bucket} IN ({','.join(str(int(number)) for number in wanted)})")
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def relation(database: str, table: Table) -> str:
+    return f"{quoted(database)}.{quoted(table.name)}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres.canonical import (
     bucket_expression,
     canonical_expression,
@@ -21,6 +21,7 @@ from seamline.adapters.postgres.canonical import (
     row_text_expression,
     text_literal,
 )
+from seamline.adapters.postgres.ledger import read_ledger
 from seamline.domain.canonical import (
     FloatSummary,
     exact_columns,
@@ -31,8 +32,9 @@ from seamline.domain.canonical import (
 )
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.domain.position import Position
+from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import RowHash
 
 _KEYS_PER_STATEMENT = 500
@@ -247,6 +249,27 @@ def open_views(
             raise TransientError(f"cannot open read views on {connection.connection_id}: {exc}") from exc
         raise
     return [PostgresReadView(session, tables=tables, relations=relations, position=position) for session in sessions]
+
+
+def open_live_views(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[PostgresReadView]:
+    """`count` views of the live tables of a sync, at the ledger's position as these views see it."""
+    stream = plan.stream_id(destination.name)
+
+    def position_of(session: "psycopg.Connection[Any]") -> Position:
+        ledger = read_ledger(session, stream)
+        if ledger is None:
+            raise Refused(
+                f"{stream} was never published in {destination.name}", hint="onboard the sync first", sync=plan.sync
+            )
+        return ledger.position
+
+    return open_views(
+        resolve(destination.connection),
+        tables=[table.shape for table in plan.tables],
+        relations={table.name: Relation(destination.schema, table.name) for table in plan.tables},
+        count=count,
+        position_of=position_of,
+    )
 
 
 def _open_session(connection: Connection, sessions: "list[psycopg.Connection[Any]]") -> "psycopg.Connection[Any]":

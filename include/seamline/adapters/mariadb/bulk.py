@@ -1,0 +1,264 @@
+"""Whole tables out of MariaDB as Arrow batches, all at one position.
+
+connectorx decodes natively but opens a connection of its own per query, so every table has a session of its own: its
+`pre_execution_query` waits at the rendezvous, opens the snapshot and says where it stands. Each query then begins with
+one row that carries the session's binlog address and waits at the table's *turn*; the table's rows follow (`UNION ALL`,
+which MariaDB 11.4.5 streams). So a session proves its position together with its rows, also for an empty table, and
+sessions that wait for their turn cost neither a thread nor memory here.
+
+Wire types are chosen from the catalogue, never from what a driver guesses (connectorx 0.4.6: DECIMAL is cut to scale
+10, TIME beyond a day and zero dates end the read).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import connectorx
+import pyarrow as pa
+import pyarrow.compute as pc
+import pymysql
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.mariadb import client
+from seamline.adapters.mariadb.canonical import quoted, text_literal
+from seamline.adapters.mariadb.read import relation, where_clause
+from seamline.adapters.mariadb.rendezvous import ADDRESS_TEXT, Gates, Member, let_go, take
+from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, SESSION_SETTINGS, close_all, open_session
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import Segment
+from seamline.domain.errors import InvariantViolated, SchemaConflict, SeamlineError, TransientError
+
+BATCH_ROWS = 65_536
+_TURN_S = 6 * 3600
+_PROOF = "seamline.proof"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a column is read: the SQL expression, and the Arrow type that a binary COPY takes for the destination's."""
+
+    expression: str
+    arrow: pa.DataType
+
+
+def reading_of(column: Column) -> Reading:
+    """The one table of wire types between MariaDB and a binary COPY."""
+    name = quoted(column.name)
+    if column.kind in _PLAIN:
+        return Reading(name, _PLAIN[column.kind])
+    if column.kind in _EXPRESSIONS:
+        expression, arrow = _EXPRESSIONS[column.kind]
+        return Reading(expression.format(name=name), arrow)
+    match column.kind:
+        case Kind.INTEGER:
+            return Reading(name, _integer(column.length))
+        case Kind.DECIMAL:
+            make = pa.decimal128 if column.precision <= 38 else pa.decimal256
+            return Reading(f"CAST({name} AS CHAR)", make(column.precision, column.scale))
+        case _:  # BITS
+            whole = pa.decimal128(20, 0) if column.length > 63 else pa.int64()
+            return Reading(f"CAST({name}+0 AS UNSIGNED)", whole)
+
+
+# The column as it is; connectorx gives the type, or one that casts to it without loss.
+_PLAIN = {
+    Kind.UNSIGNED: pa.decimal128(20, 0),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.CHAR: pa.string(),
+    Kind.STRING: pa.string(),
+    Kind.BINARY: pa.large_binary(),
+    Kind.BYTES: pa.large_binary(),
+    Kind.DATE: pa.date32(),
+    Kind.DATETIME: pa.timestamp("us"),
+    Kind.INSTANT: pa.timestamp("us", tz="UTC"),
+    Kind.ENUM: pa.string(),
+    Kind.SET: pa.string(),
+    Kind.JSON: pa.string(),
+}
+_EXPRESSIONS = {
+    Kind.BOOLEAN: ("CAST({name}+0 AS SIGNED)", pa.bool_()),
+    Kind.YEAR: ("CAST({name}+0 AS SIGNED)", pa.int16()),
+    # Written as an interval of microseconds alone, without days: '24:00:00' stays that.
+    Kind.TIME: ("CAST(TIME_TO_SEC({name})*1000000 AS SIGNED)", pa.duration("us")),
+    Kind.UUID: ("UNHEX(REPLACE(CAST({name} AS CHAR),'-',''))", pa.binary(16)),
+}
+
+
+def _integer(bits: int) -> pa.DataType:
+    if not 0 < bits <= 32:
+        return pa.int64()
+    return pa.int16() if bits <= 16 else pa.int32()
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    return pa.schema([(column.name, reading_of(column).arrow) for column in table.columns])
+
+
+def bulk_statement(database: str, table: Table, segment: Segment, *, turn: str) -> str:
+    """The SELECT of a table's rows behind the one row that proves the position and waits for the turn."""
+    proof = f"CONCAT({ADDRESS_TEXT},':',GET_LOCK({text_literal(turn)},{_TURN_S}))"
+    columns = "".join(f"{reading_of(column).expression} AS {quoted(column.name)}, " for column in table.columns)
+    place = relation(database, table)
+    # The proof's row has the table's own columns, all NULL: a bare NULL would change the types of the union.
+    return (
+        f"SELECT {columns}{proof} AS {quoted(_PROOF)} FROM (SELECT 1) AS nothing LEFT JOIN {place} ON FALSE UNION ALL"
+        f" SELECT {columns}NULL FROM {place}{where_clause(table, segment)}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BulkRead:
+    """One table to read; `session` is its number among all sessions of the rendezvous."""
+
+    table: Table
+    segment: Segment
+    session: int
+
+
+class BulkReaders:
+    """The tables of one member of a rendezvous, each with its own session, read one after another.
+
+    For a process that does nothing else meanwhile: connectorx 0.4.6 keeps Python's lock while a session waits at its
+    gate and while it waits for rows.
+    """
+
+    def __init__(self, connection: Connection, reads: Sequence[BulkRead], *, gates: Gates, member: int) -> None:
+        self._connection = connection
+        self._reads = reads
+        self._gates = gates
+        self._member = member
+        self._turn = 0
+        self._streams: list[pa.RecordBatchReader] = []
+        # The tables' turns are held by a session of this process, so that they end with it.
+        self._control = open_session(connection)
+
+    def meet(self) -> None:
+        """Open all sessions at the coordinator's address."""
+        try:
+            member = Member(self._control, gates=self._gates, number=self._member)
+            member.meet(open_all=self._open_all, close_all=self.close_streams)
+        except pymysql.err.MySQLError as exc:
+            raise client.translated(exc, self._connection) from exc
+
+    def batches(self, number: int, *, proven: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
+        """The rows of one table in the destination's types; before the first its session's address is `proven`."""
+        table = self._reads[number].table
+        let_go(self._control, self._turn_name(number))
+        source = iter(self._streams[number])
+        first = _next(source, table)
+        if first is None:
+            raise InvariantViolated("a read ended before it told its position", table=table.name)
+        proven(_proof_of(first, table))
+        batch: pa.RecordBatch | None = first.slice(1)
+        while batch is not None:
+            if batch.num_rows:
+                yield _converted(batch, table)
+            batch = _next(source, table)
+
+    def close_streams(self) -> None:
+        """End the sessions of this turn, also those that wait: nobody will read them."""
+        # The statements name their turn in hex, as every literal of ours.
+        mark = self._gates.name("turn", turn=self._turn, member=self._member).encode().hex()
+        statement = (
+            "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID()"
+            f" AND info LIKE {text_literal(f'%{mark}%')} AND user = SUBSTRING_INDEX(USER(), '@', 1)"
+        )
+        for (session_id,) in client.query(self._control, statement):
+            with suppress(pymysql.err.MySQLError):  # it may just have ended by itself
+                client.query(self._control, f"KILL {int(session_id)}")
+        self._streams = []
+
+    def close(self) -> None:
+        with suppress(pymysql.err.MySQLError):
+            self.close_streams()
+        close_all([self._control])
+
+    def _open_all(self, turn: int) -> None:
+        self._turn = turn
+        for number in range(len(self._reads)):
+            take(self._control, self._turn_name(number))
+        self._streams = [self._open(number) for number in range(len(self._reads))]
+
+    def _open(self, number: int) -> pa.RecordBatchReader:
+        read = self._reads[number]
+        statement = bulk_statement(self._connection.database, read.table, read.segment, turn=self._turn_name(number))
+        # The first session waits at the gate for all of this member; it is connected and prepared by then.
+        gate = self._gates.arrive(turn=self._turn, member=self._member) if number == 0 else ()
+        told = self._gates.tell_address(turn=self._turn, session=read.session)
+        with _foreign_errors(read.table):
+            return connectorx.read_sql(
+                _url(self._connection),
+                statement,
+                return_type="arrow_stream",
+                batch_size=BATCH_ROWS,
+                pre_execution_query=[*SESSION_SETTINGS, *gate, BEGIN_SNAPSHOT, told],
+            )
+
+    def _turn_name(self, number: int) -> str:
+        return f"{self._gates.name('turn', turn=self._turn, member=self._member)}.{number}"
+
+
+def _proof_of(first: pa.RecordBatch, table: Table) -> str:
+    address, _, turn = str(first.column(_PROOF)[0].as_py()).rpartition(":")
+    if turn != "1":
+        raise TransientError(f"table {table.name} was not read in its turn: {turn}", table=table.name)
+    return address
+
+
+def _next(source: Iterator[pa.RecordBatch], table: Table) -> pa.RecordBatch | None:
+    with _foreign_errors(table):
+        return next(source, None)
+
+
+@contextmanager
+def _foreign_errors(table: Table) -> Iterator[None]:
+    """connectorx panics (a BaseException of its own) instead of raising; its words go on under our own error."""
+    try:
+        yield
+    except SeamlineError:
+        raise
+    except BaseException as exc:
+        if type(exc).__name__ == "PanicException" or isinstance(exc, (RuntimeError, OSError, pa.ArrowException)):
+            raise _translated(str(exc), table) from None
+        raise
+
+
+def _translated(text: str, table: Table) -> SeamlineError:
+    if "convert the value" in text and "Date(" in text:
+        return SchemaConflict(
+            f"table {table.name} holds a date that is none (as 0000-00-00): {_shortened(text)}",
+            hint="correct the value at the source (find it with: WHERE column < '0001-01-01' OR DAY(column) = 0), or "
+            "leave the table out of the sync",
+            table=table.name,
+        )
+    return TransientError(f"reading table {table.name} failed: {_shortened(text)}", table=table.name)
+
+
+def _shortened(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+def _url(connection: Connection) -> str:
+    """`prefer_socket=false`: otherwise each connection is made twice where the server is local."""
+    login, password = quote(connection.login, safe=""), quote(connection.password, safe="")
+    place = f"{connection.host}:{connection.port}/{quote(connection.database, safe='')}"
+    return f"mysql://{login}:{password}@{place}?prefer_socket=false"
+
+
+def _converted(batch: pa.RecordBatch, table: Table) -> pa.RecordBatch:
+    readings = [reading_of(column) for column in table.columns]
+    arrays = []
+    for number, (column, reading) in enumerate(zip(table.columns, readings, strict=True)):
+        try:
+            # A safe cast: a value that does not fit raises, nothing is rounded or cut.
+            arrays.append(pc.cast(batch.column(number), reading.arrow, safe=True))
+        except pa.ArrowException as exc:
+            raise SchemaConflict(
+                f"a value of {table.name}.{column.name} does not fit {column.source_type}: {_shortened(str(exc))}",
+                hint="was the column changed? Run preflight again",
+                table=table.name,
+            ) from None
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table))

@@ -1,0 +1,193 @@
+"""Staging tables: whole tables written by binary COPY from Arrow batches, under names that no other attempt has.
+
+Arrow types are chosen so that their binary form is exactly the column's own (adbc-driver-postgresql 1.13 writes by the
+Arrow type and does not ask the table), so nothing is converted on the way in and a value that does not fit ends the
+COPY. A retried attempt writes into tables of its own; a staged table's name tells its run and the time it was made, so
+what dead attempts left is found and dropped.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import adbc_driver_manager
+import psycopg
+import pyarrow as pa
+from adbc_driver_postgresql import dbapi
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.canonical import quoted
+from seamline.adapters.postgres.client import Session, open_session, translated
+from seamline.adapters.postgres.statements import TableStatements
+from seamline.adapters.postgres.types import column_definitions
+from seamline.domain.catalogue import Table
+from seamline.domain.errors import SchemaConflict, SeamlineError, TransientError
+from seamline.plan.model import DestinationPlan
+
+_READABLE_MAX = 30
+# Other runs' leftovers are dropped when they are older: no run takes as long, and a person may want to look first.
+ABANDONED_AFTER_S = 48 * 3600
+# <readable part of the table's name>_<run>_<second it was made, hex><attempt>
+_STAGED_NAME = re.compile(r"^.*_(?P<run>[0-9a-f]{8})_(?P<made>[0-9a-f]{8})(?P<attempt>[0-9a-f]{8})$", re.DOTALL)
+# SQLSTATE classes of a COPY that fails because of what it was given: data, integrity, schema.
+_FAULTS_OF_DATA = ("22", "23", "42")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPlace:
+    """Where a table of this attempt is staged. Crosses to the tasks that fill it."""
+
+    table: Table
+    schema: str
+    name: str
+
+
+class StagingArea:
+    """The staging tables of one attempt of one run in one destination."""
+
+    def __init__(self, connection: Connection, destination: DestinationPlan, *, run_id: str) -> None:
+        self._connection = connection
+        self._schema = destination.stage_schema
+        self._run_id = run_id
+        self._run = hashlib.sha256(run_id.encode()).hexdigest()[:8]
+        self._attempt = secrets.token_hex(4)
+
+    def create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
+        """An empty staging table for each, by table name. No key yet: it is built after the load."""
+        with closing(self._session()) as session, translated("make staging tables"):
+            session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(self._schema)}".encode())
+            self._drop_leftovers(session)
+            row = session.execute("SELECT extract(epoch FROM now())::bigint").fetchone()
+            made = f"{row[0] if row else 0:08x}"
+            places = {}
+            for table in tables:
+                place = StagedPlace(table, self._schema, self._name_of(table, made))
+                session.execute(f"CREATE TABLE {relation(place)} ({column_definitions(table)})".encode())
+                places[table.name] = place
+        return places
+
+    def drop(self) -> None:
+        """Drop the tables of this attempt."""
+        with closing(self._session()) as session, translated("drop staging tables"):
+            for name, told in self._staged(session):
+                if told["attempt"] == self._attempt:
+                    self._drop(session, name)
+
+    def drop_leftovers(self) -> None:
+        """Drop what dead attempts left: of this run all but this attempt's tables, of other runs what is old."""
+        with closing(self._session()) as session, translated("drop old staging tables"):
+            self._drop_leftovers(session)
+
+    def _drop_leftovers(self, session: Session) -> None:
+        row = session.execute("SELECT extract(epoch FROM now())::bigint").fetchone()
+        oldest = (row[0] if row else 0) - ABANDONED_AFTER_S
+        for name, told in self._staged(session):
+            is_earlier_attempt = told["run"] == self._run and told["attempt"] != self._attempt
+            if is_earlier_attempt or int(told["made"], 16) < oldest:
+                self._drop(session, name)
+
+    def _staged(self, session: Session) -> list[tuple[str, dict[str, str]]]:
+        rows = session.execute(
+            "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = %s AND c.relkind = 'r'",
+            (self._schema,),
+        ).fetchall()
+        matches = ((str(name), _STAGED_NAME.match(str(name))) for (name,) in rows)
+        return [(name, match.groupdict()) for name, match in matches if match]
+
+    def _drop(self, session: Session, name: str) -> None:
+        try:
+            session.execute(f"DROP TABLE IF EXISTS {quoted(self._schema)}.{quoted(name)}".encode())
+        except psycopg.errors.LockNotAvailable:
+            return  # somebody still writes or reads it: the next attempt cleans up
+
+    def _name_of(self, table: Table, made: str) -> str:
+        readable = table.name.encode()[:_READABLE_MAX].decode(errors="ignore")
+        mark = hashlib.sha256(f"{self._attempt}\0{table.name}".encode()).hexdigest()[:4]
+        # The mark keeps two tables apart whose names begin alike. 61 bytes at most; PostgreSQL cuts at 63.
+        return f"{readable}_{mark}_{self._run}_{made}{self._attempt}"
+
+    def _session(self) -> Session:
+        return open_session(self._connection, application_name="seamline staging")
+
+
+def relation(place: StagedPlace) -> str:
+    return f"{quoted(place.schema)}.{quoted(place.name)}"
+
+
+def fill(connection: Connection, place: StagedPlace, batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> int:
+    """Write batches into an empty staging table, then its key or identity index. Rows written; one transaction.
+
+    ADBC's errors do not survive pickling: they leave as Seamline's. An error of `batches` leaves as it is.
+    """
+    heard = _Heard(batches)
+    reader = pa.RecordBatchReader.from_batches(schema, heard)
+    try:
+        with dbapi.connect(_uri(connection)) as session:
+            with session.cursor() as cursor:
+                rows = cursor.adbc_ingest(place.name, reader, mode="append", db_schema_name=place.schema)
+            session.commit()
+    except (adbc_driver_manager.Error, pa.ArrowException) as exc:
+        if heard.error is not None:
+            raise heard.error from None
+        raise _fault(exc, place) from None
+    build_index(connection, place)
+    return int(rows)
+
+
+class _Heard:
+    """Batches on their way through the driver, which gives an error of theirs back only as a number."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = iter(batches)
+        self.error: SeamlineError | None = None
+
+    def __iter__(self) -> "_Heard":
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return next(self._batches)
+        except SeamlineError as exc:
+            self.error = exc
+            raise
+
+
+def build_index(connection: Connection, place: StagedPlace) -> None:
+    """The primary key, or the index that finds keyless rows by their identity. After the load: one sort."""
+    table = place.table
+    with (
+        closing(open_session(connection, application_name="seamline staging")) as session,
+        translated("build the key of a staging table", table=table.name),
+    ):
+        session.execute("SET maintenance_work_mem = '256MB'")
+        if table.is_keyed:
+            columns = ", ".join(quoted(name) for name in table.key)
+            session.execute(f"ALTER TABLE {relation(place)} ADD PRIMARY KEY ({columns})".encode())
+        else:
+            statements = TableStatements(table, schema=place.schema, number=0)
+            session.execute(statements.identity_index(relation(place)).encode())
+        session.execute(f"ANALYZE {relation(place)}".encode())
+
+
+def _uri(connection: Connection) -> str:
+    login, password = quote(connection.login, safe=""), quote(connection.password, safe="")
+    place = f"{connection.host}:{connection.port}/{quote(connection.database, safe='')}"
+    return f"postgresql://{login}:{password}@{place}?application_name=seamline%20staging&options=-c%20TimeZone%3DUTC"
+
+
+def _fault(exc: Exception, place: StagedPlace) -> SeamlineError:
+    text = " ".join(str(exc).split())[:400]
+    state = getattr(exc, "sqlstate", None) or ""
+    if state[:2] in _FAULTS_OF_DATA:
+        cure = "PostgreSQL's text cannot hold the NUL character" if "0x00" in text else "see the message"
+        return SchemaConflict(
+            f"the destination refuses a value of {place.table.name}: {text}",
+            hint=f"{cure}: correct the value at the source or leave the table out of the sync",
+            table=place.table.name,
+        )
+    return TransientError(f"writing {place.table.name} failed: {text}", table=place.table.name)

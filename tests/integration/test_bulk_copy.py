@@ -1,0 +1,136 @@
+"""The bulk path: whole tables from MariaDB into staging tables of PostgreSQL, every value as it was."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from urllib.parse import quote
+
+import pytest
+
+from seamline.adapters.bulk_copy import Copied, CopyItem, copy_group, grouped
+from seamline.adapters.connections import Connection
+from seamline.adapters.mariadb.bulk import BulkRead
+from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
+from seamline.adapters.mariadb.sessions import SnapshotLock, close_all, open_session, views_at
+from seamline.adapters.postgres.read import Relation, open_views
+from seamline.adapters.postgres.staging import StagedPlace, StagingArea
+from seamline.domain.canonical import inexact_columns
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import Segment
+from seamline.domain.position import BinlogPosition
+from seamline.plan.model import DestinationPlan, SourcePlan
+from seamline.ports import ReadView
+from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
+from tests.integration.kinds import CASES, KindCase
+
+SOURCE_ID, DESTINATION_ID = "snap_bulk_source", "snap_bulk_destination"
+SOURCE = SourcePlan("s", "mariadb", "snap_bulk", SOURCE_ID, SOURCE_ID, SOURCE_ID, "log", "connector")
+DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "bulk")
+SOMEWHERE = BinlogPosition("0-1-1")
+FLOATS = Table(
+    "floats",
+    (
+        Column("id", Kind.INTEGER, "int", nullable=False, length=32),
+        Column("f", Kind.FLOAT, "float"),
+        Column("d", Kind.DOUBLE, "double"),
+    ),
+    ("id",),
+)
+
+
+@contextmanager
+def _known(connection: Connection, connection_id: str, kind: str) -> Iterator[None]:
+    """A test's database by a connection id, as tasks resolve any other."""
+    where = f"{connection.login}:{quote(connection.password)}@{connection.host}:{connection.port}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(f"SEAMLINE_CONNECTION_{connection_id.upper()}", f"{kind}://{where}/{connection.database}")
+        yield
+
+
+def _shape(case: KindCase) -> Table:
+    return Table(case.table.name, (case.table.columns[0], replace(case.column, name="v")), ("id",))
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[Connection]:
+    with mariadb_database("snap_bulk") as connection, _known(connection, SOURCE_ID, "mysql"):
+        with closing(mariadb(connection)) as session, session.cursor() as cursor:
+            for case in CASES:
+                cursor.execute(f"CREATE TABLE {case.table.name} (id INT PRIMARY KEY, v {case.mariadb_type})")
+                for number, literal in enumerate(["NULL", *(edge.mariadb for edge in case.edges)]):
+                    cursor.execute(f"INSERT INTO {case.table.name} VALUES ({number}, {literal})")
+            cursor.execute("CREATE TABLE floats (id INT PRIMARY KEY, f FLOAT, d DOUBLE)")
+            cursor.execute(
+                "INSERT INTO floats VALUES (1, 0.1e0, 0.1), (2, -0e0, -0e0), (3, 3.4e38, 5e-324), (4, 16777217, 1e20)"
+            )
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def destination() -> Iterator[Connection]:
+    with postgres_database("snap_bulk") as connection, _known(connection, DESTINATION_ID, "postgres"):
+        yield connection
+
+
+def copied(tables: Sequence[Table], source: Connection, destination: Connection) -> dict[str, StagedPlace]:
+    """All tables through one task's children, at one address."""
+    places = dict(StagingArea(destination, DESTINATION, run_id="bulk").create(tables))
+    items = [
+        CopyItem(BulkRead(table, Segment(table.name), number), places[table.name], "warehouse", DESTINATION_ID)
+        for number, table in enumerate(tables)
+    ]
+    copy_at_one_address(items, source)
+    return places
+
+
+def copy_at_one_address(items: Sequence[CopyItem], source: Connection, *, run: str = "bulk") -> list[Copied]:
+    (group,) = grouped(items, source=SOURCE, run=run, tasks=1, children_max=4)
+    sessions = [open_session(source)]
+    with (
+        Coordinator(
+            source,
+            gates=Gates(run),
+            members=len(group.members),
+            readers=len(items),
+            lock=SnapshotLock.BRIEF,
+            sessions=sessions,
+        ) as coordinator,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        future = pool.submit(copy_group, group)
+        address = coordinator.meet(is_alive=lambda: not future.done())
+        print("held", coordinator.held_s, coordinator.turns)
+        done = future.result()
+    close_all(sessions)
+    assert {one.address for one in done} == {str(address)}
+    return done
+
+
+def _views(source: Connection, destination: Connection, places: dict[str, StagedPlace]) -> tuple[ReadView, ReadView]:
+    tables = [place.table for place in places.values()]
+    (left,) = views_at([open_session(source)], connection=source, position=SOMEWHERE, tables=tables)
+    relations = {name: Relation(place.schema, place.name) for name, place in places.items()}
+    (right,) = open_views(destination, tables=tables, relations=relations, count=1, position_of=lambda _: SOMEWHERE)
+    return left, right
+
+
+def test_every_value_of_every_kind_arrives_as_it_was(source: Connection, destination: Connection) -> None:
+    tables = [*(_shape(case) for case in CASES), FLOATS]
+    places = copied(tables, source, destination)
+    left, right = _views(source, destination, places)
+    for table in tables:
+        keys = [str(number) for number in range(0, 20)]
+        assert dict(left.rows(table.name, keys)).keys() == dict(right.rows(table.name, keys)).keys()
+        if not inexact_columns(table):
+            assert left.rows(table.name, keys) == right.rows(table.name, keys), table.name
+        segment = Segment(table.name)
+        assert left.digests(segment, run_key="k") == right.digests(segment, run_key="k"), table.name
+    with postgres(destination) as session:
+        place = places["floats"]
+        found = session.execute(f'SELECT f, d FROM {place.schema}."{place.name}" ORDER BY id'.encode()).fetchall()
+        assert [(str(f), str(d)) for f, d in found] == [
+            ("0.1", "0.1"), ("-0.0", "-0.0"), ("3.4e+38", "5e-324"), ("16777216.0", "1e+20"),
+        ]  # fmt: skip
+    left.close()
+    right.close()
