@@ -143,6 +143,17 @@ def test_every_part_answers_and_doctor_finds_nothing_wrong(running: OwnStack) ->
         assert any(line.startswith(f"ok     {title}") for line in answer.stdout.splitlines()), answer.stdout
 
 
+def test_ps_and_logs_show_every_program(running: OwnStack) -> None:
+    shown = running.run("ps")
+    assert shown.returncode == 0, shown.stderr
+    for program in LIVES:
+        (line,) = [line for line in shown.stdout.splitlines() if line.startswith(f"{program} ")]
+        assert "running" in line
+        assert str(min(running.pids(program))) in line
+    assert "ready for connections" in running.run("logs", "mariadb", "-n", "200").stdout
+    assert running.run("logs", "nothing").returncode == 2
+
+
 def test_servers_listen_on_loopback_only(running: OwnStack) -> None:
     pids = {one.pid for one in leftovers.processes(running.layout)}
     listening = [one for one in psutil.net_connections(kind="tcp") if one.status == "LISTEN" and one.pid in pids]

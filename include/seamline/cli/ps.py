@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
             up = _duration(time.time() - state.since) if state.is_running else state.said
             print(_line(program.name, state.state.lower(), state.pid or "", port, mib // _MIB or "", up))
     _print_detached(alive)
-    return 1 if any(state.has_given_up and state.state == "FATAL" for state in states.values()) else 0
+    return 1 if any(state.state == "FATAL" for state in states.values()) else 0
 
 
 def _print_detached(alive: tuple[leftovers.StackProcess, ...]) -> None:
