@@ -60,7 +60,7 @@ class CaptureConnector(Protocol):
     def set_tables(self, tables: Sequence[str]) -> None:
         """Stop it, change its settings, leave it stopped at its place."""
 
-    def start(self) -> ConnectorState:
+    def start(self) -> None:
         """Resume or restart it; returns when it runs or has failed."""
 
 
@@ -189,13 +189,18 @@ class _Work:
                 marker_table=self.source_plan.marker_table,
                 marker_id=marker.id,
                 timeout_s=_PROOF_TIMEOUT_S,
+                while_silent=self._refuse_failed,
             )
         finally:
             reader.close()
 
     def _start(self) -> None:
-        status = self.connect.start()
-        if status.is_failed:
+        self.connect.start()
+        self._refuse_failed()
+
+    def _refuse_failed(self) -> None:
+        status = self.connect.status()
+        if status is not None and status.is_failed:
             raise TerminalError(f"connector {self.connect.name} fails: {status.error}", hint=status.cure)
 
 

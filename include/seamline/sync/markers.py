@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from seamline.domain.errors import TransientError
@@ -10,7 +10,7 @@ from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import Position
 from seamline.ports import LogReader
 
-_POLL_S = 0.2
+_POLL_S = 1.0
 _RECORDS_MAX = 10_000
 
 
@@ -24,13 +24,21 @@ class MarkerPlace:
     position: Position
 
 
-def read_until_marker(reader: LogReader, *, marker_table: str, marker_id: str, timeout_s: float) -> MarkerPlace:
+def read_until_marker(
+    reader: LogReader,
+    *,
+    marker_table: str,
+    marker_id: str,
+    timeout_s: float,
+    while_silent: Callable[[], None] = lambda: None,
+) -> MarkerPlace:
     """Read on (the reader is assigned) until the unit of this marker has ended.
 
-    Raises TransientError after `timeout_s`: the capture does not run, or it lags further than that.
+    `while_silent` is called about once a second while nothing comes, and may raise. Raises TransientError after
+    `timeout_s`: the capture does not run, or it lags further than that.
     """
     found: LogRecord | None = None
-    for record in _records(reader, time.monotonic() + timeout_s):
+    for record in _records(reader, time.monotonic() + timeout_s, while_silent):
         if found is None and record.kind is RecordKind.ROW and record.table == marker_table:
             if json.loads(record.after or b"{}").get("id") == marker_id:
                 found = record
@@ -42,6 +50,9 @@ def read_until_marker(reader: LogReader, *, marker_table: str, marker_id: str, t
     )
 
 
-def _records(reader: LogReader, deadline: float) -> Iterator[LogRecord]:
+def _records(reader: LogReader, deadline: float, while_silent: Callable[[], None]) -> Iterator[LogRecord]:
     while time.monotonic() < deadline:
-        yield from reader.poll(_POLL_S, _RECORDS_MAX)
+        records = reader.poll(_POLL_S, _RECORDS_MAX)
+        if not records:
+            while_silent()
+        yield from records

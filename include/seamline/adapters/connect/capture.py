@@ -81,8 +81,8 @@ class DebeziumCapture:
         self._client.stop(self.name)
         self._client.put_config(self.name, self._config(tables, start))
 
-    def start(self) -> ConnectorStatus:
-        """Resume it, restart what failed, and wait: RUNNING, or FAILED with its trace."""
+    def start(self) -> None:
+        """Resume it, restart what failed, and wait until it says RUNNING or FAILED."""
         before = self._client.status(self.name)
         self._client.resume(self.name)
         if before is not None and before.is_failed:
@@ -90,7 +90,7 @@ class DebeziumCapture:
             self._client.wait_for(
                 self.name, lambda s: s.trace != before.trace or s.is_running, what="to restart", timeout_s=30
             )
-        return self._client.wait_for(
+        self._client.wait_for(
             self.name,
             lambda status: status.is_running or status.is_failed,
             what="to run",

@@ -4,6 +4,7 @@ Nothing here ever deletes what a stream may still need: `prune` is told the offs
 """
 
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,7 @@ from seamline.domain.errors import ConfigError, PositionLost, TransientError
 # The active segment is never freed by pruning: a small one frees space in time.
 SEGMENT_BYTES = 64 * 1024 * 1024
 MESSAGE_BYTES_MAX = 32 * 1024 * 1024
+_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +160,7 @@ class CaptureTopics:
         facts = self.facts(topic)
         if facts is None:
             self._create(topic, rule)
-            facts = self.facts(topic)
-        if facts is None:
-            raise TransientError(f"topic {topic} was created but is not there yet", hint="is every broker up?")
+            facts = self._created(topic)
         wrong = faults(facts, rule)
         if wrong:
             raise ConfigError(
@@ -179,6 +179,17 @@ class CaptureTopics:
         except KafkaException as exc:
             if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 asked(future.result, doing=f"create topic {topic}", settings=self._settings)
+
+    def _created(self, topic: str) -> TopicFacts:
+        """A broker knows a topic that was just created a moment later than its controller."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            facts = self.facts(topic)
+            if facts is not None:
+                return facts
+            if time.monotonic() > deadline:
+                raise TransientError(f"topic {topic} was created but is not there yet", hint="is every broker up?")
+            time.sleep(_PAUSE_S)
 
     def _describe(self, topic: str) -> Any:
         futures = self._admin.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s)

@@ -1,0 +1,85 @@
+"""Writers that keep a captured database busy: small and large transactions, updates, key changes, roll-backs."""
+
+import itertools
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+
+import pymysql
+
+from seamline.adapters.connections import Connection
+from tests.integration.databases import mariadb
+
+_LARGE = 5_000
+
+
+class Writers:
+    """Errors of a writer are kept and raised at the end: a writer that died would make a test too easy."""
+
+    def __init__(self, root: Connection, *, tables: Sequence[str], count: int, first_id: int) -> None:
+        self._root = root
+        self._tables = tables
+        self._stop = threading.Event()
+        self._ids = itertools.count(first_id)
+        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(count)]
+        self._errors: list[BaseException] = []
+        self.committed = 0
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        if self._errors:
+            raise self._errors[0]
+
+    def _write(self, number: int) -> None:
+        chance = random.Random(number)
+        try:
+            with closing(mariadb(self._root)) as session:
+                session.autocommit(False)
+                while not self._stop.is_set():
+                    self._transact(session, chance)
+                    self._stop.wait(chance.random() * 0.02)
+        except pymysql.err.MySQLError as exc:
+            self._errors.append(exc)
+
+    def _transact(self, session: "pymysql.Connection[pymysql.cursors.Cursor]", chance: random.Random) -> None:
+        with session.cursor() as cursor:
+            for table in chance.sample(self._tables, chance.randint(1, len(self._tables))):
+                self._change(cursor, table, chance)
+        if chance.random() < 0.1:
+            session.rollback()
+        else:
+            session.commit()
+            self.committed += 1
+
+    def _change(self, cursor: pymysql.cursors.Cursor, table: str, chance: random.Random) -> None:
+        rows = _LARGE if chance.random() < 0.01 else chance.randint(1, 5)
+        if table == "audit":
+            cursor.executemany("INSERT INTO audit VALUES (%s, %s)", [(chance.randint(1, 9), "m")] * rows)
+            return
+        ids = [next(self._ids) for _ in range(rows)]
+        cursor.executemany(
+            f"INSERT INTO {table} VALUES (%s, %s, %s)", [(i, 0, "x" * chance.randint(1, 99)) for i in ids]
+        )
+        if chance.random() < 0.5:
+            cursor.execute(f"UPDATE {table} SET a = a + 1 WHERE id = %s", (ids[0],))
+        if chance.random() < 0.2:
+            cursor.execute(f"UPDATE {table} SET id = %s WHERE id = %s", (next(self._ids), ids[0]))
+        elif chance.random() < 0.2:
+            cursor.execute(f"DELETE FROM {table} WHERE id = %s", (ids[0],))
+
+
+@contextmanager
+def writing(root: Connection, *, tables: Sequence[str], count: int = 4, first_id: int = 1) -> Iterator[Writers]:
+    writers = Writers(root, tables=tables, count=count, first_id=first_id)
+    writers.start()
+    try:
+        yield writers
+    finally:
+        writers.stop()

@@ -1,0 +1,237 @@
+"""A small database of a test's own with its capture, and what its log topic says of it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from seamline.adapters.connect.capture import DebeziumCapture, PlannedTopics, capture_endpoint
+from seamline.adapters.connect.connector_config import CaptureEndpoint, offsets_topic, schema_history_topic
+from seamline.adapters.connect.rest import ConnectClient
+from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.log_reader import KafkaLogReader, open_log_reader
+from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.adapters.mariadb.marker import create_statement
+from seamline.adapters.mariadb.source import MariaDbSource
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
+from seamline.sync.capture import CaptureState, ensure_capture
+from tests.integration.databases import mariadb, mariadb_database
+from tests.waiting import wait_until
+
+ACCOUNT = "CREATE TABLE account (id BIGINT PRIMARY KEY, a INT, memo VARCHAR(200))"
+AUDIT = "CREATE TABLE audit (a INT, memo VARCHAR(200))"
+LATER = "CREATE TABLE later (id BIGINT PRIMARY KEY, a INT, memo VARCHAR(200))"
+ROLES = ("core_bank", "core_bank_capture", "core_bank_marker")
+
+
+class MemoryRegistry:
+    """CaptureRegistry of one test; the platform's own has its own tests."""
+
+    def __init__(self) -> None:
+        self.generation, self.listed = 0, ()
+        self.is_locked = False
+
+    @contextmanager
+    def locked(self, source: str) -> Iterator[None]:
+        assert not self.is_locked
+        self.is_locked = True
+        try:
+            yield
+        finally:
+            self.is_locked = False
+
+    def tables(self, source: str) -> tuple[int, tuple[str, ...]]:
+        return self.generation, self.listed
+
+    def set_tables(self, source: str, *, generation: int, tables: Sequence[str]) -> None:
+        assert self.is_locked
+        self.generation, self.listed = generation, tuple(tables)
+
+
+@dataclass
+class Captured:
+    """`name` is the source's; its database, connector and topics are named after it."""
+
+    plan: SyncPlan
+    root: Connection
+    client: ConnectClient
+    endpoint: CaptureEndpoint
+    registry: MemoryRegistry = field(default_factory=MemoryRegistry)
+
+    @property
+    def source_plan(self) -> SourcePlan:
+        return self.plan.source
+
+    @property
+    def source(self) -> MariaDbSource:
+        return MariaDbSource(self.source_plan)
+
+    @property
+    def connector(self) -> DebeziumCapture:
+        return DebeziumCapture(self.source_plan, client=self.client, endpoint=self.endpoint)
+
+    @property
+    def kafka(self) -> CaptureTopics:
+        return CaptureTopics(client_settings(resolve("kafka")))
+
+    @property
+    def topics(self) -> PlannedTopics:
+        return PlannedTopics(self.source_plan, self.kafka)
+
+    def ensure(self, plan: SyncPlan | None = None) -> CaptureState:
+        wanted = plan or self.plan
+        return ensure_capture(
+            wanted,
+            registry=self.registry,
+            connect=self.connector,
+            topics=PlannedTopics(wanted.source, self.kafka),
+            source=self.source,
+            open_log=self.open_log,
+        )
+
+    def with_tables(self, *names: str) -> SyncPlan:
+        return replace(self.plan, tables=tuple(TablePlan(name) for name in names))
+
+    def open_log(self) -> KafkaLogReader:
+        return open_log_reader(self.plan)
+
+    def execute(self, *statements: str) -> None:
+        with closing(mariadb(self.root)) as session, session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        with closing(mariadb(self.root)) as session, session.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM {table}")
+            return list(cursor.fetchall())
+
+    def wait_until_failed(self) -> None:
+        wait_until(
+            lambda: (status := self.connector.status()) is not None and status.is_failed,
+            timeout_s=60,
+            what="the connector to fail",
+        )
+
+
+@contextmanager
+def captured(
+    name: str, *, client: ConnectClient | None = None, endpoint_of: Any = capture_endpoint
+) -> Iterator[Captured]:
+    """A database with `account` (keyed), `audit` (keyless), `later` and the marker table; nothing is captured yet."""
+    source = SourcePlan(
+        name=name,
+        kind="mariadb",
+        database=name,
+        reader="core_bank",
+        capture="core_bank_capture",
+        marker="core_bank_marker",
+        log_topic=f"seamline.{name}.log",
+        connector=f"seamline-{name}",
+    )
+    plan = SyncPlan(f"{name}_sync", source, (), (TablePlan("account"), TablePlan("audit")))
+    with mariadb_database(name) as root:
+        one = Captured(plan, root, client or ConnectClient(resolve("connect")), endpoint_of(source))
+        _forget(one)
+        one.execute(ACCOUNT, AUDIT, LATER, create_statement(source.marker_table), *_grants(name))
+        try:
+            yield one
+        finally:
+            _forget(one)
+            one.execute(*_revokes(name))
+
+
+def _forget(one: Captured) -> None:
+    one.connector.delete()
+    for topic in (one.source_plan.log_topic, offsets_topic(one.source_plan), schema_history_topic(one.source_plan)):
+        one.kafka.delete(topic)
+        wait_until(lambda topic=topic: not one.kafka.topic_id(topic), timeout_s=20, what=f"topic {topic} to be gone")
+
+
+def _grants(database: str) -> list[str]:
+    logins = sorted({resolve(role).login for role in ROLES})
+    marker = f"GRANT INSERT ON {database}.seamline_marker TO '{resolve('core_bank_marker').login}'@'%'"
+    return [*(f"GRANT SELECT ON {database}.* TO '{login}'@'%'" for login in logins), marker]
+
+
+def _revokes(database: str) -> list[str]:
+    logins = sorted({resolve(role).login for role in ROLES})
+    marker = f"REVOKE INSERT ON {database}.seamline_marker FROM '{resolve('core_bank_marker').login}'@'%'"
+    return [*(f"REVOKE SELECT ON {database}.* FROM '{login}'@'%'" for login in logins), marker]
+
+
+@dataclass
+class Replayed:
+    """What the log says a database holds: keyed rows by key, keyless rows counted; and how many units said so."""
+
+    keyed: dict[str, dict[bytes, tuple[Any, ...]]] = field(default_factory=dict)
+    keyless: dict[str, Counter[tuple[Any, ...]]] = field(default_factory=dict)
+    units: int = 0
+    told_again: int = 0
+    rows: int = 0
+
+    def holds(self, table: str) -> list[tuple[Any, ...]]:
+        if table in self.keyless:
+            return sorted(self.keyless[table].elements(), key=repr)
+        return sorted(self.keyed.get(table, {}).values(), key=repr)
+
+
+def replay(one: Captured, marker_id: str) -> Replayed:
+    """Read the whole log up to this marker's unit; every unit must be whole, in place and counted right."""
+    reader = one.open_log()
+    try:
+        reader.assign(one.kafka.offsets(one.source_plan.log_topic)[0])
+        return _replay(one, reader, marker_id)
+    finally:
+        reader.close()
+
+
+def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
+    state = Replayed()
+    unit: list[LogRecord] = []
+    counted: Counter[str] = Counter()
+    open_id, is_last = "", False
+    for record in _records(reader):
+        if record.kind is RecordKind.BEGIN:
+            assert not unit or record.unit_id == open_id, f"{open_id} has rows and no END before {record.unit_id}"
+            # A restarted connector tells BEGIN again, goes on where it was, and its END counts from there.
+            state.told_again += bool(unit)
+            counted = Counter()
+            open_id = record.unit_id
+        elif record.kind is RecordKind.ROW:
+            assert record.unit_id == open_id, f"row of {record.unit_id} inside {open_id}"
+            unit.append(record)
+            counted[record.table] += 1
+            is_last = is_last or (record.op == "c" and marker_id.encode() in (record.after or b""))
+        elif record.kind is RecordKind.END:
+            assert record.unit_id == open_id, f"END of {record.unit_id} inside {open_id}"
+            assert (dict(counted), counted.total()) == (record.counts, record.total), record
+            _apply(state, unit)
+            state.units += 1
+            unit = []
+            if is_last:
+                return state
+    raise AssertionError(f"the log ended before marker {marker_id}; {state.units} units")
+
+
+def _records(reader: KafkaLogReader) -> Iterator[LogRecord]:
+    while records := wait_until(lambda: reader.poll(1.0, 20_000), timeout_s=60, what="more of the log"):
+        yield from records
+
+
+def _apply(state: Replayed, unit: Sequence[LogRecord]) -> None:
+    for row in unit:
+        state.rows += 1
+        before = tuple(json.loads(row.before).values()) if row.before else None
+        after = tuple(json.loads(row.after).values()) if row.after else None
+        if row.key is None:
+            counter = state.keyless.setdefault(row.table, Counter())
+            counter.update([after] if after else [])
+            counter.subtract([before] if before else [])
+        elif after is None:
+            del state.keyed[row.table][row.key]
+        else:
+            state.keyed.setdefault(row.table, {})[row.key] = after

@@ -1,0 +1,163 @@
+"""A source's capture on real servers: from nothing, again, changed, failed, full. The log says what the source has."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from seamline.adapters.connect.capture import ConnectCaptureProbe
+from seamline.adapters.connections import resolve
+from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.domain.capture import CaptureState
+from seamline.domain.errors import ConfigError, PositionLost, Refused, TerminalError
+from seamline.ports import Marker
+from tests.conftest import RunningStack
+from tests.integration.bank_writers import writing
+from tests.integration.captured import Captured, captured, replay
+from tests.integration.databases import mariadb
+from tests.waiting import wait_until
+
+TABLES = ("account", "audit", "later")
+
+
+@pytest.fixture
+def bank(stack: RunningStack) -> Iterator[Captured]:
+    with captured("capture_test") as one:
+        yield one
+
+
+def finish(one: Captured) -> str:
+    """Commit a last marker and return its id."""
+    marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
+    one.source.commit_marker(marker)
+    return marker.id
+
+
+def assert_log_equals_source(one: Captured, *tables: str) -> None:
+    state = replay(one, finish(one))
+    for table in tables:
+        assert state.holds(table) == sorted(one.rows(table), key=repr), table
+
+
+def test_a_capture_begun_under_writers_carries_every_later_transaction_whole(bank: Captured) -> None:
+    with writing(bank.root, tables=("account", "audit")) as writers:
+        wait_until(lambda: writers.committed > 50, timeout_s=30, what="writers at work")
+        state = bank.ensure()
+        before = writers.committed
+        wait_until(lambda: writers.committed > before + 200, timeout_s=60, what="200 transactions more")
+    assert state.generation == 1
+    assert state.tables == ("account", "audit", "seamline_marker")
+    # The log begins in the middle of the tables' life: units are checked, contents only from an empty start.
+    assert replay(bank, finish(bank)).units > 200
+
+
+def test_the_log_replayed_from_an_empty_database_equals_the_source(bank: Captured) -> None:
+    bank.ensure()
+    with writing(bank.root, tables=("account", "audit")) as writers:
+        wait_until(lambda: writers.committed > 300, timeout_s=60, what="300 transactions")
+    assert_log_equals_source(bank, "account", "audit")
+
+
+def test_a_second_call_changes_nothing_and_is_quick(bank: Captured) -> None:
+    first = bank.ensure()
+    markers = bank.rows("seamline_marker")
+    second = bank.ensure()
+    assert not second.changed
+    assert (second.generation, second.tables, second.topic_id) == (1, first.tables, first.topic_id)
+    assert bank.rows("seamline_marker") == markers
+
+
+def test_a_table_added_while_a_transaction_is_open_loses_no_change_of_it(bank: Captured) -> None:
+    bank.ensure()
+    with closing(mariadb(bank.root)) as session, session.cursor() as cursor:
+        session.autocommit(False)
+        cursor.execute("INSERT INTO account VALUES (1, 1, 'before the stop')")
+        cursor.execute("INSERT INTO later VALUES (1, 1, 'before the stop')")
+        with writing(bank.root, tables=("audit",)):
+            state = bank.ensure(bank.with_tables("account", "later"))
+        cursor.execute("INSERT INTO later VALUES (2, 1, 'after the resume')")
+        session.commit()
+    assert state.generation == 2
+    assert state.tables == ("account", "audit", "later", "seamline_marker")
+    assert_log_equals_source(bank, *TABLES)
+
+
+def test_changing_the_list_again_and_again_under_writers_loses_and_doubles_nothing(bank: Captured) -> None:
+    bank.ensure()
+    with writing(bank.root, tables=("account", "audit")) as writers:
+        for number in range(2):
+            bank.execute(f"CREATE TABLE added_{number} (id INT PRIMARY KEY)")
+            before = writers.committed
+            bank.ensure(bank.with_tables("account", "audit", f"added_{number}"))
+            wait_until(lambda before=before: writers.committed > before + 30, timeout_s=60, what="more transactions")
+    assert bank.registry.generation == 3
+    assert_log_equals_source(bank, "account", "audit")
+
+
+def test_a_stopped_connector_is_started_again_at_its_place(bank: Captured) -> None:
+    bank.ensure()
+    bank.connector.stop()
+    bank.execute("INSERT INTO account VALUES (1, 1, 'while stopped')")
+    state = bank.ensure()
+    assert state.changed
+    assert state.generation == 1
+    assert_log_equals_source(bank, "account")
+
+
+def test_a_deleted_connector_comes_back_at_its_place(bank: Captured) -> None:
+    bank.ensure()
+    bank.connector.delete()
+    bank.execute("ALTER TABLE account ADD COLUMN note INT", "INSERT INTO account VALUES (1, 1, 'while gone', 7)")
+    bank.ensure()
+    # The old structure came from its history, the new one from the log.
+    assert_log_equals_source(bank, "account")
+
+
+def test_a_connector_that_lost_its_place_is_refused(bank: Captured) -> None:
+    bank.ensure()
+    bank.connector.delete()
+    bank.kafka.delete(f"seamline.{bank.source_plan.name}.offsets")
+    with pytest.raises(PositionLost, match="lost its place"):
+        bank.ensure()
+
+
+def test_a_session_without_full_row_images_stops_the_capture_with_its_cure(bank: Captured) -> None:
+    bank.ensure()
+    bank.execute("SET SESSION binlog_row_image = MINIMAL", "INSERT INTO account VALUES (1, 1, 'x')",
+                 "UPDATE account SET a = 2")  # fmt: skip
+    bank.wait_until_failed()
+    with pytest.raises(TerminalError, match="fails") as raised:
+        bank.ensure()
+    assert "binlog_row_image" in raised.value.hint
+
+
+def test_a_log_topic_with_another_retention_is_refused_by_name(bank: Captured) -> None:
+    create_topic(bank.kafka, bank.source_plan.log_topic, {"retention.ms": "1000"})
+    with pytest.raises(ConfigError, match=r"retention.ms is 1000, wanted -1") as raised:
+        bank.ensure()
+    assert "--add-config" in raised.value.hint
+
+
+def test_at_its_byte_limit_the_capture_is_stopped_and_refused_until_the_limit_is_raised(bank: Captured) -> None:
+    bank.ensure()
+    probe = ConnectCaptureProbe(bank.source_plan, client=bank.client, topics=bank.kafka)
+    assert probe.status().state is CaptureState.RUNNING
+    assert probe.log_bytes() > 0
+    probe.stop()
+    assert probe.status().state is CaptureState.STOPPED
+    small = replace(bank.plan, source=replace(bank.source_plan, log_max_gb=probe.log_bytes() / 2**30 / 2))
+    with pytest.raises(Refused, match="its limit is"):
+        bank.ensure(small)
+    assert probe.status().state is CaptureState.STOPPED
+    bank.ensure()
+    assert probe.status().state is CaptureState.RUNNING
+
+
+def create_topic(topics: CaptureTopics, name: str, settings: dict[str, str]) -> None:
+    admin = AdminClient(client_settings(resolve("kafka")))
+    admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result()
+    wait_until(lambda: topics.topic_id(name), timeout_s=20, what=f"topic {name}")
