@@ -32,6 +32,8 @@ SESSION_SETTINGS = (
     "SET SESSION time_zone = '+00:00', SESSION transaction_isolation = 'REPEATABLE-READ',"
     " SESSION optimizer_switch = 'derived_merge=off', SESSION wait_timeout = 28800, SESSION net_write_timeout = 3600,"
     " SESSION max_statement_time = 0",
+    # The derived table of a digest stays in memory up to some two million rows; beyond, it goes to disk as before.
+    "SET SESSION tmp_memory_table_size = 134217728, SESSION max_heap_table_size = 134217728",
 )
 BEGIN_SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 # How long commits may stand still for us, and how often an unlucky opening is repeated.
