@@ -15,8 +15,14 @@ from seamline_airflow.run_context import business_date, optional_business_date
 _SCHEDULED = "scheduled"
 
 
+# A run that has published is what it is. Cleared and run again, it goes on under a name of its own.
+PUBLISH = "publish"
+
+
 class Records(Protocol):
     """What opening a run asks of the platform database."""
+
+    def run(self, run_id: str) -> Run: ...
 
     def sync_state(self, sync: str) -> SyncState | None: ...
 
@@ -25,6 +31,26 @@ class Records(Protocol):
     def cuts(self, sync: str, business_date: Any = None) -> tuple[Cut, ...]: ...
 
     def start_run(self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: Any = None) -> None: ...
+
+
+def take_of(records: Records, run_id: str) -> str:
+    """The name to run under: `run_id`, or `run_id~2` and so on when what bears that name was published already.
+
+    Publishing is resolved by the run's name, so a cleared run that kept it would stage and judge a new cut and then
+    find the old one published. A retry before that keeps its name.
+    """
+    take, number = run_id, 1
+    while _has_published(records, take):
+        number += 1
+        take = f"{run_id}~{number}"
+    return take
+
+
+def _has_published(records: Records, run_id: str) -> bool:
+    try:
+        return PUBLISH in records.run(run_id).result
+    except Refused:
+        return False
 
 
 def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:

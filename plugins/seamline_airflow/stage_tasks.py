@@ -12,7 +12,7 @@ from seamline.plan.pools import destination_pool, source_pool
 from seamline.plan.stages import RunsIn, Stage
 from seamline_airflow.operators.gate import CutApprovalOperator, GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator
-from seamline_airflow.operators.run_jobs import CompareJobOperator, CutJobOperator
+from seamline_airflow.operators.run_jobs import CompareJobOperator, CutJobOperator, SnapshotJobOperator
 from seamline_airflow.operators.spark_job import SparkJobOperator
 from seamline_airflow.operators.step import (
     CaptureOperator,
@@ -56,9 +56,12 @@ def isolation(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
 
 
 def onboard_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
+    if stage.id == "preflight":
+        return PreflightOperator(run=run, plan_json=plan_to_json(plan), **task)
+    run = _opened_by("preflight")
     match stage.id:
-        case "preflight":
-            return PreflightOperator(run=run, plan_json=plan_to_json(plan), **task)
+        case "snapshot":
+            return SnapshotJobOperator(job=job_path(stage), run=run, **task)
         case "capture":
             return CaptureOperator(run=run, **task)
         case "publish":
@@ -73,9 +76,10 @@ def onboard_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
 
 
 def nightly_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any) -> Any:
+    if stage.id == "cut":
+        return CutJobOperator(job=job_path(stage), run=run, plan_json=plan_to_json(plan), **task)
+    run = _opened_by("cut")
     match stage.id:
-        case "cut":
-            return CutJobOperator(job=job_path(stage), run=run, plan_json=plan_to_json(plan), **task)
         case "verdicts":
             return VerdictsOperator(run=run, scope="cut", **task)
         case "expectations":
@@ -126,6 +130,11 @@ def reconcile_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
         case "verdicts":
             return VerdictsOperator(run=run, scope="live", **task)
     raise _unknown(stage)
+
+
+def _opened_by(task_id: str) -> str:
+    """The run's name, from the task that opened it."""
+    return f"{{{{ ti.xcom_pull(task_ids='{task_id}') }}}}"
 
 
 def job_path(stage: Stage) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope, SyncState
@@ -138,6 +139,8 @@ class Platform:
     def close(self) -> None: ...
 
     def run(self, run_id: str) -> Run:
+        if run_id not in self.runs:
+            raise Refused(f"there is no run {run_id}")
         return self.runs[run_id]
 
     def start_run(self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: Any = None) -> None:

@@ -23,7 +23,9 @@ from seamline.plan.model import TablePlan, plan_to_json
 from seamline.ports import WantedStream
 from seamline_airflow import runs
 from seamline_airflow.errors import task_errors
+from seamline_airflow.operators.run_jobs import SnapshotJobOperator
 from seamline_airflow.operators.step import DayReportOperator, EnableOperator, WantStreamOperator
+from seamline_airflow.page.reports import is_of
 from seamline_airflow.run_context import business_date, run_id, run_id_macro
 from tests.dags import results
 
@@ -108,6 +110,25 @@ def test_opening_a_run_twice_is_opening_it_once(platform: results.Platform) -> N
     platform.put_result(results.RUN, "cut", {"warehouse": 1})
     runs.open_nightly(_context(), platform, results.plan(), results.RUN)
     assert platform.runs[results.RUN].result == {"cut": {"warehouse": 1}}
+
+
+def test_a_run_that_has_published_goes_on_under_a_new_name_when_it_is_cleared(platform: results.Platform) -> None:
+    assert runs.take_of(platform, results.RUN) == results.RUN
+    runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    assert runs.take_of(platform, results.RUN) == results.RUN
+    platform.put_result(results.RUN, runs.PUBLISH, {"warehouse": 1})
+    assert runs.take_of(platform, results.RUN) == f"{results.RUN}~2"
+    assert is_of(f"{results.RUN}~2", "manual__1")
+    assert is_of(results.RUN, "manual__1")
+    assert not is_of(f"{results.RUN}~2", "manual__11")
+    assert not is_of(results.RUN, "anual__1")
+
+
+def test_a_snapshot_of_a_run_that_has_published_is_refused(platform: results.Platform) -> None:
+    platform.put_result(ONBOARD, runs.PUBLISH, {})
+    operator = SnapshotJobOperator(task_id="snapshot", job="spark_jobs/snapshot_load.py", run=ONBOARD)
+    with pytest.raises(AirflowFailException, match="clear the task `preflight`"):
+        operator.execute({})
 
 
 def test_a_run_takes_todays_settings_and_the_tables_as_onboarded(platform: results.Platform) -> None:

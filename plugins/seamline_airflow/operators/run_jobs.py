@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from seamline.domain.errors import Refused
 from seamline.plan.model import plan_from_json
 from seamline_airflow import parts, runs
 from seamline_airflow.errors import task_errors
@@ -17,9 +18,23 @@ class CutJobOperator(SparkJobOperator):
 
     def execute(self, context: Any) -> Any:
         with task_errors(), parts.platform() as store:
+            self.name_run(runs.take_of(store, self.run))
             runs.open_nightly(context, store, plan_from_json(self.plan_json), self.run)
         super().execute(context)
         return self.run
+
+
+class SnapshotJobOperator(SparkJobOperator):
+    """Onboarding's job: all tables at one position, staged and proven. Refused once its run has published."""
+
+    def execute(self, context: Any) -> Any:
+        with task_errors(), parts.platform() as store:
+            if runs.PUBLISH in store.run(self.run).result:
+                raise Refused(
+                    f"run {self.run} has published its tables: a new snapshot of it would never be published",
+                    hint="clear the task `preflight` with all that follow, or trigger a new run",
+                )
+        super().execute(context)
 
 
 class CompareJobOperator(SparkJobOperator):

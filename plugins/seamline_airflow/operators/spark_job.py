@@ -51,6 +51,11 @@ class SparkJobOperator(SparkSubmitOperator):
         self.run = run
         self._driver: DriverHandle | None = None
 
+    def name_run(self, run: str) -> None:
+        """Run the job for `run`."""
+        self.run = run
+        self.application_args = ["--run", run]
+
     def execute(self, context: Any) -> Any:
         with task_errors():
             known = settings.load()

@@ -52,9 +52,10 @@ class PreflightOperator(StepOperator):
         for problem in problems:
             self.log.warning("%s%s → %s", f"{problem.table}: " if problem.table else "", problem.what, problem.cure)
         onboarding.refuse_fatal(plan, problems)
-        store.start_run(run_id=self.run, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
+        run_id = runs.take_of(store, self.run)
+        store.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
         store.set_sync_state(plan.sync, SyncState.ONBOARDING)
-        return self.run
+        return run_id
 
 
 class CaptureOperator(StepOperator):
@@ -73,8 +74,10 @@ class PublishOperator(StepOperator):
 
     def step(self, context: Any, store: Any) -> Mapping[str, str]:
         run = store.run(self.run)
+        # Before the commit: whoever clears this run after a crash in between must get a new name.
+        store.put_result(run.run_id, runs.PUBLISH, {})
         result = onboarding.publish(run)
-        store.put_result(run.run_id, "publish", result)
+        store.put_result(run.run_id, runs.PUBLISH, result)
         self.log.info("published: %s", json.dumps(result))
         return result
 
@@ -159,7 +162,8 @@ class PublishCutOperator(StepOperator):
 
         run = store.run(self.run)
         signature = _signature(context["ti"].xcom_pull(task_ids="approve"))
-        versions = {}
+        versions: dict[str, int] = {}
+        store.put_result(run.run_id, runs.PUBLISH, versions)
         for destination in run.plan.destinations:
             with parts.cut_publisher(run.plan, destination.name) as publisher:
                 cut = publish_cut(run, destination.name, publisher=publisher, records=store, signed_by=signature)
@@ -167,6 +171,7 @@ class PublishCutOperator(StepOperator):
             self.log.info(
                 "cut of %s, version %d, %s in %s", cut.business_date, cut.version, cut.verdict, destination.name
             )
+        store.put_result(run.run_id, runs.PUBLISH, versions)
         if signature:
             store.put_result(run.run_id, "approval", {"signed_by": signature})
         store.finish_run(run.run_id, state=RunState.SUCCEEDED)

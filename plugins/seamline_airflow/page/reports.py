@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -71,9 +72,13 @@ def read_sync(sync: str) -> SyncReport:
 def of_run(sync: str, airflow_run: str) -> tuple[Reconciliation, ...]:
     """The reports of one Airflow run; the run's id is the last part of ours."""
     with parts.platform() as store:
-        return tuple(
-            one for one in store.reconciliations(sync, 10 * REPORTS_MAX) if one.run_id.endswith(f"/{airflow_run}")
-        )
+        return tuple(one for one in store.reconciliations(sync, 10 * REPORTS_MAX) if is_of(one.run_id, airflow_run))
+
+
+def is_of(run_id: str, airflow_run: str) -> bool:
+    """Whether our run belongs to this one of Airflow: its name ends ours, perhaps with the number of a repetition."""
+    _, _, name = run_id.rpartition("/")
+    return name == airflow_run or re.fullmatch(re.escape(airflow_run) + r"~\d+", name) is not None
 
 
 def of_date(report: SyncReport, day: date) -> tuple[Reconciliation, ...]:
