@@ -469,6 +469,17 @@ def test_apply_up_to_waits_until_a_unit_beyond_the_position_is_seen() -> None:
     assert ("held", position(5)) in states
 
 
+def test_a_stream_that_is_beyond_the_position_asked_for_says_where_it_stands() -> None:
+    stage = Stage(history_of_five(), published())
+    behind = Orders(hold_id="h1", hold_until_s=2e9, apply_to=position(2))
+    stage.control = ScriptedControl(stage.reader, orders=[Orders(), behind, behind])
+    stage.log.marker("b1", "barrier")
+    stage.run()
+    held = next(report for report in stage.control.reports if report.state == "held")
+    assert isinstance(held.position, BinlogPosition)
+    assert held.position.gtid == gtid(5)
+
+
 def test_a_stop_between_spans_leaves_the_ledger_at_an_end() -> None:
     stage = Stage(history_of_five(), published(), plan=sync_plan(stream=StreamPlan(span_changes_max=2)))
     stage.control = ScriptedControl(stage.reader, orders=[Orders(), Orders(wanted=False)])

@@ -49,6 +49,7 @@ class Unit:
 
     Offsets are half-open: `end` is the offset after the unit's last record. `committed_ms` is the source's commit time
     (END's `ts_ms`), milliseconds since the epoch. `markers` are the inserts into the marker table, apart from `rows`.
+    `pieces`: how many parts of a unit larger than memory were taken away before; `rows` is then the rest.
     """
 
     unit_id: str
@@ -60,11 +61,12 @@ class Unit:
     truncated: str = ""
     ddl: LogRecord | None = None
     markers: tuple[LogRecord, ...] = ()
+    pieces: int = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether it changes nothing for this stream."""
-        return not (self.rows or self.truncated or self.ddl or self.markers)
+        return not (self.rows or self.pieces or self.truncated or self.ddl or self.markers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,12 +81,13 @@ class UnitAssembler:
         units: list[Unit] = []
         if self.trouble is not None:
             return units
+        row, other, is_row = self._row, self._other, RecordKind.ROW
         try:
             for record in records:
-                if record.kind is RecordKind.ROW:
-                    self._row(record)
+                if record.kind is is_row:
+                    row(record)
                 else:
-                    self._other(record, units)
+                    other(record, units)
         except LogCorrupted as trouble:
             self.trouble = trouble
         return units
@@ -227,6 +228,7 @@ class UnitAssembler:
             unit.truncated.table if unit.truncated else "",
             unit.ddl,
             tuple(unit.markers),
+            unit.pieces,
         )
 
 

@@ -10,10 +10,12 @@ from seamline.adapters.postgres.statements import TableStatements
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Diverged
 
-# Keyed tables only: the join order is known (staged rows drive the key's index), and a hash join of a large live table
-# is where the planner loses most. A keyless table has no such index path for everything it does.
-_KEYED_PLAN = "SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off"
-_ANY_PLAN = "SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on; SET LOCAL enable_seqscan = on"
+# Keyed tables only: each staged row looks its key up in the live table's index, nothing else is ever right. A hash join
+# reads the whole live table; materializing a table that was empty when the plan was made makes the work quadratic (the
+# plan is kept while the table grows). A keyless table has no such one path for everything it does.
+_KEYED_ONLY = ("hashjoin", "mergejoin", "seqscan", "material", "memoize")
+_KEYED_PLAN = "; ".join(f"SET LOCAL enable_{name} = off" for name in _KEYED_ONLY)
+_ANY_PLAN = "; ".join(f"SET LOCAL enable_{name} = on" for name in _KEYED_ONLY)
 
 
 class SpanApplier:

@@ -135,7 +135,7 @@ def _datetime(of: str, unit: str) -> str:
     # In two steps, because interval arithmetic goes through double precision, which is exact to 2^53 only: year 9999
     # in microseconds lies beyond. Both division and remainder round towards zero, so years before 1970 come out right.
     per_day = _DAY_US if unit == "microsecond" else _DAY_US // 1000
-    return f"((date '1970-01-01'+({of}/{per_day})::int)::timestamp+({of}%{per_day})*interval '1 {unit}')"
+    return f"((date '1970-01-01'+({of}/{per_day})::int)::timestamp+mod({of},{per_day})*interval '1 {unit}')"
 
 
 def _unsigned(of: str) -> str:

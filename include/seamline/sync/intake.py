@@ -1,0 +1,112 @@
+"""What a stream has read from the log and not yet passed: whole units in order, and the one that is still open."""
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from seamline.domain.errors import LogCorrupted, SeamlineError
+from seamline.domain.log import Unit
+from seamline.domain.position import Position
+from seamline.ports import LogReader
+from seamline.sync.progress import PositionTracker
+from seamline.sync.units import UnitAssembler
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeLimits:
+    """How much is read ahead: changes of a span, records of a poll, rows and bytes of a unit that is still open."""
+
+    span_changes_max: int
+    poll_records_max: int
+    piece_rows_max: int
+    piece_bytes_max: int
+
+
+class Intake:
+    """`after`: every unit must lie beyond this position, in order; the first that does not is trouble."""
+
+    def __init__(
+        self, reader: LogReader, tables: Collection[str], *, marker_table: str, after: Position, limits: IntakeLimits
+    ) -> None:
+        self._reader = reader
+        self._limits = limits
+        self._assembler = UnitAssembler(tables, marker_table=marker_table)
+        self._arrived = PositionTracker(after)
+        self._units: deque[Unit] = deque()
+        self.changes = 0
+        # Why nothing can be read on; the units before it are good.
+        self.trouble: SeamlineError | None = None
+        # Whether the last look at the log found records.
+        self.found_records = True
+
+    def __bool__(self) -> bool:
+        """Whether a whole unit waits."""
+        return bool(self._units)
+
+    @property
+    def first(self) -> Unit:
+        return self._units[0]
+
+    def after_first(self) -> Iterator[Unit]:
+        return islice(self._units, 1, None)
+
+    @property
+    def is_full(self) -> bool:
+        return self.changes >= self._limits.span_changes_max or self.has_large_open_unit or self.trouble is not None
+
+    @property
+    def has_large_open_unit(self) -> bool:
+        """Whether the open unit has to be put aside in pieces before more of it is read."""
+        return (
+            self._assembler.open_rows >= self._limits.piece_rows_max
+            or self._assembler.open_bytes >= self._limits.piece_bytes_max
+        )
+
+    def read(self, wait_s: float) -> None:
+        """Take in what is there until full. Waits for the first record only."""
+        if self.is_full:
+            return
+        records = self._reader.poll(wait_s, self._limits.poll_records_max)
+        self.found_records = bool(records)
+        while records:
+            self._take_in(self._assembler.feed(records))
+            if self.is_full:
+                break
+            records = self._reader.poll(0.0, self._limits.poll_records_max)
+
+    def pop(self) -> Unit:
+        unit = self._units.popleft()
+        self.changes -= len(unit.rows)
+        return unit
+
+    def put_back(self, units: Sequence[Unit]) -> None:
+        """Units that were popped, in log order, before all that wait."""
+        self._units.extendleft(reversed(units))
+        self.changes += sum(len(unit.rows) for unit in units)
+
+    def take_piece(self) -> tuple[Unit, int]:
+        """The rows so far of the open unit and the piece's number, from 1."""
+        unit = self._assembler.take_piece()
+        return unit, self._assembler.open_pieces
+
+    def _take_in(self, units: Sequence[Unit]) -> None:
+        for unit in units:
+            if self._arrived.has_passed(unit.position):
+                if unit.is_empty:
+                    # A connector that starts again tells its last transaction once more, without rows.
+                    continue
+                self.trouble = _told_twice(unit)
+                return
+            self._arrived.pass_unit(unit.position)
+            self._units.append(unit)
+            self.changes += len(unit.rows)
+        self.trouble = self._assembler.trouble
+
+
+def _told_twice(unit: Unit) -> SeamlineError:
+    return LogCorrupted(
+        f"offset {unit.start}: transaction {unit.unit_id} comes after a later one or a second time",
+        hint="the log topic tells something twice or comes from a restored source; onboard the sync again",
+        position=str(unit.position),
+    )

@@ -1,0 +1,56 @@
+"""What a stream must not pass: a change of structure, a capture that no longer carries a table."""
+
+import json
+from collections.abc import Collection
+
+from seamline.domain.cutover import BoundaryGate
+from seamline.domain.errors import PositionLost, SchemaConflict, SeamlineError
+from seamline.domain.log import LogRecord, Unit
+
+
+def stands_alone(unit: Unit) -> bool:
+    """TRUNCATE, DDL and the rest of a large unit are spans of their own; so is a unit with markers: it may stop us."""
+    return bool(unit.truncated or unit.ddl or unit.markers or unit.pieces)
+
+
+def obstacle(unit: Unit, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:
+    """Why the stream must stop before this unit, if so. Only units that stand alone can be obstacles."""
+    if unit.ddl is not None:
+        return _changed_structure(unit, unit.ddl, tables, gate)
+    for marker in unit.markers:
+        row = marker_row(marker)
+        if row["kind"] == "tables":
+            return _lost_tables(marker, json.loads(row["payload"] or "{}"), tables)
+    return None
+
+
+def marker_row(marker: LogRecord) -> dict[str, str]:
+    """`id`, `kind` and `payload` of a row of the marker table."""
+    row = json.loads(marker.after or b"{}")
+    return {name: str(row.get(name) or "") for name in ("id", "kind", "payload")}
+
+
+def _changed_structure(unit: Unit, ddl: LogRecord, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:
+    touched = [name for name in ddl.tables if name in tables and gate.keeps(name, unit.position)]
+    if not touched:
+        return None
+    return SchemaConflict(
+        f"offset {ddl.offset}: the source changed the structure of {', '.join(touched)}: {ddl.statement}",
+        hint="everything before it is applied. Onboard the sync again: it loads the tables in their new shape",
+        table=touched[0],
+        position=str(unit.position),
+    )
+
+
+def _lost_tables(marker: LogRecord, payload: dict[str, object], tables: Collection[str]) -> SeamlineError | None:
+    listed = payload.get("tables")
+    missing = sorted(name for name in tables if name not in listed) if isinstance(listed, list) else []
+    if not missing:
+        return None
+    return PositionLost(
+        f"offset {marker.offset}: from here on the capture no longer carries {', '.join(missing)} "
+        f"(table list {payload.get('generation')})",
+        hint="its later changes are not in the log: add the table to the capture and onboard the sync again",
+        table=missing[0],
+        position=str(marker.position),
+    )

@@ -1,0 +1,58 @@
+"""What a stream tells of itself: at once when its state changes, else now and then."""
+
+from dataclasses import replace
+
+from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.ports import Commit, LogReader, StreamControl, StreamReport
+
+
+class StreamReporter:
+    """Keeps the last report and the counts since the start."""
+
+    def __init__(self, stream: StreamId, control: StreamControl, reader: LogReader) -> None:
+        self._control = control
+        self._reader = reader
+        self._told_at = 0.0
+        self._lag_s = 0.0
+        self.last = StreamReport(stream, "starting")
+        control.report(self.last)
+
+    def count(self, commit: Commit, *, units: int, changes: int, now: float) -> None:
+        """Add a commit. Lag is measured here: how long after the source's commit its last unit became visible."""
+        last = self.last
+        self._lag_s = max(0.0, now - commit.ledger.committed_ms / 1000)
+        self.last = replace(
+            last,
+            units=last.units + units,
+            changes=last.changes + changes,
+            findings=last.findings + commit.findings_total,
+        )
+
+    def catch_up(self) -> None:
+        """Nothing newer waits in the log."""
+        self._lag_s = 0.0
+
+    def tell(self, state: str, ledger: LedgerRow, *, epoch: int, now: float, hold_id: str = "") -> None:
+        self.last = replace(
+            self.last,
+            state=state,
+            epoch=epoch,
+            next_offset=ledger.next_offset,
+            log_end_offset=self._reader.end_offset(),
+            position=ledger.position,
+            lag_s=self._standing_lag_s(ledger, now) if state in ("paused", "held") else self._lag_s,
+            hold_id=hold_id,
+        )
+        self._told_at = now
+        self._control.report(self.last)
+
+    def is_due(self, state: str, *, now: float, every_s: float, hold_id: str = "") -> bool:
+        return self.is_news(state, hold_id) or now - self._told_at >= every_s
+
+    def is_news(self, state: str, hold_id: str) -> bool:
+        return (self.last.state, self.last.hold_id) != (state, hold_id)
+
+    @staticmethod
+    def _standing_lag_s(ledger: LedgerRow, now: float) -> float:
+        # A stream that stands does not look at the log: this is the most that it can be behind.
+        return max(0.0, now - ledger.committed_ms / 1000) if ledger.committed_ms else 0.0
