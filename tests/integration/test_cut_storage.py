@@ -14,7 +14,8 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.client import open_session
 from seamline.adapters.postgres.cuts import PostgresCuts
-from seamline.adapters.postgres.derived import compare_derived, derived_definitions
+from seamline.adapters.postgres.derived import compare_derived, derived_table
+from seamline.adapters.postgres.types import column_definitions
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.domain.position import BinlogPosition
@@ -122,15 +123,15 @@ def test_a_table_that_a_later_version_lacks_stays_as_it_was(cuts: PostgresCuts, 
 
 def test_late_and_gone_rows_are_counted_against_the_version_before(cuts: PostgresCuts, sql: Any) -> None:
     first = stage(sql, "e1", 3)
-    assert cuts.difference("settlement", "entry", DAY, staged_as=first) is None
+    assert cuts.lateness("settlement", "entry", DAY, staged_as=first) is None
     cuts.publish(staged("r1", {"entry": first}))
     second = stage(sql, "e2", 5)
     sql.execute("DELETE FROM settlement_stage.e2 WHERE id = 1")
     sql.execute("UPDATE settlement_stage.e2 SET v = 9 WHERE id = 2")
-    found = cuts.difference("settlement", "entry", DAY, staged_as=second)
+    found = cuts.lateness("settlement", "entry", DAY, staged_as=second)
     assert found is not None
     assert (found.late_rows, found.gone_rows) == (3, 2), "4 and 5 are new, 2 changed, 1 is gone"
-    assert cuts.difference("settlement", "entry", EARLIER, staged_as=second) is None
+    assert cuts.lateness("settlement", "entry", EARLIER, staged_as=second) is None
 
 
 def test_readers_see_all_of_a_cut_or_nothing_of_it(cuts: PostgresCuts, sql: Any, database: Connection) -> None:
@@ -256,7 +257,7 @@ def test_a_derived_table_is_compared_with_the_sums_of_its_cut(
     sql.execute("CREATE TABLE settlement_stage.e (account_id bigint, currency varchar(3), amount numeric(20,4))")
     sql.execute("INSERT INTO settlement_stage.e SELECT n % 7, 'EUR', n / 8.0 FROM generate_series(1, 100) n")
     sql.execute("INSERT INTO settlement_stage.e VALUES (1, NULL, 0.0001), (1, NULL, 0.0001)")
-    sql.execute(f"CREATE TABLE settlement_stage.b ({derived_definitions(BALANCE, ENTRY)})")
+    sql.execute(f"CREATE TABLE settlement_stage.b ({column_definitions(derived_table(BALANCE, ENTRY))})")
     sql.execute(
         "INSERT INTO settlement_stage.b SELECT account_id, currency, sum(amount) FROM settlement_stage.e GROUP BY 1, 2"
     )
@@ -281,4 +282,4 @@ def test_a_derived_table_is_compared_with_the_sums_of_its_cut(
 def test_a_derived_sum_must_be_exact() -> None:
     double = replace(ENTRY, columns=(*ENTRY.columns[:2], Column("amount", Kind.DOUBLE, "double")))
     with pytest.raises(SchemaConflict, match="which holds double"):
-        derived_definitions(BALANCE, double)
+        derived_table(BALANCE, double)

@@ -13,7 +13,8 @@ from seamline import settings
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.arrow_rows import page_ranges, read_batches
 from seamline.adapters.postgres.client import open_session
-from seamline.adapters.postgres.derived import compare_derived, derived_definitions
+from seamline.adapters.postgres.derived import compare_derived, derived_table
+from seamline.adapters.postgres.types import column_definitions
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DerivedTablePlan
@@ -90,7 +91,7 @@ def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(
     staged = StagedRelation(known_by_id, f"stage.{relation}", tuple(ENTRY.column(name) for name in wanted))
     target = f"stage.{derived.name}_{relation}"
     with postgres(warehouse) as sql:
-        sql.execute(f"CREATE TABLE {target} ({derived_definitions(derived, ENTRY)})")
+        sql.execute(f"CREATE TABLE {target} ({column_definitions(derived_table(derived, ENTRY))})")
     rows = compute_derived(spark, derived, staged, scale=4, target=target, parts=4)
     with closing(open_session(warehouse, application_name="test")) as session:
         verdict = compare_derived(session, derived, staged_cut=staged.relation, staged_derived=target, position="0-1-1")

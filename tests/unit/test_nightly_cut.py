@@ -11,7 +11,7 @@ from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import Receipt, Reconciliation, RunKind, RunState, Scope
-from seamline.domain.staged_cut import CutMode, StagedCut
+from seamline.domain.staged_cut import CutMode, Lateness, StagedCut
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import (
     BusinessDate,
@@ -24,7 +24,7 @@ from seamline.plan.model import (
     TablePlan,
 )
 from seamline.ports import Load
-from seamline.sync.nightly_cut import CutTools, Derived, Lateness, take_cut
+from seamline.sync.nightly_cut import CutTools, Derived, take_cut
 from seamline.sync.snapshot import TableRead
 from tests.unit.memory_views import MemoryView, Row
 

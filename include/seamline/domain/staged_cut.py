@@ -36,6 +36,14 @@ class StagedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Lateness:
+    """Staged rows against the version of the same date that counts now. A row that changed counts in both."""
+
+    late_rows: int
+    gone_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class StagedCut:
     """The manifest of a staged cut: what `publish_cut` publishes, and what the checks before it look at."""
 

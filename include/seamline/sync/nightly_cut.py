@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import Receipt, Reconciliation, Scope
-from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
+from seamline.domain.staged_cut import CutMode, Lateness, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
 from seamline.ports import Load, ReadView
@@ -32,14 +32,6 @@ class Derived:
     staged_as: str
     rows: int
     verdict: TableVerdict
-
-
-@dataclass(frozen=True, slots=True)
-class Lateness:
-    """Staged rows against the version of the same date that counts now."""
-
-    late_rows: int
-    gone_rows: int
 
 
 class CutRecords(Protocol):
@@ -79,6 +71,12 @@ def take_cut(run: Run, tools: CutTools) -> Mapping[str, StagedCut]:
     started = tools.clock()
     wanted = select(run.plan, business_date, as_of=started)
     reads = [TableRead(read.plan.shape, read.segment) for read in wanted.reads]
+    if not reads:
+        raise Refused(
+            f"no table of {run.sync} has history for {business_date}: " + "; ".join(wanted.left_out.values()),
+            hint="only tables with a business date can be cut for an earlier date",
+            sync=run.sync,
+        )
     with tools.open_read(reads) as read:
         # Judged again by the source's own clock at P: what was in time a moment ago may be too late now.
         selection = select(run.plan, business_date, as_of=read.position_time)

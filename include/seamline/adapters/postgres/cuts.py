@@ -27,7 +27,7 @@ from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres.client import Session, open_session, translated
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
 from seamline.domain.position import position_to_json
-from seamline.domain.staged_cut import Published, StagedCut, StagedTable
+from seamline.domain.staged_cut import Lateness, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan
 
@@ -81,14 +81,6 @@ CREATE TABLE IF NOT EXISTS seamline.cut_pointer (
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """Rows of a staged table against the version of its date that counts now."""
-
-    late_rows: int
-    gone_rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Attached:
     """How far the publish of a run has come."""
 
@@ -110,7 +102,7 @@ class PostgresCuts:
     def close(self) -> None:
         self._session.close()
 
-    def difference(self, sync: str, table: str, business_date: date, *, staged_as: str) -> Difference | None:
+    def lateness(self, sync: str, table: str, business_date: date, *, staged_as: str) -> Lateness | None:
         """What the staged rows have beyond the version that counts now, and what they lack; None without one.
 
         A row that changed counts in both: whole rows are compared, identical ones by their number.
@@ -127,7 +119,7 @@ class PostgresCuts:
             )
             now = f"SELECT {columns} FROM {_relation(staged)}"
             counts = [self._count(f"({one}) EXCEPT ALL ({other})") for one, other in ((now, before), (before, now))]
-        return Difference(*counts)
+        return Lateness(*counts)
 
     def publish(self, cut: StagedCut, *, signed_by: str = "") -> Published:
         """Make every staged table the next version of the date; readers get all of them in one commit.
@@ -351,8 +343,9 @@ class PostgresCuts:
 
     def _staged(self, staged_as: str) -> tuple[str, str]:
         """`staged_as` as (schema, name). Raises Refused when it is not there."""
-        schema, dot, name = staged_as.partition(".")
-        place = (schema, name) if dot else (self._destination.stage_schema, staged_as)
+        place = (self._destination.stage_schema, staged_as)
+        if self._kind(place) is None and "." in staged_as:
+            place = (staged_as.partition(".")[0], staged_as.partition(".")[2])
         if self._kind(place) is None:
             raise Refused(
                 f"the staged table {'.'.join(place)} is not there any more", hint="run the nightly's job again"

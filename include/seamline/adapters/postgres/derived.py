@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Row, Session, translated
-from seamline.adapters.postgres.types import destination_type
-from seamline.domain.catalogue import Kind, Table
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan
@@ -14,19 +13,28 @@ from seamline.plan.model import DerivedTablePlan
 # Sums of the widest exact numbers that both Spark and PostgreSQL hold.
 SUM_DIGITS = 38
 _BREAKS_LISTED = 1_000
+_ADDED_EXACTLY = frozenset({Kind.DECIMAL, Kind.INTEGER, Kind.UNSIGNED, Kind.BITS})
 
 
-def derived_definitions(derived: DerivedTablePlan, table: Table) -> str:
-    """The column list of CREATE TABLE for a derived table: the groups with their own types, then the exact sum."""
-    summed = table.column(derived.column)
-    if summed.kind not in (Kind.DECIMAL, Kind.INTEGER, Kind.UNSIGNED, Kind.BITS):
+def derived_table(derived: DerivedTablePlan, base: Table) -> Table:
+    """The shape of a derived table: the groups with their own types, then the exact sum."""
+    summed = base.column(derived.column)
+    if summed.kind not in _ADDED_EXACTLY:
         raise SchemaConflict(
             f"derived table {derived.name} adds up {derived.column}, which holds {summed.kind.value}",
             hint="only whole numbers and decimals add up exactly",
-            table=table.name,
+            table=base.name,
         )
-    groups = [f"{quoted(name)} {destination_type(table.column(name))}" for name in derived.by]
-    return ", ".join([*groups, f"{quoted(derived.column)} numeric({SUM_DIGITS},{summed.scale})"])
+    groups = tuple(base.column(name) for name in derived.by)
+    total = Column(
+        derived.column,
+        Kind.DECIMAL,
+        f"sum of {summed.source_type}",
+        precision=SUM_DIGITS,
+        scale=summed.scale if summed.kind is Kind.DECIMAL else 0,
+    )
+    key = derived.by if groups and not any(column.nullable for column in groups) else ()
+    return Table(derived.name, (*groups, total), key, base.rows_estimate)
 
 
 def compare_derived(

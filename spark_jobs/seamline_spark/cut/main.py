@@ -1,0 +1,111 @@
+"""The nightly cut as a job: one read at one position, staged, compared, derived tables computed; nothing published.
+
+A verdict other than MATCH is a result, not a failure: the exit code tells only whether the cut was staged and judged.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from datetime import date
+
+from pyspark.sql import SparkSession
+
+from seamline.adapters import registry
+from seamline.adapters.connections import resolve
+from seamline.adapters.postgres.canonical import quoted
+from seamline.adapters.postgres.client import open_session as open_postgres
+from seamline.adapters.postgres.cuts import open_cuts
+from seamline.adapters.postgres.derived import compare_derived, derived_table
+from seamline.adapters.postgres.staging import StagingArea, build_index, relation
+from seamline.domain.errors import SeamlineError
+from seamline.domain.staged_cut import Lateness, StagedCut
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
+from seamline.ports import Load
+from seamline.sync.nightly_cut import CutTools, Derived, take_cut
+from seamline_spark.cut.derived import StagedRelation, compute_derived
+from seamline_spark.session import open_session
+from seamline_spark.snapshot.bulk_read import SparkReader
+
+log = logging.getLogger("seamline_spark.cut")
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="nightly_cut", description="Stages and compares the cut of a run's date.")
+    parser.add_argument("--run", required=True, help="id of the run in the platform database")
+    run_id = parser.parse_args(argv).run
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    try:
+        session = open_session("seamline nightly_cut")
+        try:
+            cut(session, run_id)
+        finally:
+            session.stop()
+    except SeamlineError as exc:
+        sys.stderr.write(f"nightly_cut: {exc}\n")
+        return exc.exit_code
+    return 0
+
+
+def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
+    """Stage and compare the cut of a run; kept as `result["cut"]`. A repeat reads again at a new position."""
+    with closing(registry.platform()) as store:
+        run = store.run(run_id)
+        reader = SparkReader(session.sparkContext, run)
+        derivation = _Derivation(session, run)
+        tools = CutTools(reader.open_read, reader.open_staged, derivation.derive, _lateness(run), store)
+        cuts = take_cut(run, tools)
+    for staged in cuts.values():
+        for table in staged.tables:
+            log.info(
+                "table cut: sync=%s table=%s date=%s rows=%d late=%s verdict=%s position=%s",
+                run.sync, table.table, staged.business_date, table.rows, table.late_rows, table.verdict,
+                staged.position,
+            )  # fmt: skip
+        for table_name, reason in staged.left_out.items():
+            log.info("table left out: sync=%s table=%s %s", run.sync, table_name, reason)
+    return cuts
+
+
+class _Derivation:
+    """Derived tables as DataFrames of this session, staged beside the cut."""
+
+    def __init__(self, session: SparkSession, run: Run) -> None:
+        self._session = session
+        self._run = run
+
+    def derive(self, destination: DestinationPlan, derived: DerivedTablePlan, base: Load, position: str) -> Derived:
+        shape = derived_table(derived, base.table)
+        connection = resolve(destination.connection)
+        # An area of its own: that of the cut takes tables of the same run for an earlier attempt's.
+        area = StagingArea(connection, destination, run_id=f"{self._run.run_id} derived {derived.name}")
+        place = area.create([shape])[shape.name]
+        staged = StagedRelation(
+            destination.connection,
+            f"{quoted(destination.stage_schema)}.{quoted(base.staged_as)}",
+            tuple(base.table.column(name) for name in (*derived.by, derived.column)),
+        )
+        rows = compute_derived(
+            self._session,
+            derived,
+            staged,
+            scale=shape.column(derived.column).scale,
+            target=relation(place),
+            parts=self._session.sparkContext.defaultParallelism,
+        )
+        build_index(connection, place)
+        with closing(open_postgres(connection, application_name="seamline derived")) as session:
+            verdict = compare_derived(
+                session, derived, staged_cut=staged.relation, staged_derived=relation(place), position=position
+            )
+        return Derived(place.name, rows, verdict)
+
+
+def _lateness(run: Run) -> Callable[[DestinationPlan, date, Load], Lateness | None]:
+    def lateness(destination: DestinationPlan, business_date: date, load: Load) -> Lateness | None:
+        with closing(open_cuts(destination)) as cuts:
+            return cuts.lateness(run.sync, load.table.name, business_date, staged_as=load.staged_as)
+
+    return lateness
