@@ -137,8 +137,9 @@ def pid_of(layout: Layout) -> int:
 
 
 def states(layout: Layout) -> dict[str, ProgramState]:
-    """The state of every program, by name."""
-    return {
+    """The state of every program, by name. One that came with a newer checkout than Supervisor's start is stopped."""
+    unknown = {name: ProgramState(name, "STOPPED", pid=0, since=0, said="") for name in PROGRAMS}
+    return unknown | {
         info["name"]: ProgramState(info["name"], info["statename"], info["pid"], info["start"], info["spawnerr"])
         for info in _client(layout).supervisor.getAllProcessInfo()
     }
