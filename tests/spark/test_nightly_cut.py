@@ -1,0 +1,264 @@
+"""The nightly job on real servers while money moves: cuts, versions, dates without history, verdicts, publication."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from pyspark.sql import SparkSession
+
+from seamline import settings
+from seamline.adapters import registry
+from seamline.adapters.connections import Connection
+from seamline.adapters.mariadb.catalogue import read_catalogue
+from seamline.adapters.platform import migrate
+from seamline.demo.bank import SMALL, connect, fill
+from seamline.demo.writers import Writer, write_until
+from seamline.domain.calendar import last_ended
+from seamline.domain.errors import Refused
+from seamline.domain.runs import Cut, Reconciliation, Scope
+from seamline.domain.staged_cut import CutMode, StagedCut
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import (
+    BusinessDate,
+    ControlTotalPlan,
+    DerivedTablePlan,
+    DestinationPlan,
+    NightlyPlan,
+    ReconcilePlan,
+    SourcePlan,
+    SyncPlan,
+    TablePlan,
+    plan_to_json,
+)
+from seamline.sync.cut import publish_cut
+from seamline_spark.cut.main import cut
+from seamline_spark.session import open_session
+from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
+from tests.waiting import wait_until
+
+NAME = "nightly_cut"
+SOURCE_ID, WAREHOUSE_ID = f"{NAME}_source", f"{NAME}_warehouse"
+DATES = {"ledger_entry": BusinessDate("booked_at", "instant"), "payment_order": BusinessDate("business_date", "date")}
+NAMES = ("account", "ledger_entry", "payment_order", "access_audit")
+TIMEZONE = "Asia/Shanghai"
+
+
+@contextmanager
+def known(connection: Connection, connection_id: str, kind: str) -> Iterator[None]:
+    """A test's database by a connection id, as driver and tasks resolve any other."""
+    where = f"{connection.login}:{quote(connection.password)}@{connection.host}:{connection.port}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(f"SEAMLINE_CONNECTION_{connection_id.upper()}", f"{kind}://{where}/{connection.database}")
+        yield
+
+
+@pytest.fixture(scope="module")
+def bank() -> Iterator[Connection]:
+    with mariadb_database(NAME) as connection, known(connection, SOURCE_ID, "mysql"):
+        with closing(connect(connection)) as session:
+            fill(session, SMALL, now=datetime.now(UTC), timezone=TIMEZONE)
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def warehouse() -> Iterator[Connection]:
+    with postgres_database(NAME) as connection, known(connection, WAREHOUSE_ID, "postgres"):
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def plan(bank: Connection) -> SyncPlan:
+    source = SourcePlan(
+        NAME, "mariadb", bank.database, SOURCE_ID, SOURCE_ID, SOURCE_ID, "log", "connector", snapshot_lock="brief"
+    )
+    with closing(mariadb(bank)) as session:
+        shapes = read_catalogue(session, bank.database, NAMES)
+    totals = (
+        ControlTotalPlan("ledger_entry", "amount", ("currency",)),
+        ControlTotalPlan("account", "balance", ("currency",)),
+    )
+    return SyncPlan(
+        "settlement",
+        source,
+        (DestinationPlan("warehouse", "postgres", WAREHOUSE_ID, "settlement"),),
+        tuple(TablePlan(shape.name, DATES.get(shape.name), shape) for shape in shapes),
+        nightly=NightlyPlan(timezone=TIMEZONE, as_of_max_s=26 * 3600),
+        reconcile=ReconcilePlan(totals),
+        derived=(DerivedTablePlan("daily_balance", "ledger_entry", "amount", ("account_id", "currency")),),
+    )
+
+
+@pytest.fixture(scope="module")
+def platform() -> Iterator[Any]:
+    with postgres_database(f"{NAME}_platform") as connection, known(connection, "seamline_db", "postgres"):
+        migrate.upgrade()
+        with closing(registry.platform()) as store:
+            yield store
+
+
+@pytest.fixture(scope="module")
+def spark(bank: Any, warehouse: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder: Path = tmp_path_factory.mktemp("spark")
+    with pytest.MonkeyPatch.context() as patch:
+        said = "--master local[2] --driver-memory 512m"
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"{said} --conf spark.sql.warehouse.dir={folder} pyspark-shell")
+        session = open_session("nightly cut test")
+    session.sparkContext.pythonExec = sys.executable
+    for name, value in settings.process_environment().items():
+        if name.startswith(f"SEAMLINE_CONNECTION_{NAME.upper()}"):
+            session.sparkContext.environment[name] = value
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def writers(bank: Connection) -> Iterator[list[Writer]]:
+    stop = threading.Event()
+    made = [Writer(number, seed=11) for number in range(2)]
+    with known(bank, "bank_app", "mysql"), ExitStack() as stack:
+        for writer in made:
+            thread = threading.Thread(target=write_until, args=(stop, writer))
+            thread.start()
+            stack.callback(thread.join)
+        stack.callback(stop.set)
+        wait_until(lambda: all(w.counts["transfer"] for w in made), timeout_s=60, what="every writer to write")
+        yield made
+
+
+@pytest.fixture
+def run_nightly(spark: SparkSession, plan: SyncPlan, platform: Any) -> Any:
+    def take(number: str, day: date) -> StagedCut:
+        run_id = f"settlement/nightly/{day}/{number}"
+        platform.start_run(
+            run_id=run_id, sync="settlement", kind="nightly", plan_json=plan_to_json(plan), business_date=day
+        )
+        return cut(spark, run_id)["warehouse"]
+
+    return take
+
+
+@pytest.fixture
+def publish(platform: Any) -> Any:
+    def go(staged: StagedCut, *, signed_by: str = "") -> Cut:
+        run = platform.run(staged.run_id)
+        with closing(registry.cut_publisher(run.plan, "warehouse")) as publisher:
+            return publish_cut(run, "warehouse", publisher=publisher, records=platform, signed_by=signed_by)
+
+    return go
+
+
+def ended() -> date:
+    return last_ended(datetime.now(UTC), timezone=TIMEZONE)
+
+
+def one(warehouse: Connection, query: str) -> Any:
+    with postgres(warehouse) as session:
+        row = session.execute(query.encode()).fetchone()
+    return row[0] if row and len(row) == 1 else row
+
+
+def reconciled(platform: Any, staged: StagedCut) -> Reconciliation:
+    found = platform.reconciliation(staged.run_id, Scope.CUT, "warehouse")
+    assert found is not None
+    return found
+
+
+def test_the_cut_of_the_date_that_has_ended_matches_while_money_moves(
+    run_nightly: Any, publish: Any, platform: Any, writers: Any, warehouse: Connection
+) -> None:
+    staged = run_nightly("1", ended())
+    assert {t.table: (t.mode, t.verdict) for t in staged.tables} == {
+        "account": (CutMode.WHOLE, Verdict.MATCH),
+        "ledger_entry": (CutMode.DATE, Verdict.MATCH),
+        "payment_order": (CutMode.DATE, Verdict.MATCH),
+        "access_audit": (CutMode.WHOLE, Verdict.MATCH),
+        "daily_balance": (CutMode.DERIVED, Verdict.MATCH),
+    }
+    found = reconciled(platform, staged)
+    assert found.verdict is Verdict.MATCH
+    assert [t.table for t in found.tables] == [*NAMES, "daily_balance"]
+    entry = found.tables[1]
+    assert entry.totals
+    assert all(total.is_equal and total.source_sum == 0 for total in entry.totals)
+    assert one(warehouse, "SELECT to_regclass('settlement.ledger_entry_proven')") is None, "nothing is published yet"
+    record = publish(staged)
+    assert (record.version, record.partial, record.verdict) == (1, False, Verdict.MATCH)
+    assert platform.cuts("settlement", ended())[0].tables == (*NAMES, "daily_balance")
+    rows = {t.table: t.rows for t in staged.tables}
+    for table, count in rows.items():
+        assert one(warehouse, f"SELECT count(*) FROM settlement.{table}_proven") == count
+    assert rows["account"] >= SMALL.accounts
+    assert 0 < rows["ledger_entry"] < 2 * SMALL.transfers + 1
+    outside = one(
+        warehouse,
+        "SELECT count(*) FROM settlement.ledger_entry_proven"
+        f" WHERE (booked_at AT TIME ZONE '{TIMEZONE}')::date <> cut_business_date",
+    )
+    assert outside == 0
+    torn = one(
+        warehouse,
+        "SELECT count(*) FROM (SELECT account_id, currency, sum(amount) AS s FROM settlement.ledger_entry_proven"
+        " GROUP BY 1, 2 EXCEPT SELECT account_id, currency, amount FROM settlement.daily_balance_proven) AS d",
+    )
+    assert torn == 0
+
+
+def test_a_second_run_is_version_2_and_counts_what_came_late(
+    run_nightly: Any, publish: Any, bank: Connection, warehouse: Connection
+) -> None:
+    first = publish(run_nightly("2a", ended()))
+    noon = datetime(ended().year, ended().month, ended().day, 4)  # noqa: DTZ001 - UTC noon of Shanghai, naive for the driver
+    with closing(mariadb(bank)) as session, session.cursor() as cursor:
+        cursor.execute("SELECT max(id) FROM ledger_entry")
+        ((newest,),) = cursor.fetchall()
+        cursor.executemany(
+            "INSERT INTO ledger_entry VALUES (%s, -1, 1, 'CNY', %s, %s, 'late')",
+            [(newest + 1_000_001, 5, noon), (newest + 1_000_002, -5, noon)],
+        )
+        # An order of the reserve, which no writer touches, is settled after its date.
+        cursor.execute(
+            "SELECT min(id) FROM payment_order WHERE business_date = %s AND account_id <= 100 AND status <> 'settled'",
+            (ended(),),
+        )
+        ((order,),) = cursor.fetchall()
+        cursor.execute("UPDATE payment_order SET status = 'settled' WHERE id = %s", (order,))
+    staged = run_nightly("2b", ended())
+    late = {t.table: (t.late_rows, t.gone_rows) for t in staged.tables}
+    assert late["ledger_entry"] == (2, 0)
+    assert late["payment_order"][0] >= 1
+    assert late["payment_order"][1] >= 1
+    assert late["account"] == (None, None)
+    second = publish(staged)
+    assert second.version == first.version + 1
+    assert one(warehouse, "SELECT DISTINCT cut_version FROM settlement.ledger_entry_proven") == second.version
+    kept = f"SELECT count(*) FROM settlement_cut.ledger_entry WHERE cut_version = {first.version}"
+    assert one(warehouse, kept) + 2 == one(warehouse, "SELECT count(*) FROM settlement.ledger_entry_proven")
+    assert publish(staged).version == second.version, "a repeat of the publish finds it done"
+
+
+def test_an_earlier_date_has_its_rows_and_says_what_has_no_history(
+    run_nightly: Any, publish: Any, platform: Any, warehouse: Connection
+) -> None:
+    day = ended() - timedelta(days=2)
+    staged = run_nightly("3", day)
+    assert [t.table for t in staged.tables] == ["ledger_entry", "payment_order", "daily_balance"]
+    assert set(staged.left_out) == {"account", "access_audit"}
+    verdicts = {t.table: (t.verdict, t.reason.split(":")[0]) for t in reconciled(platform, staged).tables}
+    assert verdicts["account"] == verdicts["access_audit"] == (Verdict.NOT_RUN, "no history")
+    record = publish(staged)
+    assert (record.version, record.partial, record.verdict) == (1, True, Verdict.MATCH)
+    where = f"WHERE cut_business_date = '{day}'"
+    assert one(warehouse, f"SELECT count(*) FROM settlement_cut.ledger_entry_current {where}") > 0
+    assert one(warehouse, f"SELECT count(*) FROM settlement_cut.account_current {where}") == 0
+    assert one(warehouse, "SELECT max(cut_business_date) FROM settlement.ledger_entry_proven") == ended()
+
+
+def test_a_date_that_has_not_ended_is_refused(run_nightly: Any) -> None:
+    with pytest.raises(Refused, match="has not ended"):
+        run_nightly("4", ended() + timedelta(days=1))
