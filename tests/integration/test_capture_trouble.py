@@ -1,0 +1,148 @@
+"""What can happen to a capture from outside: its worker killed, its password wrong, its source away."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from seamline.adapters.connect.capture import ConnectCaptureProbe, capture_endpoint
+from seamline.adapters.connect.connector_config import CaptureEndpoint, offsets_topic
+from seamline.adapters.connect.rest import ConnectClient
+from seamline.adapters.mariadb.source import MariaDbSource
+from seamline.domain.capture import CaptureState
+from seamline.domain.errors import ConfigError, SeamlineError, TransientError
+from seamline.plan.model import SourcePlan
+from seamline.ports import Marker
+from tests.conftest import RunningStack
+from tests.integration.captured import Captured, captured, replay
+from tests.integration.connect_worker import ConnectWorker, connect_worker
+from tests.integration.databases import mariadb
+from tests.waiting import wait_until
+
+ROWS_PER_STATEMENT = 1_000
+STATEMENTS = 20
+
+
+@pytest.fixture(scope="module")
+def worker(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectWorker]:
+    folder = tmp_path_factory.mktemp("connect")
+    with connect_worker(stack.settings, stack.connection("kafka"), name="trouble", folder=folder) as one:
+        yield one
+
+
+@pytest.fixture
+def bank(stack: RunningStack, worker: ConnectWorker) -> Iterator[Captured]:
+    write_secrets(stack, worker)
+
+    def endpoint(source: SourcePlan) -> CaptureEndpoint:
+        return replace(capture_endpoint(source), secrets_file=str(worker.secrets_file))
+
+    with captured("capture_trouble", client=ConnectClient(worker.connection), endpoint_of=endpoint) as one:
+        yield one
+
+
+def write_secrets(stack: RunningStack, worker: ConnectWorker, *, password: str | None = None) -> None:
+    capture = stack.connection("core_bank_capture")
+    values = {"user": capture.login, "password": capture.password if password is None else password}
+    worker.write_secrets({f"core_bank_capture.{name}": value for name, value in values.items()})
+
+
+def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(bank: Captured, worker: ConnectWorker) -> None:
+    bank.ensure()
+    start = bank.topics.end_offset()
+    insert_large(bank)
+    wait_until(
+        lambda: bank.topics.end_offset() > start + 1_000, timeout_s=60, what="part of the transaction", every_s=0.01
+    )
+    worker.kill()
+    killed_at = bank.topics.end_offset()
+    worker.start()
+    bank.ensure()
+    marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
+    bank.source.commit_marker(marker)
+    state = replay(bank, marker.id)
+    assert killed_at < start + ROWS_PER_STATEMENT * STATEMENTS, "the worker was killed too late to prove anything"
+    assert state.told_again == 1
+    assert state.holds("account") == sorted(bank.rows("account"), key=repr)
+    assert state.holds("audit") == bank.rows("audit")
+
+
+def insert_large(bank: Captured) -> None:
+    with closing(mariadb(bank.root)) as session, session.cursor() as cursor:
+        session.autocommit(False)
+        for statement in range(STATEMENTS):
+            rows = [(statement * ROWS_PER_STATEMENT + n, statement, "x" * 50) for n in range(ROWS_PER_STATEMENT)]
+            cursor.executemany("INSERT INTO account VALUES (%s, %s, %s)", rows)
+        cursor.execute("INSERT INTO audit VALUES (1, 'the same transaction')")
+        session.commit()
+
+
+def test_a_wrong_password_is_named_and_the_capture_mended_once_it_is_right(
+    bank: Captured, stack: RunningStack, worker: ConnectWorker
+) -> None:
+    bank.ensure()
+    write_secrets(stack, worker, password="wrong")
+    bank.connector.stop()
+    with pytest.raises(SeamlineError) as raised:
+        bank.ensure()
+    assert "password" in raised.value.hint
+    probe = ConnectCaptureProbe(bank.source_plan, client=bank.client, topics=bank.kafka)
+    assert probe.status().state is CaptureState.FAILED
+    assert "password" in probe.status().error
+    write_secrets(stack, worker)
+    bank.execute("INSERT INTO account VALUES (1, 1, 'while it could not log in')")
+    probe.restart_failed()
+    wait_until(lambda: probe.status().state is CaptureState.RUNNING, timeout_s=60, what="the capture to run again")
+    marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
+    bank.source.commit_marker(marker)
+    assert replay(bank, marker.id).holds("account") == bank.rows("account")
+
+
+def test_a_config_with_a_literal_secret_is_refused(bank: Captured) -> None:
+    bank.ensure()
+    config = bank.client.config(bank.connector.name)
+    assert config is not None
+    bank.client.stop(bank.connector.name)
+    bank.client.put_config(bank.connector.name, {**config, "producer.override.ssl.key.password": "hunter2"})
+    with pytest.raises(ConfigError, match="plain text: producer.override.ssl.key.password") as raised:
+        bank.ensure()
+    assert "hunter2" not in str(raised.value)
+
+
+def test_no_secret_reaches_connects_rest_interface(bank: Captured, stack: RunningStack) -> None:
+    bank.ensure()
+    config = bank.client.config(bank.connector.name)
+    assert stack.connection("core_bank_capture").password not in str(config)
+
+
+def test_a_killed_workers_capture_uses_an_offsets_topic_of_its_own(bank: Captured) -> None:
+    bank.ensure()
+    assert bank.kafka.offsets(offsets_topic(bank.source_plan))[1] > 0
+
+
+def test_connect_away_is_trouble_that_may_pass(worker: ConnectWorker) -> None:
+    away = ConnectClient(replace(worker.connection, port=1))
+    with pytest.raises(TransientError, match="does not answer"):
+        away.status("any")
+
+
+def test_a_source_that_is_away_or_refuses_the_login_is_told_apart(
+    bank: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = bank.root
+    place = f"{root.host}:{root.port}"
+    monkeypatch.setenv("SEAMLINE_CONNECTION_CORE_BANK", f"mysql://nobody:wrong@{place}/bank")
+    with pytest.raises(ConfigError, match="refused login `nobody`"):
+        MariaDbSource(bank.source_plan).catalogue(["account"])
+    monkeypatch.setenv("SEAMLINE_CONNECTION_CORE_BANK", f"mysql://nobody:wrong@{root.host}:1/bank")
+    with pytest.raises(TransientError, match="is away"):
+        MariaDbSource(bank.source_plan).catalogue(["account"])
+
+
+def test_a_topics_folder_is_measured_in_bytes(bank: Captured) -> None:
+    bank.ensure()
+    before = bank.topics.size_bytes()
+    insert_large(bank)
+    wait_until(lambda: bank.topics.size_bytes() > before + 10_000, timeout_s=60, what="the log topic to grow")
