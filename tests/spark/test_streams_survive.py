@@ -9,24 +9,19 @@ import signal
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.kafka.log_reader import open_log_reader
-from seamline.adapters.postgres.sink import open_sink
-from seamline.adapters.postgres.types import column_definitions
-from seamline.domain.cutover import Boundary
-from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan, plan_to_json
-from seamline.ports import Load, Marker, Publication
-from seamline.sync.markers import read_until_marker
+from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.ports import Marker
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import Writers, writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
+from tests.spark.empty_sync import publish_empty
 from tests.spark.hosts import START_S, Hosts, hosts_of, is_gone, session_of, uri
 from tests.waiting import wait_until
 
@@ -93,10 +88,10 @@ def chain(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iter
         postgres_database(f"{NAME}_warehouse") as warehouse,
         pytest.MonkeyPatch.context() as patch,
     ):
-        connection = (f"SEAMLINE_CONNECTION_{NAME.upper()}", uri(warehouse))
+        connection = (f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
         patch.setenv(*connection)
         bank.ensure()
-        plan = published(bank, warehouse)
+        plan = publish_empty(bank, warehouse, sync=bank.plan.sync, schema="live", tables=TABLES)
         with hosts_of(
             SCRIPT,
             folder,
@@ -115,37 +110,6 @@ def writers(chain: Chain) -> Iterator[Writers]:
     with writing(chain.bank.root, tables=TABLES, first_id=highest + 1_000_000) as writers:
         yield writers
         chain.arm("")
-
-
-def published(bank: Captured, warehouse: Connection) -> SyncPlan:
-    """The tables, still empty, put in place in the destination: PROTOCOL 2 with a snapshot of nothing."""
-    tables = tuple(TablePlan(table.name, table=table) for table in bank.source.catalogue(TABLES))
-    destination = DestinationPlan("warehouse", "postgres", NAME, "live")
-    plan = dataclasses.replace(bank.plan, destinations=(destination,), tables=tables)
-    low, high = (Marker(f"{kind}-{uuid.uuid4().hex}", kind) for kind in ("low", "high"))
-    with closing(open_log_reader(plan)) as reader, closing(open_sink(plan, destination)) as sink:
-        reader.assign(bank.topics.end_offset())
-        bank.source.commit_marker(low)
-        place = read_until_marker(reader, marker_table=plan.source.marker_table, marker_id=low.id, timeout_s=60)
-        position = bank.source.seed_position()
-        bank.source.commit_marker(high)
-        with postgres(warehouse) as session:
-            session.execute("create schema live_stage")
-            for table in tables:
-                session.execute(f"create table live_stage.{table.name} ({column_definitions(table.shape)})")
-        sink.publish(
-            plan.stream_id("warehouse"),
-            [Load(table.shape, table.name, 0) for table in tables],
-            publication=Publication(
-                run_id=uuid.uuid4().hex,
-                topic=plan.source.log_topic,
-                topic_id=reader.topic_id,
-                next_offset=place.next_offset,
-                position=position,
-                boundaries=tuple(Boundary(table.name, position, high_marker=high.id) for table in tables),
-            ),
-        )
-    return plan
 
 
 def host_is_up(chain: Chain) -> int:

@@ -29,8 +29,9 @@ _CONSUMER = {
     "isolation.level": "read_committed",
     # `earliest` would silently jump over records that were deleted.
     "auto.offset.reset": "error",
-    # A broker answers at once when there is something; this bounds the wait of an idle fetch.
-    "fetch.wait.max.ms": 10,
+    # A broker answers at once when there is something, also inside transactions: only an idle fetch waits this long.
+    # With 10 ms ten idle streams cost 6 % of a core and are not faster (Kafka 4.3.1).
+    "fetch.wait.max.ms": 500,
     "fetch.queue.backoff.ms": 2,
     "fetch.message.max.bytes": 8 * 1024 * 1024,
     "fetch.max.bytes": 64 * 1024 * 1024,

@@ -1,0 +1,82 @@
+"""What a host with ten idle streams costs: processor time of its whole process tree over a quiet minute, and memory.
+
+A bank of its own on the servers of the local stack, its capture, ten streams of it, heartbeats as always; nobody
+writes. Goal: at most 3 % of a core. `python -m bench.idle_streams --streams 10 --seconds 60`
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from seamline.plan.model import plan_to_json
+from tests.integration.captured import captured
+from tests.integration.databases import postgres_database
+from tests.spark.empty_sync import publish_empty
+from tests.spark.hosts import START_S, Hosts, hosts_of, session_of, uri
+from tests.spark.test_streams_survive import SCRIPT, TABLES
+from tests.waiting import wait_until
+
+NAME = "idle_streams"
+GOAL = 0.03
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--streams", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=60)
+    chosen = parser.parse_args()
+    with (
+        captured(NAME) as bank,
+        postgres_database(f"{NAME}_warehouse") as warehouse,
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
+        bank.ensure()
+        with hosts_of(SCRIPT, Path(folder), name=f"{NAME}_platform") as hosts:
+            syncs = [f"{NAME}_{number}" for number in range(chosen.streams)]
+            for sync in syncs:
+                plan = publish_empty(bank, warehouse, sync=sync, schema=f"live_{sync}", tables=TABLES)
+                hosts.director.want(plan.stream_id("warehouse"), plan_json=plan_to_json(plan))
+            host = hosts.start()
+            wait_until(
+                lambda: all(hosts.state(sync) == "streaming" for sync in syncs), timeout_s=START_S, what="all streams"
+            )
+            report(hosts, host.pid, syncs, seconds=chosen.seconds)
+    return 0
+
+
+def report(hosts: Hosts, host: int, syncs: list[str], *, seconds: float) -> None:
+    quiet(seconds=20)
+    before, began = cpu(host), time.monotonic()
+    quiet(seconds=seconds)
+    after, took_s = cpu(host), time.monotonic() - began
+    spent = {pid: after[pid] - before.get(pid, 0.0) for pid in after}
+    share = sum(spent.values()) / took_s
+    processes = session_of(host)
+    memory = sum(process.memory_full_info().pss for process in processes) >> 20
+    sys.stdout.write(f"{len(syncs)} idle streams: {share:.2%} of a core (goal {GOAL:.0%}), {memory} MB in all\n")
+    for process in processes:
+        pss = process.memory_full_info().pss >> 20
+        name = "driver" if process.pid == host else process.name()
+        sys.stdout.write(f"  {name:<12} {spent.get(process.pid, 0.0) / took_s:7.3%} {pss:5d} MB\n")
+    assert all(hosts.state(sync) == "streaming" for sync in syncs)
+
+
+def cpu(host: int) -> dict[int, float]:
+    """Seconds of processor time by process."""
+    times = {process.pid: process.cpu_times() for process in session_of(host)}
+    return {pid: used.user + used.system for pid, used in times.items()}
+
+
+def quiet(*, seconds: float) -> None:
+    """Let time pass: here it is what is measured."""
+    time.sleep(seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""A sync whose tables are still empty, put in place in a destination: PROTOCOL 2 with a snapshot of nothing."""
+
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from contextlib import closing
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.kafka.log_reader import open_log_reader
+from seamline.adapters.postgres.sink import open_sink
+from seamline.adapters.postgres.types import column_definitions
+from seamline.domain.cutover import Boundary
+from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
+from seamline.ports import Load, Marker, Publication
+from seamline.sync.markers import read_until_marker
+from tests.integration.captured import Captured
+from tests.integration.databases import postgres
+
+
+def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: str, tables: Sequence[str]) -> SyncPlan:
+    """The plan of the sync, published. `warehouse` is known by its database's name as connection id."""
+    planned = tuple(TablePlan(table.name, table=table) for table in bank.source.catalogue(tables))
+    destination = DestinationPlan("warehouse", "postgres", warehouse.database, schema)
+    plan = dataclasses.replace(bank.plan, sync=sync, destinations=(destination,), tables=planned)
+    low, high = (Marker(f"{kind}-{uuid.uuid4().hex}", kind) for kind in ("low", "high"))
+    with closing(open_log_reader(plan)) as reader, closing(open_sink(plan, destination)) as sink:
+        reader.assign(bank.topics.end_offset())
+        bank.source.commit_marker(low)
+        place = read_until_marker(reader, marker_table=plan.source.marker_table, marker_id=low.id, timeout_s=60)
+        position = bank.source.seed_position()
+        bank.source.commit_marker(high)
+        with postgres(warehouse) as session:
+            session.execute(f"create schema {destination.stage_schema}")
+            for table in planned:
+                place_of_table = f"{destination.stage_schema}.{table.name}"
+                session.execute(f"create table {place_of_table} ({column_definitions(table.shape)})")
+        sink.publish(
+            plan.stream_id("warehouse"),
+            [Load(table.shape, table.name, 0) for table in planned],
+            publication=Publication(
+                run_id=uuid.uuid4().hex,
+                topic=plan.source.log_topic,
+                topic_id=reader.topic_id,
+                next_offset=place.next_offset,
+                position=position,
+                boundaries=tuple(Boundary(table.name, position, high_marker=high.id) for table in planned),
+            ),
+        )
+    return plan
