@@ -337,8 +337,9 @@ def a_key_change_moves_the_row_also_in_a_chain(world: World) -> None:
         update(ACCOUNT, account(2, "y"), account(3, "y")),
         update(ACCOUNT, account(1, "x"), account(2, "x")),
         update(ACCOUNT, account(3, "y"), account(1, "y")),
+        update(ACCOUNT, account(1, "y"), account(9, "y")),
     )
-    assert world.rows(ACCOUNT) == texts(account(2, "x"), account(1, "y"))
+    assert world.rows(ACCOUNT) == texts(account(2, "x"), account(9, "y"))
     assert world.findings() == []
 
 

@@ -140,7 +140,7 @@ def _datetime(of: str, unit: str) -> str:
 
 def _unsigned(of: str) -> str:
     # `bigint.unsigned.handling.mode=precise`: base64 of the two's complement, big end first, as short as it can be.
-    digits = f"right(lpad(encode(decode({of},'base64'),'hex'),16,'0'),16)"
+    digits = f"right('000000000000000'||encode(decode({of},'base64'),'hex'),16)"
     high, low = (f"('x'||substr({digits},{start},8))::bit(32)::bigint" for start in (1, 9))
     # bit(32)::bigint keeps the sign bit out: 32 bits never reach bit 63.
     return f"(({high})::numeric*4294967296+({low}))"

@@ -1,0 +1,168 @@
+"""The behaviour suite is run over sinks that are wrong in one way each: it must not pass."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.memory_sink import MemorySink
+from seamline.adapters.postgres import ledger as ledger_tables
+from seamline.adapters.postgres.statements import DELETED, TableStatements
+from seamline.domain.changes import TableChanges
+from seamline.domain.errors import CommitUnknown, SeamlineError
+from seamline.domain.ledger import StreamId
+from seamline.ports import Commit, Lease, Load, Progress, Publication, Staged
+from tests.contract.behaviours import BEHAVIOURS, Behaviour
+from tests.contract.worlds import MemoryWorld, PostgresWorld, World
+from tests.log_topic import TABLES
+
+
+class EpochIgnored(MemorySink):
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        newest = self._database.ledgers[lease.stream].epoch
+        return super().commit(replace(lease, epoch=newest), staged, progress=progress)
+
+
+class LedgerNotCompared(MemorySink):
+    """Applies the rows wherever the ledger stands, and writes it afterwards."""
+
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        row = self._database.ledgers[lease.stream]
+        self._database.ledgers[lease.stream] = replace(row, next_offset=progress.span.start)
+        return super().commit(lease, staged, progress=progress)
+
+
+class CommitErrorSwallowed(MemorySink):
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        try:
+            return super().commit(lease, staged, progress=progress)
+        except CommitUnknown:
+            return Commit(replace(lease.ledger, next_offset=progress.span.end))
+
+
+class DeletesDropped(MemorySink):
+    def stage(self, lease: Lease, changes: TableChanges) -> Staged:
+        return super().stage(lease, replace(changes, keyed=[c for c in changes.keyed if not c.is_delete]))
+
+
+class FindingsDropped(MemorySink):
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        commit = super().commit(lease, staged, progress=progress)
+        self._database.findings.clear()
+        return replace(commit, findings=(), findings_total=0)
+
+
+class IdenticalRowsJoined(MemorySink):
+    """A set where there should be a multiset."""
+
+    def stage(self, lease: Lease, changes: TableChanges) -> Staged:
+        return super().stage(lease, replace(changes, net={row: max(-1, min(1, n)) for row, n in changes.net.items()}))
+
+
+class TruncateForgotten(MemorySink):
+    def stage(self, lease: Lease, changes: TableChanges) -> Staged:
+        return super().stage(lease, replace(changes, truncate_first=False))
+
+
+class BoundariesNeverEnded(MemorySink):
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        return super().commit(lease, staged, progress=replace(progress, ended=()))
+
+
+class PublishedTwice(MemorySink):
+    def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
+        self._database.publications.clear()
+        return super().publish(stream, loads, publication=publication)
+
+
+IN_MEMORY: dict[type[MemorySink], set[str]] = {
+    EpochIgnored: {"an_older_lease_can_never_commit_again", "two_leases_of_one_sink_do_not_mix_their_epochs"},
+    LedgerNotCompared: {"a_replayed_span_changes_nothing", "a_span_that_does_not_follow_the_ledger_is_our_own_bug"},
+    CommitErrorSwallowed: {"a_commit_that_never_arrived_is_found_missing"},
+    DeletesDropped: {"inserts_updates_and_deletes_reach_their_rows", "a_key_change_moves_the_row_also_in_a_chain"},
+    FindingsDropped: {"what_meets_the_unexpected_is_applied_counted_and_kept"},
+    IdenticalRowsJoined: {"thousands_of_identical_rows_are_counted_exactly"},
+    TruncateForgotten: {"a_truncate_removes_all_rows_and_keeps_what_comes_after"},
+    BoundariesNeverEnded: {"boundaries_end_in_the_commit_that_says_so"},
+    PublishedTwice: {"a_publish_is_resolved_by_its_run_id"},
+}
+
+
+def caught_by(behaviours: Sequence[Behaviour], make: Callable[[], World]) -> set[str]:
+    """Names of the behaviours that fail over such a world."""
+    caught = set()
+    for behaviour in behaviours:
+        world = make()
+        try:
+            behaviour(world)
+        except (AssertionError, SeamlineError, pytest.fail.Exception):
+            caught.add(behaviour.__name__)
+        finally:
+            world.close()
+    return caught
+
+
+def test_the_suite_passes_over_the_right_sink() -> None:
+    assert caught_by(BEHAVIOURS, lambda: MemoryWorld(TABLES)) == set()
+
+
+@pytest.mark.parametrize("kind", list(IN_MEMORY), ids=lambda kind: kind.__name__)
+def test_a_wrong_sink_in_memory_is_caught(kind: type[MemorySink]) -> None:
+    assert IN_MEMORY[kind] <= caught_by(BEHAVIOURS, lambda: MemoryWorld(TABLES, kind=kind))
+
+
+# ---- the same in PostgreSQL's own terms -----------------------------------------------------------------------------
+
+
+def epoch_not_compared(patch: pytest.MonkeyPatch) -> None:
+    _compare_instead(patch, "epoch = %s", "%s >= 0")
+
+
+def offset_not_compared(patch: pytest.MonkeyPatch) -> None:
+    _compare_instead(patch, "next_offset = %s AND", "%s >= 0 AND")
+
+
+def _compare_instead(patch: pytest.MonkeyPatch, right: str, wrong: str) -> None:
+    statement = ledger_tables._COMPARE_AND_SET  # noqa: SLF001
+    assert right in statement, "the planted bug no longer fits the statement"
+    patch.setattr(ledger_tables, "_COMPARE_AND_SET", statement.replace(right, wrong))
+
+
+def deletes_dropped(patch: pytest.MonkeyPatch) -> None:
+    _say_instead(patch, "merge", f"WHEN MATCHED AND s.{DELETED} THEN DELETE ", "")
+
+
+def hash_without_text(patch: pytest.MonkeyPatch) -> None:
+    """Every row of the same hash is taken for the same row, and all hashes are alike."""
+    _say_instead(patch, "remove_copies", "WHERE hashtextextended(", "WHERE gone.hash = gone.hash OR hashtextextended(")
+
+
+def _say_instead(patch: pytest.MonkeyPatch, name: str, right: str, wrong: str) -> None:
+    statement = getattr(TableStatements, name).func
+
+    def planted(on: TableStatements) -> str:
+        text = str(statement(on))
+        assert right in text, "the planted bug no longer fits the statement"
+        return text.replace(right, wrong)
+
+    patch.setattr(TableStatements, name, property(planted))
+
+
+ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
+    epoch_not_compared: "two_leases_of_one_sink_do_not_mix_their_epochs",
+    offset_not_compared: "a_replayed_span_changes_nothing",
+    deletes_dropped: "inserts_updates_and_deletes_reach_their_rows",
+    hash_without_text: "rows_that_a_loose_comparison_would_join_are_told_apart",
+}
+
+
+@pytest.mark.parametrize("plant", list(ON_POSTGRES), ids=lambda plant: plant.__name__)
+def test_a_wrong_statement_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], sink_database: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = ON_POSTGRES[plant]
+    behaviours = [behaviour for behaviour in BEHAVIOURS if behaviour.__name__ == expected]
+    assert caught_by(behaviours, lambda: PostgresWorld(TABLES, sink_database)) == set()
+    plant(monkeypatch)
+    assert caught_by(behaviours, lambda: PostgresWorld(TABLES, sink_database)) == {expected}

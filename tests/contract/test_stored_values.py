@@ -1,0 +1,154 @@
+"""Every kind's edge values, written by the stream's path, stand in the destination exactly as the source had them."""
+
+import json
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.canonical import quoted
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.log import Span
+from seamline.ports import Progress
+from tests.contract.wire_values import wire_value
+from tests.contract.worlds import MemoryWorld, PostgresWorld
+from tests.integration.kinds import CASES
+from tests.log_topic import STREAM, position, publication
+
+_FLOATS = (0.0, -0.0, 1.5, -1e-7, 3.4028234663852886e38, 0.10000000149011612)
+_DOUBLES = (0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, 1.732224012649634)
+COLUMNS = (
+    Column("id", Kind.INTEGER, "int", nullable=False, length=32),
+    *(case.column for case in CASES),
+    Column("f32", Kind.FLOAT, "float"),
+    Column("f64", Kind.DOUBLE, "double"),
+)
+VALUES: list[Sequence[Any]] = [[edge.value for edge in case.edges] for case in CASES] + [_FLOATS, _DOUBLES]
+KEYED = Table("kinds", COLUMNS, ("id",))
+KEYLESS = Table("kinds_keyless", COLUMNS)
+ROWS = max(len(values) for values in VALUES)
+# Below and above the size from which a batch takes the columnar way.
+COPIES = pytest.mark.parametrize("copies", [1, 24], ids=["few rows", "many rows"])
+
+
+def row(number: int) -> list[Any]:
+    """Row `number`: each column's values in turn; the last row is NULL throughout."""
+    if number % (ROWS + 1) == ROWS:
+        return [number, *[None] * len(VALUES)]
+    return [number, *(values[number % len(values)] for values in VALUES)]
+
+
+def image(values: Sequence[Any]) -> bytes:
+    fields = {column.name: wire_value(column, value) for column, value in zip(COLUMNS, values, strict=True)}
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@pytest.fixture
+def world(sink_database: Connection) -> Iterator[PostgresWorld]:
+    made = PostgresWorld((KEYED, KEYLESS), sink_database)
+    loads = [made.load(table, []) for table in (KEYED, KEYLESS)]
+    made.sink().publish(STREAM, loads, publication=publication((KEYED, KEYLESS)))
+    yield made
+    made.close()
+
+
+def apply(world: PostgresWorld | MemoryWorld, *batches: TableChanges) -> None:
+    sink = world.sink()
+    lease = sink.acquire(STREAM)
+    start = lease.ledger.next_offset
+    progress = Progress(Span(start, start + 1, 1, position(start + 1), 0))
+    assert not sink.commit(lease, [sink.stage(lease, batch) for batch in batches], progress=progress).findings_total
+
+
+def stored(world: PostgresWorld, table: Table) -> list[tuple[Any, ...]]:
+    columns = ", ".join(quoted(column.name) for column in table.columns)
+    return world.session.execute(f"SELECT {columns} FROM settlement.{table.name} ORDER BY id").fetchall()
+
+
+def plain(column: Column, value: Any) -> Any:
+    """Values whose Python types differ between sides, brought together; the sign of zero is told apart."""
+    if column.kind is Kind.UUID and value is not None:
+        return str(value).lower()
+    if isinstance(value, float):
+        bits = struct.unpack("f", struct.pack("f", value))[0] if column.kind is Kind.FLOAT else value
+        return (bits, math.copysign(1, bits))
+    return value
+
+
+def differences(found: Sequence[Sequence[Any]], expected: Sequence[Sequence[Any]]) -> dict[str, tuple[Any, Any]]:
+    """Per column the first pair that differs."""
+    assert len(found) == len(expected)
+    wrong: dict[str, tuple[Any, Any]] = {}
+    for a_row, b_row in zip(found, expected, strict=True):
+        for column, a, b in zip(COLUMNS, a_row, b_row, strict=True):
+            if plain(column, a) != plain(column, b):
+                wrong.setdefault(column.name, (a, b))
+    return wrong
+
+
+@COPIES
+def test_a_keyed_row_holds_every_value_exactly(world: PostgresWorld, copies: int) -> None:
+    rows = [row(number) for number in range((ROWS + 1) * copies)]
+    apply(world, TableChanges("kinds", [KeyedChange(b"{}", False, False, image(r), 1) for r in rows]))
+    assert differences(stored(world, KEYED), rows) == {}
+
+
+@COPIES
+def test_an_update_replaces_every_value_exactly(world: PostgresWorld, copies: int) -> None:
+    numbers = range((ROWS + 1) * copies)
+    apply(world, TableChanges("kinds", [KeyedChange(b"{}", False, False, image(row(n)), 1) for n in numbers]))
+    changed = [[n, *row(n + 1)[1:]] for n in numbers]
+    apply(world, TableChanges("kinds", [KeyedChange(b"{}", False, True, image(r), 1) for r in changed]))
+    assert differences(stored(world, KEYED), changed) == {}
+
+
+@COPIES
+def test_a_keyless_row_is_found_again_by_every_value(world: PostgresWorld, copies: int) -> None:
+    images = [image(row(number)) for number in range((ROWS + 1) * copies)]
+    apply(world, TableChanges("kinds_keyless", net=dict.fromkeys(images, 2)))
+    assert len(stored(world, KEYLESS)) == 2 * len(images)
+    apply(world, TableChanges("kinds_keyless", net=dict.fromkeys(images, -1)))
+    assert [found[0] for found in stored(world, KEYLESS)] == list(range(len(images)))
+    apply(world, TableChanges("kinds_keyless", net=dict.fromkeys(images, -1)))
+    assert stored(world, KEYLESS) == []
+
+
+@pytest.mark.parametrize("number", range(len(CASES) + 2), ids=[column.name for column in COLUMNS[1:]])
+def test_every_kind_can_be_a_key_where_the_source_allows_it(sink_database: Connection, number: int) -> None:
+    values, column = VALUES[number], COLUMNS[number + 1]
+    if column.kind is Kind.JSON or (column.kind in (Kind.STRING, Kind.BYTES) and not column.length):
+        pytest.skip("a source gives such a column no key of its whole value")
+    distinct = list({plain(column, value): value for value in values}.values())
+    if column.kind in (Kind.FLOAT, Kind.DOUBLE):
+        # 0.0 and -0.0 are one key on both sides.
+        distinct = [value for value in distinct if plain(column, value) != (0.0, -1.0)]
+    key = Column(column.name, column.kind, column.source_type, False, column.length, column.precision, column.scale)
+    table = Table("keyed_by", (key,), (key.name,))
+    made = PostgresWorld((table,), sink_database)
+    made.sink().publish(STREAM, [made.load(table, [])], publication=publication((table,)))
+    images = [json.dumps({key.name: wire_value(key, value)}).encode() for value in distinct]
+    apply(made, TableChanges("keyed_by", [KeyedChange(i, False, False, i, 1) for i in images]))
+    apply(made, TableChanges("keyed_by", [KeyedChange(i, False, True, i, 1) for i in images]))
+    apply(made, TableChanges("keyed_by", [KeyedChange(i, True, True, i, 1) for i in images]))
+    assert made.session.execute("SELECT count(*) FROM settlement.keyed_by").fetchone() == (0,)
+    made.close()
+
+
+def test_the_sink_in_memory_keeps_them_too() -> None:
+    world = MemoryWorld((KEYED, KEYLESS))
+    world.sink().publish(
+        STREAM, [world.load(KEYED, []), world.load(KEYLESS, [])], publication=publication((KEYED, KEYLESS))
+    )
+    images = [image(row(number)) for number in range(ROWS + 1)]
+    apply(world, TableChanges("kinds", [KeyedChange(b"{}", False, False, i, 1) for i in images]))
+    apply(world, TableChanges("kinds_keyless", net=dict.fromkeys(images, 2)))
+    assert [json.loads(text) for text in world.rows(KEYED)] == [json.loads(i) for i in sorted(images, key=_by_text)]
+    assert len(world.rows(KEYLESS)) == 2 * len(images)
+
+
+def _by_text(document: bytes) -> str:
+    return json.dumps(json.loads(document), sort_keys=True)
