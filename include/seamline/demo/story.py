@@ -40,7 +40,13 @@ class Story:
             self.airflow.unpause(dag_id)
 
     def onboard(self) -> DagRun:
-        return self._run(f"{self.plan.sync}__onboard")
+        """Onboard the sync, and let the stream's DAG watch it for the rest of the current business date."""
+        onboarded = self._run(f"{self.plan.sync}__onboard")
+        today = self.last_date() + timedelta(days=1)
+        self.airflow.trigger(
+            f"{self.plan.sync}__stream", run_id=f"{self.stamp}-{today}", partition_key=today.isoformat()
+        )
+        return onboarded
 
     def reconcile(self) -> DagRun:
         """The live tables at one position, now."""
