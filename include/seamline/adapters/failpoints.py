@@ -30,6 +30,9 @@ NAMES = frozenset(
         "app.commit_acked",
         "app.hold",
         "pub.commit_sent",
+        "snap.opened",
+        "snap.chunk_staged",
+        "snap.manifest_written",
     }
 )
 _ENTRY = re.compile(r"([a-z_.]+)=([a-z0-9]+)(?:@(\d+))?")

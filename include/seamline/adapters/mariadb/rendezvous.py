@@ -88,7 +88,8 @@ def used(session: "Session[Any]", names: Sequence[str]) -> int:
 
 
 class Coordinator:
-    """Use as a context from *before* the members start, so that they find its gates closed.
+    """Use as a context from *before* the members start, so that they find its gates closed, and until they have ended:
+    a member that looks late must still find `good` held.
 
     `sessions` are its own, at least one; `readers` is the number of sessions of all members together. `held_s` tells
     how long commits stood still in the turn that succeeded, `turns` how many it took.

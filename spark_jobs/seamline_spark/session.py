@@ -1,0 +1,36 @@
+"""The one way to a Spark session. Master and resources come from spark-submit (the Spark connection); alone: local."""
+
+import os
+import sys
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+_LOCAL = "local[2]"
+# Values mean the same everywhere: UTC, and an error instead of a NULL where a cast or a sum does not fit.
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    # A second copy of a task that writes would write twice.
+    "spark.speculation": "false",
+}
+_UNLESS_SAID = {
+    "spark.master": _LOCAL,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Without it workers run whatever `python3` the PATH has.
+    "spark.pyspark.python": sys.executable,
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+}
+
+
+def open_session(name: str) -> SparkSession:
+    """The session of this process; made at the first call."""
+    conf = SparkConf().setIfMissing("spark.app.name", name)
+    for key, value in _UNLESS_SAID.items():
+        conf.setIfMissing(key, value)
+    for key, value in _ALWAYS.items():
+        conf.set(key, value)
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session

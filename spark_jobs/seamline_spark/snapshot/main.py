@@ -1,0 +1,63 @@
+"""The snapshot of an onboarding as a job: all tables of the sync staged at one position, and proven equal to it."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from pyspark import SparkContext
+
+from seamline import settings
+from seamline.adapters import failpoints, registry
+from seamline.domain.errors import SeamlineError
+from seamline.sync.snapshot import SnapshotTools, take_snapshot
+from seamline_spark.session import open_session
+from seamline_spark.snapshot.bulk_read import SparkReader
+
+log = logging.getLogger("seamline_spark.snapshot")
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="snapshot_load", description="Stages all tables of a run's sync at one place."
+    )
+    parser.add_argument("--run", required=True, help="id of the run in the platform database")
+    run_id = parser.parse_args(argv).run
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    try:
+        session = open_session("seamline snapshot_load")
+        try:
+            load(session.sparkContext, run_id)
+        finally:
+            session.stop()
+    except SeamlineError as exc:
+        sys.stderr.write(f"snapshot_load: {exc}\n")
+        return exc.exit_code
+    return 0
+
+
+def load(context: SparkContext, run_id: str) -> Mapping[str, Any]:
+    """Take the snapshot of a run; its result is kept as `result["snapshot"]`. A repeat takes a new one."""
+    with closing(registry.platform()) as store:
+        run = store.run(run_id)
+        reader = SparkReader(context, run)
+        tools = SnapshotTools(
+            source=registry.source(run.plan),
+            open_log=lambda: registry.log_reader(run.plan),
+            open_read=reader.open_read,
+            open_staged=reader.open_staged,
+            holds=registry.pruning_holds(),
+            records=store,
+            failpoints=failpoints.from_environment(settings.process_environment()) or failpoints.ArmedFailpoints(),
+        )
+        snapshot = take_snapshot(run, tools)
+    for destination, loads in snapshot["loads"].items():
+        for one in loads:
+            log.info(
+                "table staged: sync=%s table=%s destination=%s rows=%d position=%s",
+                run.sync, one["table"], destination, one["rows"], snapshot["position"],
+            )  # fmt: skip
+    return snapshot
