@@ -60,6 +60,13 @@ class AirflowRest:
     def pause(self, dag_id: str) -> None:
         self._call("PATCH", f"/api/v2/dags/{dag_id}", params={"update_mask": "is_paused"}, json={"is_paused": True})
 
+    def add_pool(self, name: str, *, slots: int, description: str) -> None:
+        """Add a pool; one of that name is left as it is."""
+        body = {"name": name, "slots": slots, "description": description, "include_deferred": False}
+        answer = self._send("POST", "/api/v2/pools", json=body)
+        if answer.status_code != httpx.codes.CONFLICT:
+            _checked(answer)
+
     def trigger(self, dag_id: str, *, run_id: str, partition_key: str | None = None, conf: Any = None) -> DagRun:
         """Start a run under our own id, or find it when it was already started."""
         body = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}

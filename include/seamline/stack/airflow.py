@@ -33,6 +33,8 @@ def environment(layout: Layout) -> dict[str, str]:
     database = f"{own.login}:{quote(own.password)}@{own.host}:{own.port}/{own.database}"
     return {
         **AIRFLOW,
+        # `up` makes the pools.
+        "SEAMLINE_POOLS": "1",
         "AIRFLOW_HOME": str(layout.airflow),
         "AIRFLOW__CORE__DAGS_FOLDER": str(root / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(root / "plugins"),
