@@ -27,12 +27,17 @@ def _settle() -> None:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "viewer:viewer,operator:op,approver:op",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": _HOME / "passwords.json",
         "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]"}',
-        "SEAMLINE_DATA": _HOME / "data",
     }.items():
         patch.setenv(name, str(value))
 
 
 _settle()
+
+
+@pytest.fixture(autouse=True)
+def _own_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of these tests alone: tests of other folders in the same session keep their stack."""
+    monkeypatch.setenv("SEAMLINE_DATA", str(_HOME / "data"))
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,12 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.errors import Refused
 from seamline.domain.verdict import Verdict
+from seamline_airflow import gx_engine
 from seamline_airflow.expectations import GateResult, Weight, result_frames, staged_rows
+from seamline_airflow.gx_engine import load_checks
 from seamline_airflow.operators import gx_check
 from seamline_airflow.operators.gate import CutApprovalOperator, GateOperator
-from seamline_airflow.operators.gx_check import GXCheckOperator, load_checks
+from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.step import VerdictsOperator, _signature
 from tests.dags import results
 
@@ -21,7 +23,7 @@ BROKEN = results.reconciliation(results.table("account", Verdict.BREAK), results
 def _judge(found: Any, run: Any = None) -> GateResult:
     """The result frames of a run through the real Great Expectations; the staged rows need a server."""
     frames = result_frames(run or results.run(), "warehouse", found)
-    return GateResult(tuple(gx_check.check(frames, (), SimpleNamespace())))  # type: ignore[arg-type]
+    return GateResult(tuple(gx_engine.check(frames, (), SimpleNamespace())))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -120,7 +122,7 @@ def test_an_expectation_that_gx_drops_or_cannot_evaluate_is_not_met() -> None:
         Expectation("expect_nonsense", {}, "unknown"),
         Expectation("expect_column_values_to_be_unique", {"column": "no_such"}, "no column"),
     )
-    outcomes = gx_check.check([Frame("f", ("a",), ((1,),), expectations)], (), SimpleNamespace())  # type: ignore[arg-type]
+    outcomes = gx_engine.check([Frame("f", ("a",), ((1,),), expectations)], (), SimpleNamespace())  # type: ignore[arg-type]
     assert [outcome.is_met for outcome in outcomes] == [False, False]
     assert "does not know" in outcomes[0].detail
     assert "could not be evaluated" in outcomes[1].detail
@@ -158,8 +160,8 @@ def test_on_mismatch_return_leaves_breaks_to_the_gate_and_missing_evidence_red(
     platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gx_check, "resolve", lambda _id: None)
-    real = gx_check.check
-    monkeypatch.setattr(gx_check, "check", lambda frames, _staged, _at: real(frames, (), None))  # type: ignore[arg-type]
+    real = gx_engine.check
+    monkeypatch.setattr(gx_engine, "check", lambda frames, _staged, _at: real(frames, (), None))  # type: ignore[arg-type]
     operator = GXCheckOperator(task_id="expectations", run=results.RUN, on_mismatch="return")
     platform.found = [BROKEN]
     assert operator.execute({})["verdict"] == "BREAK"

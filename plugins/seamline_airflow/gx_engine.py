@@ -1,0 +1,135 @@
+"""Lets Great Expectations judge. It costs 5 to 9 seconds and 300 MB to import, so it is imported when it is asked."""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seamline.adapters.connections import Connection
+from seamline.domain.errors import ConfigError
+from seamline_airflow.expectations import Expectation, Frame, Outcome, StagedRows
+
+Check = tuple[str, str, Mapping[str, Any], str]
+
+
+def load_checks(declarations: Path, suite: str) -> tuple[Check, ...]:
+    """The declared checks of `expectations/<suite>.yaml`, or of a native GX suite `<suite>.json`, whose expectations
+    name their table in `meta.table`. Read when it is needed; "" has none."""
+    if not suite:
+        return ()
+    native = declarations / "expectations" / f"{suite}.json"
+    if native.exists():
+        return _native_checks(native)
+    from seamline.spec.load import read_folder
+
+    declared = read_folder(declarations).expectations.get(suite)
+    if declared is None or declared.spec is None:
+        faults = "; ".join(str(fault) for fault in declared.document.faults) if declared else "there is no such file"
+        raise ConfigError(f"suite {suite} cannot be used: {faults}", hint=f"see include/expectations/{suite}.yaml")
+    return tuple((check.table, check.type, check.kwargs, check.why) for check in declared.spec.checks)
+
+
+def _native_checks(file: Path) -> tuple[Check, ...]:
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))["expectations"]
+        return tuple(
+            (
+                entry["meta"]["table"],
+                entry["type"],
+                entry.get("kwargs") or {},
+                str(entry["meta"].get("why") or entry["type"]),
+            )
+            for entry in entries
+        )
+    except (ValueError, KeyError, TypeError) as exc:
+        raise ConfigError(
+            f"{file.name} is not a suite of Great Expectations: {exc!r}",
+            hint="each expectation needs `type`, `kwargs` and `meta: {table: …}`",
+        ) from exc
+
+
+def check(frames: Iterable[Frame], staged: Iterable[StagedRows], connection: Connection) -> list[Outcome]:
+    """Let Great Expectations judge. One outcome per expectation, always: one that GX dropped or could not evaluate is
+    not met."""
+    # Hundreds of lines about its own machinery would bury the outcomes in the task's log.
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    outcomes: list[Outcome] = []
+    frame_source = context.data_sources.add_or_update_pandas("results")
+    for frame in frames:
+        import pandas
+
+        asset = frame_source.add_dataframe_asset(frame.name).add_batch_definition_whole_dataframe("all")
+        data = pandas.DataFrame(list(frame.rows), columns=list(frame.columns))
+        batch = asset.get_batch(batch_parameters={"dataframe": data})
+        outcomes += _judge(gx, batch, frame.name, frame.expectations)
+    sources: dict[str, Any] = {}
+    for table in staged:
+        if table.schema not in sources:
+            # The URL, and with it the password, lives in this process only.
+            sources[table.schema] = context.data_sources.add_or_update_postgres(
+                f"destination {table.schema}", connection_string=_url(connection, table.schema)
+            )
+        table_asset = sources[table.schema].add_table_asset(table.name, table_name=table.relation)
+        batch = table_asset.add_batch_definition_whole_table("all").get_batch()
+        outcomes += _judge(gx, batch, table.name, table.expectations)
+    return outcomes
+
+
+def _judge(gx: Any, batch: Any, name: str, expectations: Sequence[Expectation]) -> list[Outcome]:
+    outcomes = []
+    for expectation in expectations:
+        # One suite each: a suite drops an expectation that it does not know, with no more than a line in the log.
+        suite = gx.ExpectationSuite(name, expectations=[{"type": expectation.type, "kwargs": dict(expectation.kwargs)}])
+        result = batch.validate(suite, result_format="SUMMARY")
+        found = result.results[0] if len(result.results) == 1 else None
+        is_met = found is not None and bool(found.success) and not _raised(found.exception_info)
+        outcomes.append(Outcome(name, expectation, is_met, "" if is_met else _detail(found)))
+    return outcomes
+
+
+def _raised(info: Any) -> bool:
+    """GX tells errors flat for an expectation and nested by metric."""
+    if not isinstance(info, Mapping):
+        return False
+    return bool(info.get("raised_exception")) or any(_raised(inner) for inner in info.values())
+
+
+def _detail(found: Any) -> str:
+    if found is None:
+        return "Great Expectations does not know this expectation"
+    if _raised(found.exception_info):
+        return f"it could not be evaluated: {_message(found.exception_info)}"
+    result = found.result or {}
+    numbers = {name: result[name] for name in ("element_count", "unexpected_count") if name in result}
+    if not numbers and isinstance(result.get("observed_value"), int | float):
+        numbers = {"observed": result["observed_value"]}
+    return ", ".join(f"{name} {value}" for name, value in numbers.items())
+
+
+def _message(info: Mapping[str, Any]) -> str:
+    """The first line only: the rest of a database's message may quote a row."""
+    for value in (info, *[inner for inner in info.values() if isinstance(inner, Mapping)]):
+        if text := value.get("exception_message"):
+            return str(text).splitlines()[0][:200]
+    return "no message"
+
+
+def _url(connection: Connection, schema: str) -> str:
+    from sqlalchemy import URL
+
+    url = URL.create(
+        "postgresql+psycopg2",
+        username=connection.login or None,
+        password=connection.password or None,
+        host=connection.host,
+        port=connection.port,
+        database=connection.database,
+        query={"options": f"-csearch_path={schema}"},
+    )
+    return url.render_as_string(hide_password=False)

@@ -1,0 +1,115 @@
+"""The gate's suite on a real staged cut: each planted fault is found, the clean cut passes, no value is told."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.position import BinlogPosition
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
+from seamline.domain.verdict import Verdict
+from seamline.plan.compile import compile_plan
+from seamline.plan.model import SyncPlan
+from seamline.spec.load import load_sync
+from seamline_airflow.expectations import GateResult, staged_rows
+from seamline_airflow.gx_engine import check, load_checks
+from tests.integration.databases import postgres, postgres_database
+
+STAGE = "settlement_stage"
+SECRET = "8675309"
+TABLES = {
+    "account": ("id int, status text", "(1, 'open'), (2, 'closed')"),
+    "ledger_entry": (
+        "id int, transfer_id int, currency text, amount numeric(20, 4)",
+        "(1, 1, 'EUR', 5), (2, 1, 'EUR', -5), (3, 2, 'USD', 7), (4, 2, 'USD', -7)",
+    ),
+    "payment_order": ("id int, amount numeric(20, 4)", "(1, 5), (2, 6)"),
+    "access_audit": ("who text", "('a'), ('a')"),
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Connection]:
+    with postgres_database("seamline_test_expectations") as connection:
+        yield connection
+
+
+@pytest.fixture
+def session(server: Connection) -> Iterator[psycopg.Connection]:
+    with postgres(server) as session:
+        session.execute(f"DROP SCHEMA IF EXISTS {STAGE} CASCADE")
+        session.execute(f"CREATE SCHEMA {STAGE}")
+        for name, (columns, rows) in TABLES.items():
+            session.execute(f"CREATE TABLE {STAGE}.s_{name} ({columns})")
+            session.execute(f"INSERT INTO {STAGE}.s_{name} VALUES {rows}")
+        yield session
+
+
+@pytest.fixture(scope="module")
+def plan(checkout: Path) -> SyncPlan:
+    declared = compile_plan(load_sync(checkout / "include" / "syncs" / "settlement.yaml"), "settlement")
+    number = Column("id", Kind.INTEGER, "int", nullable=False, length=32)
+    keyed = {name: Table(name, (number,), ("id",)) for name in TABLES}
+    keyed["access_audit"] = Table("access_audit", (Column("who", Kind.STRING, "text"),))
+    return replace(declared, tables=tuple(replace(table, table=keyed[table.name]) for table in declared.tables))
+
+
+def _rows(name: str) -> int:
+    return TABLES[name][1].count("(")
+
+
+def _judged(plan: SyncPlan, server: Connection, checkout: Path) -> GateResult:
+    staged = tuple(StagedTable(name, CutMode.DATE, f"s_{name}", _rows(name), Verdict.MATCH) for name in TABLES)
+    position, as_of = BinlogPosition("0-7-1"), datetime(2026, 11, 20, tzinfo=UTC)
+    cut = StagedCut("r", "settlement", "warehouse", date(2026, 11, 19), position, as_of, staged)
+    tables = staged_rows(plan, "warehouse", cut, load_checks(checkout / "include", "settlement"))
+    return GateResult(tuple(check((), tables, server)))
+
+
+def test_a_clean_cut_passes(plan: SyncPlan, server: Connection, session: psycopg.Connection, checkout: Path) -> None:
+    result = _judged(plan, server, checkout)
+    assert result.verdict is Verdict.MATCH, result.to_json()
+    assert len(result.outcomes) >= 12
+
+
+@pytest.mark.parametrize(
+    ("statement", "why", "verdict"),
+    [
+        ("UPDATE {t}ledger_entry SET amount = 5.0001 WHERE id = 1", "nets to zero in each currency", Verdict.BREAK),
+        ("UPDATE {t}ledger_entry SET transfer_id = 9 WHERE id = 1", "half a transfer", Verdict.BREAK),
+        ("UPDATE {t}ledger_entry SET id = 2 WHERE id = 1", "the key of ledger_entry is unique", Verdict.BREAK),
+        ("UPDATE {t}ledger_entry SET amount = NULL WHERE id = 1", "without an amount", Verdict.BREAK),
+        (f"UPDATE {{t}}payment_order SET amount = -{SECRET} WHERE id = 1", "moves money one way", Verdict.BREAK),
+        (f"UPDATE {{t}}account SET status = '{SECRET}' WHERE id = 1", "in another state", Verdict.BREAK),
+        ("DELETE FROM {t}access_audit", "holds the rows of its receipt", Verdict.NOT_RUN),
+    ],
+)
+def test_each_planted_fault_is_found_and_no_value_is_told(
+    plan: SyncPlan,
+    server: Connection,
+    session: psycopg.Connection,
+    checkout: Path,
+    statement: str,
+    why: str,
+    verdict: Verdict,
+) -> None:
+    session.execute(statement.format(t=f"{STAGE}.s_"))
+    result = _judged(plan, server, checkout)
+    assert result.verdict is verdict
+    failed = result.to_json()["failed"]
+    assert [entry for entry in failed if why in entry["why"]], failed
+    assert SECRET not in str(failed)
+    assert (server.password or "no password") not in str(failed)
+
+
+def test_a_staged_table_that_is_gone_is_no_pass(
+    plan: SyncPlan, server: Connection, session: psycopg.Connection, checkout: Path
+) -> None:
+    session.execute(f"DROP TABLE {STAGE}.s_account")
+    with pytest.raises(Exception, match="s_account"):
+        _judged(plan, server, checkout)
