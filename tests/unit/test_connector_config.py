@@ -1,0 +1,125 @@
+"""The connector's settings are a pure function; the committed file is what Connect gets."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seamline.adapters.connect.connector_config import (
+    MARIADB_CONNECTOR,
+    CaptureEndpoint,
+    Start,
+    connector_config,
+    literal_secrets,
+    offsets_topic,
+    refuse_literal_secrets,
+    schema_history_topic,
+    server_id,
+    untested_version,
+)
+from seamline.adapters.connect.trace import cure_of, short_trace
+from seamline.domain.errors import ConfigError
+from seamline.plan.model import SourcePlan
+
+EXPECTED = Path(__file__).with_name("connector_config.json")
+SOURCE = SourcePlan(
+    name="core_bank",
+    kind="mariadb",
+    database="bank",
+    reader="core_bank",
+    capture="core_bank_capture",
+    marker="core_bank_marker",
+    log_topic="seamline.core_bank.log",
+    connector="seamline-core_bank",
+)
+ENDPOINT = CaptureEndpoint("db.example", 3306, "core_bank_capture", "/secrets/capture.properties", "kafka:9092")
+TABLES = ("seamline_marker", "account", "odd. name,x")
+
+
+def config(start: Start = Start.AGAIN) -> dict[str, str]:
+    return connector_config(SOURCE, TABLES, endpoint=ENDPOINT, start=start)
+
+
+def test_the_settings_are_those_of_the_committed_file() -> None:
+    assert config() == json.loads(EXPECTED.read_text(encoding="utf-8"))
+
+
+def test_the_first_start_differs_only_in_how_the_structure_is_read() -> None:
+    assert {**config(Start.FIRST), "snapshot.mode": "no_data"} == config()
+
+
+def test_table_names_are_matched_as_they_are_and_in_one_order() -> None:
+    assert config()["table.include.list"] == r"bank\.account,bank\.odd\.\ name\,x,bank\.seamline_marker"
+    again = connector_config(SOURCE, tuple(reversed(TABLES)), endpoint=ENDPOINT, start=Start.AGAIN)
+    assert again == config()
+
+
+def test_secrets_are_named_and_never_written() -> None:
+    assert literal_secrets(config()) == ()
+    assert config()["database.password"] == "${file:/secrets/capture.properties:core_bank_capture.password}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_literal"),
+    [
+        ("database.password", "hunter2", True),
+        ("database.password", "${file:/x:y}", False),
+        ("database.password", "a${file:/x:y}", True),
+        ("producer.override.ssl.key.password", "x", True),
+        ("producer.override.sasl.jaas.config", 'Module required password="x";', True),
+        ("producer.override.sasl.jaas.config", 'Module required password="${env:P}";', False),
+        ("database.user", "me", False),
+    ],
+)
+def test_a_literal_secret_is_told_from_a_reference(name: str, value: str, is_literal: bool) -> None:
+    assert literal_secrets({name: value}) == ((name,) if is_literal else ())
+
+
+def test_a_literal_secret_is_refused_without_being_printed() -> None:
+    with pytest.raises(ConfigError) as raised:
+        refuse_literal_secrets("seamline-core_bank", {"database.password": "hunter2"})
+    assert "database.password" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_the_server_id_is_stable_and_differs_between_stacks_and_sources() -> None:
+    other_stack = replace(ENDPOINT, kafka_servers="kafka:9093")
+    other_source = replace(SOURCE, connector="seamline-cards")
+    ids = {server_id(SOURCE, ENDPOINT), server_id(SOURCE, other_stack), server_id(other_source, ENDPOINT)}
+    assert len(ids) == 3
+    assert server_id(SOURCE, ENDPOINT) == int(config()["database.server.id"])
+    assert all(2**31 <= number < 2**32 for number in ids)
+
+
+def test_a_source_has_its_own_offsets_and_history_topics() -> None:
+    assert offsets_topic(SOURCE) == "seamline.core_bank.offsets"
+    assert schema_history_topic(SOURCE) == "seamline.core_bank.schema-history"
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        ({MARIADB_CONNECTOR: ("3.5.0.Final",)}, ""),
+        ({MARIADB_CONNECTOR: ("3.4.0.Final", "3.5.0.Final")}, ""),
+        ({MARIADB_CONNECTOR: ("3.4.0.Final",)}, "was not tested"),
+        ({}, "has no plugin"),
+    ],
+)
+def test_only_tested_connector_versions_are_taken(installed: dict[str, tuple[str, ...]], said: str) -> None:
+    reason = untested_version("mariadb", installed)
+    assert (said in reason) if said else not reason
+
+
+def test_a_trace_is_shortened_to_its_causes_and_given_a_cure() -> None:
+    trace = (
+        "org.apache.kafka.connect.errors.ConnectException: An exception occurred\n"
+        "\tat io.debezium.A.b(A.java:1)\n"
+        "Caused by: io.debezium.DebeziumException: Access denied for user 'x'@'y'\n\tat c.d(E.java:2)\n"
+    )
+    assert short_trace(trace) == (
+        "org.apache.kafka.connect.errors.ConnectException: An exception occurred | "
+        "Caused by: io.debezium.DebeziumException: Access denied for user 'x'@'y'"
+    )
+    assert "password" in cure_of(trace)
+    assert "Connect's log" in cure_of("something new")

@@ -1,0 +1,203 @@
+"""Every kind of record that MariaDB's connector writes, as it wrote it (3.5.0.Final, MariaDB 11.4.5)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamline.adapters.debezium.decode import altered_table, decoder_for
+from seamline.domain.errors import InvariantViolated, LogCorrupted
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.position import BinlogPosition
+
+RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
+for line in Path(__file__).with_name("mariadb_records.jsonl").read_text(encoding="utf-8").splitlines():
+    entry = json.loads(line)
+    RECORDS[entry["name"]] = (entry["key"].encode() if entry["key"] else None, entry["value"].encode())
+
+OFFSET = 77
+
+
+def decoded(key: bytes | None, value: bytes | None, *, name: str = "seamline-core_bank") -> LogRecord:
+    return decoder_for("mariadb", source_name=name, database="bank")(OFFSET, key, value)
+
+
+def of(name: str) -> LogRecord:
+    return decoded(*RECORDS[name])
+
+
+def altered(name: str, **fields: Any) -> bytes:
+    document = json.loads(RECORDS[name][1])
+    for path, value in fields.items():
+        *parents, last = path.split("__")
+        place = document
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+EXPECTED = {
+    "begin": LogRecord(OFFSET, RecordKind.BEGIN, "0-7-3087", position=BinlogPosition("0-7-3087"), ts_ms=1795224400000),
+    "heartbeat": LogRecord(OFFSET, RecordKind.HEARTBEAT, ts_ms=1795224433517),
+    "insert": LogRecord(
+        OFFSET,
+        RecordKind.ROW,
+        "0-7-3087",
+        "account",
+        "c",
+        key=b'{"id":1}',
+        after=b'{"id":1,"a":1,"memo":"x"}',
+        position=BinlogPosition("0-7-3087", "binlog.000001", 136819703),
+        row_id=(1, 136819703, 0),
+        ts_ms=1795224433000,
+    ),
+    "end": LogRecord(
+        OFFSET,
+        RecordKind.END,
+        "0-7-3087",
+        position=BinlogPosition("0-7-3087"),
+        total=2,
+        counts={"account": 2},
+        ts_ms=1795224433000,
+    ),
+    "truncate": LogRecord(
+        OFFSET,
+        RecordKind.TRUNCATE,
+        "0-7-3093",
+        "account",
+        "t",
+        position=BinlogPosition("0-7-3093", "binlog.000001", 136821322),
+        tables=("account",),
+        ts_ms=1795224433000,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_record_is_read_whole(name: str) -> None:
+    assert of(name) == EXPECTED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "key", "before", "after"),
+    [
+        ("update", "u", b'{"id":2}', b'{"id":2,"a":2,"memo":null}', b'{"id":2,"a":5,"memo":null}'),
+        ("delete", "d", b'{"id":2}', b'{"id":2,"a":5,"memo":null}', None),
+        ("key change, old key", "d", b'{"id":1}', b'{"id":1,"a":1,"memo":"x"}', None),
+        ("key change, new key", "c", b'{"id":10}', None, b'{"id":10,"a":1,"memo":"x"}'),
+        ("keyless insert", "c", None, None, b'{"a":1,"memo":"m"}'),
+        ("keyless delete", "d", None, b'{"a":1,"memo":"m"}', None),
+    ],
+)
+def test_row_images_and_keys_stay_the_bytes_they_were(
+    name: str, op: str, key: bytes | None, before: bytes | None, after: bytes | None
+) -> None:
+    record = of(name)
+    assert record.kind is RecordKind.ROW
+    assert (record.op, record.key, record.before, record.after) == (op, key, before, after)
+
+
+def test_rows_of_one_transaction_share_one_position() -> None:
+    decode = decoder_for("mariadb", source_name="seamline-core_bank", database="bank")
+    first, second = (decode(OFFSET, *RECORDS[name]) for name in ("key change, old key", "key change, new key"))
+    assert first.position is second.position
+    assert decode(OFFSET, *RECORDS["update"]).position != first.position
+
+
+@pytest.mark.parametrize(
+    ("name", "tables"),
+    [
+        ("alter", ("account",)),
+        ("rename", ("audit_b", "other2", "audit")),
+        ("rename by alter", ("audit_b", "audit")),
+        ("rename from another database", ("audit",)),
+        ("drop one of two", ("t3", "account")),
+        ("create index", ()),
+        ("odd table name", ("we.ird, n`ame",)),
+    ],
+)
+def test_ddl_names_its_tables_the_old_name_of_a_rename_too(name: str, tables: tuple[str, ...]) -> None:
+    record = of(name)
+    assert record.kind is RecordKind.DDL
+    assert record.tables == tables
+    assert record.statement == json.loads(RECORDS[name][1])["ddl"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("RENAME TABLE `a``b` TO c", ("", "a`b")),
+        ("alter /* table x */ online table IF EXISTS bank . account rename to y", ("bank", "account")),
+        ("alter table konto_ä add x int", ("", "konto_ä")),
+        ("create table x like y", None),
+        ("drop table x", None),
+    ],
+)
+def test_the_table_that_a_statement_alters_is_found_in_its_text(statement: str, named: tuple[str, str] | None) -> None:
+    assert altered_table(statement) == named
+
+
+def test_what_a_recovery_start_tells_of_structures_is_no_ddl() -> None:
+    told = altered("alter", source__gtid=None, source__snapshot="true")
+    assert decoded(None, told).kind is RecordKind.HEARTBEAT
+
+
+def test_an_end_without_captured_rows_counts_nothing() -> None:
+    record = of("end of nothing captured")
+    assert (record.total, record.counts) == (0, {})
+
+
+def test_a_table_name_with_a_dot_keeps_it_in_the_counts() -> None:
+    value = altered("end", data_collections=[{"data_collection": "bank.a.b", "event_count": 2}])
+    assert decoded(None, value).counts == {"a.b": 2}
+
+
+@pytest.mark.parametrize("name", ["insert", "truncate", "alter"])
+def test_a_record_of_another_source_is_named_with_its_offset(name: str) -> None:
+    with pytest.raises(LogCorrupted, match=r"offset 77: a record of source 'seamline-core_bank'"):
+        decoded(*RECORDS[name], name="seamline-other")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        altered("insert", source__db="other"),
+        altered("truncate", source__db="other"),
+        altered("end", data_collections=[{"data_collection": "other.account", "event_count": 2}]),
+    ],
+)
+def test_a_record_of_another_database_stops(value: bytes) -> None:
+    with pytest.raises(LogCorrupted, match=r"offset 77: .*other"):
+        decoded(None, value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"garbage",
+        b"",
+        b"{}",
+        b"[]",
+        b'{"before":1}',
+        b'{"ts_ms":"x"}',
+        b'{"something":1}',
+        RECORDS["insert"][1][:-20],
+        altered("insert", op="r"),
+        altered("insert", source__file="nonsense"),
+        altered("insert", source__gtid=None),
+        altered("begin", id="5:77"),
+        altered("begin", status="MIDDLE"),
+        altered("end", event_count=None),
+        None,
+    ],
+)
+def test_anything_else_stops_and_names_the_offset(value: bytes | None) -> None:
+    with pytest.raises(LogCorrupted, match="offset 77"):
+        decoded(None, value)
+
+
+def test_an_unknown_kind_of_source_has_no_decoder() -> None:
+    with pytest.raises(InvariantViolated):
+        decoder_for("oracle", source_name="x", database="y")
