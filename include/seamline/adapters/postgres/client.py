@@ -24,6 +24,7 @@ Row = tuple[Any, ...]
 # A worker that stands still must not hold locks for longer than this, nor wait for one.
 _PATIENCE_MS = 15_000
 _NAME_MAX = 63
+_VERSION_MIN = 170_000
 # A handful per table; the client forgets the oldest beyond this.
 _STATEMENTS_MAX = 5_000
 _SETTINGS = {
@@ -68,6 +69,12 @@ def open_session(connection: Connection, *, application_name: str) -> Session:
         session.prepared_max = _STATEMENTS_MAX
     except psycopg.Error as exc:
         raise _cannot_connect(connection, exc) from exc
+    if session.info.server_version < _VERSION_MIN:
+        session.close()
+        raise Refused(
+            f"PostgreSQL of connection `{connection.connection_id}` has version {session.info.server_version // 10000}",
+            hint="a destination needs PostgreSQL 17 or newer (MERGE … RETURNING)",
+        )
     return session
 
 
@@ -86,11 +93,7 @@ def session_name(stream: StreamId, epoch: int | None) -> str:
     text = str(stream)
     if len(text) > 40:
         text = f"{text[:31]}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-    return f"{name_prefix(text)}{'new' if epoch is None else epoch}"
-
-
-def name_prefix(text: str) -> str:
-    return f"seamline:{text}:e"
+    return f"seamline:{text}:e{'new' if epoch is None else epoch}"
 
 
 def end_older_sessions(session: Session, stream: StreamId, *, below_epoch: int) -> None:

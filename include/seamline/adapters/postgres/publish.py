@@ -23,7 +23,11 @@ _LOCK_TIMEOUT = "5s"
 
 
 def prepare(session: Session, loads: Sequence[Load], destination: DestinationPlan, publication: Publication) -> bool:
-    """Everything that takes long, before the transaction. True if this run is published already. Repeatable."""
+    """Everything that takes long, before the transaction. True if this run is published already. Repeatable.
+
+    One publish at a time per destination: the lock lives as long as the session.
+    """
+    session.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"seamline publish {destination.schema}",))
     ledger_tables.create_tables(session)
     if ledger_tables.is_published(session, publication.run_id):
         return True

@@ -1,0 +1,158 @@
+"""What a publish does to a PostgreSQL that people already use."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.sink import PostgresSink
+from seamline.domain.errors import Refused, SchemaConflict, SeamlineError, TransientError
+from tests.contract.behaviours import Applying, account, texts
+from tests.contract.worlds import PostgresWorld
+from tests.integration.databases import postgres, postgres_database
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert, publication
+
+
+@pytest.fixture(scope="module")
+def database(stack: object) -> Iterator[Connection]:
+    with postgres_database("stream_publish") as connection:
+        yield connection
+
+
+@pytest.fixture
+def world(database: Connection) -> Iterator[PostgresWorld]:
+    made = PostgresWorld(TABLES, database)
+    yield made
+    made.close()
+
+
+def publish(world: PostgresWorld, run_id: str = "run-1", **rows: list[dict[str, object]]) -> None:
+    loads = [world.load(table, rows.get(table.name, [])) for table in TABLES]
+    world.sink().publish(STREAM, loads, publication=publication(run_id=run_id))
+
+
+def test_a_table_that_somebody_else_made_is_left_alone(world: PostgresWorld) -> None:
+    world.session.execute("CREATE SCHEMA settlement")
+    world.session.execute("CREATE TABLE settlement.account (mine text)")
+    with pytest.raises(Refused, match="was not made by settlement@warehouse"):
+        publish(world)
+    assert world.session.execute("SELECT to_regclass('settlement.audit')").fetchone() == (None,)
+    assert world.sink().read_ledger(STREAM) is None
+
+
+def test_views_and_grants_on_a_live_table_survive_the_next_publish(world: PostgresWorld) -> None:
+    publish(world, account=[account(1)])
+    world.session.execute("CREATE VIEW settlement.names AS SELECT name FROM settlement.account")
+    before = world.session.execute("SELECT 'settlement.account'::regclass::oid").fetchone()
+    publish(world, "run-2", account=[account(1, "new"), account(2)])
+    assert world.session.execute("SELECT 'settlement.account'::regclass::oid").fetchone() == before
+    assert world.session.execute("SELECT name FROM settlement.names ORDER BY name").fetchall() == [("a",), ("new",)]
+
+
+def test_unchanged_rows_are_not_written_again_by_the_next_publish(world: PostgresWorld) -> None:
+    publish(world, account=[account(1), account(2)])
+    before = world.session.execute("SELECT id, ctid::text FROM settlement.account ORDER BY id").fetchall()
+    publish(world, "run-2", account=[account(1), account(2, "new")])
+    after = world.session.execute("SELECT id, ctid::text FROM settlement.account ORDER BY id").fetchall()
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+
+
+def test_a_live_table_of_another_shape_is_refused_with_the_cure(world: PostgresWorld) -> None:
+    publish(world, account=[account(1)])
+    world.session.execute("ALTER TABLE settlement.account ADD COLUMN extra int")
+    with pytest.raises(SchemaConflict, match="extra") as caught:
+        publish(world, "run-2")
+    assert "rename or drop settlement.account" in caught.value.hint
+    assert world.rows(ACCOUNT) == texts(account(1)), "the old rows stand"
+
+
+def test_a_reader_that_blocks_the_publish_makes_it_try_later(world: PostgresWorld, database: Connection) -> None:
+    publish(world, account=[account(1)])
+    with postgres(database) as reader:
+        reader.execute("BEGIN")
+        reader.execute("LOCK TABLE settlement.account IN SHARE MODE")
+        with pytest.raises(TransientError, match="lock"):
+            publish(world, "run-2")
+    publish(world, "run-2", account=[account(2)])
+    assert world.rows(ACCOUNT) == texts(account(2))
+
+
+def test_two_publishes_of_one_run_at_once_end_in_one(world: PostgresWorld) -> None:
+    loads = [world.load(table, [account(1)] if table is ACCOUNT else []) for table in TABLES]
+    errors: list[SeamlineError] = []
+    sinks: list[PostgresSink] = [world.sink(), world.sink()]
+
+    def publish_once(sink: PostgresSink) -> None:
+        try:
+            sink.publish(STREAM, loads, publication=publication())
+        except SeamlineError as exc:
+            errors.append(exc)
+
+    threads = [threading.Thread(target=publish_once, args=(sink,)) for sink in sinks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert errors == []
+    assert world.sink().publish(STREAM, loads, publication=publication()).ledger.epoch == 1
+    assert world.rows(ACCOUNT) == texts(account(1))
+
+
+def test_the_keys_of_a_published_table_have_their_own_names_and_keyless_ones_their_identity(
+    world: PostgresWorld,
+) -> None:
+    publish(world)
+    indexes = dict(
+        world.session.execute(
+            "SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'settlement' ORDER BY 1"
+        ).fetchall()
+    )
+    assert "account_pkey" in indexes["account"]
+    assert "transfer_pkey" in indexes["transfer"]
+    assert "hashtextextended" in indexes["audit"]
+
+
+def test_a_removal_from_a_large_keyless_table_uses_the_identity_index(world: PostgresWorld) -> None:
+    publish(world, audit=[{"actor": "x", "action": str(n)} for n in range(5000)])
+    stream = Applying(world)
+    on = stream.sink._statements["audit"]  # type: ignore[attr-defined]  # noqa: SLF001
+    session = postgres(world._connection)  # noqa: SLF001
+    session.execute(on.create_staging)
+    plan = "\n".join(line for (line,) in session.execute(f"EXPLAIN {on.remove_copies}").fetchall())
+    session.close()
+    assert "Seq Scan on audit" not in plan
+    assert plan.count("on audit") >= 2
+
+
+def test_a_span_into_a_table_whose_column_somebody_dropped_stops_with_the_table(world: PostgresWorld) -> None:
+    publish(world)
+    world.session.execute("ALTER TABLE settlement.account DROP COLUMN name CASCADE")
+    stream = Applying(world)
+    with pytest.raises(SchemaConflict, match="name") as caught:
+        stream.span(insert(ACCOUNT, **account(1)))
+    assert caught.value.table == "account"
+    assert stream.sink.read_ledger(STREAM) == stream.lease.ledger
+
+
+def test_a_value_the_destination_refuses_stops_the_span_whole(world: PostgresWorld) -> None:
+    publish(world)
+    stream = Applying(world)
+    with pytest.raises(SchemaConflict, match="smallint|integer"):
+        stream.span(insert(AUDIT, actor="x", action="y"), insert(ACCOUNT, id=2**40, name="a"))
+    assert world.rows(AUDIT) == []
+
+
+def test_a_server_that_is_away_is_transient_and_a_wrong_password_is_not(
+    world: PostgresWorld, database: Connection
+) -> None:
+    away = PostgresSink(world.plan, world.plan.destinations[0], resolve=lambda _: replace(database, port=1))
+    with pytest.raises(TransientError, match="cannot be reached"):
+        away.read_ledger(STREAM)
+    wrong = PostgresSink(
+        world.plan, world.plan.destinations[0], resolve=lambda _: replace(database, password="not-this")
+    )
+    with pytest.raises(Refused, match="refuses the session"):
+        wrong.read_ledger(STREAM)
