@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seamline.adapters.mariadb import table_text
 from seamline.adapters.mariadb.client import Session, query
+from seamline.adapters.mariadb.table_text import show_create
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 
@@ -42,7 +44,6 @@ _GEOMETRY = frozenset(
         "geometrycollection",
     ]
 )
-_JSON_CHECK = re.compile(r"^\(?json_valid\(`((?:[^`]|``)+)`\)\)?$", re.IGNORECASE)
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _OTHER_KINDS = {
     "VIEW": "is a view: name the tables it reads",
@@ -76,7 +77,7 @@ def read_catalogue(session: "Session[Any]", database: str, tables: Sequence[str]
         raise SchemaConflict(
             f"database {database}: {'; '.join(wrong)}", hint="correct `tables` of the sync", table=",".join(tables)
         )
-    columns = _columns(session, database)
+    columns = _columns(session, database, tables)
     keys = _keys(session, database)
     found, faults = [], []
     for name in tables:
@@ -191,8 +192,8 @@ def _listed(session: "Session[Any]", database: str) -> dict[str, tuple[str, int]
     return {name: (str(table_type), int(count or 0)) for name, table_type, count in rows}
 
 
-def _columns(session: "Session[Any]", database: str) -> dict[str, list[ColumnFacts]]:
-    json_columns = _json_columns(session, database)
+def _columns(session: "Session[Any]", database: str, tables: Sequence[str]) -> dict[str, list[ColumnFacts]]:
+    json_columns = {(table, name) for table in tables for name in table_text.json_columns(show_create(session, table))}
     rows = query(
         session,
         "SELECT table_name, column_name, data_type, column_type, is_nullable = 'YES', character_maximum_length,"
@@ -216,24 +217,6 @@ def _columns(session: "Session[Any]", database: str) -> dict[str, list[ColumnFac
             is_json=(table, name) in json_columns,
         )
         found.setdefault(table, []).append(facts)
-    return found
-
-
-def _json_columns(session: "Session[Any]", database: str) -> set[tuple[str, str]]:
-    """MariaDB's JSON is longtext with a column check `json_valid(…)`; nothing else tells it apart."""
-    rows = query(
-        session,
-        "SELECT c.table_name, c.check_clause, k.data_type FROM information_schema.check_constraints c"
-        " JOIN information_schema.columns k ON k.table_schema = c.constraint_schema AND k.table_name = c.table_name"
-        " AND k.column_name = c.constraint_name"
-        " WHERE c.constraint_schema = %s AND c.level = 'Column'",
-        (database,),
-    )
-    found = set()
-    for table, clause, data_type in rows:
-        match = _JSON_CHECK.match(str(clause))
-        if match and str(data_type).lower() == "longtext":
-            found.add((table, match[1].replace("``", "`")))
     return found
 
 

@@ -11,6 +11,7 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb.canonical import quoted
 from seamline.adapters.mariadb.client import Session, open_session, query, translated
 from seamline.adapters.mariadb.preflight import ForeignKeyAction, RoleFacts, SourceFacts
+from seamline.adapters.mariadb.table_text import foreign_key_actions, show_create
 from seamline.domain.catalogue import Table
 
 _VARIABLES = (
@@ -45,7 +46,7 @@ def gather(
                 prepared_xa=len(query(session, "XA RECOVER")),
                 compressed=_places(session, "column_type LIKE '%COMPRESSED%'"),
                 unparseable=_places(session, "data_type IN ('inet4', 'inet6')"),
-                foreign_keys=_foreign_keys(session, database, names),
+                foreign_keys=_foreign_keys(session, names),
                 binlog_do=do_db,
                 binlog_ignore=ignore_db,
                 replicates_from=_primaries(session),
@@ -85,15 +86,10 @@ def _places(session: "Session[Any]", condition: str) -> tuple[str, ...]:
     return tuple(str(row[0]) for row in rows)
 
 
-def _foreign_keys(session: "Session[Any]", database: str, names: Iterable[str]) -> tuple[ForeignKeyAction, ...]:
-    rows = query(
-        session,
-        "SELECT table_name, constraint_name, delete_rule, update_rule"
-        " FROM information_schema.referential_constraints WHERE constraint_schema = %s",
-        (database,),
+def _foreign_keys(session: "Session[Any]", names: Iterable[str]) -> tuple[ForeignKeyAction, ...]:
+    return tuple(
+        ForeignKeyAction(table, *key) for table in names for key in foreign_key_actions(show_create(session, table))
     )
-    wanted = set(names)
-    return tuple(ForeignKeyAction(*row) for row in rows if row[0] in wanted)
 
 
 def _filters(session: "Session[Any]") -> tuple[str, str]:

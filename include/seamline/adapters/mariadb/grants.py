@@ -1,0 +1,64 @@
+"""The statements that the owner of a MariaDB database runs once: four roles, each with the least it needs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seamline.adapters.mariadb.canonical import quoted
+from seamline.adapters.mariadb.marker import create_statement
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """Login names of the roles; one login may hold several."""
+
+    capture: str = "seamline_capture"
+    reader: str = "seamline_reader"
+    marker: str = "seamline_marker"
+
+
+def grant_script(
+    database: str,
+    tables: Sequence[str],
+    *,
+    logins: Logins | None = None,
+    marker_table: str = "seamline_marker",
+    snapshot_lock: str = "none",
+) -> str:
+    """The whole script. Passwords are placeholders: they never pass through Seamline."""
+    names = logins or Logins()
+    place = f"{quoted(database)}.{{}}"
+    listed = [place.format(quoted(table)) for table in tables]
+    marker = place.format(quoted(marker_table))
+    lines = [
+        f"-- MariaDB source, database {database}. Replace the passwords.",
+        *(
+            f"CREATE USER IF NOT EXISTS {_account(name)} IDENTIFIED BY '<password of {name}>';"
+            for name in sorted({names.capture, names.reader, names.marker})
+        ),
+        "",
+        "-- The marker table: its rows prove order and progress in the log.",
+        f"USE {quoted(database)};",
+        f"{create_statement(marker_table)};",
+        "",
+        "-- capture: the connector reads the binlog, and the structure of the captured tables.",
+        f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {_account(names.capture)};",
+        *(f"GRANT SELECT ON {table} TO {_account(names.capture)};" for table in [*listed, marker]),
+        "",
+        "-- reader: snapshots and reconciliation.",
+        *(f"GRANT SELECT ON {table} TO {_account(names.reader)};" for table in [*listed, marker]),
+    ]
+    if snapshot_lock == "brief":
+        lines += [
+            "-- `snapshot.lock: brief` holds BACKUP STAGE BLOCK_COMMIT for milliseconds.",
+            f"GRANT RELOAD ON *.* TO {_account(names.reader)};",
+        ]
+    lines += [
+        "",
+        "-- marker: inserts into one table, nothing else.",
+        f"GRANT INSERT ON {marker} TO {_account(names.marker)};",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _account(login: str) -> str:
+    return "'" + login.replace("\\", "\\\\").replace("'", "''") + "'@'%'"

@@ -1,0 +1,133 @@
+"""MariaDB's types as kinds, and what cannot be kept named with its reason."""
+
+import pytest
+
+from seamline.adapters.mariadb.catalogue import (
+    ColumnFacts,
+    column_from_facts,
+    labels,
+    table_fault,
+    table_from_facts,
+    unsupported,
+)
+from seamline.adapters.mariadb.table_text import foreign_key_actions, json_columns
+from seamline.domain.catalogue import Column, Kind
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind", "numbers"),
+    [
+        (ColumnFacts("c", "tinyint", "tinyint(1)", precision=3), Kind.INTEGER, (8, 0, 0)),
+        (ColumnFacts("c", "tinyint", "tinyint(3) unsigned", precision=3), Kind.INTEGER, (16, 0, 0)),
+        (ColumnFacts("c", "mediumint", "mediumint(9)", precision=7), Kind.INTEGER, (32, 0, 0)),
+        (ColumnFacts("c", "int", "int(10) unsigned zerofill", precision=10), Kind.INTEGER, (64, 0, 0)),
+        (ColumnFacts("c", "bigint", "bigint(20)", precision=19), Kind.INTEGER, (64, 0, 0)),
+        (ColumnFacts("c", "bigint", "bigint(20) unsigned", precision=20), Kind.UNSIGNED, (64, 0, 0)),
+        (ColumnFacts("c", "decimal", "decimal(20,4)", precision=20, scale=4), Kind.DECIMAL, (0, 20, 4)),
+        (ColumnFacts("c", "float", "float(7,3)", precision=7, scale=3), Kind.FLOAT, (0, 0, 0)),
+        (ColumnFacts("c", "double", "double", precision=22), Kind.DOUBLE, (0, 0, 0)),
+        (ColumnFacts("c", "bit", "bit(1)", precision=1), Kind.BITS, (1, 0, 0)),
+        (ColumnFacts("c", "bit", "bit(64)", precision=64), Kind.BITS, (64, 0, 0)),
+        (ColumnFacts("c", "char", "char(3)", characters=3, octets=12), Kind.CHAR, (3, 0, 0)),
+        (ColumnFacts("c", "varchar", "varchar(80)", characters=80, octets=320), Kind.STRING, (80, 0, 0)),
+        (ColumnFacts("c", "text", "text", characters=65535, octets=65535), Kind.STRING, (0, 0, 0)),
+        (ColumnFacts("c", "longtext", "longtext", characters=2**32 - 1, is_json=True), Kind.JSON, (0, 0, 0)),
+        (ColumnFacts("c", "binary", "binary(4)", octets=4), Kind.BINARY, (4, 0, 0)),
+        (ColumnFacts("c", "varbinary", "varbinary(9)", octets=9), Kind.BYTES, (9, 0, 0)),
+        (ColumnFacts("c", "blob", "blob", octets=65535), Kind.BYTES, (0, 0, 0)),
+        (ColumnFacts("c", "date", "date"), Kind.DATE, (0, 0, 0)),
+        (ColumnFacts("c", "datetime", "datetime(6)", fraction=6), Kind.DATETIME, (0, 6, 0)),
+        (ColumnFacts("c", "timestamp", "timestamp(3)", fraction=3), Kind.INSTANT, (0, 3, 0)),
+        (ColumnFacts("c", "time", "time", fraction=0), Kind.TIME, (0, 0, 0)),
+        (ColumnFacts("c", "year", "year(4)"), Kind.YEAR, (0, 0, 0)),
+        (ColumnFacts("c", "enum", "enum('a','b,c')", characters=3), Kind.ENUM, (0, 0, 0)),
+        (ColumnFacts("c", "set", "set('x','z')", characters=3), Kind.SET, (0, 0, 0)),
+        (ColumnFacts("c", "uuid", "uuid"), Kind.UUID, (0, 0, 0)),
+    ],
+)
+def test_each_type_of_mariadb_has_its_kind(facts: ColumnFacts, kind: Kind, numbers: tuple[int, int, int]) -> None:
+    assert unsupported(facts) == ""
+    assert column_from_facts(facts) == Column("c", kind, facts.column_type, True, *numbers)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "column_type", "said"),
+    [
+        ("inet4", "inet4", "cannot parse"),
+        ("inet6", "inet6", "cannot parse"),
+        ("varchar", "varchar(10) /*M!100301 COMPRESSED*/", "compressed columns stop the connector"),
+        ("point", "point", "geometry"),
+        ("vector", "vector(3)", "not tested"),
+        ("enum", r"enum('a\\b')", "backslash"),
+        ("something", "something", "not known"),
+    ],
+)
+def test_a_type_that_cannot_be_kept_exactly_is_named_with_its_reason(
+    data_type: str, column_type: str, said: str
+) -> None:
+    table, faults = table_from_facts("t", [ColumnFacts("c", data_type, column_type)], ())
+    assert table.columns == ()
+    (fault,) = faults
+    assert fault.startswith(f"`t`.`c` {column_type}: ")
+    assert said in fault
+
+
+def test_the_key_keeps_its_declared_order() -> None:
+    facts = [ColumnFacts(name, "int", "int(11)", nullable=False) for name in ("a", "b")]
+    table, faults = table_from_facts("t", facts, ("b", "a"), rows_estimate=5)
+    assert faults == []
+    assert table.key == ("b", "a")
+    assert table.rows_estimate == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("account", ""),
+        ("acount", "there is no table `acount`, did you mean `account`?"),
+        ("zzz", "or the reader has no SELECT on it"),
+        ("active", "`active` is a view: name the tables it reads"),
+        ("history", "is system-versioned"),
+        ("numbers", "is a sequence"),
+        ("odd", "is of type ODD"),
+    ],
+)
+def test_a_name_that_is_no_table_is_told_why(name: str, said: str) -> None:
+    listed = {
+        "account": ("BASE TABLE", 1),
+        "active": ("VIEW", 0),
+        "history": ("SYSTEM VERSIONED", 0),
+        "numbers": ("SEQUENCE", 0),
+        "odd": ("ODD", 0),
+    }
+    fault = table_fault(name, listed)
+    assert (said in fault) if said else not fault
+
+
+def test_labels_are_read_with_their_quotes_and_commas() -> None:
+    assert labels("enum('a','it''s','b,c','')") == ("a", "it's", "b,c", "")
+
+
+TEXT = """CREATE TABLE `child` (
+  `id` int(11) NOT NULL COMMENT 'CHECK (json_valid(`id`)), it''s \\'odd\\'',
+  `do``c` longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT NULL CHECK (json_valid(`do``c`)),
+  `other` longtext DEFAULT NULL CHECK (octet_length(`other`) > 1),
+  `last` longtext COMMENT 'a, b' CHECK (json_valid(`last`)),
+  PRIMARY KEY (`id`),
+  CONSTRAINT `fk 1` FOREIGN KEY (`parent`) REFERENCES `account` (`id`) ON DELETE CASCADE,
+  CONSTRAINT `fk 2` FOREIGN KEY (`a`, `b`) REFERENCES `account` (`x`, `y`) ON DELETE SET NULL ON UPDATE NO ACTION,
+  CONSTRAINT `fk 3` FOREIGN KEY (`parent`) REFERENCES `bank`.`account` (`id`),
+  CONSTRAINT `check` CHECK (`id` > 1)
+) ENGINE=InnoDB COMMENT='CONSTRAINT `no` FOREIGN KEY (`a`) REFERENCES `b` (`c`) ON DELETE CASCADE'"""
+
+
+def test_json_columns_are_told_by_their_own_check() -> None:
+    assert json_columns(TEXT) == {"do`c", "last"}
+
+
+def test_foreign_keys_are_read_with_their_actions() -> None:
+    assert foreign_key_actions(TEXT) == (
+        ("fk 1", "CASCADE", "RESTRICT"),
+        ("fk 2", "SET NULL", "NO ACTION"),
+        ("fk 3", "RESTRICT", "RESTRICT"),
+    )
