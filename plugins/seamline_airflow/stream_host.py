@@ -5,8 +5,6 @@ import sys
 from seamline import settings
 from seamline_airflow.launcher import DetachedLauncher, DriverHandle, DriverJob, driver_environment, require_private
 
-# Streams are tasks that mostly wait: slots are threads, more of them than cores.
-SLOTS = 16
 _SCRIPT = "spark_jobs/stream_host.py"
 
 
@@ -17,7 +15,8 @@ def start_host(pool: str) -> DriverHandle:
     """
     known = settings.load()
     require_private(known.connections)
-    argv = ["spark-submit", "--master", f"local[{SLOTS}]", str(known.root / _SCRIPT), "--pool", pool]
+    # Not by spark-submit: that puts the JVM above the driver, and a stop signal would end it before the streams.
+    argv = [sys.executable, str(known.root / _SCRIPT), "--pool", pool]
     environment = {
         **driver_environment(settings.process_environment()),
         **settings.as_environment(known),

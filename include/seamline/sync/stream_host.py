@@ -76,7 +76,7 @@ class BackOff:
     """Seconds before attempts: doubling from `first_s` to `max_s`; a run of `healthy_s` begins anew."""
 
     first_s: float = 0.5
-    max_s: float = 60.0
+    max_s: float = 30.0
     healthy_s: float = 60.0
 
     def delay_s(self, failures: int) -> float:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from seamline.adapters import registry
 from seamline.adapters.platform.host_desk import HostDesk, LeaseLost, WantedNow
-from seamline.plan.model import SyncPlan, plan_from_json
+from seamline.plan.model import SourcePlan, SyncPlan, plan_from_json
 from seamline.sync.source_watch import SourceWatch, SourceWatchThread
 from seamline.sync.stream_host import Action, Cancel, EndAlarm, RaiseAlarm, Start, StreamRoster, TaskEnd, Tell
 from seamline_spark.stream_host.spark_streams import SparkStreams
@@ -54,7 +54,7 @@ class StreamHost:
         self._roster = roster
         self._events = events
         self._watch_source = watch_source
-        self._watches: dict[str, Watch] = {}
+        self._watches: dict[str, tuple[SourcePlan, Watch]] = {}
         self._stopping_since_s: float | None = None
 
     def run(self) -> None:
@@ -67,7 +67,7 @@ class StreamHost:
                 alive_until_s = now_s + _ALIVE_S
             for action in self._roster.due(now_s=time.monotonic()):
                 self._do(action)
-        for watch in self._watches.values():
+        for _, watch in self._watches.values():
             watch.close()
 
     def _is_over(self) -> bool:
@@ -125,11 +125,14 @@ class StreamHost:
                 self._desk.end_alarm(action.kind, action.subject)
 
     def _watch_sources(self, plans: list[SyncPlan]) -> None:
+        """One watch per source, by the newest plan that names it."""
         wanted = {plan.source.name: plan for plan in plans}
-        for name in self._watches.keys() - wanted.keys():
-            self._watches.pop(name).close()
+        for name, (source, watch) in list(self._watches.items()):
+            if name not in wanted or wanted[name].source != source:
+                watch.close()
+                del self._watches[name]
         for name in wanted.keys() - self._watches.keys():
-            self._watches[name] = self._watch_source(wanted[name])
+            self._watches[name] = wanted[name].source, self._watch_source(wanted[name])
 
 
 def watch_source_with(desk: HostDesk) -> WatchSource:
