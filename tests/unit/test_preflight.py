@@ -1,6 +1,7 @@
 """Each rule of preflight, alone: what it says about a server that breaks it, and that a good server breaks none."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,3 +186,8 @@ def test_the_grant_script_gives_each_role_the_least_it_needs() -> None:
     assert "GRANT INSERT ON `bank`.`seamline_marker` TO 'mark'@'%';" in script
     assert "RELOAD" not in script
     assert "RELOAD" in grant_script("bank", [], snapshot_lock="brief")
+
+
+def test_the_page_of_grants_shows_what_the_script_prints(checkout: Path) -> None:
+    page = (checkout / "docs" / "reference" / "grants.md").read_text(encoding="utf-8")
+    assert f"```sql\n{grant_script('bank', ['account', 'ledger_entry'])}```" in page
