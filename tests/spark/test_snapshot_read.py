@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from seamline import settings
+from seamline.adapters.bulk_read import SourceAtOnePosition
 from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb.catalogue import read_catalogue
 from seamline.adapters.mariadb.client import query
@@ -29,7 +30,7 @@ from seamline.ports import Load
 from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.snapshot import TableRead
 from seamline_spark.session import open_session
-from seamline_spark.snapshot.bulk_read import SourceAtOnePosition, SparkReader
+from seamline_spark.snapshot.bulk_read import SparkReader
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.waiting import wait_until
 
@@ -236,7 +237,7 @@ def test_a_value_that_the_destination_cannot_hold_is_refused_by_name(
 def test_a_source_without_enough_connections_is_refused_before_anything_waits(
     spark: SparkSession, bank: Connection, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seamline_spark.snapshot.bulk_read._SPARE", 100_000)
+    monkeypatch.setattr("seamline.adapters.bulk_read._SPARE", 100_000)
     run = run_of(bank, lock="none")
     with (
         pytest.raises(Refused, match="more connections"),

@@ -1,187 +1,31 @@
-"""A sync's source read in Spark tasks at one position: `BulkRead` of `seamline.sync.snapshot`.
+"""The tasks of a bulk read as a Spark job."""
 
-The driver opens its own views (for digests) together with the tasks' readers, so that all of them stand at one P. The
-tasks copy from then on; `stage` waits for what they did.
-"""
-
-import hashlib
-import logging
-import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from datetime import datetime
-from typing import Any
+from contextlib import suppress
 
-import pymysql
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from seamline.adapters.bulk_copy import Copied, CopyGroup, CopyItem, grouped
-from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.mariadb import client
-from seamline.adapters.mariadb.bulk import BulkRead
-from seamline.adapters.mariadb.read import MariaDbReadView
-from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
-from seamline.adapters.mariadb.sessions import (
-    Address,
-    Session,
-    SnapshotLock,
-    close_all,
-    open_session,
-    position_of,
-    views_at,
-)
-from seamline.adapters.postgres.read import PostgresReadView, Relation, open_views
-from seamline.adapters.postgres.staging import StagingArea
-from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import GateFailed, InvariantViolated, Refused, SeamlineError, TransientError
-from seamline.domain.position import BinlogPosition
-from seamline.plan.model import DestinationPlan, Run, SyncPlan
-from seamline.ports import Load
-from seamline.sync.snapshot import TableRead
+from seamline.adapters.bulk_copy import Copied, CopyGroup
+from seamline.adapters.bulk_read import RunReader
+from seamline.domain.errors import InvariantViolated, TransientError
+from seamline.plan.model import Run
 from seamline_spark.snapshot.task import Outcome, copy_partition
 
-log = logging.getLogger("seamline_spark.snapshot")
 
-# Sessions for digests. More than the databases have cores to spare for us only makes each table slower.
-VIEWS = 2
-# Connections left to everybody else.
-_SPARE = 10
-
-
-class SourceAtOnePosition:
-    """Everything open at P: this process' views, and the tasks' readers that copy meanwhile."""
-
-    def __init__(
-        self, plan: SyncPlan, reads: Sequence[TableRead], views: Sequence[MariaDbReadView], copying: "_Copying"
-    ) -> None:
-        self._plan = plan
-        self._reads = reads
-        self._copying = copying
-        self.views = views
-
-    @property
-    def position(self) -> BinlogPosition:
-        return self.views[0].position
-
-    @property
-    def position_time(self) -> datetime:
-        return self.views[0].opened_at
-
-    def stage(self, destination: DestinationPlan) -> Sequence[Load]:
-        """Waits until the tasks are done; each reader has said where it stood."""
-        done = {one.table: one for one in self._copying.result() if one.destination == destination.name}
-        for one in done.values():
-            if one.address != f"{self.position.file}:{self.position.offset}":
-                raise InvariantViolated(
-                    f"table {one.table} was read at {one.address}, not at {self.position}", table=one.table
-                )
-        return [Load(r.table, done[r.table.name].staged_as, done[r.table.name].rows) for r in self._reads]
-
-    def digest(self, segment: Segment) -> SegmentDigest:
-        (total,) = self.views[0].digests(segment, run_key=_sync_key(self._plan)).values() or [SegmentDigest()]
-        return total
-
-
-class SparkReader:
-    """Opens a run's source for reading, and the staged tables for comparing them at the same position."""
+class SparkReader(RunReader):
+    """Reads a run's source in tasks of a Spark application, as many at once as it has slots."""
 
     def __init__(self, context: SparkContext, run: Run) -> None:
-        self._context = context
-        self._run = run
-        self._position: BinlogPosition | None = None
-
-    @contextmanager
-    def open_read(self, reads: Sequence[TableRead]) -> Iterator[SourceAtOnePosition]:
-        """Views and readers of all tables at one P. What was staged is dropped again if the caller fails."""
-        plan = self._run.plan
-        areas = {d.name: StagingArea(resolve(d.connection), d, run_id=self._run.run_id) for d in plan.destinations}
-        connection = client.role(plan.source, plan.source.reader)
-        items = self._items(reads, areas)
-        attempt = f"{self._run.run_id}/{secrets.token_hex(8)}"
-        groups = grouped(items, source=plan.source, run=attempt, tasks=self._context.defaultParallelism)
-        sessions = _open_sessions(connection, VIEWS, beside=len(items) + len(groups))
-        coordinator = Coordinator(
-            connection,
-            gates=Gates(attempt),
-            members=sum(len(group.members) for group in groups),
-            readers=len(items),
-            lock=SnapshotLock(plan.source.snapshot_lock),
-            sessions=sessions,
+        super().__init__(
+            run,
+            tasks=context.defaultParallelism,
+            copying_of=lambda groups, name: SparkCopying(context, groups, name=name),
         )
-        copying = _Copying(self._context, groups, name=attempt)
-        try:
-            with coordinator:
-                copying.start()
-                address = _met(coordinator, copying)
-                position = position_of(sessions[0], address)
-                views = views_at(
-                    sessions, connection=connection, position=position, tables=[read.table for read in reads]
-                )
-                self._position = position
-                yield SourceAtOnePosition(plan, reads, views, copying)
-        except GateFailed:
-            # The staged tables are the evidence of what differs; the run's next attempt drops them.
-            raise
-        except BaseException:
-            copying.cancel()
-            for area in areas.values():
-                _quietly_drop(area)
-            raise
-        finally:
-            copying.cancel()
-            close_all(sessions)
-
-    @contextmanager
-    def open_staged(
-        self, destination: DestinationPlan, loads: Sequence[Load], count: int
-    ) -> Iterator[Sequence[PostgresReadView]]:
-        """Views of the staged tables, which stand where they were read."""
-        if self._position is None:
-            raise InvariantViolated("staged tables are compared while the source is open")
-        position = self._position
-        views = open_views(
-            resolve(destination.connection),
-            tables=[load.table for load in loads],
-            relations={load.table.name: Relation(destination.stage_schema, load.staged_as) for load in loads},
-            count=count,
-            position_of=lambda _: position,
-        )
-        try:
-            yield views
-        finally:
-            for view in views:
-                view.close()
-
-    def _items(self, reads: Sequence[TableRead], areas: dict[str, StagingArea]) -> list[CopyItem]:
-        plan = self._run.plan
-        items: list[CopyItem] = []
-        for destination in plan.destinations:
-            places = areas[destination.name].create([read.table for read in reads])
-            for read in reads:
-                bulk = BulkRead(read.table, read.segment, len(items))
-                place = places[read.table.name]
-                items.append(CopyItem(bulk, place, destination.name, destination.connection))
-        return items
 
 
-def _met(coordinator: Coordinator, copying: "_Copying") -> Address:
-    try:
-        address = coordinator.meet(is_alive=copying.is_running)
-    except TransientError:
-        # The tasks know better why they ended.
-        if not copying.is_running():
-            copying.result()
-        raise
-    log.info(
-        "all sessions opened: address=%s turns=%d held_ms=%.1f",
-        address, coordinator.turns, coordinator.held_s * 1000,
-    )  # fmt: skip
-    return address
-
-
-class _Copying:
+class SparkCopying:
     """The Spark job of one read, in a thread of its own, cancelled as a whole by its job group."""
 
     def __init__(self, context: SparkContext, groups: Sequence[CopyGroup], *, name: str) -> None:
@@ -222,36 +66,3 @@ class _Copying:
         tables = [item.read.table.name for group in self._groups for items in group.members for item in items]
         self._context.setJobGroup(self._name, f"copy {', '.join(tables)}"[:200], interruptOnCancel=True)
         return self._context.parallelize(self._groups, len(self._groups)).mapPartitions(copy_partition).collect()
-
-
-def _open_sessions(connection: Connection, count: int, *, beside: int) -> list["Session[Any]"]:
-    """The driver's own sessions. Refused when the server has not so many connections left as the read needs."""
-    sessions: list[Session[Any]] = []
-    try:
-        for _ in range(count):
-            sessions.append(open_session(connection))
-        rows = client.query(sessions[0], "SHOW STATUS LIKE 'Threads_connected'")
-        ((most,),) = client.query(sessions[0], "SELECT @@max_connections")
-    except pymysql.err.MySQLError as exc:
-        close_all(sessions)
-        raise client.translated(exc, connection) from exc
-    free = int(most) - int(rows[0][1]) - _SPARE
-    if free < beside:
-        close_all(sessions)
-        raise Refused(
-            f"reading all tables at one position needs {beside} more connections; the source has {max(free, 0)} to"
-            f" spare (max_connections = {most})",
-            hint="raise max_connections at the source, or divide the sync",
-        )
-    return sessions
-
-
-def _quietly_drop(area: StagingArea) -> None:
-    """The first error is the one to tell; what cannot be dropped now is dropped by the run's next attempt."""
-    with suppress(SeamlineError):
-        area.drop()
-
-
-def _sync_key(plan: SyncPlan) -> str:
-    """Stored digests have one key per sync: receipts of different runs can be compared."""
-    return hashlib.sha256(f"seamline receipts of {plan.sync}".encode()).hexdigest()[:32]

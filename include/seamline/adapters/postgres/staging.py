@@ -29,8 +29,8 @@ from seamline.domain.errors import SchemaConflict, SeamlineError, TransientError
 from seamline.plan.model import DestinationPlan
 
 _READABLE_MAX = 30
-# Other runs' leftovers are dropped when they are older: no run takes as long, and a person may want to look first.
-ABANDONED_AFTER_S = 48 * 3600
+# Other runs' leftovers are dropped when they are older: a staged cut may wait days for its signature.
+ABANDONED_AFTER_S = 14 * 86_400
 # <readable part of the table's name>_<run>_<second it was made, hex><attempt>
 _STAGED_NAME = re.compile(r"^.*_(?P<run>[0-9a-f]{8})_(?P<made>[0-9a-f]{8})(?P<attempt>[0-9a-f]{8})$", re.DOTALL)
 # SQLSTATE classes of a COPY that fails because of what it was given: data, integrity, schema.

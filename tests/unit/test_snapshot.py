@@ -1,0 +1,231 @@
+"""The snapshot of an onboarding: its order is its proof, and a difference publishes nothing."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from seamline.domain.catalogue import Table
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import GateFailed, Refused, TransientError
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.position import BinlogPosition, position_to_json
+from seamline.domain.runs import Receipt, RunKind, RunState
+from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
+from seamline.ports import Load, Marker, ReadView
+from seamline.sync.onboard import publish
+from seamline.sync.snapshot import SnapshotTools, TableRead, take_snapshot
+from tests.unit.memory_views import AUDIT, ENTRY, MemoryView, Row, entries
+
+P = BinlogPosition("0-1-100", "log.000001", 4_000)
+WAREHOUSE = DestinationPlan("warehouse", "postgres", "warehouse", "bank")
+SOURCE = SourcePlan("core", "mariadb", "bank", "r", "c", "m", "seamline.core.log", "seamline-core")
+PLAN = SyncPlan("s", SOURCE, (WAREHOUSE,), (TablePlan("entry", table=ENTRY), TablePlan("audit", table=AUDIT)))
+CONTENT: dict[str, list[Row]] = {"entry": entries(20), "audit": [{"actor": "a", "object": None}] * 3}
+
+
+@dataclass
+class World:
+    """Source, log, staging and platform of one snapshot; `told` is everything that happened, in order."""
+
+    low_marker_at: str = "0-1-99"
+    staged: dict[str, list[Row]] = field(default_factory=lambda: {name: list(rows) for name, rows in CONTENT.items()})
+    told: list[str] = field(default_factory=list)
+    markers: list[Marker] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    results: dict[str, Any] = field(default_factory=dict)
+
+    # the source and its log
+    def commit_marker(self, marker: Marker) -> None:
+        self.told.append(f"{marker.kind} marker")
+        self.markers.append(marker)
+
+    topic, topic_id = SOURCE.log_topic, "topic-1"
+
+    def end_offset(self) -> int:
+        return 500
+
+    def assign(self, offset: int) -> None:
+        assert offset == 500
+
+    def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        after = f'{{"id": "{self.markers[0].id}"}}'.encode()
+        self.told.append("low marker read")
+        at = BinlogPosition(self.low_marker_at)
+        return [
+            LogRecord(510, RecordKind.BEGIN, unit_id="u"),
+            LogRecord(511, RecordKind.ROW, unit_id="u", table="seamline_marker", op="c", after=after),
+            LogRecord(514, RecordKind.END, unit_id="u", position=at),
+        ]
+
+    def close(self) -> None:
+        self.told.append("log closed")
+
+    # pruning, platform, failpoints
+    def hold_log(self, topic: str, *, holder: str, offset: int, lease_s: float) -> str:
+        assert (topic, offset) == (SOURCE.log_topic, 500)
+        self.told.append("hold")
+        return holder
+
+    def release_log(self, hold_id: str) -> None: ...
+
+    def put_result(self, run_id: str, key: str, value: Any) -> None:
+        self.told.append("result")
+        self.results[key] = value
+
+    def put_receipt(self, run_id: str, receipt: Receipt) -> None:
+        self.receipts.append(receipt)
+
+    def reach(self, name: str) -> None:
+        self.told.append(name)
+
+    # reading
+    @contextmanager
+    def open_read(self, reads: Sequence[TableRead]) -> Iterator["World"]:
+        assert [read.table.name for read in reads] == ["entry", "audit"]
+        self.told.append("views open")
+        yield self
+        self.told.append("views closed")
+
+    @property
+    def position(self) -> BinlogPosition:
+        return P
+
+    position_time = datetime(2026, 11, 20, 1, 2, 3, tzinfo=UTC)
+
+    @property
+    def views(self) -> Sequence[ReadView]:
+        return [_Both(CONTENT)]
+
+    def stage(self, destination: DestinationPlan) -> Sequence[Load]:
+        self.told.append("staged")
+        return [Load(table.shape, f"{table.name}_1", len(self.staged[table.name])) for table in PLAN.tables]
+
+    def digest(self, segment: Segment) -> SegmentDigest:
+        return SegmentDigest(len(CONTENT[segment.table]))
+
+    @contextmanager
+    def open_staged(
+        self, destination: DestinationPlan, loads: Sequence[Load], count: int
+    ) -> Iterator[Sequence[ReadView]]:
+        self.told.append("compared")
+        yield [_Both(self.staged)]
+
+    @property
+    def tools(self) -> SnapshotTools:
+        return SnapshotTools(
+            source=self,  # type: ignore[arg-type]
+            open_log=lambda: self,
+            open_read=self.open_read,
+            open_staged=self.open_staged,
+            holds=self,
+            records=self,
+            failpoints=self,
+        )
+
+
+class _Both:
+    """Two tables behind one view."""
+
+    position = P
+
+    def __init__(self, content: dict[str, list[Row]]) -> None:
+        shapes: dict[str, Table] = {"entry": ENTRY, "audit": AUDIT}
+        self._views = {name: MemoryView(shapes[name], rows, position=P) for name, rows in content.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(about: Any, *more: Any, **said: Any) -> Any:
+            return getattr(self._views[about if isinstance(about, str) else about.table], name)(about, *more, **said)
+
+        return ask
+
+
+def run() -> Run:
+    return Run("s/onboard/-/1", "s", RunKind.ONBOARD, None, PLAN, RunState.RUNNING)
+
+
+def test_markers_lie_on_both_sides_of_the_open_views() -> None:
+    world = World()
+    snapshot = take_snapshot(run(), world.tools)
+    assert world.told == [
+        "hold",
+        "low marker",
+        "low marker read",
+        "log closed",
+        "views open",
+        "snap.opened",
+        "high marker",
+        "staged",
+        "snap.chunk_staged",
+        "compared",
+        "views closed",
+        "result",
+        "snap.manifest_written",
+    ]
+    assert snapshot == world.results["snapshot"]
+    assert snapshot["position"] == position_to_json(P)
+    assert (snapshot["next_offset"], snapshot["topic_id"]) == (515, "topic-1")
+    assert [snapshot["low_marker"], snapshot["high_marker"]] == [marker.id for marker in world.markers]
+    assert [(r.table, r.staged_as, r.rows, r.position) for r in world.receipts] == [
+        ("entry", "entry_1", 20, P),
+        ("audit", "audit_1", 3, P),
+    ]
+
+
+def test_views_older_than_the_low_marker_are_refused() -> None:
+    world = World(low_marker_at="0-1-101")
+    with pytest.raises(Refused, match="before the low marker"):
+        take_snapshot(run(), world.tools)
+    assert "staged" not in world.told
+
+
+def test_a_staged_table_that_differs_is_named_and_leaves_nothing_to_publish() -> None:
+    world = World()
+    world.staged["entry"][6] = {**world.staged["entry"][6], "memo": "other"}
+    del world.staged["audit"][0]
+    with pytest.raises(GateFailed) as caught:
+        take_snapshot(run(), world.tools)
+    assert "entry BREAK" in str(caught.value)
+    assert '{"id": "7"}' in str(caught.value)
+    assert "audit BREAK" in str(caught.value)
+    assert not world.results
+
+
+def test_a_silent_log_is_no_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    monkeypatch.setattr("seamline.sync.snapshot.MARKER_WITHIN_S", 0.0)
+    with pytest.raises(TransientError, match="was committed in the source but not read"):
+        take_snapshot(run(), world.tools)
+    assert "views open" not in world.told
+
+
+def test_publish_hands_over_boundaries_and_the_place_after_the_low_marker() -> None:
+    world = World()
+    taken = run()
+    taken.result["snapshot"] = take_snapshot(taken, world.tools)
+    handed: dict[str, Any] = {}
+
+    class Recorder:
+        def publish(self, stream: Any, loads: Sequence[Load], *, publication: Any) -> Any:
+            handed.update(stream=str(stream), loads=[load.staged_as for load in loads], publication=publication)
+
+    publish(taken, "warehouse", sink=Recorder())  # type: ignore[arg-type]
+    publication = handed["publication"]
+    assert (handed["stream"], handed["loads"]) == ("s@warehouse", ["entry_1", "audit_1"])
+    assert (publication.run_id, publication.next_offset, publication.position) == (taken.run_id, 515, P)
+    assert {(b.table, b.position, b.generation, b.high_marker, b.ended) for b in publication.boundaries} == {
+        (name, P, 1, world.markers[1].id, False) for name in ("entry", "audit")
+    }
+
+
+def test_publish_without_every_table_staged_is_refused() -> None:
+    taken = run()
+    with pytest.raises(Refused, match="has no snapshot"):
+        publish(taken, "warehouse", sink=object())  # type: ignore[arg-type]
+    snapshot = take_snapshot(taken, World().tools)
+    taken.result["snapshot"] = {**snapshot, "loads": {"warehouse": snapshot["loads"]["warehouse"][:1]}}
+    with pytest.raises(Refused, match="has not staged audit"):
+        publish(taken, "warehouse", sink=object())  # type: ignore[arg-type]
