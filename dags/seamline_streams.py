@@ -1,6 +1,6 @@
-"""The DAGs of the platform itself, one for all syncs."""
+"""The DAG of the platform itself, one for all syncs."""
 
-from seamline_airflow.dag_factory import requested, streams_dag
+from seamline_airflow.dag_factory import requested_sync, streams_dag
 
-if requested("seamline"):
+if requested_sync() in (None, "seamline"):
     streams = streams_dag()

@@ -1,10 +1,11 @@
-"""The DAGs of every declared sync. Wiring only: Airflow reads this file, people write include/syncs/."""
+"""The DAGs of every declared sync. Wiring only: Airflow reads this file, people write include/syncs/.
+
+A declaration with faults is shown by declaration_faults.py, so that it does not take the other syncs away.
+"""
 
 from seamline.plan.compile import compile_plan
-from seamline.spec.load import Declarations, load_each
-from seamline_airflow.dag_factory import declarations_folder, requested, sync_dags
+from seamline.spec.load import load_each
+from seamline_airflow.dag_factory import declarations_folder, declared_syncs, requested_sync, sync_dags
 
-for file, declared in load_each(declarations_folder()).items():
-    # A file with faults is shown by declaration_faults.py, so that it does not take the other syncs away.
-    if isinstance(declared, Declarations) and requested(file.stem):
-        globals().update(sync_dags(compile_plan(declared, file.stem)))
+for plan in declared_syncs(load_each(declarations_folder()), compile_plan, wanted=requested_sync()).plans:
+    globals().update(sync_dags(plan))

@@ -1,6 +1,7 @@
 """Builds the DAGs of a sync from its plan and from the one list of stages that `explain` prints as well."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from airflow.sdk import (
 )
 
 from seamline import settings
-from seamline.domain.errors import ConfigError
+from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.runs import RunKind
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import Stage, all_stages
@@ -51,10 +52,38 @@ def declarations_folder() -> Path:
     return settings.load().declarations
 
 
-def requested(sync: str) -> bool:
-    """Whether this process wants DAGs of this sync: a task's process asks for one DAG only."""
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The syncs that can have DAGs, and why the others cannot."""
+
+    plans: tuple[SyncPlan, ...]
+    faults: tuple[str, ...]
+
+
+def declared_syncs(
+    outcomes: Mapping[Path, Any], compile_plan: Callable[[Any, str], SyncPlan], *, wanted: str | None = None
+) -> Declared:
+    """Compile what could be read, each sync by itself: a broken one must not take the others away.
+
+    `wanted` asks for one sync only; "" and None for all.
+    """
+    plans, faults = [], []
+    for file, outcome in outcomes.items():
+        if wanted and file.stem != wanted:
+            continue
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            plans.append(compile_plan(outcome, file.stem))
+        except SeamlineError as error:
+            faults.append(str(error))
+    return Declared(tuple(plans), tuple(faults))
+
+
+def requested_sync() -> str | None:
+    """A task's process asks for one DAG only, and so for one sync; None everywhere else."""
     dag_id = get_parsing_context().dag_id
-    return dag_id is None or dag_id.rpartition("__")[0] == sync
+    return None if dag_id is None else dag_id.rpartition("__")[0]
 
 
 def sync_dags(plan: SyncPlan) -> dict[str, DAG]:
@@ -67,11 +96,10 @@ def sync_dags(plan: SyncPlan) -> dict[str, DAG]:
     }
 
 
-def raise_faults(outcomes: Mapping[Path, Any]) -> None:
+def raise_faults(declared: Declared) -> None:
     """Show the faults of broken declarations as one import error. In a task's process nobody would see it."""
-    faults = [str(outcome) for outcome in outcomes.values() if isinstance(outcome, Exception)]
-    if faults and get_parsing_context().dag_id is None:
-        raise ConfigError("\n".join(faults))
+    if declared.faults and requested_sync() is None:
+        raise ConfigError("\n".join(declared.faults))
 
 
 def streams_dag() -> DAG:
