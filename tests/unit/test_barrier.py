@@ -28,7 +28,7 @@ class World:
 
     time: float = 0.0
     sequence: int = 100
-    lag: int = 3
+    lag_s: float = 0.0
     hold_id: str = ""
     held_state: str = "held"
     apply_to: Position | None = None
@@ -54,6 +54,8 @@ class World:
     def pause(self, seconds: float) -> None:
         self.time += seconds
         self.sequence += 1
+        if not self.hold_id:
+            self.applied = self.sequence - 3
         if self.apply_to is not None and self.applies and self.hold_id:
             target = int(str(self.apply_to).split()[0].rsplit("-", 1)[1])
             self.applied = target + 1 if self.overruns else min(self.applied + 2, target)
@@ -72,6 +74,8 @@ class World:
         self.hold_id = ""
 
     def latest_report(self, stream: StreamId) -> StreamReport | None:
+        if not self.hold_id and not self.never_holds:
+            return StreamReport(STREAM, "streaming", lag_s=max(0.0, self.lag_s - self.time))
         if self.never_holds:
             return StreamReport(STREAM, "failed", error="no log")
         return StreamReport(STREAM, self.held_state, hold_id=self.hold_id)
@@ -145,6 +149,19 @@ def test_a_stream_that_does_not_stand_still_is_inconclusive_and_released() -> No
     assert "did not stand still (its state is failed: no log) within the lease of 30 s" in refused(world)
     assert world.released == ["h1"]
     assert not world.markers
+
+
+def test_a_stream_that_lags_is_waited_for_before_it_is_held() -> None:
+    world = World(lag_s=100.0)
+    with world.barrier().aligned(1) as aligned:
+        assert world.time >= 95
+        assert aligned.held_s < 30, "waiting for it is not holding it"
+
+
+def test_a_stream_that_never_catches_up_is_inconclusive_and_was_not_held() -> None:
+    world = World(lag_s=10_000.0)
+    assert "still lags 9700 s behind" in refused(world)
+    assert not world.released
 
 
 def test_another_ones_hold_is_not_taken_for_ours() -> None:

@@ -21,6 +21,8 @@ from seamline.domain.position import Position
 from seamline.ports import Marker, ReadView, Sink, Source, StreamDirector
 from seamline.sync.reconcile import is_same_place
 
+_MOVING = ("streaming", "catching_up")
+
 
 class NotAligned(SeamlineError):
     """Both sides could not be brought to one position this time; trying later may help."""
@@ -48,9 +50,14 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds. The lease is how long the stream stands still at most, whatever becomes of us."""
+    """Seconds. The lease is how long the stream stands still at most, whatever becomes of us.
+
+    A stream that lags by more than `lag_max_s` could not reach P within the lease: it is waited for, without a hold.
+    """
 
     lease_s: float = 30.0
+    lag_max_s: float = 5.0
+    catch_up_s: float = 300.0
     look_every_s: float = 0.02
     views_max_age_s: float = 1_800.0
 
@@ -94,6 +101,7 @@ class Barrier:
 
     def _align(self, views: int, stack: ExitStack) -> Aligned:
         self._require_comparable()
+        self._wait_until_near()
         held_at = self.clock.now()
         hold_id = self.director.hold(self.stream, lease_s=self.patience.lease_s)
         deadline = held_at + self.patience.lease_s
@@ -124,6 +132,20 @@ class Barrier:
                 " is passed",
                 hint="compare once the cutover is done",
             )
+
+    def _wait_until_near(self) -> None:
+        deadline = self.clock.now() + self.patience.catch_up_s
+        while True:
+            report = self.director.latest_report(self.stream)
+            # Any other state is judged by the hold: it ends in its reason.
+            if report is None or report.state not in _MOVING or report.lag_s <= self.patience.lag_max_s:
+                return
+            if self.clock.now() >= deadline:
+                raise NotAligned(
+                    f"the stream still lags {report.lag_s:.0f} s behind after a wait of {self.patience.catch_up_s:g} s",
+                    hint="compare again when it has caught up",
+                )
+            self.clock.pause(self.patience.look_every_s)
 
     def _wait_until_held(self, hold_id: str, deadline: float) -> LedgerRow:
         """The ledger as it stands while the stream reports this very hold."""

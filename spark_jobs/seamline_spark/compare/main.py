@@ -21,13 +21,14 @@ from seamline.adapters.postgres.findings import read_findings
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation
 from seamline.plan.model import Run
-from seamline.sync.barrier import Barrier
+from seamline.sync.barrier import Barrier, Patience
 from seamline.sync.comparison import StreamFindings, compare_live, findings_reported
 
 log = logging.getLogger("seamline_spark.compare")
 
 # Sessions per side. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
+PATIENCE = Patience()
 _EARLIER = 100
 
 
@@ -94,6 +95,7 @@ def _compare(run: Run, destination: str, store: PlatformStore) -> Reconciliation
             registry.source(plan),
             sink,
             lambda count: registry.destination_views(plan, destination, count),
+            patience=PATIENCE,
         )
         found = compare_live(run, destination, barrier=barrier, views=VIEWS, findings=findings)
     store.save_reconciliation(found)

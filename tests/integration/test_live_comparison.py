@@ -1,0 +1,222 @@
+"""The comparison of live tables with everything real: writers, capture, log, stream, barrier, verdicts."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from seamline.adapters import registry
+from seamline.adapters.connections import Connection
+from seamline.adapters.kafka.log_reader import open_log_reader
+from seamline.adapters.platform import migrate
+from seamline.adapters.platform.control import PlatformStreamControl
+from seamline.adapters.platform.store import PlatformStore
+from seamline.adapters.postgres.sink import open_sink
+from seamline.domain.runs import Reconciliation
+from seamline.domain.verdict import BreakType, Verdict
+from seamline.plan.model import ControlTotalPlan, ReconcilePlan, SyncPlan, plan_to_json
+from seamline.sync.span_loop import run_stream
+from seamline_spark.compare.main import compare_run
+from tests.conftest import RunningStack
+from tests.integration.bank_writers import writing
+from tests.integration.captured import Captured, captured
+from tests.integration.databases import postgres, postgres_database
+from tests.spark.empty_sync import publish_empty
+from tests.spark.hosts import uri
+from tests.waiting import wait_until
+
+NAME = "live_compare_test"
+TABLES = ("account", "audit")
+
+
+@dataclass
+class Chain:
+    """One sync from its source to its destination, published and wanted."""
+
+    bank: Captured
+    plan: SyncPlan
+    warehouse: Connection
+    store: PlatformStore
+    runs: int = 0
+
+    def compare(self) -> Reconciliation:
+        self.runs += 1
+        run_id = f"{self.plan.sync}/reconcile/-/{self.runs}"
+        self.store.start_run(run_id=run_id, sync=self.plan.sync, kind="reconcile", plan_json=plan_to_json(self.plan))
+        (found,) = compare_run(run_id)
+        saved = self.store.reconciliation(run_id, "live")
+        assert saved is not None
+        assert (saved.verdict, saved.position) == (found.verdict, found.position)
+        return found
+
+    def spoil(self, *statements: str) -> None:
+        with postgres(self.warehouse) as session:
+            for statement in statements:
+                session.execute(statement.encode())
+
+    def applied(self, table: str) -> int:
+        with postgres(self.warehouse) as session:
+            row = session.execute(f"SELECT count(*) FROM live.{table}".encode()).fetchone()
+        return int(row[0]) if row else 0
+
+
+@pytest.fixture(scope="module")
+def chain(stack: RunningStack) -> Iterator[Chain]:
+    with ExitStack() as around:
+        bank = around.enter_context(captured(NAME))
+        warehouse = around.enter_context(postgres_database(f"{NAME}_warehouse"))
+        platform = around.enter_context(postgres_database(f"{NAME}_platform"))
+        patch = around.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
+        patch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(platform))
+        migrate.upgrade()
+        bank.ensure()
+        plan = publish_empty(bank, warehouse, sync=bank.plan.sync, schema="live", tables=TABLES)
+        plan = replace(plan, reconcile=ReconcilePlan((ControlTotalPlan("account", "a"),)))
+        store = around.enter_context(closing(registry.platform()))
+        registry.director().want(plan.stream_id("warehouse"), plan_json=plan_to_json(plan))
+        around.enter_context(_streaming(plan))
+        yield Chain(bank, plan, warehouse, store)
+
+
+class _streaming:  # noqa: N801 - a context, used once
+    """The sync's stream in a thread of this process, until the end."""
+
+    def __init__(self, plan: SyncPlan) -> None:
+        self._plan = plan
+        self._errors: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        registry.director().unwant(self._plan.stream_id("warehouse"))
+        self._thread.join(timeout=60)
+        assert not self._errors
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        plan, destination = self._plan, self._plan.destination("warehouse")
+        control = PlatformStreamControl(plan.stream_id("warehouse"), plan_json=plan_to_json(plan))
+        try:
+            with closing(open_log_reader(plan)) as reader, closing(open_sink(plan, destination)) as sink, control:
+                run_stream(plan, "warehouse", reader=reader, sink=sink, control=control)
+        except BaseException as exc:
+            self._errors.append(exc)
+            raise
+
+
+def caught_up(chain: Chain) -> None:
+    report = registry.director().latest_report(chain.plan.stream_id("warehouse"))
+    assert report is not None
+    ledger_is_open = "SELECT count(*) FROM seamline.boundary WHERE ended_at IS NULL"
+
+    def ended() -> bool:
+        with postgres(chain.warehouse) as session:
+            row = session.execute(ledger_is_open.encode()).fetchone()
+        return row == (0,)
+
+    wait_until(ended, timeout_s=60, what="the boundaries to end")
+
+
+def listed(found: Reconciliation) -> dict[str, set[tuple[BreakType, str]]]:
+    return {t.table: {(entry.type, entry.key) for entry in t.breaks} for t in found.tables}
+
+
+def test_live_tables_match_at_one_position_while_writers_write(chain: Chain) -> None:
+    positions = []
+    with writing(chain.bank.root, tables=TABLES, count=1) as writers:
+        wait_until(lambda: chain.applied("account") > 100, timeout_s=60, what="rows to arrive")
+        caught_up(chain)
+        for _ in range(4):
+            before = writers.committed
+            found = chain.compare()
+            assert found.verdict is Verdict.MATCH, [(t.table, t.verdict, t.reason) for t in found.tables]
+            assert float(str(found.evidence["held_s"])) < 30
+            assert found.tables[0].totals
+            positions.append(str(found.position))
+            wait_until(lambda before=before: writers.committed > before, timeout_s=30, what="writers to go on")
+    assert len(set(positions)) == 4
+    assert found.tables[0].source_rows
+
+
+def test_an_idle_source_is_compared_too(chain: Chain) -> None:
+    first, second = chain.compare(), chain.compare()
+    assert first.verdict is second.verdict is Verdict.MATCH
+
+
+def test_three_changed_rows_are_exactly_three_breaks(chain: Chain) -> None:
+    chain.bank.execute("INSERT INTO account VALUES (-1, 1, 'one'), (-2, 2, 'two')")
+    with postgres(chain.warehouse) as session:
+        wait_until(
+            lambda: session.execute("SELECT count(*) FROM live.account WHERE id < 0").fetchone() == (2,),
+            timeout_s=30,
+            what="the rows to arrive",
+        )
+    chain.spoil(
+        "UPDATE live.account SET memo = 'other' WHERE id = -1",
+        "DELETE FROM live.account WHERE id = -2",
+        "INSERT INTO live.account VALUES (-3, 3, NULL)",
+    )
+    found = chain.compare()
+    assert found.verdict is Verdict.BREAK
+    assert listed(found) == {
+        "account": {
+            (BreakType.VALUE, '{"id": "-1"}'),
+            (BreakType.MISSING, '{"id": "-2"}'),
+            (BreakType.UNEXPECTED, '{"id": "-3"}'),
+        },
+        "audit": set(),
+    }
+    chain.spoil(
+        "UPDATE live.account SET memo = 'one' WHERE id = -1",
+        "INSERT INTO live.account VALUES (-2, 2, 'two')",
+        "DELETE FROM live.account WHERE id = -3",
+    )
+    assert chain.compare().verdict is Verdict.MATCH
+
+
+def test_a_finding_of_the_stream_breaks_the_next_verdict_once(chain: Chain) -> None:
+    chain.bank.execute("INSERT INTO account VALUES (-10, 1, 'one')")
+    with postgres(chain.warehouse) as session:
+        there = "SELECT memo FROM live.account WHERE id = -10"
+        wait_until(lambda: session.execute(there).fetchone() == ("one",), timeout_s=30, what="the row to arrive")
+        chain.spoil("DELETE FROM live.account WHERE id = -10")
+        chain.bank.execute("UPDATE account SET memo = 'two' WHERE id = -10")
+        wait_until(lambda: session.execute(there).fetchone() == ("two",), timeout_s=30, what="the update to arrive")
+    found = chain.compare()
+    assert found.verdict is Verdict.BREAK
+    ((kind, key),) = listed(found)["account"]
+    assert kind is BreakType.FINDING
+    assert json.loads(key)
+    assert chain.compare().verdict is Verdict.MATCH
+
+
+def test_a_stream_that_does_not_run_is_inconclusive_and_leaves_no_hold(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    director = registry.director()
+    stream = chain.plan.stream_id("warehouse")
+    director.pause(stream)
+    wait_until(lambda: getattr(director.latest_report(stream), "state", "") == "paused", timeout_s=30, what="the pause")
+    from seamline.sync import barrier
+
+    impatient = barrier.Patience(lease_s=2.0)
+    monkeypatch.setattr("seamline_spark.compare.main.PATIENCE", impatient)
+    found = chain.compare()
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "its state is paused" in found.tables[0].reason
+    director.resume(stream)
+    monkeypatch.undo()
+    assert chain.compare().verdict is Verdict.MATCH
+
+
+def test_a_run_leaves_its_verdict_for_the_tasks_after_it(chain: Chain) -> None:
+    chain.compare()
+    run: Any = chain.store.run(f"{chain.plan.sync}/reconcile/-/{chain.runs}")
+    assert run.result["compare"]["warehouse"]["verdict"] == "MATCH"
