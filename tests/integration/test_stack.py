@@ -37,7 +37,7 @@ class OwnStack:
     def layout(self) -> Layout:
         return Layout(self.settings)
 
-    def run(self, *command: str, timeout_s: float = 400, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, timeout_s: float = 900, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {**settings.process_environment(), **settings.as_environment(self.settings), **variables}
         return subprocess.run(
             [sys.executable, "-m", "seamline.cli.main", *command],

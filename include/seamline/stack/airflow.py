@@ -65,7 +65,7 @@ def migrate(layout: Layout, variables: dict[str, str]) -> None:
         cwd=layout.airflow,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     if result.returncode != 0:

@@ -1,7 +1,7 @@
 """Airflow's pools for the declared syncs, so that a backfill never keeps the night waiting."""
 
 from seamline.adapters.airflow_rest import AirflowRest
-from seamline.domain.errors import SeamlineError
+from seamline.domain.errors import SeamlineError, TransientError
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.plan.pools import pools_of
@@ -10,8 +10,16 @@ from seamline.stack import credentials
 from seamline.stack.layout import Layout
 
 
-def ensure(layout: Layout) -> None:
-    """Make the pools that are not there yet. One that a person resized keeps its size."""
+def are_made(layout: Layout) -> bool:
+    """Make the pools that are not there yet; False while Airflow cannot be reached. A resized one keeps its size."""
+    try:
+        _make(layout)
+    except TransientError:
+        return False
+    return True
+
+
+def _make(layout: Layout) -> None:
     made = credentials.load_or_make(layout)
     url = f"http://127.0.0.1:{layout.settings.ports.airflow}"
     with AirflowRest(url, "approver", made["airflow_user_approver"]) as api:

@@ -158,11 +158,10 @@ class _Boot:
 
     def _airflow(self, part: Component) -> None:
         airflow.migrate(self._layout, programs.airflow_environment(self._layout))
-        self._start(part, partial(airflow.is_ready, self._layout))
         # Only here: it loads the declarations, which no other part of the stack needs.
         from seamline.stack import airflow_pools
 
-        airflow_pools.ensure(self._layout)
+        self._start(part, lambda: airflow.is_ready(self._layout) and airflow_pools.are_made(self._layout))
 
     def _stream_host(self, part: Component) -> None:
         self._start(part, lambda: True)

@@ -29,7 +29,7 @@ class Component:
     # What runs it in containers.
     image: str
     needs: tuple[str, ...] = ()
-    ready_within_s: int = 120
+    ready_within_s: int = 240
     cure: str = ""
     # Not part of a plain `up`: started by whoever names it.
     is_on_request: bool = False
@@ -74,7 +74,7 @@ COMPONENTS: tuple[Component, ...] = (
         programs=(Program("connect", "Connect worker", stop_wait_s=15),),
         needs=("kafka",),
         # A worker that died inside a Kafka transaction is waited for by the next one.
-        ready_within_s=180,
+        ready_within_s=240,
         cure="./seamline doctor checks Java and the plugins; the log says more",
     ),
     Component(
@@ -88,7 +88,7 @@ COMPONENTS: tuple[Component, ...] = (
             Program("airflow-triggerer", "Airflow triggerer"),
         ),
         needs=("postgres",),
-        ready_within_s=300,
+        ready_within_s=600,
         cure="./seamline doctor checks the environment; ./seamline logs airflow-api (-scheduler, -dags, -triggerer)",
     ),
     Component(

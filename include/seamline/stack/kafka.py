@@ -42,7 +42,7 @@ def initialise(layout: Layout, made: dict[str, str], java_home: str) -> None:
         f"{java_home}/bin/java", "-cp", _class_path(layout), "kafka.tools.StorageTool", "format", "--standalone",
         "-t", made["kafka_cluster_id"], "-c", str(layout.kafka / "server.properties"),
     ]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if result.returncode != 0:
         raise TerminalError(
             f"Kafka's log folder could not be formatted:\n    {(result.stdout + result.stderr).strip()[-2000:]}",

@@ -70,7 +70,7 @@ def initialise(layout: Layout) -> None:
             "--auth-root-authentication-method=normal", "--skip-test-db", "--force",
         ],
         layout,
-        timeout_s=180,
+        timeout_s=300,
     )  # fmt: skip
     if result.returncode != 0:
         raise TerminalError(

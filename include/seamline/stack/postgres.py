@@ -54,7 +54,7 @@ def initialise(layout: Layout, made: dict[str, str]) -> None:
                 "--data-checksums", "--auth=scram-sha-256", f"--pwfile={password}",
             ],
             layout,
-            timeout_s=120,
+            timeout_s=300,
         )  # fmt: skip
     finally:
         password.unlink(missing_ok=True)
