@@ -17,6 +17,15 @@ from tests.waiting import wait_until
 SCRIPT = Path(__file__).with_name("simple_streams_host.py")
 
 
+@pytest.fixture(scope="module")
+def shared(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """One host for the tests that leave it alive. Their streams have names of their own."""
+    folder = tmp_path_factory.mktemp("shared")
+    with hosts_of(SCRIPT, folder, name="stream_host_shared_test", SIMPLE_STREAMS_FOLDER=str(folder)) as hosts:
+        hosts.start("--slots", "12")
+        yield hosts
+
+
 @pytest.fixture
 def hosts(stack: RunningStack, tmp_path: Path) -> Iterator[Hosts]:
     with hosts_of(SCRIPT, tmp_path, name="stream_host_test", SIMPLE_STREAMS_FOLDER=str(tmp_path)) as hosts:
@@ -39,40 +48,64 @@ def plan_json(sync: str) -> str:
     )
 
 
-def test_a_killed_worker_is_replaced_and_the_other_streams_do_not_notice(hosts: Hosts) -> None:
-    want(hosts, "one", "two", "three")
-    hosts.start("--slots", "4")
-    killed = hosts.pid("one")
-    hosts.pid("two"), hosts.pid("three")
+def test_a_killed_worker_is_replaced_and_the_other_streams_do_not_notice(shared: Hosts) -> None:
+    want(shared, "one", "two", "three")
+    killed = shared.pid("one")
+    shared.pid("two"), shared.pid("three")
     os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: hosts.told("one")["pid"] != killed, timeout_s=15, what="a new worker")
-    hosts.moves_on("two")
-    hosts.moves_on("three")
+    wait_until(lambda: shared.told("one")["pid"] != killed, timeout_s=15, what="a new worker")
+    shared.moves_on("two")
+    shared.moves_on("three")
 
 
-def test_a_stream_ends_alone_when_it_is_no_longer_wanted_and_by_force_when_it_is_deaf(hosts: Hosts) -> None:
-    want(hosts, "good", "deaf", "other")
-    hosts.start("--slots", "4")
-    good, deaf = hosts.pid("good"), hosts.pid("deaf")
-    hosts.pid("other")
-    hosts.director.unwant(StreamId("good", "warehouse"))
+def test_a_stream_ends_alone_when_it_is_no_longer_wanted_and_by_force_when_it_is_deaf(shared: Hosts) -> None:
+    want(shared, "good", "deaf", "other")
+    good, deaf = shared.pid("good"), shared.pid("deaf")
+    shared.pid("other")
+    shared.director.unwant(StreamId("good", "warehouse"))
     wait_until(lambda: is_gone(good), timeout_s=10, what="the stream to stop")
-    hosts.director.unwant(StreamId("deaf", "warehouse"))
+    shared.director.unwant(StreamId("deaf", "warehouse"))
     wait_until(lambda: is_gone(deaf), timeout_s=30, what="the deaf stream to be cancelled")
-    wait_until(lambda: hosts.state("deaf") == "stopped", timeout_s=10, what="its last report")
-    hosts.moves_on("other")
-    want(hosts, "good")
-    wait_until(lambda: hosts.told("good")["pid"] != good, timeout_s=15, what="the stream to be back")
+    wait_until(lambda: shared.state("deaf") == "stopped", timeout_s=10, what="its last report")
+    shared.moves_on("other")
+    want(shared, "good")
+    wait_until(lambda: shared.told("good")["pid"] != good, timeout_s=15, what="the stream to be back")
 
 
-def test_a_second_host_names_the_first_and_exits_with_its_own_code(hosts: Hosts) -> None:
-    want(hosts, "one")
-    first = hosts.start("--slots", "4")
-    hosts.pid("one")
-    second = hosts.start("--slots", "4")
+def test_a_second_host_names_the_first_and_exits_with_its_own_code(shared: Hosts) -> None:
+    want(shared, "one")
+    shared.pid("one")
+    second = shared.start("--slots", "4")
     assert second.wait(timeout=30) == 4
-    assert f"process {first.pid}" in hosts.log(1)
-    hosts.moves_on("one")
+    assert f"process {shared.started[0].pid}" in shared.log(1)
+    shared.moves_on("one")
+
+
+def test_a_fenced_stream_stays_down_until_somebody_wants_it_anew(shared: Hosts) -> None:
+    want(shared, "fenced", "one")
+    shared.pid("one")
+    wait_until(lambda: shared.state("fenced") == "failed", timeout_s=10, what="the failed state")
+    assert "stream=fenced@warehouse attempt=2" not in shared.log()
+    want(shared, "fenced")
+    wait_until(lambda: "stream=fenced@warehouse attempt=2" in shared.log(), timeout_s=10, what="another attempt")
+
+
+def test_streams_and_restarts_go_on_while_the_platform_database_is_away(shared: Hosts) -> None:
+    want(shared, "lonely", "two")
+    killed = shared.pid("lonely")
+    shared.pid("two")
+    shared.refuse_all()
+    os.kill(killed, signal.SIGKILL)
+    again = wait_until(
+        lambda: pid if (pid := shared.told("lonely")["pid"]) != killed else None, timeout_s=20, what="a new worker"
+    )
+    shared.moves_on("two")
+    wait_until(lambda: "is away" in shared.log(), timeout_s=20, what="the host to notice")
+    shared.admit_all()
+    shared.director.unwant(StreamId("lonely", "warehouse"))
+    wait_until(lambda: is_gone(again), timeout_s=20, what="the stream to hear that it is no longer wanted")
+    shared.moves_on("two")
+    assert shared.started[0].poll() is None
 
 
 def test_a_killed_host_leaves_no_process_and_the_next_one_takes_over_at_once(hosts: Hosts) -> None:
@@ -127,35 +160,6 @@ def test_more_streams_than_slots_is_a_state_that_alarms_and_heals(hosts: Hosts) 
     hosts.director.unwant(StreamId("one", "warehouse"))
     hosts.pid("two")
     wait_until(lambda: hosts.store.open_alarms() == (), timeout_s=10, what="the alarm to end")
-
-
-def test_a_fenced_stream_stays_down_until_somebody_wants_it_anew(hosts: Hosts) -> None:
-    want(hosts, "fenced", "one")
-    hosts.start("--slots", "4")
-    hosts.pid("one")
-    wait_until(lambda: hosts.state("fenced") == "failed", timeout_s=10, what="the failed state")
-    assert "attempt=2" not in hosts.log()
-    want(hosts, "fenced")
-    wait_until(lambda: "stream=fenced@warehouse attempt=2" in hosts.log(), timeout_s=10, what="another attempt")
-
-
-def test_streams_and_restarts_go_on_while_the_platform_database_is_away(hosts: Hosts) -> None:
-    want(hosts, "one", "two")
-    host = hosts.start("--slots", "4")
-    killed = hosts.pid("one")
-    hosts.pid("two")
-    hosts.refuse_all()
-    os.kill(killed, signal.SIGKILL)
-    again = wait_until(
-        lambda: pid if (pid := hosts.told("one")["pid"]) != killed else None, timeout_s=20, what="a new worker"
-    )
-    hosts.moves_on("two")
-    wait_until(lambda: "is away" in hosts.log(), timeout_s=20, what="the host to notice")
-    hosts.admit_all()
-    hosts.director.unwant(StreamId("one", "warehouse"))
-    wait_until(lambda: is_gone(again), timeout_s=20, what="the stream to hear that it is no longer wanted")
-    hosts.moves_on("two")
-    assert host.poll() is None
 
 
 def test_a_host_that_cannot_hear_the_database_still_ends_when_it_is_told_to(hosts: Hosts) -> None:
