@@ -135,6 +135,8 @@ def test_what_is_wrong_with_a_source_is_told_all_at_once(source: MariaDbSource) 
         f"GRANT SELECT ON {DATABASE}.* TO {LOGINS.reader}",
         f"REVOKE INSERT ON {DATABASE}.seamline_marker FROM {LOGINS.marker}",
         f"REVOKE BINLOG MONITOR ON *.* FROM {LOGINS.capture}",
+        f"GRANT SELECT ON {DATABASE}.account TO {LOGINS.capture}",
+        rf"REVOKE SELECT ON `{DATABASE.replace('_', chr(92) + '_')}`.* FROM {LOGINS.capture}",
         f"GRANT SELECT ON {DATABASE}.seamline_marker TO {LOGINS.marker}",
     )
     problems = source.preflight(source.catalogue(["account", "loose", "child"]))
@@ -146,6 +148,7 @@ def test_what_is_wrong_with_a_source_is_told_all_at_once(source: MariaDbSource) 
         "cannot write a marker: INSERT command denied",
         "lacks BINLOG MONITOR",
         f"login `{LOGINS.capture}` (connection `{LOGINS.capture}`) cannot read table loose",
+        f"lacks SELECT on the whole database {DATABASE}",
     ):
         assert expected in said
 

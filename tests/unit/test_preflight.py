@@ -14,6 +14,7 @@ from seamline.adapters.mariadb.preflight import (
     SourceFacts,
     check,
 )
+from seamline.adapters.mariadb.preflight_facts import grants_of
 
 VARIABLES = {
     "log_bin": "ON",
@@ -40,7 +41,11 @@ GOOD = SourceFacts(
     marker_engine="InnoDB",
     reader=RoleFacts("core_bank", "reader", frozenset({"RELOAD"}), session=SESSION),
     capture=RoleFacts(
-        "core_bank_capture", "capture", frozenset({"REPLICATION SLAVE", "BINLOG MONITOR"}), session=SESSION
+        "core_bank_capture",
+        "capture",
+        frozenset({"REPLICATION SLAVE", "BINLOG MONITOR"}),
+        frozenset({"SELECT"}),
+        session=SESSION,
     ),
     marker=RoleFacts("core_bank_marker", "marker", session=SESSION),
 )
@@ -147,6 +152,7 @@ def test_foreign_keys_that_only_refuse_are_fine() -> None:
     [
         ("capture", {"global_grants": frozenset({"BINLOG MONITOR"})}, "lacks REPLICATION SLAVE"),
         ("capture", {"global_grants": frozenset({"REPLICATION SLAVE"})}, "lacks BINLOG MONITOR"),
+        ("capture", {"database_grants": frozenset({"INSERT"})}, "lacks SELECT on the whole database bank"),
         ("capture", {"unreadable": {"account": "SELECT command denied"}}, "cannot read table account: SELECT command"),
         ("reader", {"unreadable": {"account": "SELECT command denied"}}, "cannot read table account"),
         ("marker", {"marker_error": "INSERT command denied"}, "cannot write a marker: INSERT command denied"),
@@ -159,6 +165,24 @@ def test_a_role_without_its_grant_is_named_with_its_connection(role: str, change
     (problem,) = check(facts)
     assert said in problem.what
     assert getattr(GOOD, role).login in problem.what
+
+
+@pytest.mark.parametrize(
+    ("lines", "everywhere", "here"),
+    [
+        (["GRANT USAGE ON *.* TO `x`@`%` IDENTIFIED BY PASSWORD '*A'"], {"USAGE"}, set()),
+        (
+            ["GRANT RELOAD, BINLOG MONITOR ON *.* TO `x`@`%`", "GRANT SELECT ON `my_bank`.* TO `x`@`%`"],
+            {"RELOAD", "BINLOG MONITOR"},
+            {"SELECT"},
+        ),
+        ([r"GRANT SELECT, INSERT ON `my\_bank`.* TO `x`@`%`"], set(), {"SELECT", "INSERT"}),
+        ([r"GRANT SELECT ON `my\_b`.* TO `x`@`%`", "GRANT SELECT ON `my_bank`.`t` TO `x`@`%`"], set(), set()),
+        (["GRANT SELECT ON `my%`.* TO `x`@`%`", "GRANT `some_role` TO `x`@`%`"], set(), {"SELECT"}),
+    ],
+)
+def test_grants_are_read_from_what_the_server_shows(lines: list[str], everywhere: set[str], here: set[str]) -> None:
+    assert grants_of(lines, "my_bank") == (everywhere, here)
 
 
 def test_reload_is_asked_for_only_where_the_brief_lock_is_used() -> None:
@@ -183,6 +207,8 @@ def test_the_grant_script_gives_each_role_the_least_it_needs() -> None:
     script = grant_script("bank", ["account", "o`dd"], logins=Logins(capture="cap", reader="re'ad", marker="mark"))
     assert "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'cap'@'%';" in script
     assert "GRANT SELECT ON `bank`.`o``dd` TO 're''ad'@'%';" in script
+    assert "GRANT SELECT ON `bank`.* TO 'cap'@'%';" in script
+    assert r"GRANT SELECT ON `my\_bank`.* TO" in grant_script("my_bank", [])
     assert "GRANT INSERT ON `bank`.`seamline_marker` TO 'mark'@'%';" in script
     assert "RELOAD" not in script
     assert "RELOAD" in grant_script("bank", [], snapshot_lock="brief")

@@ -40,9 +40,10 @@ def grant_script(
         f"USE {quoted(database)};",
         f"{create_statement(marker_table)};",
         "",
-        "-- capture: the connector reads the binlog, and the structure of the captured tables.",
+        "-- capture: the connector reads the binlog, and at its first start the structure of every table of the",
+        "-- database, so that one added to a sync later is known to it.",
         f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {_account(names.capture)};",
-        *(f"GRANT SELECT ON {table} TO {_account(names.capture)};" for table in [*listed, marker]),
+        f"GRANT SELECT ON {_pattern(database)}.* TO {_account(names.capture)};",
         "",
         "-- reader: snapshots and reconciliation.",
         *(f"GRANT SELECT ON {table} TO {_account(names.reader)};" for table in [*listed, marker]),
@@ -58,6 +59,11 @@ def grant_script(
         f"GRANT INSERT ON {marker} TO {_account(names.marker)};",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _pattern(database: str) -> str:
+    """In a grant on a database `_` and `%` are wild unless escaped."""
+    return quoted(database.replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%"))
 
 
 def _account(login: str) -> str:

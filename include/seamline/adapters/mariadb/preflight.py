@@ -17,17 +17,22 @@ MARKER_SHAPE = {"id": "varchar(64)", "kind": "varchar(16)", "payload": "text", "
 
 @dataclass(frozen=True, slots=True)
 class RoleFacts:
-    """What one role's own session showed. `global_grants` are privileges ON *.*, upper case."""
+    """What one role's own session showed. `global_grants` are privileges ON *.*, `database_grants` those ON the
+    database's `.*`, upper case."""
 
     connection_id: str
     login: str
     global_grants: frozenset[str] = frozenset()
+    database_grants: frozenset[str] = frozenset()
     unreadable: Mapping[str, str] = field(default_factory=dict)  # table → the server's refusal
     marker_error: str = ""  # the server's refusal of an INSERT into the marker table, rolled back
     session: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, *names: str) -> bool:
         return bool(self.global_grants & {"ALL PRIVILEGES", *names})
+
+    def has_on_database(self, name: str) -> bool:
+        return self.has(name) or bool(self.database_grants & {"ALL PRIVILEGES", name})
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +263,10 @@ def reader_role(facts: SourceFacts) -> Sequence[Problem]:
 
 def capture_role(facts: SourceFacts) -> Sequence[Problem]:
     found = _unreadable(facts.capture)
+    if not facts.capture.has_on_database("SELECT"):
+        # The connector reads all structures at its first start. A table that it could not see then is unknown when a
+        # sync adds it later, and its first row stops the capture for good (seen on 3.5.0.Final).
+        found.append(_lacks(facts.capture, f"SELECT on the whole database {facts.database}"))
     if not facts.capture.has("REPLICATION SLAVE", "REPLICATION REPLICA"):
         found.append(_lacks(facts.capture, "REPLICATION SLAVE"))
     if not facts.capture.has("BINLOG MONITOR", "REPLICATION CLIENT"):

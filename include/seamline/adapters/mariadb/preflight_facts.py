@@ -18,7 +18,7 @@ _VARIABLES = (
     "log_bin log_bin_compress binlog_format binlog_row_image binlog_row_metadata gtid_strict_mode sync_binlog"
     " innodb_flush_log_at_trx_commit binlog_expire_logs_seconds sql_mode max_allowed_packet server_id wsrep_on"
 )
-_GLOBAL_GRANT = re.compile(r"^GRANT (.+?) ON \*\.\* TO ", re.IGNORECASE)
+_GRANT = re.compile(r"^GRANT (.+?) ON (\*|`(?:[^`]|``)+`)\.\* TO ", re.IGNORECASE)
 # Its INSERT is rolled back, so it never reaches the binlog.
 _PROBE_ID = "preflight"
 
@@ -136,7 +136,7 @@ def _role(connection: Connection, tables: Iterable[str]) -> RoleFacts:
             return RoleFacts(
                 connection.connection_id,
                 connection.login,
-                _global_grants(session),
+                *_grants(session, connection.database),
                 unreadable=_unreadable(session, tables),
                 session=_variables(session, "SESSION"),
             )
@@ -164,15 +164,32 @@ def _marker_role(connection: Connection, table: str) -> RoleFacts:
         raise translated(exc, connection) from exc
 
 
-def _global_grants(session: "Session[Any]") -> frozenset[str]:
-    """Privileges ON *.* of the login and of the roles that are active in its session."""
-    lines = [str(row[0]) for row in query(session, "SHOW GRANTS")]
-    found: set[str] = set()
+def grants_of(lines: Iterable[str], database: str) -> tuple[frozenset[str], frozenset[str]]:
+    """(privileges ON *.*, privileges ON the database's `.*`) in the lines of SHOW GRANTS, upper case."""
+    everywhere: set[str] = set()
+    here: set[str] = set()
     for line in lines:
-        match = _GLOBAL_GRANT.match(line)
-        if match:
-            found.update(name.strip().upper() for name in match[1].split(","))
-    return frozenset(found)
+        match = _GRANT.match(line)
+        if match is None:
+            continue
+        privileges = {name.strip().upper() for name in match[1].split(",")}
+        if match[2] == "*":
+            everywhere |= privileges
+        elif _is_like(match[2].strip("`").replace("``", "`"), database):
+            here |= privileges
+    return frozenset(everywhere), frozenset(here)
+
+
+def _is_like(pattern: str, database: str) -> bool:
+    """A database in a grant is a pattern: `_` and `%` are wild unless a backslash stands before them."""
+    parts = re.findall(r"\\[_%\\]|.", pattern, re.DOTALL)
+    wild = {"_": ".", "%": ".*"}
+    return re.fullmatch("".join(wild.get(part) or re.escape(part[-1]) for part in parts), database) is not None
+
+
+def _grants(session: "Session[Any]", database: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Those of the login and of the roles that are active in its session."""
+    return grants_of([str(row[0]) for row in query(session, "SHOW GRANTS")], database)
 
 
 def _unreadable(session: "Session[Any]", tables: Iterable[str]) -> dict[str, str]:
