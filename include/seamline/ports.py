@@ -227,12 +227,17 @@ class StreamControl(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WantedStream:
-    """A stream that shall run, by which plan. `want_number` grows with each want."""
+    """A stream that shall run, by which plan. `want_number` grows with each want.
+
+    `final_want`: the want under which it ended for good, with `final_error`; -1: none. It stays down until a later one.
+    """
 
     stream: StreamId
     plan_json: str
     want_number: int
     paused: bool = False
+    final_want: int = -1
+    final_error: str = ""
 
 
 class StreamDirector(Protocol):

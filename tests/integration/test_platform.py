@@ -380,6 +380,31 @@ def test_a_stream_hears_want_pause_and_unwant_at_once(server: Server, director: 
         wait_until(lambda: not control.orders().wanted, timeout_s=5, what="the stream to be unwanted")
 
 
+def test_a_stream_that_ended_for_good_is_known_until_a_later_want(director: PlatformStreamDirector) -> None:
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    for error in ("fenced by epoch 7", "the same again"):
+        director.give_up(STREAM, want_number=1, error=error)
+    [wanted] = director.wanted("default")
+    assert (wanted.want_number, wanted.final_want, wanted.final_error) == (1, 1, "fenced by epoch 7")
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    [wanted] = director.wanted("default")
+    assert (wanted.want_number, wanted.final_want) == (2, 1)
+
+
+def test_alarms_left_by_an_earlier_host_end_but_not_those_of_other_pools(
+    store: PlatformStore, director: PlatformStreamDirector
+) -> None:
+    other = replace(plan(), sync="other", stream=StreamPlan(pool="night"))
+    director.want(StreamId("other", "warehouse"), plan_json=plan_to_json(other))
+    for kind, subject in (("no_slot", "gone@warehouse"), ("no_slot", "other@warehouse"), ("late", "gone@warehouse")):
+        store.raise_alarm(kind, subject, "message")
+    store.end_alarms_left("default", ["no_slot", "stream_failed"])
+    assert {(alarm.kind, alarm.subject) for alarm in store.open_alarms()} == {
+        ("no_slot", "other@warehouse"),
+        ("late", "gone@warehouse"),
+    }
+
+
 def test_a_stream_with_an_older_plan_or_a_lost_host_is_asked_to_stop(
     server: Server, director: PlatformStreamDirector
 ) -> None:

@@ -1,5 +1,7 @@
 """The host's decisions: who starts, who waits, who is left alone for good."""
 
+from dataclasses import replace
+
 from seamline.domain.ledger import StreamId
 from seamline.ports import WantedStream
 from seamline.sync.stream_host import (
@@ -7,6 +9,7 @@ from seamline.sync.stream_host import (
     BackOff,
     Cancel,
     EndAlarm,
+    GiveUp,
     Outcome,
     RaiseAlarm,
     Start,
@@ -124,6 +127,38 @@ def test_a_want_that_came_before_the_fencing_was_noticed_starts_the_stream_again
     host.wanted([wanted(1, want_number=2)])
     host.ended(end(1, 1, Outcome.FINAL), now_s=30)
     assert starts(host.due(now_s=30)) == [("sync1", 2)]
+
+
+def test_a_host_that_starts_later_leaves_a_stream_down_that_had_ended_for_good() -> None:
+    earlier = roster()
+    earlier.wanted([wanted(1, want_number=3)])
+    earlier.due(now_s=0)
+    earlier.ended(end(1, 1, Outcome.FINAL, "fenced by epoch 7"), now_s=1)
+    [kept] = [action for action in earlier.due(now_s=1) if isinstance(action, GiveUp)]
+    assert (kept.want_number, kept.error) == (3, "fenced by epoch 7")
+    known = replace(wanted(1, want_number=3), final_want=3, final_error="fenced by epoch 7")
+    later = roster()
+    later.wanted([known])
+    actions = later.due(now_s=0)
+    assert starts(actions) == []
+    assert states(actions) == [("sync1", "failed")]
+    later.wanted([replace(known, want_number=4)])
+    assert starts(later.due(now_s=1)) == [("sync1", 1)]
+
+
+def test_a_stream_that_reports_nothing_for_long_is_replaced() -> None:
+    host = roster()
+    host.wanted([wanted(1), wanted(2)])
+    host.due(now_s=0)
+    stream = StreamId("sync1", "warehouse")
+    host.silent([stream], now_s=40)
+    assert host.due(now_s=40) == []
+    host.silent([stream, StreamId("unknown", "warehouse")], now_s=46)
+    assert host.due(now_s=46) == [Cancel(stream, 1)]
+    host.silent([stream], now_s=47)
+    assert host.due(now_s=47) == []
+    host.ended(end(1, 1, Outcome.LOST, "cancelled"), now_s=50)
+    assert starts(host.due(now_s=52)) == [("sync1", 2)]
 
 
 def test_a_stream_that_failed_for_good_gives_its_slot_away() -> None:

@@ -11,12 +11,20 @@ from typing import Protocol
 from seamline.domain.errors import SeamlineError
 from seamline.plan.model import SourcePlan
 from seamline.ports import CaptureProbe, Marker, Source
-from seamline.sync.capture_watch import Action, CaptureWatch, Step
+from seamline.sync.capture_watch import (
+    CAPTURE_FAILED,
+    CAPTURE_UNREACHABLE,
+    LOG_SIZE,
+    Action,
+    CaptureWatch,
+    Step,
+)
 from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
 log = logging.getLogger(__name__)
 
 SOURCE_UNREACHABLE = "source_unreachable"
+SOURCE_ALARMS = (SOURCE_UNREACHABLE, CAPTURE_FAILED, CAPTURE_UNREACHABLE, LOG_SIZE)
 
 
 class Alarms(Protocol):

@@ -15,6 +15,7 @@ from seamline.ports import StreamReport, WantedStream
 
 NO_SLOT = "no_slot"
 STREAM_FAILED = "stream_failed"
+ROSTER_ALARMS = (NO_SLOT, STREAM_FAILED)
 
 
 class Outcome(StrEnum):
@@ -56,6 +57,15 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Keep that the stream ended for good under this want: a host that starts later must not try again either."""
+
+    stream: StreamId
+    want_number: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class RaiseAlarm:
     kind: str
     subject: str
@@ -68,7 +78,7 @@ class EndAlarm:
     subject: str
 
 
-Action = Start | Cancel | Tell | RaiseAlarm | EndAlarm
+Action = Start | Cancel | Tell | GiveUp | RaiseAlarm | EndAlarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,7 @@ class _Entry:
     error: str = ""
     final_want: int = -1
     stop_asked_s: float | None = None
+    is_silent: bool = False
     is_cancelled: bool = False
     told: tuple[str, str] = ("", "")
     alarm: str = ""
@@ -109,7 +120,12 @@ class _Entry:
 
 
 class StreamRoster:
-    """`slots` is what Spark offers; `reserve` of them stay free for tasks that are slow to die."""
+    """`slots` is what Spark offers; `reserve` of them stay free for tasks that are slow to die.
+
+    `silence_s`: a stream's control reports every few seconds, whatever the stream does.
+    """
+
+    silence_s = 45.0
 
     def __init__(
         self, *, slots: int, reserve: int = 1, back_off: BackOff | None = None, stop_grace_s: float = 10.0
@@ -131,7 +147,9 @@ class StreamRoster:
         for stream, wanted in listed.items():
             if stream not in self._entries:
                 self._orders += 1
-                self._entries[stream] = _Entry(wanted, self._orders)
+                self._entries[stream] = _Entry(
+                    wanted, self._orders, error=wanted.final_error, final_want=wanted.final_want
+                )
 
     def ended(self, end: TaskEnd, *, now_s: float) -> None:
         """A task has ended, in whatever way. Of an attempt that is not the running one: nothing."""
@@ -141,7 +159,7 @@ class StreamRoster:
         ran_s = now_s - entry.started_s
         was_cancelled = entry.is_cancelled
         started_by, entry.running = entry.running, None
-        entry.stop_asked_s, entry.is_cancelled = None, False
+        entry.stop_asked_s, entry.is_cancelled, entry.is_silent = None, False, False
         entry.error = "" if was_cancelled else end.error
         if end.outcome is Outcome.FINAL:
             entry.final_want = started_by.want_number
@@ -153,6 +171,13 @@ class StreamRoster:
         else:
             entry.failures = 1 if ran_s >= self._back_off.healthy_s else entry.failures + 1
             entry.retry_s = now_s + self._back_off.delay_s(entry.failures)
+
+    def silent(self, streams: Iterable[StreamId], *, now_s: float) -> None:
+        """These have not reported for `silence_s` although they could: suspended, or stuck beyond help."""
+        for stream in streams:
+            entry = self._entries.get(stream)
+            if entry is not None and entry.running is not None and now_s - entry.started_s >= self.silence_s:
+                entry.is_silent = True
 
     def stop_all(self) -> None:
         """From now on nothing starts and everything ends."""
@@ -190,6 +215,9 @@ class StreamRoster:
             self._is_stopping or entry.wanted is None or entry.running is None
             or entry.wanted.plan_json != entry.running.plan_json
         )  # fmt: skip
+        if entry.is_silent and not entry.is_cancelled:
+            entry.is_cancelled = True
+            return [Cancel(stream, entry.attempt)]
         if not is_asked_to_stop:
             entry.stop_asked_s = None
             return []
@@ -210,7 +238,8 @@ class StreamRoster:
     def _due_while_waiting(self, stream: StreamId, entry: _Entry, wanted: WantedStream, now_s: float) -> list[Action]:
         if entry.is_final:
             entry.has_slot = False
-            return self._told(stream, entry, "failed", entry.error)
+            actions = self._told(stream, entry, "failed", entry.error)
+            return [*actions, GiveUp(stream, entry.final_want, entry.error)] if actions else []
         if not entry.has_slot and self._slots_taken() >= self._capacity:
             return self._told(
                 stream,

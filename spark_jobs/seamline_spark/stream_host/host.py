@@ -8,10 +8,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from seamline.adapters import registry
-from seamline.adapters.platform.host_desk import HostDesk, LeaseLost, WantedNow
+from seamline.adapters.platform.host_desk import HostDesk, LeaseLost, SilentNow, WantedNow
 from seamline.plan.model import SourcePlan, SyncPlan, plan_from_json
 from seamline.sync.source_watch import SourceWatch, SourceWatchThread
-from seamline.sync.stream_host import Action, Cancel, EndAlarm, RaiseAlarm, Start, StreamRoster, TaskEnd, Tell
+from seamline.sync.stream_host import Action, Cancel, EndAlarm, GiveUp, RaiseAlarm, Start, StreamRoster, TaskEnd, Tell
 from seamline_spark.stream_host.spark_streams import SparkStreams
 
 log = logging.getLogger(__name__)
@@ -95,6 +95,8 @@ class StreamHost:
             case WantedNow():
                 self._roster.wanted(event.streams)
                 self._watch_sources([plan_from_json(stream.plan_json) for stream in event.streams])
+            case SilentNow():
+                self._roster.silent(event.streams, now_s=time.monotonic())
             case LeaseLost():
                 self._stop("another host has taken this pool")
             case StopAsked():
@@ -118,6 +120,8 @@ class StreamHost:
                 self._streams.cancel(action)
             case Tell():
                 self._desk.tell(action.report)
+            case GiveUp():
+                self._desk.give_up(action.stream, want_number=action.want_number, error=action.error)
             case RaiseAlarm():
                 log.error("%s: subject=%s %s", action.kind, action.subject, action.message)
                 self._desk.raise_alarm(action.kind, action.subject, action.message)

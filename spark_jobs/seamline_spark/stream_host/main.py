@@ -25,7 +25,8 @@ from pyspark.java_gateway import launch_gateway
 from seamline.adapters.platform.host_desk import HostDesk
 from seamline.adapters.platform.host_lease import this_process
 from seamline.domain.errors import SeamlineError, TransientError
-from seamline.sync.stream_host import StreamRoster
+from seamline.sync.source_watch import SOURCE_ALARMS
+from seamline.sync.stream_host import ROSTER_ALARMS, StreamRoster
 from seamline_spark.stream_host.host import StopAsked, StreamHost, WatchSource, watch_source_with
 from seamline_spark.stream_host.spark_streams import Partition, SparkStreams, configuration, is_local
 from seamline_spark.stream_host.task import stream_partition
@@ -58,7 +59,13 @@ def main(
     events: SimpleQueue[Any] = SimpleQueue()
     # SimpleQueue.put may be called from a signal handler, Queue.put may not.
     _on_stop_signals(lambda number, _: events.put(StopAsked(signal.Signals(number).name)))
-    desk = HostDesk(pool=chosen.pool, holder=this_process(), hear=events.put)
+    desk = HostDesk(
+        pool=chosen.pool,
+        holder=this_process(),
+        hear=events.put,
+        silence_s=StreamRoster.silence_s,
+        alarms=(*ROSTER_ALARMS, *SOURCE_ALARMS),
+    )
     try:
         if not _take(desk, events):
             return 0

@@ -2,7 +2,8 @@
 thread does the talking, so that dead workers are replaced while the database is away."""
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,8 @@ from seamline.adapters.platform.database import Database, OpenSession, Session
 from seamline.adapters.platform.host_lease import Holder, Ownership, PlatformHostLease
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import SeamlineError, TransientError
+from seamline.domain.ledger import StreamId
 from seamline.ports import StreamReport, WantedStream
 
 
@@ -28,7 +30,14 @@ class LeaseLost:
     """Another host has this pool now."""
 
 
-Event = WantedNow | LeaseLost
+@dataclass(frozen=True, slots=True)
+class SilentNow:
+    """Streams of this host that could report and have not for a while."""
+
+    streams: tuple[StreamId, ...]
+
+
+Event = WantedNow | LeaseLost | SilentNow
 _Word = Callable[[], None]
 
 
@@ -41,12 +50,18 @@ class HostDesk:
         pool: str,
         holder: Holder,
         hear: Callable[[Event], None],
+        silence_s: float,
+        alarms: Sequence[str],
         open_one: OpenSession = open_for_stream,
         poll_s: float = 5.0,
     ) -> None:
         self._pool = pool
         self._holder = holder
         self._hear = hear
+        self._silence_s = silence_s
+        self._alarms = alarms
+        # Since when this database can be talked to without a break: before that nobody could report.
+        self._there_since_s: float | None = None
         self._database = Database(open_one)
         self._lease = PlatformHostLease(self._database, pool=pool, holder=holder, lease_s=3 * poll_s)
         self._director = PlatformStreamDirector(self._database)
@@ -60,6 +75,7 @@ class HostDesk:
     def take(self) -> None:
         """HostTaken names the other host; TransientError: the database is away."""
         self._lease.take()
+        self._store.end_alarms_left(self._pool, self._alarms)
 
     def start(self) -> None:
         self._talk.start()
@@ -88,6 +104,9 @@ class HostDesk:
     def end_alarm(self, kind: str, subject: str) -> None:
         self._say(("alarm", kind, subject), lambda: self._store.end_alarm(kind, subject))
 
+    def give_up(self, stream: StreamId, *, want_number: int, error: str) -> None:
+        self._say(("final", str(stream)), lambda: self._director.give_up(stream, want_number=want_number, error=error))
+
     def forget_report(self, stream: str) -> None:
         """The stream speaks for itself again: an older word on it must not come late."""
         with self._lock:
@@ -100,6 +119,13 @@ class HostDesk:
         self._talk.ring()
 
     def _turn(self, session: Session) -> None:
+        try:
+            self._talk_about_all()
+        except SeamlineError:
+            self._there_since_s = None
+            raise
+
+    def _talk_about_all(self) -> None:
         if self._lease.renew() is Ownership.LOST:
             self._hear(LeaseLost())
         self._say_words()
@@ -107,6 +133,19 @@ class HostDesk:
         if wanted != self._heard:
             self._heard = wanted
             self._hear(wanted)
+        self._look_for_silence()
+
+    def _look_for_silence(self) -> None:
+        now_s = time.monotonic()
+        if self._there_since_s is None:
+            self._there_since_s = now_s
+        if now_s - self._there_since_s < self._silence_s:
+            return
+        mine = str(self._holder)
+        reports = self._director.latest_reports().items()
+        silent = tuple(stream for stream, told in reports if told.host == mine and told.age_s > self._silence_s)
+        if silent:
+            self._hear(SilentNow(silent))
 
     def _say_words(self) -> None:
         while True:

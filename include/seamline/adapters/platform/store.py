@@ -263,6 +263,18 @@ class PlatformStore:
 
         self._database.transact(work)
 
+    def end_alarms_left(self, pool: str, kinds: Sequence[str]) -> None:
+        """End what an earlier host of this pool left open; what is still so is raised again at once."""
+
+        def work(session: Session) -> None:
+            session.execute(
+                "update alarm set ended_at = clock_timestamp() where ended_at is null and kind = any(%s)"
+                " and subject not in (select sync || '@' || destination from stream where is_wanted and pool <> %s)",
+                (list(kinds), pool),
+            )
+
+        self._database.transact(work)
+
     def open_alarms(self) -> tuple[Alarm, ...]:
         def work(session: Session) -> tuple[Alarm, ...]:
             cursor = session.execute(

@@ -116,13 +116,25 @@ class PlatformStreamDirector:
 
         def work(session: Session) -> tuple[WantedStream, ...]:
             cursor = session.execute(
-                "select sync, destination, plan_json, want_number, is_paused from stream"
+                "select sync, destination, plan_json, want_number, is_paused, final_want, final_error from stream"
                 " where is_wanted and pool = %s order by wanted_at, sync, destination",
                 (pool,),
             )
             return tuple(WantedStream(StreamId(row[0], row[1]), *row[2:]) for row in cursor)
 
         return self._database.transact(work)
+
+    def give_up(self, stream: StreamId, *, want_number: int, error: str) -> None:
+        """For the host: under this want the stream ended for good, also for a host that starts later."""
+
+        def work(session: Session) -> None:
+            session.execute(
+                "update stream set final_want = %s, final_error = %s"
+                " where sync = %s and destination = %s and final_want < %s",
+                (want_number, error, stream.sync, stream.destination, want_number),
+            )
+
+        self._database.transact(work)
 
     def hosts(self) -> tuple[HostState, ...]:
         """One for each pool that has wanted streams or ever had a host."""
