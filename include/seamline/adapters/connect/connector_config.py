@@ -125,6 +125,8 @@ _VALUES = {
     "decimal.handling.mode": "string",
     "bigint.unsigned.handling.mode": "precise",
     "time.precision.mode": "adaptive_time_microseconds",
+    # Else the year 1 arrives as 2001 (MySQL's rule for two digits, applied to stored values; 3.5.0.Final).
+    "enable.time.adjuster": "false",
     "binary.handling.mode": "base64",
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "key.converter.schemas.enable": "false",

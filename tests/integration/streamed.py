@@ -1,0 +1,193 @@
+"""A stream from a captured MariaDB database into a PostgreSQL of the test's own, running in a thread."""
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import psycopg
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.mariadb.read import MariaDbReadView
+from seamline.adapters.mariadb.sessions import open_session
+from seamline.adapters.postgres.read import Relation, open_views
+from seamline.adapters.postgres.sink import PostgresSink
+from seamline.adapters.postgres.types import column_definitions
+from seamline.domain.catalogue import Table
+from seamline.domain.cutover import Boundary
+from seamline.domain.digest import Segment
+from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.plan.model import DestinationPlan, StreamPlan, SyncPlan, TablePlan
+from seamline.ports import Load, Marker, Orders, Publication, ReadView, StreamReport
+from seamline.sync.span_loop import run_stream
+from tests.integration.captured import Captured
+from tests.integration.databases import postgres
+from tests.waiting import wait_until
+
+DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "live")
+
+
+class HeldOrders:
+    """StreamControl that a test turns by hand."""
+
+    def __init__(self) -> None:
+        self.given = Orders()
+        self.reports: list[StreamReport] = []
+
+    def orders(self) -> Orders:
+        return self.given
+
+    def report(self, report: StreamReport) -> None:
+        self.reports.append(report)
+
+
+@dataclass
+class Streamed:
+    """`start` runs the stream; its end is `error` or None."""
+
+    one: Captured
+    plan: SyncPlan
+    database: Connection
+    tables: tuple[Table, ...]
+    control: HeldOrders = field(default_factory=HeldOrders)
+    error: BaseException | None = None
+    _thread: threading.Thread | None = None
+
+    @property
+    def stream(self) -> StreamId:
+        return self.plan.stream_id(DESTINATION.name)
+
+    def sink(self) -> PostgresSink:
+        return PostgresSink(self.plan, DESTINATION, resolve=lambda _: self.database)
+
+    def ledger(self) -> LedgerRow:
+        row = self.sink().read_ledger(self.stream)
+        assert row is not None
+        return row
+
+    def start(self) -> None:
+        self.control.given = Orders()
+        self.error = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.control.given = Orders(wanted=False)
+        if self._thread is not None:
+            self._thread.join(timeout=60)
+            assert not self._thread.is_alive(), "the stream does not stop"
+            self._thread = None
+
+    def _run(self) -> None:
+        try:
+            with closing(self.one.open_log()) as reader, closing(self.sink()) as sink:
+                run_stream(self.plan, DESTINATION.name, reader=reader, sink=sink, control=self.control)
+        except BaseException as exc:  # noqa: BLE001 (a thread's edge: the test looks at it)
+            self.error = exc
+
+    def wait_until_applied(self) -> None:
+        """Until everything that the source has committed is visible in the destination."""
+        marker = Marker(id=f"applied-{uuid.uuid4().hex}", kind="barrier")
+        self.one.source.commit_marker(marker)
+
+        def is_applied() -> bool:
+            if self.error is not None:
+                raise self.error
+            return self.ledger().last_marker == marker.id
+
+        wait_until(is_applied, timeout_s=180, what="the barrier's marker in the ledger")
+
+    def differences(self, *names: str) -> dict[str, tuple[object, object]]:
+        """Digest pairs of the tables that differ between source and destination."""
+        found = {}
+        with self._views() as (left, right):
+            for name in names:
+                pair = tuple(dict(view.digests(Segment(name), run_key="one run")) for view in (left, right))
+                if pair[0] != pair[1]:
+                    found[name] = (pair[0], pair[1])
+        return found
+
+    def differing_columns(self, name: str, keys: Sequence[str]) -> dict[str, tuple[object, object]]:
+        """Per column the first pair of canonical texts that differ, over the rows of these keys."""
+        found: dict[str, tuple[object, object]] = {}
+        with self._views() as (left, right):
+            here, there = (view.rows(name, keys) for view in (left, right))
+        assert here.keys() == there.keys()
+        for key, row in here.items():
+            for column, text in row.items():
+                if text != there[key][column]:
+                    found.setdefault(column, (text, there[key][column]))
+        return found
+
+    @contextmanager
+    def _views(self) -> Iterator[tuple[ReadView, ReadView]]:
+        database = self.one.plan.source.database
+        at = self.ledger().position
+        session = open_session(replace(self.one.root, database=database))
+        left = MariaDbReadView(session, database=database, tables=self.tables, position=at, opened_at=datetime.now(UTC))
+        relations = {table.name: Relation(DESTINATION.schema, table.name) for table in self.tables}
+        with closing(left):
+            (right,) = open_views(
+                self.database, tables=self.tables, relations=relations, count=1, position_of=lambda _: at
+            )
+            with closing(right):
+                yield left, right
+
+    def findings(self) -> int:
+        with postgres(self.database) as session:
+            row = session.execute("SELECT count(*) FROM seamline.finding").fetchone()
+        return int(row[0]) if row else -1
+
+    def query(self, statement: str) -> list[tuple[object, ...]]:
+        with postgres(self.database) as session:
+            return session.execute(statement).fetchall()
+
+
+@contextmanager
+def streamed(one: Captured, database: Connection, *names: str, options: StreamPlan | None = None) -> Iterator[Streamed]:
+    """Capture these tables, which must be empty, publish them and give a stream that is not started yet."""
+    wanted = one.with_tables(*names)
+    one.ensure(wanted)
+    tables = one.source.catalogue(names)
+    plan = replace(
+        wanted,
+        destinations=(DESTINATION,),
+        tables=tuple(TablePlan(table.name, table=table) for table in tables),
+        stream=options or StreamPlan(),
+    )
+    made = Streamed(one, plan, database, tables)
+    _publish(made)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def _publish(made: Streamed) -> None:
+    one = made.one
+    topic = one.plan.source.log_topic
+    low = one.kafka.offsets(topic)[0]
+    at = one.source.seed_position()
+    with postgres(made.database) as session:
+        loads = [_stage(session, table) for table in made.tables]
+    made.sink().publish(
+        made.stream,
+        loads,
+        publication=Publication(
+            "run-1",
+            topic,
+            one.kafka.topic_id(topic),
+            low,
+            at,
+            tuple(Boundary(table.name, at, high_marker="high-1") for table in made.tables),
+        ),
+    )
+    one.source.commit_marker(Marker(id="high-1", kind="high"))
+
+
+def _stage(session: "psycopg.Connection[tuple[object, ...]]", table: Table) -> Load:
+    session.execute(f"CREATE SCHEMA IF NOT EXISTS {DESTINATION.stage_schema}")
+    session.execute(f"CREATE TABLE {DESTINATION.stage_schema}.{table.name} ({column_definitions(table)})")
+    return Load(table, table.name, 0)
