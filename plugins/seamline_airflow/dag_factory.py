@@ -22,6 +22,7 @@ from seamline.domain.runs import RunKind
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import Stage, all_stages
 from seamline_airflow import stage_tasks
+from seamline_airflow.deadline import verdict_deadline
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.run_context import run_id_macro
 from seamline_airflow.timetable import BusinessDayTimetable
@@ -158,7 +159,8 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
     if kind == "stream":
         return {"schedule": CronPartitionTimetable("0 0 * * *", timezone=timezone, key_format="%Y-%m-%d")}
     if kind == "nightly" and plan.nightly:
-        return {"schedule": BusinessDayTimetable(timezone=timezone, delay_minutes=plan.nightly.run_at_delay_minutes)}
+        start = BusinessDayTimetable(timezone=timezone, delay_minutes=plan.nightly.run_at_delay_minutes)
+        return {"schedule": start, "deadline": verdict_deadline(plan)}
     date = Param(
         None,
         type=["null", "string"],

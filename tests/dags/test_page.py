@@ -174,3 +174,10 @@ def test_a_break_of_the_live_tables_makes_the_sync_a_break() -> None:
         results.table("account", Verdict.BREAK), scope=Scope.LIVE, started_at=datetime(2026, 11, 20, tzinfo=UTC)
     )
     assert reports.SyncReport("settlement", "enabled", (live, results.clean()), ()).verdict is Verdict.BREAK
+
+
+def test_open_alarms_of_a_sync_stand_on_its_page(signed_in: TestClient, platform: results.Platform) -> None:
+    platform.alarms = {("verdict_late", "settlement 2026-11-19"): "no verdict yet", ("x", "payroll@w"): "not his"}
+    text = signed_in.get("/page?sync=settlement").text
+    assert "no verdict yet" in text
+    assert "not his" not in text

@@ -1,6 +1,8 @@
 """A run knows its date and its name, and a sync that is not enabled is refused with its reason."""
 
+import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,10 +23,10 @@ from seamline.domain.runs import RunKind, Scope, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import TablePlan, plan_to_json
 from seamline.ports import WantedStream
-from seamline_airflow import runs
+from seamline_airflow import deadline, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.run_jobs import SnapshotJobOperator
-from seamline_airflow.operators.step import DayReportOperator, EnableOperator, WantStreamOperator
+from seamline_airflow.operators.step import DayReportOperator, EnableOperator, VerdictsOperator, WantStreamOperator
 from seamline_airflow.page.reports import is_of
 from seamline_airflow.run_context import business_date, run_id, run_id_macro
 from tests.dags import results
@@ -203,3 +205,20 @@ def test_the_days_report_is_as_red_as_its_watch(platform: results.Platform) -> N
         _report({"want": "failed", "watch": "upstream_failed"})
     with pytest.raises(AirflowSkipException):
         _report({"want": "skipped", "watch": "skipped"})
+
+
+def test_a_verdict_that_is_late_opens_an_alarm_and_ends_it_when_it_comes(platform: results.Platform) -> None:
+    asyncio.run(deadline.verdict_is_late("settlement", context={"dag_run": {"partition_key": "2026-11-19"}}))
+    assert list(platform.alarms) == [("verdict_late", "settlement 2026-11-19")]
+    runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    platform.found = [results.clean()]
+    VerdictsOperator(task_id="verdicts", run=results.RUN, scope="cut").execute({})
+    assert platform.alarms == {}
+
+
+def test_the_hour_of_the_verdict_counts_from_the_start_of_the_run() -> None:
+    nightly = replace(results.plan().nightly, verdict_by="07:00", run_at_delay_minutes=30)  # type: ignore[type-var]
+    found = deadline.verdict_deadline(results.plan(nightly=nightly))
+    assert found is not None
+    assert found.interval == timedelta(hours=6, minutes=30)
+    assert deadline.verdict_deadline(results.plan()) is None

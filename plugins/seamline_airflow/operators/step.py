@@ -13,7 +13,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, worst
 from seamline.plan.model import Run, plan_from_json, plan_to_json
-from seamline_airflow import onboarding, parts, runs
+from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.run_context import stream_date
 from seamline_airflow.stream_health import in_words, troubles
@@ -128,6 +128,8 @@ class VerdictsOperator(StepOperator):
             state = RunState.SUCCEEDED if _is_match(found) else RunState.FAILED
             store.finish_run(run.run_id, state=state)
             _require_match(run, found)
+        else:
+            store.end_alarm(deadline.ALARM, deadline.subject(run.sync, run.business_date))
         return verdicts
 
     def _show(self, found: Reconciliation) -> None:

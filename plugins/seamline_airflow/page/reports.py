@@ -34,6 +34,7 @@ class SyncReport:
     state: str
     reports: tuple[Reconciliation, ...]
     streams: tuple[StreamReport, ...]
+    alarms: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -43,8 +44,9 @@ class SyncReport:
 
     @property
     def troubles(self) -> tuple[str, ...]:
+        """Open alarms, and what the streams' newest reports say beyond them."""
         found = (stream_trouble(report.stream, report, lag_max_s=float("inf")) for report in self.streams)
-        return tuple(trouble.message for trouble in found if trouble)
+        return tuple(dict.fromkeys([*self.alarms, *(trouble.message for trouble in found if trouble)]))
 
 
 def overall(found: Reconciliation) -> Verdict:
@@ -66,7 +68,13 @@ def read_sync(sync: str) -> SyncReport:
             state=state.value if state else "not onboarded",
             reports=tuple(store.reconciliations(sync, REPORTS_MAX)),
             streams=tuple(report for stream, report in director.latest_reports().items() if stream.sync == sync),
+            alarms=tuple(alarm.message for alarm in store.open_alarms() if is_about(alarm.subject, sync)),
         )
+
+
+def is_about(subject: str, sync: str) -> bool:
+    """Whether an alarm is about this sync: its subject is the sync, one of its streams or one of its dates."""
+    return re.split(r"[@ ]", subject, maxsplit=1)[0] == sync
 
 
 def of_run(sync: str, airflow_run: str) -> tuple[Reconciliation, ...]:

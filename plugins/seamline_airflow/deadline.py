@@ -1,0 +1,47 @@
+"""The hour by which a night's verdict must be there. Airflow calls this in the triggerer when a run missed it."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
+
+from seamline.plan.model import SyncPlan
+from seamline_airflow import parts
+
+ALARM = "verdict_late"
+_DAY_MINUTES = 24 * 60
+
+
+def verdict_deadline(plan: SyncPlan) -> DeadlineAlert | None:
+    """As long after the start of a run as `verdict_by` lies after `run_at`; None where no hour is declared.
+
+    Partitioned runs have no logical date to count from, and a backfill gets the same time as the night.
+    """
+    if plan.nightly is None or not plan.nightly.verdict_by:
+        return None
+    hours, minutes = plan.nightly.verdict_by.split(":")
+    allowed = (int(hours) * 60 + int(minutes) - plan.nightly.run_at_delay_minutes) % _DAY_MINUTES
+    callback = AsyncCallback(f"{__name__}.verdict_is_late", kwargs={"sync": plan.sync})
+    return DeadlineAlert(
+        name="verdict",
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=timedelta(minutes=allowed),
+        callback=callback,
+    )
+
+
+def subject(sync: str, business_date: Any) -> str:
+    return f"{sync} {business_date}"
+
+
+async def verdict_is_late(sync: str, context: Any = None) -> None:
+    """Open an alarm; the verdict, when it comes, ends it."""
+    run = dict(context or {}).get("dag_run") or {}
+    date = run.get("partition_key") or run.get("dag_run_id") or "unknown date"
+    await asyncio.to_thread(_raise_alarm, sync, date)
+
+
+def _raise_alarm(sync: str, date: str) -> None:
+    with parts.platform() as store:
+        store.raise_alarm(ALARM, subject(sync, date), f"the cut of {date} has no verdict yet, and its hour has passed")
