@@ -29,6 +29,7 @@ class World:
     time: float = 0.0
     sequence: int = 100
     lag_s: float = 0.0
+    attempts: int = 1
     hold_id: str = ""
     held_state: str = "held"
     apply_to: Position | None = None
@@ -106,9 +107,8 @@ class World:
 
     def barrier(self) -> Barrier:
         parts: Any = self
-        return Barrier(
-            STREAM, parts, parts, parts, self.open_destination, clock=self, patience=Patience(look_every_s=1)
-        )
+        patience = Patience(look_every_s=1, attempts=self.attempts)
+        return Barrier(STREAM, parts, parts, parts, self.open_destination, clock=self, patience=patience)
 
 
 def refused(world: World, error: type[Exception] = NotAligned) -> str:
@@ -162,6 +162,22 @@ def test_a_stream_that_never_catches_up_is_inconclusive_and_was_not_held() -> No
     world = World(lag_s=10_000.0)
     assert "still lags 9700 s behind" in refused(world)
     assert not world.released
+
+
+def test_bad_luck_is_tried_again_and_leaves_nothing_open() -> None:
+    world = World(attempts=3, source_positions=[100, 101, 100, 101])
+    with world.barrier().aligned(2) as aligned:
+        assert world.released == ["h1"] * 3
+        assert [view.is_closed for view in world.opened] == [True] * 4 + [False] * 4
+        assert len({str(view.position) for view in aligned.source}) == 1
+    assert all(view.is_closed for view in world.opened)
+
+
+def test_a_stream_that_stands_on_purpose_is_not_waited_for() -> None:
+    world = World(attempts=3, held_state="paused")
+    assert "its state is paused" in refused(world)
+    assert world.time < 5
+    assert world.released == ["h1"]
 
 
 def test_another_ones_hold_is_not_taken_for_ours() -> None:

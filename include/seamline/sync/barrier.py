@@ -22,10 +22,15 @@ from seamline.ports import Marker, ReadView, Sink, Source, StreamDirector
 from seamline.sync.reconcile import is_same_place
 
 _MOVING = ("streaming", "catching_up")
+_STANDING = ("paused", "stopped")
 
 
 class NotAligned(SeamlineError):
     """Both sides could not be brought to one position this time; trying later may help."""
+
+
+class StreamStands(NotAligned):
+    """The stream was stopped or paused on purpose: trying again by itself does not help."""
 
 
 class NotComparable(SeamlineError):
@@ -50,12 +55,13 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds. The lease is how long the stream stands still at most, whatever becomes of us.
+    """Seconds. The lease is how long the stream stands still at most, whatever becomes of us; `attempts`: how often.
 
     A stream that lags by more than `lag_max_s` could not reach P within the lease: it is waited for, without a hold.
     """
 
     lease_s: float = 30.0
+    attempts: int = 3
     lag_max_s: float = 5.0
     catch_up_s: float = 300.0
     look_every_s: float = 0.02
@@ -97,7 +103,23 @@ class Barrier:
         whatever happens.
         """
         with ExitStack() as stack:
-            yield self._align(views, stack)
+            yield self._aligned_in_time(views, stack)
+
+    def _aligned_in_time(self, views: int, stack: ExitStack) -> Aligned:
+        for attempt in range(1, self.patience.attempts + 1):
+            with ExitStack() as opened:
+                try:
+                    aligned = self._align(views, opened)
+                except StreamStands:
+                    raise
+                except NotAligned:
+                    if attempt == self.patience.attempts:
+                        raise
+                    self.clock.pause(self.patience.look_every_s)
+                else:
+                    stack.push(opened.pop_all())
+                    return aligned
+        raise NotAligned("no attempt was made")
 
     def _align(self, views: int, stack: ExitStack) -> Aligned:
         self._require_comparable()
@@ -154,6 +176,8 @@ class Barrier:
             if report is not None and report.state == "held" and report.hold_id == hold_id:
                 return self._ledger()
             state = "it never reported" if report is None else f"its state is {report.state}: {report.error or '-'}"
+            if report is not None and report.state in _STANDING:
+                raise StreamStands(f"the stream cannot be brought to a place: {state}", hint="let it run again")
             self._look_again(deadline, f"the stream did not stand still ({state})")
 
     def _open_source(self, views: int, held: LedgerRow, deadline: float, stack: ExitStack) -> Sequence[ReadView]:
