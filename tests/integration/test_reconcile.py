@@ -82,7 +82,9 @@ def warehouse(copied: Connection, tables: Tables) -> Iterator["psycopg.Connectio
 
 
 @contextmanager
-def views(bank: Connection, warehouse: Connection, tables: Tables, count: int = 2) -> Iterator[Any]:
+def views(
+    bank: Connection, warehouse: Connection, tables: Tables, *, names: Sequence[str] = NAMES, count: int = 2
+) -> Iterator[Any]:
     with ExitStack() as stack:
         source = []
         for _ in range(count):
@@ -93,7 +95,7 @@ def views(bank: Connection, warehouse: Connection, tables: Tables, count: int = 
                 session, database=bank.database, tables=list(tables.values()), position=P, opened_at=datetime.now(UTC)
             )
             source.append(stack.enter_context(closing(view)))
-        relations = {name: Relation("settlement", name) for name in NAMES}
+        relations = {name: Relation("settlement", name) for name in names}
         opened = open_views(
             warehouse, tables=list(tables.values()), relations=relations, count=count, position_of=lambda _: P
         )
@@ -205,6 +207,30 @@ def test_a_column_that_one_side_lacks_is_a_break_of_shape(compare: Compare, ware
     warehouse.execute("ALTER TABLE settlement.payment_order DROP COLUMN extra")
     assert verdict.verdict is Verdict.BREAK
     assert [entry.type for entry in verdict.breaks] == [BreakType.SCHEMA]
+
+
+def test_floats_are_compared_by_tolerance_on_the_servers(bank: Connection, copied: Connection) -> None:
+    numbers = "(1, 1/3e0, 1/3e0), (2, 1e20, 1e20), (3, -0e0, 0.1e0), (4, NULL, NULL), (5, 1.7e308, 1.1754944e-38)"
+    with closing(mariadb(bank)) as session, session.cursor() as cursor, postgres(copied) as sql:
+        cursor.execute("CREATE OR REPLACE TABLE rate (id INT NOT NULL PRIMARY KEY, d DOUBLE, f FLOAT)")
+        cursor.execute(f"INSERT INTO rate VALUES {numbers}")
+        (table,) = read_catalogue(session, bank.database, ["rate"])
+        sql.execute(f"CREATE TABLE settlement.rate ({column_definitions(table)})")
+        sql.execute(f"INSERT INTO settlement.rate VALUES {numbers}")
+
+        def verdict(limits: Limits | None = None) -> TableVerdict:
+            with views(bank, copied, {"rate": table}, names=("rate",)) as (source, destination):
+                work = [Work(table, Segment("rate"), Segment("rate"))]
+                return compare_tables(work, source=source, destination=destination, limits=limits)[0]
+
+        by_summary = Limits(float_rows=1)
+        assert verdict().verdict is verdict(by_summary).verdict is Verdict.MATCH
+        sql.execute("UPDATE settlement.rate SET d = d + 1e-9 WHERE id = 1")
+        found = verdict()
+        assert [(entry.type, entry.key) for entry in found.breaks] == [(BreakType.VALUE, '{"id": "1"}')]
+        sql.execute("UPDATE settlement.rate SET d = NULL WHERE id = 1")
+        assert verdict(by_summary).verdict is Verdict.BREAK
+        sql.execute("DROP TABLE settlement.rate")
 
 
 def test_a_table_that_is_gone_is_never_a_match(
