@@ -142,6 +142,14 @@ class RowHash:
     copies: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """A table, and the part of it that is read."""
+
+    table: Table
+    segment: Segment
+
+
 class ReadView(Protocol):
     """One consistent read of one side, open until closed. Both sides answer alike, so reconciliation is symmetric."""
 

@@ -18,6 +18,7 @@ from seamline.adapters.postgres.types import column_definitions
 from seamline.domain.catalogue import Table
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
+from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.plan.model import DestinationPlan, StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Orders, Publication, ReadView, StreamReport
@@ -52,7 +53,7 @@ class Streamed:
     database: Connection
     tables: tuple[Table, ...]
     control: HeldOrders = field(default_factory=HeldOrders)
-    error: BaseException | None = None
+    error: SeamlineError | None = None
     _thread: threading.Thread | None = None
 
     @property
@@ -84,7 +85,7 @@ class Streamed:
         try:
             with closing(self.one.open_log()) as reader, closing(self.sink()) as sink:
                 run_stream(self.plan, DESTINATION.name, reader=reader, sink=sink, control=self.control)
-        except BaseException as exc:  # noqa: BLE001 (a thread's edge: the test looks at it)
+        except SeamlineError as exc:
             self.error = exc
 
     def wait_until_applied(self) -> None:

@@ -26,9 +26,8 @@ from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.domain.runs import RunKind, RunState
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
-from seamline.ports import Load
+from seamline.ports import Load, TableRead
 from seamline.sync.comparison import Work, compare_tables
-from seamline.sync.snapshot import TableRead
 from seamline_spark.session import open_session
 from seamline_spark.snapshot.bulk_read import SparkReader
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database

@@ -23,9 +23,8 @@ from seamline.plan.model import (
     SyncPlan,
     TablePlan,
 )
-from seamline.ports import Load
+from seamline.ports import Load, TableRead
 from seamline.sync.nightly_cut import CutTools, Derived, take_cut
-from seamline.sync.snapshot import TableRead
 from tests.unit.memory_views import MemoryView, Row
 
 DAY = date(2026, 3, 5)

@@ -15,9 +15,9 @@ from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import BinlogPosition, position_to_json
 from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
-from seamline.ports import Load, Marker, ReadView
+from seamline.ports import Load, Marker, ReadView, TableRead
 from seamline.sync.onboard import publish
-from seamline.sync.snapshot import SnapshotTools, TableRead, take_snapshot
+from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.unit.memory_views import AUDIT, ENTRY, MemoryView, Row, entries
 
 P = BinlogPosition("0-1-100", "log.000001", 4_000)

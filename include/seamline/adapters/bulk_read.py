@@ -35,8 +35,7 @@ from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused, SeamlineError, TransientError
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
-from seamline.ports import Load
-from seamline.sync.snapshot import TableRead
+from seamline.ports import Load, TableRead
 
 log = logging.getLogger("seamline.bulk_read")
 

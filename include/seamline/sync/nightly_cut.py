@@ -16,11 +16,11 @@ from seamline.domain.runs import Receipt, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
-from seamline.ports import Load, ReadView
+from seamline.ports import Load, ReadView, TableRead
 from seamline.sync.comparison import DIGEST, Work, compare_tables
 from seamline.sync.cut import CutRead, Selection, select, with_verdicts
 from seamline.sync.reconcile import not_run
-from seamline.sync.snapshot import BulkRead, TableRead
+from seamline.sync.snapshot import BulkRead
 
 READ = "read"
 

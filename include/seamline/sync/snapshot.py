@@ -12,28 +12,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.position import Position, position_to_json
 from seamline.domain.runs import Receipt
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DestinationPlan, Run
-from seamline.ports import Failpoints, Load, LogReader, Marker, PruningHolds, ReadView, Source
+from seamline.ports import Failpoints, Load, LogReader, Marker, PruningHolds, ReadView, Source, TableRead
 from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.markers import MarkerPlace, read_until_marker
 
 HOLD_S = 6 * 3600.0
 MARKER_WITHIN_S = 120.0
 BREAKS_NAMED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class TableRead:
-    """A table, and the part of it that is read."""
-
-    table: Table
-    segment: Segment
 
 
 class BulkRead(Protocol):
