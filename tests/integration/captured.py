@@ -209,7 +209,7 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
         elif record.kind is RecordKind.END:
             assert record.unit_id == open_id, f"END of {record.unit_id} inside {open_id}"
             assert (dict(counted), counted.total()) == (record.counts, record.total), record
-            _apply(state, unit)
+            apply_unit(state, unit)
             state.units += 1
             unit = []
             if is_last:
@@ -222,7 +222,7 @@ def _records(reader: KafkaLogReader) -> Iterator[LogRecord]:
         yield from records
 
 
-def _apply(state: Replayed, unit: Sequence[LogRecord]) -> None:
+def apply_unit(state: Replayed, unit: Sequence[LogRecord]) -> None:
     for row in unit:
         state.rows += 1
         before = tuple(json.loads(row.before).values()) if row.before else None

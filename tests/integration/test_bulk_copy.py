@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
-from urllib.parse import quote
 
 import pytest
 
@@ -18,11 +17,13 @@ from seamline.adapters.postgres.staging import StagedPlace, StagingArea
 from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
+from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import ReadView
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.kinds import CASES, KindCase
+from tests.integration.known import known_by_id
 
 SOURCE_ID, DESTINATION_ID = "snap_bulk_source", "snap_bulk_destination"
 SOURCE = SourcePlan("s", "mariadb", "snap_bulk", SOURCE_ID, SOURCE_ID, SOURCE_ID, "log", "connector")
@@ -39,22 +40,13 @@ FLOATS = Table(
 )
 
 
-@contextmanager
-def _known(connection: Connection, connection_id: str, kind: str) -> Iterator[None]:
-    """A test's database by a connection id, as tasks resolve any other."""
-    where = f"{connection.login}:{quote(connection.password)}@{connection.host}:{connection.port}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(f"SEAMLINE_CONNECTION_{connection_id.upper()}", f"{kind}://{where}/{connection.database}")
-        yield
-
-
 def _shape(case: KindCase) -> Table:
     return Table(case.table.name, (case.table.columns[0], replace(case.column, name="v")), ("id",))
 
 
 @pytest.fixture(scope="module")
 def source() -> Iterator[Connection]:
-    with mariadb_database("snap_bulk") as connection, _known(connection, SOURCE_ID, "mysql"):
+    with mariadb_database("snap_bulk") as connection, known_by_id(connection, SOURCE_ID, "mysql"):
         with closing(mariadb(connection)) as session, session.cursor() as cursor:
             for case in CASES:
                 cursor.execute(f"CREATE TABLE {case.table.name} (id INT PRIMARY KEY, v {case.mariadb_type})")
@@ -69,7 +61,7 @@ def source() -> Iterator[Connection]:
 
 @pytest.fixture(scope="module")
 def destination() -> Iterator[Connection]:
-    with postgres_database("snap_bulk") as connection, _known(connection, DESTINATION_ID, "postgres"):
+    with postgres_database("snap_bulk") as connection, known_by_id(connection, DESTINATION_ID, "postgres"):
         yield connection
 
 
@@ -100,7 +92,6 @@ def copy_at_one_address(items: Sequence[CopyItem], source: Connection, *, run: s
     ):
         future = pool.submit(copy_group, group)
         address = coordinator.meet(is_alive=lambda: not future.done())
-        print("held", coordinator.held_s, coordinator.turns)
         done = future.result()
     close_all(sessions)
     assert {one.address for one in done} == {str(address)}
@@ -134,3 +125,43 @@ def test_every_value_of_every_kind_arrives_as_it_was(source: Connection, destina
         ]  # fmt: skip
     left.close()
     right.close()
+
+
+def test_an_empty_table_proves_its_position_too(source: Connection, destination: Connection) -> None:
+    with closing(mariadb(source)) as session, session.cursor() as cursor:
+        cursor.execute("CREATE OR REPLACE TABLE nothing (id INT PRIMARY KEY, at TIMESTAMP(6) NULL)")
+    table = Table("nothing", (Column("id", Kind.INTEGER, "int", False, 32), Column("at", Kind.INSTANT, "", True, 0, 6)))
+    place = StagingArea(destination, DESTINATION, run_id="empty").create([table])["nothing"]
+    item = CopyItem(BulkRead(table, Segment("nothing"), 0), place, "warehouse", DESTINATION_ID)
+    (done,) = copy_at_one_address([item], source, run="empty")
+    assert done.rows == 0
+
+
+def test_one_date_of_a_table_is_read_where_its_segment_says_so(source: Connection, destination: Connection) -> None:
+    with closing(mariadb(source)) as session, session.cursor() as cursor:
+        cursor.execute("CREATE OR REPLACE TABLE dated (id INT PRIMARY KEY, at TIMESTAMP(6) NULL)")
+        cursor.execute(
+            "INSERT INTO dated VALUES (1, '2026-01-01 15:59:59.999999'), (2, '2026-01-01 16:00:00'),"
+            " (3, '2026-01-02 15:59:59.999999'), (4, '2026-01-02 16:00:00'), (5, NULL)"
+        )
+    id_column = Column("id", Kind.INTEGER, "int", False, 32)
+    table = Table("dated", (id_column, Column("at", Kind.INSTANT, "timestamp(6)", True, 0, 6)), ("id",))
+    place = StagingArea(destination, DESTINATION, run_id="dated").create([table])["dated"]
+    segment = Segment("dated", "at", "2026-01-01 16:00:00", "2026-01-02 16:00:00")
+    copy_at_one_address(
+        [CopyItem(BulkRead(table, segment, 0), place, "warehouse", DESTINATION_ID)], source, run="dated"
+    )
+    with postgres(destination) as written:
+        found = written.execute(f'SELECT id FROM {place.schema}."{place.name}" ORDER BY id'.encode()).fetchall()
+    assert found == [(2,), (3,)]
+
+
+def test_a_table_changed_meanwhile_ends_the_read_by_name(source: Connection, destination: Connection) -> None:
+    """DDL between the opened snapshot and the table's turn: MariaDB refuses the read, nothing is half copied."""
+    with closing(mariadb(source)) as session, session.cursor() as cursor:
+        cursor.execute("CREATE OR REPLACE TABLE moved (id INT PRIMARY KEY)")
+    table = Table("moved", (Column("id", Kind.INTEGER, "int", False, 32), Column("gone", Kind.INTEGER, "int")), ("id",))
+    place = StagingArea(destination, DESTINATION, run_id="moved").create([table])["moved"]
+    item = CopyItem(BulkRead(table, Segment("moved"), 0), place, "warehouse", DESTINATION_ID)
+    with pytest.raises((TransientError, SchemaConflict), match="moved"):
+        copy_at_one_address([item], source, run="moved")

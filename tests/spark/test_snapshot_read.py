@@ -37,7 +37,7 @@ NAME = "snap_read"
 TABLES = ("account", "ledger_entry", "payment_order", "access_audit", "empty_one")
 DESTINATION = DestinationPlan("warehouse", "postgres", f"{NAME}_warehouse", "settlement")
 WRITERS = 4
-ROUNDS = 5
+ROUNDS = 3
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,103 @@
+"""The bulk path's plan: types that a binary COPY takes as they are, tables spread over tasks, names that fit."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamline.adapters.bulk_copy import CopyItem, grouped
+from seamline.adapters.mariadb.bulk import BulkRead, arrow_schema, bulk_statement, reading_of
+from seamline.adapters.mariadb.rendezvous import Gates
+from seamline.adapters.mariadb.sessions import Address
+from seamline.adapters.postgres.staging import StagedPlace
+from seamline.adapters.postgres.types import destination_type
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import Segment
+from seamline.plan.model import SourcePlan
+
+SOURCE = SourcePlan("s", "mariadb", "bank", "r", "c", "m", "log", "connector")
+# What the writer of adbc-driver-postgresql 1.13 puts on the wire for an Arrow type, by the type that reads just that.
+BINARY_FORM = {
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.bool_(): "boolean",
+    pa.large_binary(): "bytea",
+    pa.date32(): "date",
+    pa.duration("us"): "interval",
+    pa.binary(16): "uuid",
+}
+
+
+def _same_on_the_wire(arrow: pa.DataType, destination: str) -> bool:
+    if pa.types.is_decimal(arrow):
+        return destination in (f"numeric({arrow.precision},{arrow.scale})", f"numeric({arrow.precision})")
+    if pa.types.is_timestamp(arrow):
+        return destination.startswith("timestamp") and ("with time zone" in destination) == bool(arrow.tz)
+    if arrow == pa.string():
+        return destination == "text" or destination.startswith("varchar(")
+    return BINARY_FORM[arrow] == destination
+
+
+@given(
+    st.sampled_from(list(Kind)),
+    st.integers(0, 64),
+    st.integers(1, 65).flatmap(lambda precision: st.tuples(st.just(precision), st.integers(0, min(precision, 38)))),
+)
+def test_every_kind_is_read_in_the_binary_form_of_its_destination_column(
+    kind: Kind, length: int, digits: tuple[int, int]
+) -> None:
+    precision, scale = digits if kind is Kind.DECIMAL else (6, 0)
+    column = Column("v", kind, kind.value, True, length, precision, scale)
+    assert _same_on_the_wire(reading_of(column).arrow, destination_type(column))
+
+
+def test_names_of_columns_and_tables_are_quoted_in_the_statement() -> None:
+    table = Table("o`dd", (Column("a`b", Kind.INTEGER, "int", length=32), Column("%s", Kind.STRING, "text")))
+    statement = bulk_statement("d`b", table, Segment("o`dd"), turn="turn")
+    assert "`d``b`.`o``dd`" in statement
+    assert "`a``b` AS `a``b`" in statement
+    assert arrow_schema(table).names == ["a`b", "%s"]
+
+
+def _items(sizes: list[int]) -> list[CopyItem]:
+    items = []
+    for number, rows in enumerate(sizes):
+        table = Table(f"t{number}", (Column("id", Kind.INTEGER, "int"),), ("id",), rows)
+        read = BulkRead(table, Segment(table.name), number)
+        items.append(CopyItem(read, StagedPlace(table, "stage", f"t{number}_1"), "w", "w"))
+    return items
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=200), st.integers(1, 16), st.integers(1, 8))
+def test_every_table_is_read_once_by_a_member_of_its_own_number(
+    sizes: list[int], tasks: int, children_max: int
+) -> None:
+    groups = grouped(_items(sizes), source=SOURCE, run="r", tasks=tasks, children_max=children_max)
+    assert len(groups) == min(tasks, len(sizes))
+    read = sorted(item.read.session for group in groups for items in group.members for item in items)
+    assert read == list(range(len(sizes)))
+    numbers = [group.first_member + child for group in groups for child in range(len(group.members))]
+    assert numbers == list(range(len(numbers)))
+    assert all(len(group.members) <= children_max and all(group.members) for group in groups)
+
+
+def test_the_largest_tables_are_read_by_different_tasks() -> None:
+    groups = grouped(_items([5, 900, 7, 1000]), source=SOURCE, run="r", tasks=2)
+    first = [group.members[0][0].read.table.rows_estimate for group in groups]
+    assert first == [1000, 900]
+
+
+@pytest.mark.parametrize("run", ["s", "settlement/onboard/-/" + "x" * 300])
+def test_lock_names_fit_into_64_characters(run: str) -> None:
+    gates = Gates(run)
+    names = [
+        gates.name("answer", turn=59, member=199),
+        gates.at(Address("a-long-binlog-name.000123", 2**32), turn=59, session=199),
+        f"{gates.name('turn', turn=59, member=199)}.199",
+    ]
+    assert all(len(name) <= 64 for name in names)
+    assert len(set(names)) == 3
+    assert Gates(run).name("open", turn=1) != Gates(run + "'").name("open", turn=1)
