@@ -11,7 +11,7 @@ import pymysql
 from seamline.adapters.connections import Connection
 from tests.integration.databases import mariadb
 
-_LARGE = 5_000
+_LARGE = 2_000
 
 
 class Writers:
