@@ -108,6 +108,17 @@ def test_streams_and_restarts_go_on_while_the_platform_database_is_away(shared: 
     assert shared.started[0].poll() is None
 
 
+def test_a_suspended_worker_is_replaced(shared: Hosts) -> None:
+    """It holds its slot and its connection and says nothing: only its silence tells."""
+    want(shared, "frozen", "one")
+    frozen = shared.pid("frozen")
+    shared.pid("one")
+    os.kill(frozen, signal.SIGSTOP)
+    wait_until(lambda: shared.told("frozen")["pid"] != frozen, timeout_s=150, what="another worker")
+    assert is_gone(frozen)
+    shared.moves_on("one")
+
+
 def test_a_killed_host_leaves_no_process_and_the_next_one_takes_over_at_once(hosts: Hosts) -> None:
     want(hosts, "one", "two")
     first = hosts.start("--slots", "4")

@@ -150,15 +150,15 @@ def test_a_stream_that_reports_nothing_for_long_is_replaced() -> None:
     host = roster()
     host.wanted([wanted(1), wanted(2)])
     host.due(now_s=0)
-    stream = StreamId("sync1", "warehouse")
-    host.silent([stream], now_s=40)
+    mute, talker = StreamId("sync1", "warehouse"), StreamId("sync2", "warehouse")
+    host.heard_from([talker], now_s=40)
     assert host.due(now_s=40) == []
-    host.silent([stream, StreamId("unknown", "warehouse")], now_s=46)
-    assert host.due(now_s=46) == [Cancel(stream, 1)]
-    host.silent([stream], now_s=47)
-    assert host.due(now_s=47) == []
-    host.ended(end(1, 1, Outcome.LOST, "cancelled"), now_s=50)
-    assert starts(host.due(now_s=52)) == [("sync1", 2)]
+    host.heard_from([talker, StreamId("unknown", "warehouse")], now_s=61)
+    assert host.due(now_s=61) == [Cancel(mute, 1)]
+    host.heard_from([talker], now_s=62)
+    assert host.due(now_s=62) == []
+    host.ended(end(1, 1, Outcome.LOST, "cancelled"), now_s=65)
+    assert starts(host.due(now_s=67)) == [("sync1", 2)]
 
 
 def test_a_stream_that_failed_for_good_gives_its_slot_away() -> None:

@@ -125,7 +125,7 @@ class StreamRoster:
     `silence_s`: a stream's control reports every few seconds, whatever the stream does.
     """
 
-    silence_s = 45.0
+    silence_s = 60.0
 
     def __init__(
         self, *, slots: int, reserve: int = 1, back_off: BackOff | None = None, stop_grace_s: float = 10.0
@@ -172,11 +172,11 @@ class StreamRoster:
             entry.failures = 1 if ran_s >= self._back_off.healthy_s else entry.failures + 1
             entry.retry_s = now_s + self._back_off.delay_s(entry.failures)
 
-    def silent(self, streams: Iterable[StreamId], *, now_s: float) -> None:
-        """These have not reported for `silence_s` although they could: suspended, or stuck beyond help."""
-        for stream in streams:
-            entry = self._entries.get(stream)
-            if entry is not None and entry.running is not None and now_s - entry.started_s >= self.silence_s:
+    def heard_from(self, streams: Iterable[StreamId], *, now_s: float) -> None:
+        """Only these have reported within `silence_s`, and all could: the others are suspended, or stuck for good."""
+        heard = set(streams)
+        for stream, entry in self._entries.items():
+            if entry.running is not None and stream not in heard and now_s - entry.started_s >= self.silence_s:
                 entry.is_silent = True
 
     def stop_all(self) -> None:

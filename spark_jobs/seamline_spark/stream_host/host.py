@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from seamline.adapters import registry
-from seamline.adapters.platform.host_desk import HostDesk, LeaseLost, SilentNow, WantedNow
+from seamline.adapters.platform.host_desk import HeardFrom, HostDesk, LeaseLost, WantedNow
 from seamline.plan.model import SourcePlan, SyncPlan, plan_from_json
 from seamline.sync.source_watch import SourceWatch, SourceWatchThread
 from seamline.sync.stream_host import Action, Cancel, EndAlarm, GiveUp, RaiseAlarm, Start, StreamRoster, TaskEnd, Tell
@@ -95,8 +95,8 @@ class StreamHost:
             case WantedNow():
                 self._roster.wanted(event.streams)
                 self._watch_sources([plan_from_json(stream.plan_json) for stream in event.streams])
-            case SilentNow():
-                self._roster.silent(event.streams, now_s=time.monotonic())
+            case HeardFrom():
+                self._roster.heard_from(event.streams, now_s=time.monotonic())
             case LeaseLost():
                 self._stop("another host has taken this pool")
             case StopAsked():

@@ -15,7 +15,7 @@ from seamline.adapters.platform.control import PlatformStreamControl
 from seamline.domain.errors import CommitUnknown, ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import plan_from_json
-from seamline.ports import Orders
+from seamline.ports import Orders, StreamReport
 from seamline.sync.span_loop import run_stream
 from seamline.sync.stream_host import Outcome
 
@@ -74,25 +74,21 @@ def outcome_of(error: SeamlineError) -> Outcome:
 
 def _stream(task: StreamTask) -> None:
     plan = plan_from_json(task.plan_json)
-    control = PlatformStreamControl(
-        StreamId(task.sync, task.destination),
-        plan_json=task.plan_json,
-        host=task.host,
-        first=Orders(paused=task.is_paused),
-    )
-    with (
-        closing(registry.log_reader(plan)) as reader,
-        closing(registry.sink(plan, task.destination)) as sink,
-        control,
-    ):
-        run_stream(
-            plan,
-            task.destination,
-            reader=reader,
-            sink=sink,
-            control=control,
-            failpoints=registry.failpoints(),
-        )
+    stream = StreamId(task.sync, task.destination)
+    with PlatformStreamControl(
+        stream, plan_json=task.plan_json, host=task.host, first=Orders(paused=task.is_paused)
+    ) as control:
+        # Before servers are asked that may be slow to answer: a stream without a word is taken for suspended.
+        control.report(StreamReport(stream, "starting"))
+        with closing(registry.log_reader(plan)) as reader, closing(registry.sink(plan, task.destination)) as sink:
+            run_stream(
+                plan,
+                task.destination,
+                reader=reader,
+                sink=sink,
+                control=control,
+                failpoints=registry.failpoints(),
+            )
 
 
 def die_with_parent() -> None:

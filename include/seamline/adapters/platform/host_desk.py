@@ -31,13 +31,13 @@ class LeaseLost:
 
 
 @dataclass(frozen=True, slots=True)
-class SilentNow:
-    """Streams of this host that could report and have not for a while."""
+class HeardFrom:
+    """The streams of this host that have reported lately; every other one could have."""
 
     streams: tuple[StreamId, ...]
 
 
-Event = WantedNow | LeaseLost | SilentNow
+Event = WantedNow | LeaseLost | HeardFrom
 _Word = Callable[[], None]
 
 
@@ -133,9 +133,9 @@ class HostDesk:
         if wanted != self._heard:
             self._heard = wanted
             self._hear(wanted)
-        self._look_for_silence()
+        self._listen_for_streams()
 
-    def _look_for_silence(self) -> None:
+    def _listen_for_streams(self) -> None:
         now_s = time.monotonic()
         if self._there_since_s is None:
             self._there_since_s = now_s
@@ -143,9 +143,8 @@ class HostDesk:
             return
         mine = str(self._holder)
         reports = self._director.latest_reports().items()
-        silent = tuple(stream for stream, told in reports if told.host == mine and told.age_s > self._silence_s)
-        if silent:
-            self._hear(SilentNow(silent))
+        heard = (stream for stream, told in reports if told.host == mine and told.age_s <= self._silence_s)
+        self._hear(HeardFrom(tuple(heard)))
 
     def _say_words(self) -> None:
         while True:
