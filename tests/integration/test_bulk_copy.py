@@ -91,8 +91,11 @@ def copy_at_one_address(items: Sequence[CopyItem], source: Connection, *, run: s
         ThreadPoolExecutor(1) as pool,
     ):
         future = pool.submit(copy_group, group)
-        address = coordinator.meet(is_alive=lambda: not future.done())
-        done = future.result()
+        try:
+            address = coordinator.meet(is_alive=lambda: not future.done())
+        finally:
+            # What the readers say goes first: they know why they ended.
+            done = future.result()
     close_all(sessions)
     assert {one.address for one in done} == {str(address)}
     return done
@@ -156,8 +159,7 @@ def test_one_date_of_a_table_is_read_where_its_segment_says_so(source: Connectio
     assert found == [(2,), (3,)]
 
 
-def test_a_table_changed_meanwhile_ends_the_read_by_name(source: Connection, destination: Connection) -> None:
-    """DDL between the opened snapshot and the table's turn: MariaDB refuses the read, nothing is half copied."""
+def test_a_table_without_a_planned_column_ends_the_read_by_name(source: Connection, destination: Connection) -> None:
     with closing(mariadb(source)) as session, session.cursor() as cursor:
         cursor.execute("CREATE OR REPLACE TABLE moved (id INT PRIMARY KEY)")
     table = Table("moved", (Column("id", Kind.INTEGER, "int", False, 32), Column("gone", Kind.INTEGER, "int")), ("id",))
