@@ -55,6 +55,8 @@ def main(
 ) -> int:
     chosen = arguments(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # Each question to Connect would be a line of its own.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     events: SimpleQueue[Any] = SimpleQueue()
     # SimpleQueue.put may be called from a signal handler, Queue.put may not.

@@ -108,7 +108,12 @@ class CaptureTopics:
 
     def last_record_ms(self, topic: str) -> int:
         """When the newest record was written (milliseconds since the epoch); 0 for an empty topic."""
-        newest = self._listed({TopicPartition(topic, 0): OffsetSpec.max_timestamp()})  # type: ignore[no-untyped-call]
+        # Committed only, the broker answers "none" while the newest record belongs to an open transaction (Kafka 4.3.1:
+        # 9 of 200 times under writers).
+        newest = self._listed(
+            {TopicPartition(topic, 0): OffsetSpec.max_timestamp()},  # type: ignore[no-untyped-call]
+            isolation=IsolationLevel.READ_UNCOMMITTED,
+        )
         return max(int(newest.timestamp), 0)
 
     def size_bytes(self, topic: str) -> int:
@@ -200,10 +205,10 @@ class CaptureTopics:
                 return None
             return asked(futures[topic].result, doing=f"describe topic {topic}", settings=self._settings)
 
-    def _listed(self, wanted: dict[TopicPartition, OffsetSpec]) -> Any:
-        futures = self._admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout_s
-        )
+    def _listed(
+        self, wanted: dict[TopicPartition, OffsetSpec], isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> Any:
+        futures = self._admin.list_offsets(wanted, isolation_level=isolation, request_timeout=self._timeout_s)
         future = next(iter(futures.values()))
         try:
             return future.result()
