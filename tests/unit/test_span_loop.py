@@ -369,6 +369,21 @@ def test_a_torn_transaction_stops_after_everything_before_it() -> None:
     assert [row["id"] for row in stage.destination.rows(ACCOUNT)] == [1]
 
 
+def test_a_reader_s_trouble_waits_until_everything_before_it_is_applied() -> None:
+    stage = Stage(history_of_five(), published())
+    taking = stage.reader.poll
+
+    def poll(timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        if stage.reader.is_drained:
+            raise LogCorrupted("offset 99: not a record")
+        return taking(timeout_s, records_max)
+
+    stage.reader.poll = poll  # type: ignore[method-assign]
+    with pytest.raises(LogCorrupted, match="offset 99"):
+        stage.run(pace=Pace(poll_records_max=15))
+    assert len(stage.destination.rows(ACCOUNT)) == 5
+
+
 @pytest.mark.parametrize("repeated", [1, 2])
 def test_a_transaction_that_was_applied_before_stops_the_stream(repeated: int) -> None:
     log = LogTopic()

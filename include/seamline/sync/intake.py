@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from seamline.domain.errors import LogCorrupted, SeamlineError
-from seamline.domain.log import Unit
+from seamline.domain.log import LogRecord, Unit
 from seamline.domain.position import Position
 from seamline.ports import LogReader
 from seamline.sync.progress import PositionTracker
@@ -67,13 +67,14 @@ class Intake:
         """Take in what is there until full. Waits for the first record only."""
         if self.is_full:
             return
-        records = self._reader.poll(wait_s, self._limits.poll_records_max)
+        records = self._poll(wait_s)
         self.found_records = bool(records)
         while records:
             self._take_in(self._assembler.feed(records))
-            if self.is_full:
+            # Less than asked for is all there was: what came is applied before more is waited for.
+            if self.is_full or (self._units and len(records) < self._limits.poll_records_max):
                 break
-            records = self._reader.poll(0.0, self._limits.poll_records_max)
+            records = self._poll(0.0)
 
     def pop(self) -> Unit:
         unit = self._units.popleft()
@@ -89,6 +90,14 @@ class Intake:
         """The rows so far of the open unit and the piece's number, from 1."""
         unit = self._assembler.take_piece()
         return unit, self._assembler.open_pieces
+
+    def _poll(self, wait_s: float) -> Sequence[LogRecord]:
+        """The reader's trouble waits, as every other, until what came before it is applied."""
+        try:
+            return self._reader.poll(wait_s, self._limits.poll_records_max)
+        except SeamlineError as trouble:
+            self.trouble = trouble
+            return ()
 
     def _take_in(self, units: Sequence[Unit]) -> None:
         for unit in units:

@@ -16,6 +16,9 @@ from seamline.domain.errors import Diverged
 _KEYED_ONLY = ("hashjoin", "mergejoin", "seqscan", "material", "memoize")
 _KEYED_PLAN = "; ".join(f"SET LOCAL enable_{name} = off" for name in _KEYED_ONLY)
 _ANY_PLAN = "; ".join(f"SET LOCAL enable_{name} = on" for name in _KEYED_ONLY)
+# A removal looks rows up by their identity's hash, of which the planner knows nothing until the table was analyzed; a
+# LIMIT then makes reading the whole table look cheap to it.
+_REMOVAL_PLAN = "SET LOCAL enable_seqscan = off"
 
 
 class SpanApplier:
@@ -94,11 +97,13 @@ class SpanApplier:
 
     def _change_multiset(self, on: TableStatements) -> None:
         # Copies come before removals: a row that appears and disappears in one span may be written in two ways.
-        self._run(on.insert_copies)
-        wanted = self.session.execute(on.wanted_removals).fetchone()
+        # Planned each time: these plans depend on how large the table has become.
+        self.session.execute(on.insert_copies, prepare=False)
+        wanted = self.session.execute(on.wanted_removals, prepare=False).fetchone()
         if wanted is None or not wanted[0]:
             return
-        removed = self._run(on.remove_copies).rowcount
+        self.session.execute(_REMOVAL_PLAN)
+        removed = self.session.execute(on.remove_copies, prepare=False).rowcount
         if removed != wanted[0]:
             raise Diverged(
                 f"{wanted[0]} rows of {on.table.name} should go, the destination holds only {removed} of them",

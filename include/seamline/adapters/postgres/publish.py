@@ -47,6 +47,8 @@ def put_in_place(
     """Open the transaction and do all but COMMIT."""
     session.execute("BEGIN")
     session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+    # First: from here on a stream of the old epoch cannot commit between our statements.
+    ledger_tables.end_epoch(session, stream)
     for load in loads:
         if _exists(session, destination.schema, load.table.name):
             _merge_into_live(session, stream, load, destination)
@@ -72,8 +74,7 @@ def _build_indexes(session: Session, load: Load, destination: DestinationPlan) -
         raise Refused(
             f"the staged table {place} of {load.table.name} is gone", hint="load it again", table=load.table.name
         )
-    indexes = session.execute("SELECT count(*) FROM pg_index WHERE indrelid = %s::regclass", (place,)).fetchone()
-    if not indexes or not indexes[0]:
+    if not _has_index(session, place, load.table):
         session.execute("SET maintenance_work_mem = '256MB'")
         if load.table.is_keyed:
             columns = ", ".join(quoted(name) for name in load.table.key)
@@ -82,6 +83,13 @@ def _build_indexes(session: Session, load: Load, destination: DestinationPlan) -
             session.execute(_statements(load.table, destination).identity_index(place))
     session.execute(f"ALTER TABLE {place} SET LOGGED")
     session.execute(f"ANALYZE {place}")
+
+
+def _has_index(session: Session, place: str, table: Table) -> bool:
+    """Whether the primary key, or the index over the identity of keyless rows, stands already."""
+    kind = "indisprimary" if table.is_keyed else "indexprs IS NOT NULL"
+    row = session.execute(f"SELECT 1 FROM pg_index WHERE indrelid = %s::regclass AND {kind}", (place,)).fetchone()
+    return row is not None
 
 
 def _key_name(place: str) -> str:

@@ -139,6 +139,10 @@ class PostgresSink:
         except TransientError as exc:
             self._abandon(applier.session)
             raise self._fenced_or(exc, lease) from exc
+        except SeamlineError as exc:
+            self._abandon(applier.session)
+            exc.position = exc.position or f"offsets [{progress.span.start}, {progress.span.end})"
+            raise
         except BaseException:
             self._abandon(applier.session)
             raise

@@ -120,7 +120,7 @@ class TableStatements:
         return f"hashtextextended({row_text_expression(self.table.columns)}, 0)"
 
     def identity_index(self, relation: str) -> str:
-        """Makes delete-by-identity cost what the delete costs, not what the table holds."""
+        """With it a removal costs what it removes, not what the table holds."""
         return f"CREATE INDEX ON {relation} ({self.identity_hash})"
 
     # ---- pieces ---------------------------------------------------------------------------------------------------
