@@ -209,6 +209,19 @@ def test_a_column_that_one_side_lacks_is_a_break_of_shape(compare: Compare, ware
     assert [entry.type for entry in verdict.breaks] == [BreakType.SCHEMA]
 
 
+def test_a_server_that_casts_no_bytes_digests_the_same(
+    bank: Connection, copied: Connection, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with views(bank, copied, tables) as (_, (view, _)):
+        for name in ("ledger_entry", "access_audit"):
+            segment = Segment(name, buckets=16)
+            by_bytes = view.digests(segment, run_key="k")
+            monkeypatch.setattr("seamline.adapters.postgres.read._CASTS_BYTES", 10**9)
+            assert view.digests(segment, run_key="k") == by_bytes
+            assert len(by_bytes) > 1
+            monkeypatch.undo()
+
+
 def test_floats_are_compared_by_tolerance_on_the_servers(bank: Connection, copied: Connection) -> None:
     numbers = "(1, 1/3e0, 1/3e0), (2, 1e20, 1e20), (3, -0e0, 0.1e0), (4, NULL, NULL), (5, 1.7e308, 1.1754944e-38)"
     with closing(mariadb(bank)) as session, session.cursor() as cursor, postgres(copied) as sql:

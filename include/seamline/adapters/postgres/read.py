@@ -13,7 +13,9 @@ import psycopg
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres.canonical import (
     bucket_expression,
+    bytes_number,
     canonical_expression,
+    hash_bytes_expression,
     hash_expression,
     hash_number,
     literal,
@@ -38,6 +40,8 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import RowHash
 
 _KEYS_PER_STATEMENT = 500
+# The version from which bytes are cast to numbers.
+_CASTS_BYTES = 180_000
 # JIT compiles for longer than these scans save; the texts of the digest need these output settings.
 _SETTINGS = (
     "SET TimeZone = 'UTC'",
@@ -85,7 +89,14 @@ class PostgresReadView:
         """One pass over the segment. Each row is hashed once: bucket and sums are taken from the derived table."""
         table = self._table(segment.table)
         bucket, is_outer = self._bucket(table, segment, run_key)
-        row_hash = hash_expression(_hashed(table, segment), run_key=run_key)
+        if self._session.info.server_version >= _CASTS_BYTES:
+            row_hash = hash_bytes_expression(_hashed(table, segment), run_key=run_key)
+            low, high = bytes_number("h", start=1), bytes_number("h", start=16)
+        else:
+            row_hash = hash_expression(_hashed(table, segment), run_key=run_key)
+            low, high = hash_number("h", start=1), hash_number("h", start=16)
+        if is_outer:
+            bucket = f"mod({low},{segment.buckets})" if segment.buckets > 1 else "0"
         # OFFSET 0 keeps the planner from merging the two levels, which would hash each row three times: measured 2.1
         # times as long on PostgreSQL 18.4.
         hashed = (
@@ -93,8 +104,7 @@ class PostgresReadView:
             f" FROM {self._relation(table)}{self._where(table, segment, run_key)} OFFSET 0"
         )
         statement = (
-            f"SELECT {bucket if is_outer else 'b'} AS bucket, count(*), count(h),"
-            f" sum({hash_number('h', start=1)}), sum({hash_number('h', start=16)})"
+            f"SELECT {bucket if is_outer else 'b'} AS bucket, count(*), count(h), sum({low}), sum({high})"
             f" FROM ({hashed}) AS hashed GROUP BY bucket"
         )
         return {
