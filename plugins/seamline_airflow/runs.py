@@ -61,14 +61,29 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
     """
     day = business_date(context)
     is_scheduled = _is_scheduled(context)
-    if is_scheduled and records.sync_state(plan.sync) in (None, SyncState.ONBOARDING):
+    if is_scheduled and _waits_for_its_first_onboarding(records, plan.sync):
         raise AirflowSkipException(f"sync {plan.sync} is not onboarded yet: there is no cut to make for {day}")
     require_enabled(records, plan.sync)
     if is_scheduled:
-        done = [cut for cut in records.cuts(plan.sync, day) if cut.verdict is Verdict.MATCH and cut.run_id != run_id]
+        done = [
+            cut
+            for cut in records.cuts(plan.sync, day)
+            if cut.verdict is Verdict.MATCH and _base(cut.run_id) != _base(run_id)
+        ]
         if len({cut.destination for cut in done}) == len(plan.destinations):
             raise AirflowSkipException(f"the cut of {day} is published already, by run {done[0].run_id}")
     _start(records, plan, run_id, RunKind.NIGHTLY, day)
+
+
+def _waits_for_its_first_onboarding(records: Records, sync: str) -> bool:
+    """A sync that has cuts and is onboarded again is another matter: its missing night must be red, not skipped."""
+    state = records.sync_state(sync)
+    return state is None or (state is SyncState.ONBOARDING and not records.cuts(sync))
+
+
+def _base(run_id: str) -> str:
+    """The run's name without its take: what a cleared run did itself is no reason to skip it."""
+    return run_id.partition("~")[0]
 
 
 def open_reconcile(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:

@@ -1,5 +1,6 @@
 """The gate fails closed: evidence first, then breaks, and a person's signature where one is asked for."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -216,6 +217,15 @@ def test_nobody_is_asked_about_a_cut_that_was_not_reconciled(platform: results.P
         platform.found = nothing
         with pytest.raises(AirflowFailException, match="was not reconciled"):
             GateOperator(task_id="gate", run=results.RUN, on_break=on_break).choose_branch(_context())
+
+
+def test_declared_expectations_that_left_no_result_stop_the_gate(platform: results.Platform) -> None:
+    run = platform.runs[results.RUN]
+    run.result.pop("expectations", None)
+    declared = replace(run.plan, reconcile=replace(run.plan.reconcile, expectations="settlement"))
+    platform.runs[results.RUN] = replace(run, plan=declared)
+    with pytest.raises(AirflowFailException, match="left no result"):
+        GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch(_context())
 
 
 def test_a_broken_business_rule_goes_to_the_gate_as_well(platform: results.Platform) -> None:

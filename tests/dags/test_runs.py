@@ -107,6 +107,20 @@ def test_the_schedule_does_not_repeat_a_date_and_a_person_may(platform: results.
         assert platform.runs[results.RUN].business_date == results.DATE
 
 
+def test_a_scheduled_run_that_is_cleared_does_its_work_again(platform: results.Platform) -> None:
+    platform.cut_list = [SimpleNamespace(run_id=results.RUN, verdict=Verdict.MATCH, destination="warehouse")]
+    again = f"{results.RUN}~2"
+    runs.open_nightly(_context(run_type="scheduled"), platform, results.plan(), again)
+    assert platform.runs[again].business_date == results.DATE
+
+
+def test_the_night_of_a_sync_that_is_onboarded_again_is_red_and_not_skipped(platform: results.Platform) -> None:
+    platform.state = SyncState.ONBOARDING
+    platform.cut_list = [SimpleNamespace(run_id="other", verdict=Verdict.MATCH, destination="warehouse")]
+    with pytest.raises(Refused, match="has not ended"):
+        runs.open_nightly(_context(run_type="scheduled"), platform, results.plan(), results.RUN)
+
+
 def test_opening_a_run_twice_is_opening_it_once(platform: results.Platform) -> None:
     runs.open_nightly(_context(), platform, results.plan(), results.RUN)
     platform.put_result(results.RUN, "cut", {"warehouse": 1})

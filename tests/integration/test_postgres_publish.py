@@ -3,16 +3,20 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
+import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres.sink import PostgresSink
-from seamline.domain.errors import Refused, SchemaConflict, SeamlineError, TransientError
+from seamline.domain.errors import Fenced, Refused, SchemaConflict, SeamlineError, TransientError
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import postgres, postgres_database
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert, publication
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +103,53 @@ def test_two_publishes_of_one_run_at_once_end_in_one(world: PostgresWorld) -> No
     assert errors == []
     assert world.sink().publish(STREAM, loads, publication=publication()).ledger.epoch == 1
     assert world.rows(ACCOUNT) == texts(account(1))
+
+
+def test_a_stream_cannot_commit_between_the_statements_of_a_publish(
+    world: PostgresWorld, database: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(world)
+    stream = Applying(world)
+    ended: list[SeamlineError | None] = []
+
+    def commit_meanwhile() -> None:
+        try:
+            stream.span(insert(AUDIT, actor="late", action="login"))
+            ended.append(None)
+        except SeamlineError as exc:
+            ended.append(exc)
+
+    thread = threading.Thread(target=commit_meanwhile)
+    merge = publishing._merge_into_live
+
+    def merge_later(*arguments: Any) -> None:
+        if not thread.ident:
+            thread.start()
+            with postgres(database) as watching:
+                wait_until(lambda: ended or waits_for_a_lock(watching), timeout_s=30, what="the commit to be held back")
+        merge(*arguments)
+
+    monkeypatch.setattr(publishing, "_merge_into_live", merge_later)
+    publish(world, "run-2", audit=[{"actor": "x", "action": "y"}])
+    thread.join(timeout=60)
+    assert [type(error) for error in ended] == [Fenced]
+    assert world.rows(AUDIT) == texts({"actor": "x", "action": "y"})
+
+
+def waits_for_a_lock(session: "psycopg.Connection[Any]") -> bool:
+    row = session.execute(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%seamline.ledger%'"
+    ).fetchone()
+    return row is not None and row[0] > 0
+
+
+def test_boundaries_of_tables_that_left_the_sync_end_with_the_next_publish(world: PostgresWorld) -> None:
+    publish(world)
+    loads = [world.load(ACCOUNT, [account(1)])]
+    one_table = replace(publication(run_id="run-2"), boundaries=publication(run_id="run-2").boundaries[:1])
+    assert [boundary.table for boundary in one_table.boundaries] == ["account"]
+    ledger = world.sink().publish(STREAM, loads, publication=one_table).ledger
+    assert [boundary.table for boundary in ledger.boundaries if not boundary.ended] == ["account"]
 
 
 def test_the_keys_of_a_published_table_have_their_own_names_and_keyless_ones_their_identity(

@@ -5,6 +5,7 @@ import pytest
 from seamline.domain.capture import CaptureState, CaptureStatus
 from seamline.sync.capture_watch import (
     CAPTURE_FAILED,
+    CAPTURE_STOPPED,
     CAPTURE_UNREACHABLE,
     LOG_SIZE,
     Action,
@@ -55,6 +56,14 @@ def test_a_failure_alarms_once_with_its_reason() -> None:
 
 def test_a_stopped_capture_is_left_alone() -> None:
     assert watch().seen(CaptureStatus(CaptureState.STOPPED), now_s=0) == []
+
+
+def test_a_capture_that_stays_stopped_alarms_until_it_runs() -> None:
+    watched = watch()
+    stopped = CaptureStatus(CaptureState.STOPPED)
+    assert kinds(watched.seen(stopped, now_s=0)) == []
+    assert kinds(watched.seen(stopped, now_s=61)) == [f"+{CAPTURE_STOPPED}"]
+    assert kinds(watched.seen(RUNNING, now_s=70)) == [f"-{CAPTURE_STOPPED}"]
 
 
 def test_a_missing_connector_alarms_and_is_not_restarted() -> None:

@@ -57,14 +57,15 @@ def test_findings_of_the_stream_break_the_next_reconciliation_only() -> None:
     met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), 12)
     first = live(World(), findings=lambda: met)
     assert first.verdict is Verdict.BREAK
-    assert findings_reported([first], "warehouse") == 12
-    assert findings_reported([first], "elsewhere") == 0
+    assert findings_reported([first], "warehouse", run_id="the next") == 12
+    assert findings_reported([first], "warehouse", run_id=first.run_id) == 0
+    assert findings_reported([first], "elsewhere", run_id="the next") == 0
     assert live(World(), findings=lambda: StreamFindings((), 12)).verdict is Verdict.MATCH
 
 
 def test_a_barrier_that_failed_reports_no_finding() -> None:
     met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), 12)
-    assert findings_reported([live(World(never_holds=True), findings=lambda: met)], "warehouse") == 0
+    assert findings_reported([live(World(never_holds=True), findings=lambda: met)], "warehouse", run_id="the next") == 0
 
 
 def test_many_tables_share_few_views_and_no_view_serves_two_at_once() -> None:

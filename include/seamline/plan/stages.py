@@ -112,8 +112,8 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         Stage(
             "publish",
             "Publish the cut",
-            "one destination transaction per destination: all tables of the date, next version, pointer; the cut's "
-            "asset event starts the reconcile DAG of the same date",
+            "all tables of the date become its next version in one step for readers, per destination; the cut's asset "
+            "event starts the reconcile DAG of the same date",
         )
     )
     return tuple(stages)

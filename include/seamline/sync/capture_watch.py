@@ -11,6 +11,7 @@ from seamline.domain.capture import CaptureState, CaptureStatus
 from seamline.sync.stream_host import BackOff, EndAlarm, RaiseAlarm
 
 CAPTURE_FAILED = "capture_failed"
+CAPTURE_STOPPED = "capture_stopped"
 CAPTURE_UNREACHABLE = "capture_unreachable"
 LOG_SIZE = "log_size"
 _GIB = 1 << 30
@@ -35,10 +36,13 @@ class CaptureWatch:
     log_max_gb: float
     back_off: BackOff = field(default_factory=lambda: BackOff(first_s=5, max_s=300, healthy_s=120))
     unreachable_after_s: float = 30.0
+    # An onboarding that adds a table stops the connector for seconds.
+    stopped_after_s: float = 60.0
     _failures: int = 0
     _retry_s: float = 0.0
     _running_since_s: float | None = None
     _silent_since_s: float | None = None
+    _stopped_since_s: float | None = None
     _alarms: dict[str, str] = field(default_factory=dict)
 
     def seen(self, status: CaptureStatus, *, now_s: float) -> list[Action]:
@@ -56,16 +60,30 @@ class CaptureWatch:
             actions += self._alarm(
                 CAPTURE_FAILED, f"Connect does not know connector {self.connector}: run a sync's onboarding again"
             )
+        elif status.state is CaptureState.STOPPED:
+            actions += self._seen_stopped(now_s)
         elif status.state is CaptureState.RUNNING:
             actions += self._seen_running(now_s)
         return actions
 
+    def _seen_stopped(self, now_s: float) -> list[Action]:
+        if self._stopped_since_s is None:
+            self._stopped_since_s = now_s
+        if now_s - self._stopped_since_s < self.stopped_after_s:
+            return []
+        return self._alarm(
+            CAPTURE_STOPPED,
+            f"connector {self.connector} is stopped, so its streams get nothing new: an onboarding of any sync of"
+            f" {self.source} starts it again",
+        )
+
     def _seen_running(self, now_s: float) -> list[Action]:
+        self._stopped_since_s = None
         if self._running_since_s is None:
             self._running_since_s = now_s
         if now_s - self._running_since_s >= self.back_off.healthy_s:
             self._failures, self._retry_s = 0, 0.0
-        return self._quiet(CAPTURE_FAILED)
+        return [*self._quiet(CAPTURE_FAILED), *self._quiet(CAPTURE_STOPPED)]
 
     def silent(self, error: str, *, now_s: float) -> list[Action]:
         """Connect has not answered."""

@@ -127,12 +127,15 @@ def compare_live(
         return _judged(blank, _all(plan, inconclusive, exc), clock())
 
 
-def findings_reported(earlier: Sequence[Reconciliation], destination: str) -> int:
-    """The newest finding that an earlier reconciliation of the live tables has reported; 0 for none."""
+def findings_reported(earlier: Sequence[Reconciliation], destination: str, *, run_id: str) -> int:
+    """The newest finding that an earlier reconciliation of the live tables has reported; 0 for none.
+
+    What this very run has reported before counts as not reported: a repeat replaces it, and must say it again.
+    """
     numbers = [
         int(str(found.evidence.get(FINDINGS_THROUGH, 0)))
         for found in earlier
-        if found.scope is Scope.LIVE and found.destination == destination
+        if found.scope is Scope.LIVE and found.destination == destination and found.run_id != run_id
     ]
     return max(numbers, default=0)
 

@@ -156,6 +156,10 @@ def _require_verdict(plan: SyncPlan, cut: StagedCut, found: Reconciliation | Non
             hint="run the nightly again; a cut without a verdict cannot be signed either",
             sync=cut.sync,
         )
+    if found.position != cut.position:
+        raise InvariantViolated(
+            f"run {cut.run_id} was reconciled at {found.position}, its manifest stands at {cut.position}"
+        )
     judged = {verdict.table: verdict.verdict for verdict in found.tables}
     staged = {table.table: table.verdict for table in cut.tables}
     if not staged:

@@ -164,7 +164,11 @@ class SourceWatchThread:
 
     def _live(self) -> None:
         while not self._end.wait(self._every_s):
-            self._watch.step(now_s=time.monotonic())
+            try:
+                self._watch.step(now_s=time.monotonic())
+            except Exception:
+                # Without this thread there are no heartbeats, restarts nor size limit: it goes on, and the log tells.
+                log.exception("the watch of a source met an error of ours; it goes on")
 
     def close(self) -> None:
         """Does not wait: the thread may be inside a call to a server that hangs."""

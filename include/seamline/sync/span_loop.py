@@ -312,7 +312,7 @@ class _SpanLoop:
         if self._draft.units and self._is_draft_due():
             self._commit_draft()
         if not self._intake.found_records and not self._intake:
-            self._reporter.catch_up()
+            self._reporter.catch_up(self._ledger, now=self._clock.now())
         every = self._pace.report_every_s if self._intake.found_records else self._pace.idle_report_every_s
         self._tell_if_due("catching_up" if self._gate.is_open else "streaming", every)
 

@@ -5,6 +5,9 @@ from dataclasses import replace
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.ports import Commit, LogReader, StreamControl, StreamReport
 
+# The host commits a heartbeat marker every 10 s: two of them missing is no chance any more.
+HEARTBEATS_MISSED_S = 30.0
+
 
 class StreamReporter:
     """Keeps the last report and the counts since the start."""
@@ -28,9 +31,10 @@ class StreamReporter:
             findings=last.findings + commit.findings_total,
         )
 
-    def catch_up(self) -> None:
-        """Nothing newer waits in the log."""
-        self._lag_s = 0.0
+    def catch_up(self, ledger: LedgerRow, *, now: float) -> None:
+        """Nothing newer waits in the log. No lag, as long as the source's heartbeats come through it."""
+        silent_s = now - ledger.committed_ms / 1000 if ledger.committed_ms else 0.0
+        self._lag_s = silent_s if silent_s > HEARTBEATS_MISSED_S else 0.0
 
     def tell(self, state: str, ledger: LedgerRow, *, epoch: int, now: float, hold_id: str = "") -> None:
         self.last = replace(

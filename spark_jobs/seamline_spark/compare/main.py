@@ -29,7 +29,7 @@ log = logging.getLogger("seamline_spark.compare")
 # Sessions per side. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
 PATIENCE = Patience()
-_EARLIER = 100
+_EARLIER = 500
 
 
 def main(argv: Sequence[str]) -> int:
@@ -81,7 +81,7 @@ def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
 def _compare(run: Run, destination: str, store: PlatformStore) -> Reconciliation:
     plan = run.plan
     stream = plan.stream_id(destination)
-    after = findings_reported(store.reconciliations(plan.sync, _EARLIER), destination)
+    after = findings_reported(store.reconciliations(plan.sync, _EARLIER), destination, run_id=run.run_id)
 
     def findings() -> StreamFindings:
         connection = resolve(plan.destination(destination).connection)

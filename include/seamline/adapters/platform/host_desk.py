@@ -127,7 +127,11 @@ class HostDesk:
 
     def _talk_about_all(self) -> None:
         if self._lease.renew() is Ownership.LOST:
+            # Whatever this host still had to say is about streams that another host runs now.
+            with self._lock:
+                self._words.clear()
             self._hear(LeaseLost())
+            return
         self._say_words()
         wanted = WantedNow(self._director.wanted(self._pool))
         if wanted != self._heard:

@@ -91,6 +91,11 @@ class PlatformStreamDirector:
                 " is_wanted = true, want_number = stream.want_number + 1, wanted_at = clock_timestamp()",
                 (stream.sync, stream.destination, pool, plan_json),
             )
+            # The failure of an earlier want says nothing about this one.
+            session.execute(
+                "delete from stream_report where sync = %s and destination = %s and state = 'failed'",
+                (stream.sync, stream.destination),
+            )
 
         self._database.transact(work)
 

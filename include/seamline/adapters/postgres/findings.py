@@ -10,7 +10,8 @@ _LISTED = 1_000
 
 
 def read_findings(session: Session, stream: StreamId, *, after: int) -> tuple[tuple[Finding, ...], int]:
-    """The first findings with a number above `after`, and the newest number there is (`after` where there is none)."""
+    """The first findings of each table with a number above `after`, and the newest number there is (`after` where there
+    is none). Findings from before the newest publish are over: it put the tables in place anew."""
     with translated("read the findings of the stream"):
         try:
             newest = session.execute(
@@ -18,9 +19,12 @@ def read_findings(session: Session, stream: StreamId, *, after: int) -> tuple[tu
                 (str(stream), after),
             ).fetchone()
             rows = session.execute(
-                "SELECT table_name, kind, row_key, log_offset FROM seamline.finding"
-                " WHERE stream = %s AND finding_id > %s ORDER BY finding_id LIMIT %s",
-                (str(stream), after, _LISTED),
+                "SELECT table_name, kind, row_key, log_offset FROM (SELECT *, row_number() OVER"
+                " (PARTITION BY table_name ORDER BY finding_id) AS place FROM seamline.finding"
+                " WHERE stream = %s AND finding_id > %s AND found_at > coalesce("
+                "(SELECT max(published_at) FROM seamline.publication WHERE stream = %s), '-infinity')) AS found"
+                " WHERE place <= %s ORDER BY finding_id",
+                (str(stream), after, str(stream), _LISTED),
             ).fetchall()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return (), after

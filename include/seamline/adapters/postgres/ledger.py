@@ -169,22 +169,27 @@ def is_published(session: Session, run_id: str) -> bool:
     return row is not None
 
 
+def end_epoch(session: Session, stream: StreamId) -> None:
+    """Fence whoever holds the stream; waits for its commit in flight. Inside the transaction that publishes."""
+    session.execute("UPDATE seamline.ledger SET epoch = epoch + 1 WHERE stream = %s", (str(stream),))
+
+
 def write_publication(session: Session, stream: StreamId, publication: Publication, tables: Sequence[str]) -> None:
-    """Ledger row with a new epoch, boundaries of a new generation and the run's own row. Inside the transaction."""
+    """Ledger row, boundaries of a new generation and the run's own row. Inside the transaction, after `end_epoch`."""
     position = json.dumps(position_to_json(publication.position))
     session.execute(
         "INSERT INTO seamline.ledger AS l (stream, topic, topic_id, next_offset, position, epoch) "
         "VALUES (%s, %s, %s, %s, %s, 1) ON CONFLICT (stream) DO UPDATE SET topic = excluded.topic, "
         "topic_id = excluded.topic_id, next_offset = excluded.next_offset, position = excluded.position, "
-        "epoch = l.epoch + 1, committed_ms = 0, last_marker = '', updated_at = clock_timestamp()",
+        "committed_ms = 0, last_marker = '', updated_at = clock_timestamp()",
         (str(stream), publication.topic, publication.topic_id, publication.next_offset, position),
     )
+    # Also those of tables that the sync no longer has: nothing would ever end them.
+    session.execute(
+        "UPDATE seamline.boundary SET ended_at = clock_timestamp() WHERE stream = %s AND ended_at IS NULL",
+        (str(stream),),
+    )
     for boundary in publication.boundaries:
-        session.execute(
-            "UPDATE seamline.boundary SET ended_at = clock_timestamp() "
-            "WHERE stream = %s AND table_name = %s AND ended_at IS NULL",
-            (str(stream), boundary.table),
-        )
         session.execute(
             "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker) "
             "SELECT %s, %s, coalesce(max(generation), 0) + 1, %s, %s FROM seamline.boundary "
