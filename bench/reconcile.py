@@ -6,12 +6,15 @@ the servers of the local stack; medians of interleaved rounds. `python bench/rec
 """
 
 import argparse
+import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from seamline.adapters.connections import Connection
@@ -23,7 +26,7 @@ from seamline.adapters.postgres.types import column_definitions
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import BinlogPosition
-from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.domain.verdict import Verdict
 from seamline.sync.comparison import Work, compare_tables
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 
@@ -56,34 +59,61 @@ PLANTED = (
 )
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Seconds by the clock, and of processor time in each server's session: foreign load does not change these."""
+
+    clock: float
+    source: float
+    destination: float
+
+    @property
+    def processor(self) -> float:
+        return self.source + self.destination
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
+    scans, ours, planted = [], [], []
     with mariadb_database("bench_reconcile") as bank, postgres_database("bench_reconcile") as warehouse:
         table = _fill(bank, warehouse, chosen.rows)
-        equal = lambda: _ours(bank, warehouse, table)  # noqa: E731 - named for the report
-        scan = lambda: _scan(bank, warehouse)  # noqa: E731
-        scans, ours = _interleaved(scan, equal, chosen.rounds)
-        assert equal().verdict is Verdict.MATCH
+        # The first round fills caches.
+        for _ in range(chosen.rounds + 1):
+            scans.append(_scan(bank, warehouse))
+            ours.append(_ours(bank, warehouse, table, breaks=0))
         with postgres(warehouse) as sql:
             for statement in PLANTED:
                 sql.execute(statement)
-        planted = [_timed(equal) for _ in range(chosen.rounds)]
-        found = equal()
-        assert (found.verdict, found.breaks_total) == (Verdict.BREAK, 3), found
-    return _tell(chosen.rows, scans, ours, planted)
+        for _ in range(chosen.rounds + 1):
+            planted.append(_ours(bank, warehouse, table, breaks=3))
+    return _tell(chosen.rows, scans[1:], ours[1:], planted[1:])
 
 
-def _tell(rows: int, scans: Sequence[float], ours: Sequence[float], planted: Sequence[float]) -> int:
-    reference, equal, three = (statistics.median(times) for times in (scans, ours, planted))
-    print(f"rows                                  {rows:>12,}")
-    print(f"plain text-hash scan of both sides    {reference:>10.2f} s")
-    print(f"reconciliation, equal                 {equal:>10.2f} s   {equal / reference:.2f} x")
-    print(f"reconciliation, three rows differ     {three:>10.2f} s   {three / reference:.2f} x")
-    print(f"goal: equal within {GOAL} x: {'met' if equal <= GOAL * reference else 'MISSED'}")
-    return 0 if equal <= GOAL * reference else 1
+def _tell(rows: int, scans: Sequence[Cost], ours: Sequence[Cost], planted: Sequence[Cost]) -> int:
+    print(f"{rows:,} rows, median of {len(scans)} rounds side by side; processor seconds of both servers")
+    print(f"{'':38}{'clock':>10}{'':8}{'processor':>10}{'':8}{'MariaDB':>9}{'PostgreSQL':>12}")
+    reference = _median(scans)
+    for name, costs in (
+        ("plain text-hash scan of both sides", scans),
+        ("reconciliation, equal", ours),
+        ("reconciliation, three rows differ", planted),
+    ):
+        one = _median(costs)
+        print(
+            f"{name:38}{one.clock:>8.2f} s{one.clock / reference.clock:>6.2f} x{one.processor:>8.2f} s"
+            f"{one.processor / reference.processor:>6.2f} x{one.source:>7.2f} s{one.destination:>10.2f} s"
+        )
+    is_met = _median(ours).clock <= GOAL * reference.clock
+    print(f"goal: equal within {GOAL} x by the clock: {'met' if is_met else 'MISSED'}")
+    return 0 if is_met else 1
+
+
+def _median(costs: Sequence[Cost]) -> Cost:
+    columns = zip(*((cost.clock, cost.source, cost.destination) for cost in costs), strict=True)
+    return Cost(*(statistics.median(column) for column in columns))
 
 
 def _fill(bank: Connection, warehouse: Connection, rows: int) -> Table:
@@ -103,57 +133,70 @@ def _fill(bank: Connection, warehouse: Connection, rows: int) -> Table:
     return table
 
 
-def _interleaved(one: Callable[[], Any], other: Callable[[], Any], rounds: int) -> tuple[list[float], list[float]]:
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds + 1):
-        times[0].append(_timed(one))
-        times[1].append(_timed(other))
-    # The first round of each fills caches.
-    return times[0][1:], times[1][1:]
+def _scan(bank: Connection, warehouse: Connection) -> Cost:
+    with ExitStack() as stack:
+        source = stack.enter_context(closing(mariadb(bank)))
+        destination = stack.enter_context(postgres(warehouse))
+        destination.execute("SET jit = off")
+
+        def read_source() -> None:
+            with source.cursor() as cursor:
+                cursor.execute(MARIADB_SCAN)
+                cursor.fetchall()
+
+        def both() -> None:
+            with ThreadPoolExecutor(2) as pool:
+                for future in [pool.submit(read_source), pool.submit(destination.execute, POSTGRES_SCAN)]:
+                    future.result()
+
+        return _cost(both, source=_thread_of(source), destination=destination.info.backend_pid)
 
 
-def _timed(work: Callable[[], Any]) -> float:
-    start = time.monotonic()
-    work()
-    return time.monotonic() - start
-
-
-def _scan(bank: Connection, warehouse: Connection) -> None:
-    def source() -> Any:
-        with closing(mariadb(bank)) as session, session.cursor() as cursor:
-            cursor.execute(MARIADB_SCAN)
-            return cursor.fetchall()
-
-    def destination() -> Any:
-        with postgres(warehouse) as sql:
-            sql.execute("SET jit = off")
-            return sql.execute(POSTGRES_SCAN).fetchall()
-
-    with ThreadPoolExecutor(2) as pool:
-        for future in [pool.submit(source), pool.submit(destination)]:
-            future.result()
-
-
-def _ours(bank: Connection, warehouse: Connection, table: Table) -> TableVerdict:
-    with _views(bank, warehouse, table) as (source, destination):
-        work = [Work(table, Segment("entry"), Segment("entry"))]
-        (verdict,) = compare_tables(work, source=[source], destination=[destination])
-    return verdict
-
-
-@contextmanager
-def _views(bank: Connection, warehouse: Connection, table: Table) -> Iterator[Any]:
+def _ours(bank: Connection, warehouse: Connection, table: Table, *, breaks: int) -> Cost:
     with ExitStack() as stack:
         session = open_session(bank)
         source = MariaDbReadView(
             session, database=bank.database, tables=[table], position=POSITION, opened_at=datetime.now(UTC)
         )
         stack.enter_context(closing(source))
+        pids: list[int] = []
+
+        def position_of(holder: Any) -> BinlogPosition:
+            pids.append(holder.info.backend_pid)
+            return POSITION
+
         relations = {"entry": Relation("live", "entry")}
-        (destination,) = open_views(
-            warehouse, tables=[table], relations=relations, count=1, position_of=lambda _: POSITION
-        )
-        yield source, stack.enter_context(closing(destination))
+        (destination,) = open_views(warehouse, tables=[table], relations=relations, count=1, position_of=position_of)
+        stack.enter_context(closing(destination))
+        work = [Work(table, Segment("entry"), Segment("entry"))]
+
+        def compare() -> None:
+            (found,) = compare_tables(work, source=[source], destination=[destination])
+            if (found.breaks_total, found.verdict is Verdict.MATCH) != (breaks, breaks == 0):
+                raise SystemExit(f"a wrong answer is no benchmark: {found}")
+
+        return _cost(compare, source=_thread_of(session), destination=pids[0])
+
+
+def _cost(work: Callable[[], None], *, source: int, destination: int) -> Cost:
+    before = _processor_s(source), _processor_s(destination)
+    start = time.monotonic()
+    work()
+    clock = time.monotonic() - start
+    return Cost(clock, _processor_s(source) - before[0], _processor_s(destination) - before[1])
+
+
+def _thread_of(session: Any) -> int:
+    """The operating system's number of the server's thread for this session."""
+    with session.cursor() as cursor:
+        cursor.execute("SELECT tid FROM information_schema.processlist WHERE id = connection_id()")
+        ((thread,),) = cursor.fetchall()
+    return int(thread)
+
+
+def _processor_s(thread: int) -> float:
+    fields = Path(f"/proc/{thread}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
