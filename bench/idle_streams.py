@@ -28,6 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--still", action="store_true", help="stop the capture: others write on this server")
     chosen = parser.parse_args()
     with (
         captured(NAME) as bank,
@@ -46,7 +47,13 @@ def main() -> int:
             wait_until(
                 lambda: all(hosts.state(sync) == "streaming" for sync in syncs), timeout_s=START_S, what="all streams"
             )
+            if chosen.still:
+                bank.connector.stop()
+            offset = bank.topics.end_offset()
             report(hosts, host.pid, syncs, seconds=chosen.seconds)
+            # Every transaction of the server passes through the log, as an empty unit where it is of another database.
+            records = bank.topics.end_offset() - offset
+            sys.stdout.write(f"  meanwhile {records} records came into the log\n")
     return 0
 
 
