@@ -136,7 +136,6 @@ def spark_session() -> SparkSession:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_SUBMIT_ARGS", f"--master local[2] --driver-memory 2g --jars {jars} pyspark-shell")
         session = open_session("bench")
-    session.sparkContext.pythonExec = sys.executable
     for name, value in settings.process_environment().items():
         if name.startswith(f"SEAMLINE_CONNECTION_{NAME.upper()}"):
             session.sparkContext.environment[name] = value

@@ -18,8 +18,6 @@ _UNLESS_SAID = {
     "spark.master": _LOCAL,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Without it workers run whatever `python3` the PATH has.
-    "spark.pyspark.python": sys.executable,
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
 }
 
@@ -32,5 +30,9 @@ def open_session(name: str) -> SparkSession:
     for key, value in _ALWAYS.items():
         conf.set(key, value)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
-    session.sparkContext.setLogLevel("WARN")
+    context = session.sparkContext
+    if (context.master or "").startswith("local"):
+        # Without it workers are whatever `python3` the PATH has; on a cluster its own settings name the interpreter.
+        context.pythonExec = sys.executable
+    context.setLogLevel("WARN")
     return session

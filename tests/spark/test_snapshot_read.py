@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -72,7 +71,6 @@ def spark(bank: Connection, warehouse: Connection, tmp_path_factory: pytest.Temp
         said = "--master local[2,3] --driver-memory 512m"
         patch.setenv("PYSPARK_SUBMIT_ARGS", f"{said} --conf spark.sql.warehouse.dir={folder} pyspark-shell")
         session = open_session("snapshot test")
-    session.sparkContext.pythonExec = sys.executable
     for name, value in settings.process_environment().items():
         if name.startswith(f"SEAMLINE_CONNECTION_{NAME.upper()}"):
             session.sparkContext.environment[name] = value

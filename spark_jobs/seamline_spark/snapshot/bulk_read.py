@@ -48,9 +48,7 @@ class SparkCopying:
         try:
             outcomes = self._future.result()
         except Py4JError as exc:
-            raise TransientError(
-                f"Spark ended the copy: {' '.join(str(exc).split())[:400]}", hint="the job's log tells more"
-            ) from None
+            raise TransientError(f"Spark ended the copy: {_last_words(exc)}", hint="the job's log tells more") from None
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error
@@ -66,3 +64,8 @@ class SparkCopying:
         tables = [item.read.table.name for group in self._groups for items in group.members for item in items]
         self._context.setJobGroup(self._name, f"copy {', '.join(tables)}"[:200], interruptOnCancel=True)
         return self._context.parallelize(self._groups, len(self._groups)).mapPartitions(copy_partition).collect()
+
+
+def _last_words(exc: Py4JError) -> str:
+    """The end of the worker's own traceback, which stands before the JVM's frames."""
+    return " ".join(str(exc).split("\n\tat ")[0].split())[-400:]
