@@ -32,6 +32,7 @@ from tests.integration.databases import mariadb, mariadb_database, postgres, pos
 
 POSITION = BinlogPosition("0-1-1")
 GOAL = 1.3
+VIEWS = 2
 MARIADB_TABLE = """
 CREATE TABLE entry (
   id BIGINT NOT NULL PRIMARY KEY, account_id BIGINT NOT NULL, currency CHAR(3) NOT NULL,
@@ -48,10 +49,18 @@ INSERT INTO live.entry SELECT n, n % 1000, (ARRAY['EUR', 'USD', 'CNY'])[n % 3 + 
   CASE WHEN n % 5 = 0 THEN NULL ELSE 'transfer ' || n END FROM generate_series(1, {rows}) n
 """
 MARIADB_SCAN = """
-SELECT COUNT(*), SUM(CAST(CONV(SUBSTR(MD5(
-  CONCAT_WS(',', id, account_id, currency, amount, booked_at, memo)), 1, 15), 16, 10) AS UNSIGNED)) FROM entry
+SELECT COUNT(*), SUM(CAST(CONV(SUBSTR({hash}(
+  CONCAT_WS(',', id, account_id, currency, amount, booked_at, memo){bits}), 1, 15), 16, 10) AS UNSIGNED)) FROM entry
 """
-POSTGRES_SCAN = "SELECT count(*), sum(('x' || substr(md5(entry::text), 1, 15))::bit(60)::bigint) FROM live.entry"
+POSTGRES_SCAN = "SELECT count(*), sum(('x' || substr({hash}, 1, 15))::bit(60)::bigint) FROM live.entry"
+# SHA-256 is what reconciliation hashes with; MD5 is what most people write.
+SCANS = {
+    "SHA-256": (
+        MARIADB_SCAN.format(hash="SHA2", bits=", 256"),
+        POSTGRES_SCAN.format(hash="encode(sha256(convert_to(entry::text, 'UTF8')), 'hex')"),
+    ),
+    "MD5": (MARIADB_SCAN.format(hash="MD5", bits=""), POSTGRES_SCAN.format(hash="md5(entry::text)")),
+}
 PLANTED = (
     "UPDATE live.entry SET amount = amount + 0.0001 WHERE id = 7",
     "DELETE FROM live.entry WHERE id = 4711",
@@ -77,27 +86,29 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
-    scans, ours, planted = [], [], []
+    scans: dict[str, list[Cost]] = {name: [] for name in SCANS}
+    ours, planted = [], []
     with mariadb_database("bench_reconcile") as bank, postgres_database("bench_reconcile") as warehouse:
         table = _fill(bank, warehouse, chosen.rows)
         # The first round fills caches.
         for _ in range(chosen.rounds + 1):
-            scans.append(_scan(bank, warehouse))
+            for name, costs in scans.items():
+                costs.append(_scan(bank, warehouse, *SCANS[name]))
             ours.append(_ours(bank, warehouse, table, breaks=0))
         with postgres(warehouse) as sql:
             for statement in PLANTED:
                 sql.execute(statement)
         for _ in range(chosen.rounds + 1):
             planted.append(_ours(bank, warehouse, table, breaks=3))
-    return _tell(chosen.rows, scans[1:], ours[1:], planted[1:])
+    return _tell(chosen.rows, {name: costs[1:] for name, costs in scans.items()}, ours[1:], planted[1:])
 
 
-def _tell(rows: int, scans: Sequence[Cost], ours: Sequence[Cost], planted: Sequence[Cost]) -> int:
-    print(f"{rows:,} rows, median of {len(scans)} rounds side by side; processor seconds of both servers")
+def _tell(rows: int, scans: dict[str, list[Cost]], ours: list[Cost], planted: list[Cost]) -> int:
+    print(f"{rows:,} rows, median of {len(ours)} rounds side by side; processor seconds of both servers")
     print(f"{'':38}{'clock':>10}{'':8}{'processor':>10}{'':8}{'MariaDB':>9}{'PostgreSQL':>12}")
-    reference = _median(scans)
+    reference = _median(scans["SHA-256"])
     for name, costs in (
-        ("plain text-hash scan of both sides", scans),
+        *((f"plain text-hash scan, {hash_}", costs) for hash_, costs in scans.items()),
         ("reconciliation, equal", ours),
         ("reconciliation, three rows differ", planted),
     ):
@@ -133,52 +144,63 @@ def _fill(bank: Connection, warehouse: Connection, rows: int) -> Table:
     return table
 
 
-def _scan(bank: Connection, warehouse: Connection) -> Cost:
+def _scan(bank: Connection, warehouse: Connection, on_source: str, on_destination: str) -> Cost:
     with ExitStack() as stack:
         source = stack.enter_context(closing(mariadb(bank)))
         destination = stack.enter_context(postgres(warehouse))
+        # As ours: no JIT. One process, so that its processor time is all there is.
         destination.execute("SET jit = off")
+        destination.execute("SET max_parallel_workers_per_gather = 0")
 
         def read_source() -> None:
             with source.cursor() as cursor:
-                cursor.execute(MARIADB_SCAN)
+                cursor.execute(on_source)
                 cursor.fetchall()
 
         def both() -> None:
             with ThreadPoolExecutor(2) as pool:
-                for future in [pool.submit(read_source), pool.submit(destination.execute, POSTGRES_SCAN)]:
+                for future in [pool.submit(read_source), pool.submit(destination.execute, on_destination)]:
                     future.result()
 
-        return _cost(both, source=_thread_of(source), destination=destination.info.backend_pid)
+        return _cost(both, source=[_thread_of(source)], destination=[destination.info.backend_pid])
 
 
 def _ours(bank: Connection, warehouse: Connection, table: Table, *, breaks: int) -> Cost:
     with ExitStack() as stack:
-        session = open_session(bank)
-        source = MariaDbReadView(
-            session, database=bank.database, tables=[table], position=POSITION, opened_at=datetime.now(UTC)
-        )
-        stack.enter_context(closing(source))
-        pids: list[int] = []
-
-        def position_of(holder: Any) -> BinlogPosition:
-            pids.append(holder.info.backend_pid)
-            return POSITION
-
+        sessions = [open_session(bank) for _ in range(VIEWS)]
+        source = [
+            MariaDbReadView(
+                session, database=bank.database, tables=[table], position=POSITION, opened_at=datetime.now(UTC)
+            )
+            for session in sessions
+        ]
         relations = {"entry": Relation("live", "entry")}
-        (destination,) = open_views(warehouse, tables=[table], relations=relations, count=1, position_of=position_of)
-        stack.enter_context(closing(destination))
+        destination = open_views(
+            warehouse, tables=[table], relations=relations, count=VIEWS, position_of=lambda _: POSITION
+        )
+        for view in [*source, *destination]:
+            stack.enter_context(closing(view))
         work = [Work(table, Segment("entry"), Segment("entry"))]
 
         def compare() -> None:
-            (found,) = compare_tables(work, source=[source], destination=[destination])
+            (found,) = compare_tables(work, source=source, destination=destination)
             if (found.breaks_total, found.verdict is Verdict.MATCH) != (breaks, breaks == 0):
                 raise SystemExit(f"a wrong answer is no benchmark: {found}")
 
-        return _cost(compare, source=_thread_of(session), destination=pids[0])
+        backends = _backends(warehouse)
+        return _cost(compare, source=[_thread_of(session) for session in sessions], destination=backends)
 
 
-def _cost(work: Callable[[], None], *, source: int, destination: int) -> Cost:
+def _backends(warehouse: Connection) -> list[int]:
+    with postgres(warehouse) as sql:
+        rows = sql.execute(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'seamline read view'"
+            " AND datname = current_database()"
+        ).fetchall()
+    return [int(row[0]) for row in rows]
+
+
+def _cost(work: Callable[[], None], *, source: Sequence[int], destination: Sequence[int]) -> Cost:
     before = _processor_s(source), _processor_s(destination)
     start = time.monotonic()
     work()
@@ -194,9 +216,13 @@ def _thread_of(session: Any) -> int:
     return int(thread)
 
 
-def _processor_s(thread: int) -> float:
-    fields = Path(f"/proc/{thread}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def _processor_s(threads: Sequence[int]) -> float:
+    ticks = 0
+    for thread in threads:
+        fields = Path(f"/proc/{thread}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        # User and system time, and those of children that have ended: parallel workers are none of them.
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from seamline.domain.changes import Finding
 from seamline.domain.cutover import Boundary
-from seamline.domain.digest import Segment
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import ControlTotalPlan, DestinationPlan, ReconcilePlan, Run, SourcePlan, SyncPlan, TablePlan
+from seamline.sync.bucket_search import Limits, joined, parts_of
 from seamline.sync.comparison import StreamFindings, Work, compare_live, compare_tables, findings_reported
 from tests.unit.memory_views import ENTRY, MemoryView, entries
 from tests.unit.test_barrier import World, at
@@ -88,3 +92,48 @@ def test_many_tables_share_few_views_and_no_view_serves_two_at_once() -> None:
     work = [Work(replace(ENTRY, rows_estimate=number), segment, segment) for number in range(9)]
     found = compare_tables(work, source=source, destination=destination)
     assert [verdict.verdict for verdict in found] == [Verdict.MATCH] * 9
+
+
+SPLIT = Limits(buckets_max=8, rows_per_bucket=4, leaf_rows=2, refine_by=4, split_rows=10)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_the_first_pass_of_a_large_table_is_divided_over_all_views(count: int) -> None:
+    rows = entries(60)
+    spoilt = [row for row in rows if row["id"] != 31]
+    spoilt[6] = {**spoilt[6], "memo": "other"}
+    source = [MemoryView(ENTRY, rows) for _ in range(count)]
+    destination = [MemoryView(ENTRY, spoilt) for _ in range(count)]
+    segment = Segment("entry")
+    work = [Work(replace(ENTRY, rows_estimate=60), segment, segment)]
+    (found,) = compare_tables(work, source=source, destination=destination, limits=SPLIT)
+    assert (found.source_rows, found.destination_rows) == (60, 59)
+    assert {(entry.type.value, entry.key) for entry in found.breaks} == {
+        ("value", '{"id": "7"}'),
+        ("missing", '{"id": "31"}'),
+    }
+    assert sum("digests" in view.asked for view in source) >= min(count, 2)
+
+
+def test_a_part_that_fails_is_never_left_out() -> None:
+    rows = entries(60)
+    source = [MemoryView(ENTRY, rows), MemoryView(ENTRY, rows, faults={"digests": TransientError("gone")})]
+    segment = Segment("entry")
+    work = [Work(replace(ENTRY, rows_estimate=60), segment, segment)]
+    destination = [MemoryView(ENTRY, rows), MemoryView(ENTRY, rows)]
+    (found,) = compare_tables(work, source=source, destination=destination, limits=SPLIT)
+    # Asked again in one: on the view that works all rows are counted, on the other it fails again.
+    assert (found.verdict, found.source_rows) in ((Verdict.MATCH, 60), (Verdict.INCONCLUSIVE, None))
+
+
+def test_a_keyless_table_is_not_divided() -> None:
+    assert parts_of(replace(ENTRY, key=(), rows_estimate=10**7), 2, Limits()) == 1
+    assert parts_of(replace(ENTRY, key=("currency",), rows_estimate=10**7), 2, Limits()) == 1
+    assert parts_of(replace(ENTRY, rows_estimate=10**7), 2, Limits()) == 2
+    assert parts_of(replace(ENTRY, rows_estimate=10**3), 2, Limits()) == 1
+
+
+def test_parts_that_overlap_are_our_own_bug() -> None:
+    half = {0: SegmentDigest(1, 1, 5, 5)}
+    with pytest.raises(InvariantViolated):
+        joined([(half, {}), (half, {})])

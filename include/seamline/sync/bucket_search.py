@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from seamline.domain.canonical import exact_columns
+from seamline.domain.canonical import exact_columns, is_folded_key
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import InvariantViolated, SeamlineError
@@ -20,6 +20,8 @@ from seamline.ports import ReadView, RowHash
 
 AnswerT = TypeVar("AnswerT")
 EMPTY = SegmentDigest()
+# Per bucket number, of the source and of the destination.
+Digests = tuple[Mapping[int, SegmentDigest], Mapping[int, SegmentDigest]]
 
 
 class Unsteady(SeamlineError):
@@ -39,6 +41,7 @@ class Limits:
     systematic_share: float = 0.2
     breaks_listed: int = 1_000
     float_rows: int = 1_000_000
+    split_rows: int = 250_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Sides:
             destination = pool.submit(question, self.destination, self.destination_segment)
             return source.result(), destination.result()
 
-    def digests(self, **narrowed: object) -> tuple[Mapping[int, SegmentDigest], Mapping[int, SegmentDigest]]:
+    def digests(self, **narrowed: object) -> Digests:
         def question(view: ReadView, segment: Segment) -> Mapping[int, SegmentDigest]:
             return view.digests(replace(segment, **narrowed), run_key=self.run_key)  # type: ignore[arg-type]
 
@@ -136,10 +139,43 @@ def bucket_count(rows: int, limits: Limits) -> int:
     return min(limits.buckets_max, 1 << (wanted - 1).bit_length())
 
 
-def search(sides: Sides, limits: Limits) -> Found:
-    """Compare both sides whole. Raises Unsteady when an answer is incomplete or two answers contradict."""
+def parts_of(table: Table, views: int, limits: Limits) -> int:
+    """In how many parts the first pass is worth asking for, each on a view of its own; a power of two.
+
+    A part skips the other parts' rows by their key, which costs nothing only where the key is a whole number.
+    """
+    if table.rows_estimate < limits.split_rows or not is_folded_key(table):
+        return 1
+    return min(1 << (views.bit_length() - 1), bucket_count(table.rows_estimate, limits))
+
+
+def first_pass(sides: Sides, limits: Limits, *, part: int = 0, parts: int = 1) -> Digests:
+    """Both sides' digests per bucket, of the buckets that this part holds."""
     buckets = bucket_count(sides.table.rows_estimate, limits)
-    source, destination = sides.digests(buckets=buckets)
+    if parts == 1:
+        return sides.digests(buckets=buckets)
+    return sides.digests(buckets=buckets, among=(part,), among_of=parts)
+
+
+def joined(passes: Sequence[Digests]) -> Digests:
+    """The parts of a first pass as one; no bucket is in two of them."""
+    source: dict[int, SegmentDigest] = {}
+    destination: dict[int, SegmentDigest] = {}
+    for mine, theirs in passes:
+        if source.keys() & mine.keys() or destination.keys() & theirs.keys():
+            raise InvariantViolated("two parts of a first pass hold the same bucket")
+        source.update(mine)
+        destination.update(theirs)
+    return source, destination
+
+
+def search(sides: Sides, limits: Limits, *, first: Digests | None = None) -> Found:
+    """Compare both sides whole, from the answers of a `first` pass where it was asked already.
+
+    Raises Unsteady when an answer is incomplete or two answers contradict.
+    """
+    buckets = bucket_count(sides.table.rows_estimate, limits)
+    source, destination = first if first is not None else first_pass(sides, limits)
     found = Found(sum(source.values(), EMPTY), sum(destination.values(), EMPTY), buckets)
     dirty = _dirty(source, destination, buckets)
     found.dirty = len(dirty)

@@ -1,8 +1,9 @@
 """All tables of a sync compared at one position, as one reconciliation. Tables share the views; each view serves one
 table at a time."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
@@ -16,7 +17,7 @@ from seamline.domain.verdict import TableVerdict, Verdict, worst
 from seamline.plan.model import ControlTotalPlan, Run, SyncPlan
 from seamline.ports import ReadView
 from seamline.sync.barrier import Aligned, Barrier, NotComparable
-from seamline.sync.bucket_search import Limits, Sides
+from seamline.sync.bucket_search import Digests, Limits, Sides, first_pass, joined, parts_of
 from seamline.sync.reconcile import compare_table, inconclusive, new_run_key, not_run
 
 BARRIER = "barrier"
@@ -55,25 +56,74 @@ def compare_tables(
     limits: Limits | None = None,
 ) -> tuple[TableVerdict, ...]:
     """Verdicts in the order of `work`, as many tables at once as both sides have views. One random key for all."""
-    run_key = new_run_key()
-    pairs: SimpleQueue[tuple[ReadView, ReadView]] = SimpleQueue()
-    for pair in zip(source, destination, strict=False):
-        pairs.put(pair)
-    workers = min(len(source), len(destination), max(len(work), 1))
+    return _Comparison(work, source, destination, totals, check, limits or Limits()).run()
 
-    def one(item: Work) -> TableVerdict:
-        mine, theirs = pairs.get()
+
+class _Comparison:
+    """Tables over a pool of pairs of views. The first pass of a large table is divided over all of them."""
+
+    def __init__(
+        self,
+        work: Sequence[Work],
+        source: Sequence[ReadView],
+        destination: Sequence[ReadView],
+        totals: Sequence[ControlTotalPlan],
+        check: Callable[[], None],
+        limits: Limits,
+    ) -> None:
+        self._work = work
+        self._totals = totals
+        self._check = check
+        self._limits = limits
+        self._run_key = new_run_key()
+        self._views = min(len(source), len(destination))
+        self._pairs: SimpleQueue[tuple[ReadView, ReadView]] = SimpleQueue()
+        for pair in zip(source, destination, strict=False):
+            self._pairs.put(pair)
+
+    def run(self) -> tuple[TableVerdict, ...]:
+        # The largest first: a large table that starts last would run alone at the end.
+        order = sorted(self._work, key=lambda item: -item.table.rows_estimate)
+        with ThreadPoolExecutor(max_workers=self._views) as pool:
+            passes: dict[str, list[Future[Digests]]] = {}
+            verdicts: dict[str, Future[TableVerdict]] = {}
+            for item in order:
+                parts = parts_of(item.table, self._views, self._limits)
+                if parts == 1:
+                    verdicts[item.table.name] = pool.submit(self._judge, item)
+                else:
+                    passes[item.table.name] = [pool.submit(self._pass, item, part, parts) for part in range(parts)]
+            for item in order:
+                if item.table.name in passes:
+                    first = _first_of(passes[item.table.name])
+                    verdicts[item.table.name] = pool.submit(self._judge, item, first)
+            return tuple(verdicts[item.table.name].result() for item in self._work)
+
+    def _judge(self, item: Work, first: Digests | None = None) -> TableVerdict:
+        with self._sides(item) as sides:
+            return compare_table(sides, totals=self._totals, findings=item.findings, limits=self._limits, first=first)
+
+    def _pass(self, item: Work, part: int, parts: int) -> Digests:
+        with self._sides(item) as sides:
+            return first_pass(sides, self._limits, part=part, parts=parts)
+
+    @contextmanager
+    def _sides(self, item: Work) -> Iterator[Sides]:
+        mine, theirs = self._pairs.get()
         try:
-            sides = Sides(item.table, mine, theirs, item.source_segment, item.destination_segment, run_key, check)
-            return compare_table(sides, totals=totals, findings=item.findings, limits=limits)
+            yield Sides(
+                item.table, mine, theirs, item.source_segment, item.destination_segment, self._run_key, self._check
+            )
         finally:
-            pairs.put((mine, theirs))
+            self._pairs.put((mine, theirs))
 
-    # The largest first: a large table that starts last would run alone at the end.
-    order = sorted(range(len(work)), key=lambda number: -work[number].table.rows_estimate)
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        futures = {number: pool.submit(one, work[number]) for number in order}
-        return tuple(futures[number].result() for number in range(len(work)))
+
+def _first_of(passes: Sequence[Future[Digests]]) -> Digests | None:
+    """The whole first pass; None where a part failed: then it is asked again in one, and the error judged there."""
+    wait(passes)
+    if any(isinstance(part.exception(), SeamlineError) for part in passes):
+        return None
+    return joined([part.result() for part in passes])
 
 
 def compare_live(

@@ -23,7 +23,7 @@ from seamline.domain.position import Position
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import ControlTotalPlan
 from seamline.ports import ReadView
-from seamline.sync.bucket_search import Difference, Found, Limits, Sides, Unsteady, bucket_count, search
+from seamline.sync.bucket_search import Difference, Digests, Found, Limits, Sides, Unsteady, bucket_count, search
 
 COPIES = "(copies)"
 ROW_HASH = "(row hash)"
@@ -57,8 +57,12 @@ def compare_table(
     totals: Sequence[ControlTotalPlan] = (),
     findings: Sequence[Finding] = (),
     limits: Limits | None = None,
+    first: Digests | None = None,
 ) -> TableVerdict:
-    """The verdict of one table. An error of either side becomes INCONCLUSIVE, a changed shape BREAK, never MATCH."""
+    """The verdict of one table. An error of either side becomes INCONCLUSIVE, a changed shape BREAK, never MATCH.
+
+    `first`: the answers of a first pass that was asked before, in parts.
+    """
     name = sides.table.name
     position = str(sides.source.position)
     if not is_same_place(sides.source.position, sides.destination.position):
@@ -66,7 +70,7 @@ def compare_table(
             name, f"the sides stand at different positions: source {position}, destination {sides.destination.position}"
         )
     try:
-        return _compare(sides, totals, findings, limits or Limits(), position)
+        return _compare(sides, totals, findings, limits or Limits(), first)
     except SchemaConflict as exc:
         broken = Break(name, BreakType.SCHEMA, "{}", {"": exc.message}, None)
         return TableVerdict(name, Verdict.BREAK, exc.message, position, breaks=(broken,), breaks_total=1)
@@ -79,12 +83,12 @@ def _compare(
     totals: Sequence[ControlTotalPlan],
     findings: Sequence[Finding],
     limits: Limits,
-    position: str,
+    first: Digests | None,
 ) -> TableVerdict:
     name = sides.table.name
     _require_columns(sides)
     compared_totals = tuple(total for plan in totals if plan.table == name for total in _control_totals(sides, plan))
-    found = search(sides, limits)
+    found = search(sides, limits, first=first)
     _require_same_count(sides, found, compared_totals)
     breaks = [*_described(sides, found), *_float_breaks(sides, found, limits)]
     floats_total = len(breaks) - len(found.differences)
@@ -95,7 +99,7 @@ def _compare(
         table=name,
         verdict=Verdict.MATCH if is_equal else Verdict.BREAK,
         reason="" if is_equal else _reason(found, breaks, unequal),
-        position=position,
+        position=str(sides.source.position),
         source_rows=found.source.rows,
         destination_rows=found.destination.rows,
         totals=compared_totals,
