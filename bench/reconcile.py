@@ -217,10 +217,13 @@ def _thread_of(session: Any) -> int:
 
 
 def _processor_s(threads: Sequence[int]) -> float:
+    """User and system time of these threads. `/proc/<thread>/stat` would give that of their whole process."""
     ticks = 0
     for thread in threads:
-        fields = Path(f"/proc/{thread}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        # User and system time, and those of children that have ended: parallel workers are none of them.
+        status = Path(f"/proc/{thread}/status").read_text(encoding="utf-8")
+        process = next(line.split()[1] for line in status.splitlines() if line.startswith("Tgid:"))
+        text = Path(f"/proc/{process}/task/{thread}/stat").read_text(encoding="utf-8")
+        fields = text.rpartition(")")[2].split()
         ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
 
