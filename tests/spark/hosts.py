@@ -1,5 +1,6 @@
 """Stream hosts as processes of their own, each test with a platform database of its own."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -95,7 +96,8 @@ class Hosts:
     def end(self) -> None:
         for host in self.started:
             for process in session_of(host.pid):
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
         for host in self.started:
             host.wait(timeout=10)
 

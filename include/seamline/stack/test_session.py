@@ -49,7 +49,7 @@ LAYERS = (
     Layer("unit"),
     Layer("contract", ("postgres", "mariadb")),
     Layer("dags"),
-    Layer("spark", ("postgres", "mariadb"), test_max_s=300),
+    Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
     Layer("integration", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
     Layer("e2e", test_max_s=1500, is_own_stack=True),
 )
