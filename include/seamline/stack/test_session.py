@@ -81,6 +81,8 @@ class TestSession:
         self._is_clean = True
 
     def __enter__(self) -> "TestSession":
+        # All ports of the base were free, so what lies here is what a failed session has kept.
+        shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
         self._lock = (self._folder / "lock").open("w", encoding="utf-8")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
