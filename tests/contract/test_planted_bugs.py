@@ -8,7 +8,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.adapters.memory_sink import MemorySink
 from seamline.adapters.postgres import ledger as ledger_tables
-from seamline.adapters.postgres.statements import DELETED, TableStatements
+from seamline.adapters.postgres.statements import DELETED, SpanStatements
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.domain.ledger import StreamId
@@ -139,14 +139,14 @@ def hash_without_text(patch: pytest.MonkeyPatch) -> None:
 
 
 def _say_instead(patch: pytest.MonkeyPatch, name: str, right: str, wrong: str) -> None:
-    statement = getattr(TableStatements, name).func
+    statement = getattr(SpanStatements, name).func
 
-    def planted(on: TableStatements) -> str:
+    def planted(on: SpanStatements) -> str:
         text = str(statement(on))
         assert right in text, "the planted bug no longer fits the statement"
         return text.replace(right, wrong)
 
-    patch.setattr(TableStatements, name, property(planted))
+    patch.setattr(SpanStatements, name, property(planted))
 
 
 ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], str] = {

@@ -172,7 +172,7 @@ def test_a_removal_from_a_large_keyless_table_uses_the_identity_index(world: Pos
     on = stream.sink._statements["audit"]  # type: ignore[attr-defined]  # noqa: SLF001
     session = postgres(world._connection)  # noqa: SLF001
     session.execute(on.create_staging)
-    plan = "\n".join(line for (line,) in session.execute(f"EXPLAIN {on.remove_copies}").fetchall())
+    plan = "\n".join(line for (line,) in session.execute(f"EXPLAIN {on.staged.remove_copies}").fetchall())
     session.close()
     assert "Seq Scan on audit" not in plan
     assert plan.count("on audit") >= 2

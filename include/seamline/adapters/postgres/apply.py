@@ -1,12 +1,11 @@
 """One session that applies spans: staging tables and prepared statements, made once per table and used ever after."""
 
 from collections.abc import Callable, Mapping, Sequence
-
-import psycopg
+from dataclasses import dataclass
 
 from seamline.adapters.postgres.client import Row, Session, translated
 from seamline.adapters.postgres.encode import Encoded
-from seamline.adapters.postgres.statements import TableStatements
+from seamline.adapters.postgres.statements import SpanStatements, TableStatements
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Diverged
 
@@ -29,10 +28,13 @@ class SpanApplier:
         self._statements = statements
         self._staged: set[str] = set()
 
-    def prepare_tables(self, names: Sequence[str]) -> None:
-        """Make the staging tables of these live tables, outside of the span's transaction. A repeat costs nothing."""
-        for name in names:
-            if name not in self._staged:
+    def prepare_tables(self, batches: Mapping[str, Sequence[Encoded]]) -> None:
+        """Make the staging tables that these batches need, outside of the span's transaction. A repeat costs nothing.
+
+        Only tables that once had a large batch have one: each commit empties all of a session that touched any.
+        """
+        for name, parts in batches.items():
+            if name not in self._staged and not _is_sent(parts):
                 with translated("make a staging table", table=name):
                     self.session.execute(self._statements[name].create_staging)
                 self._staged.add(name)
@@ -66,50 +68,69 @@ class SpanApplier:
         if any(batch.truncate_first for batch in batches):
             # DELETE and not TRUNCATE: a reader sees the rows until the commit, and none of them after it.
             self.session.execute(f"DELETE FROM {on.live}")
-        if pieces:
-            for batch in batches:
-                if not batch.piece:
-                    self._copy(on.copy_into(pieces), batch.csv)
-            self.session.execute(on.gather_pieces(pieces))
-        else:
-            for batch in batches:
-                self._copy(on.copy_into(on.staging), batch.csv)
         if not any(batch.rows for batch in batches):
             return [], 0
+        if _is_sent(batches):
+            rows = _Rows(on, on.sent, (batches[0].document.decode(),))
+        else:
+            self._bring(on, batches, pieces)
+            rows = _Rows(on, on.staged, None)
         if on.table.is_keyed:
-            return self._merge(on, with_deletes=any(batch.expects_deletes for batch in batches))
-        self._change_multiset(on)
+            return self._merge(rows, with_deletes=any(batch.expects_deletes for batch in batches))
+        self._change_multiset(rows)
         return [], 0
 
-    def _copy(self, statement: str, document: bytes) -> None:
-        if document:
-            with self.session.cursor().copy(statement) as copy:
-                copy.write(document)
+    def _bring(self, on: TableStatements, batches: Sequence[Encoded], pieces: str) -> None:
+        """Into the staging table, by way of the table of pieces where there is one."""
+        place = pieces or on.staging
+        for batch in batches:
+            if not batch.rows or batch.piece:
+                continue
+            if batch.is_sent:
+                self.session.execute(on.insert_into(place), (batch.document.decode(),), prepare=False)
+            else:
+                with self.session.cursor().copy(on.copy_into(place)) as copy:
+                    copy.write(batch.document)
+        if pieces:
+            self.session.execute(on.gather_pieces(pieces))
 
-    def _merge(self, on: TableStatements, *, with_deletes: bool) -> tuple[list[Finding], int]:
+    def _merge(self, rows: "_Rows", *, with_deletes: bool) -> tuple[list[Finding], int]:
         found: list[Row] = []
         if with_deletes:
-            found += self._run(on.missed_deletes).fetchall()
+            found += self.session.execute(rows.do.missed_deletes, rows.parameter, prepare=True).fetchall()
         total = found[0][3] if found else 0
-        merged = self._run(on.merge).fetchall()
+        merged = self.session.execute(rows.do.merge, rows.parameter, prepare=True).fetchall()
         total += merged[0][3] if merged else 0
-        return [Finding(on.table.name, kind, key, offset) for kind, key, offset, _ in (*found, *merged)], total
+        name = rows.on.table.name
+        return [Finding(name, kind, key, offset) for kind, key, offset, _ in (*found, *merged)], total
 
-    def _change_multiset(self, on: TableStatements) -> None:
+    def _change_multiset(self, rows: "_Rows") -> None:
         # Copies come before removals: a row that appears and disappears in one span may be written in two ways.
         # Planned each time: these plans depend on how large the table has become.
-        self.session.execute(on.insert_copies, prepare=False)
-        wanted = self.session.execute(on.wanted_removals, prepare=False).fetchone()
+        self.session.execute(rows.do.insert_copies, rows.parameter, prepare=False)
+        wanted = self.session.execute(rows.do.wanted_removals, rows.parameter, prepare=False).fetchone()
         if wanted is None or not wanted[0]:
             return
         self.session.execute(_REMOVAL_PLAN)
-        removed = self.session.execute(on.remove_copies, prepare=False).rowcount
+        removed = self.session.execute(rows.do.remove_copies, rows.parameter, prepare=False).rowcount
         if removed != wanted[0]:
+            name = rows.on.table.name
             raise Diverged(
-                f"{wanted[0]} rows of {on.table.name} should go, the destination holds only {removed} of them",
+                f"{wanted[0]} rows of {name} should go, the destination holds only {removed} of them",
                 hint="somebody changed the table in the destination: reconcile it, then onboard it again",
-                table=on.table.name,
+                table=name,
             )
 
-    def _run(self, statement: str) -> "psycopg.Cursor[Row]":
-        return self.session.execute(statement, prepare=True)
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A span's rows of one table, where they stand and what is done with them."""
+
+    on: TableStatements
+    do: SpanStatements
+    parameter: tuple[str] | None
+
+
+def _is_sent(batches: Sequence[Encoded]) -> bool:
+    """Whether the rows travel with the statements themselves."""
+    return len(batches) == 1 and batches[0].is_sent

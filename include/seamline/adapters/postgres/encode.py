@@ -1,8 +1,11 @@
-"""Row images (JSON) of a span → CSV of their wire forms, ready for COPY. Another shape than planned is an error."""
+"""Row images of a span → what is sent: few rows as one JSON document, many as CSV of their wire forms for COPY.
+
+Another shape than planned is an error before anything is sent.
+"""
 
 import io
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,29 +14,43 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 
-from seamline.adapters.postgres.types import arrow_schema
+from seamline.adapters.postgres.statements import COPIES_FIELD, DELETED_FIELD, MET_FIELD, OFFSET_FIELD
+from seamline.adapters.postgres.types import arrow_schema, wire_form
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import SchemaConflict
 
-# Below this many rows Arrow's fixed cost is more than Python's cost per row.
-_SMALL_ROWS = 250
+# Up to this a batch travels as a parameter of the statement that applies it: no staging table, one round trip.
+_SENT_ROWS_MAX = 250
+_SENT_BYTES_MAX = 4 << 20
 _BLOCK_BYTES_MIN = 8 << 20
 _CSV_OPTIONS = pyarrow.csv.WriteOptions(include_header=False, batch_size=16384)
+_OFFSET, _DELETED, _MET, _COPIES = (field.encode() for field in (OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD))
+# Exact types: JSON true is no 1.
+_NOTHING = type(None)
+_PYTHON_TYPES: dict[pa.DataType, frozenset[type]] = {
+    pa.int64(): frozenset({int, _NOTHING}),
+    pa.float64(): frozenset({float, int, _NOTHING}),
+    pa.bool_(): frozenset({bool, _NOTHING}),
+    pa.string(): frozenset({str, _NOTHING}),
+}
 _CURE = "the shape of the table changed: onboard the sync again, so that the new shape is planned and loaded"
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A batch of one table as COPY takes it: control columns first, then the columns in declared order."""
+    """A batch of one table: `document` is JSON where `is_sent`, else CSV with the control columns first.
+
+    `piece` as in TableChanges; a piece is always CSV, with its number in front.
+    """
 
     table: str
     rows: int
-    csv: bytes
+    document: bytes
+    is_sent: bool
     truncate_first: bool
     expects_deletes: bool
     piece: int
-    changes_in: int
 
 
 class RowEncoder:
@@ -44,62 +61,68 @@ class RowEncoder:
         self._schema = arrow_schema(table.columns)
         self._names = [column.name for column in table.columns]
         self._name_set = frozenset(self._names)
+        self._fields = [(column.name, _PYTHON_TYPES[wire_form(column).arrow]) for column in table.columns]
 
     def encode(self, changes: TableChanges) -> Encoded:
-        keyed = changes.keyed
-        images = [change.row for change in keyed] if self._table.is_keyed else list(changes.net)
-        if self._table.is_keyed:
-            # Truth as 0 and 1, which COPY reads as well.
-            control: list[Sequence[int]] = [
-                [change.offset for change in keyed],
-                [change.is_delete for change in keyed],
-                [change.met_row for change in keyed],
-            ]
-        else:
-            control = [list(changes.net.values())]
-        if changes.piece:
-            control.insert(0, [changes.piece] * len(images))
+        images = [change.row for change in changes.keyed] if self._table.is_keyed else list(changes.net)
+        is_sent = not changes.piece and len(images) <= _SENT_ROWS_MAX and sum(map(len, images)) <= _SENT_BYTES_MAX
         return Encoded(
             changes.table,
             len(images),
-            self._csv(control, images),
+            self._json(changes) if is_sent else self._csv(changes, images),
+            is_sent,
             changes.truncate_first,
-            any(change.is_delete and change.met_row for change in keyed),
+            any(change.is_delete and change.met_row for change in changes.keyed),
             changes.piece,
-            changes.changes_in,
         )
 
-    def _csv(self, control: Sequence[Sequence[int]], images: Sequence[bytes]) -> bytes:
-        if not images:
-            return b""
-        if len(images) <= _SMALL_ROWS:
-            return self._by_python(zip(*control, strict=True), images)
-        return self._by_arrow(control, images)
+    def _json(self, changes: TableChanges) -> bytes:
+        """The images with the control fields written in front of their own."""
+        if self._table.is_keyed:
+            rows = [
+                b'{"%b":%d,"%b":%b,"%b":%b,%b'
+                % (
+                    _OFFSET,
+                    change.offset,
+                    _DELETED,
+                    b"true" if change.is_delete else b"false",
+                    _MET,
+                    b"true" if change.met_row else b"false",
+                    self._inside(change.row),
+                )
+                for change in changes.keyed
+            ]
+        else:
+            rows = [b'{"%b":%d,%b' % (_COPIES, copies, self._inside(image)) for image, copies in changes.net.items()]
+        return b"[" + b",".join(rows) + b"]"
 
-    def _by_python(self, control: Iterable[tuple[int, ...]], images: Sequence[bytes]) -> bytes:
-        lines = []
-        names = self._names
-        for fields, image in zip(control, images, strict=True):
-            row = self._parsed(image)
-            values = [*fields, *(row[name] for name in names)]
-            lines.append(",".join([_csv_field(value) for value in values]))
-        return ("\n".join(lines) + "\n").encode()
+    def _inside(self, image: bytes) -> bytes:
+        self._check(image)
+        return image[image.index(b"{") + 1 :]
 
-    def _parsed(self, image: bytes) -> dict[str, Any]:
+    def _csv(self, changes: TableChanges, images: Sequence[bytes]) -> bytes:
+        control: list[Sequence[int]] = [list(changes.net.values())]
+        if self._table.is_keyed:
+            keyed = changes.keyed
+            # Truth as 0 and 1, which COPY reads as well.
+            control = [[c.offset for c in keyed], [c.is_delete for c in keyed], [c.met_row for c in keyed]]
+        if changes.piece:
+            control.insert(0, [changes.piece] * len(images))
+        return self._by_arrow(control, images) if images else b""
+
+    def _check(self, image: bytes) -> None:
         row = orjson.loads(image)
         if not isinstance(row, dict) or row.keys() != self._name_set:
             raise self._other_shape(row)
-        for field in self._schema:
-            value = row[field.name]
-            if value is not None and type(value) not in _PYTHON_TYPES[field.type]:
-                raise self._other_type(f"column {field.name} should be {field.type}, it is {type(value).__name__}")
-        return row
+        for name, types in self._fields:
+            if type(row[name]) not in types:
+                raise self._other_type(f"column {name} holds a value of type {type(row[name]).__name__}")
 
     def _by_arrow(self, control: Sequence[Sequence[int]], images: Sequence[bytes]) -> bytes:
         # Arrow reports a field too many, but reads a missing one as NULL: the first and last image speak for all,
         # because a batch that spans a change of shape has its ends on both sides of it.
-        self._parsed(images[0])
-        self._parsed(images[-1])
+        self._check(images[0])
+        self._check(images[-1])
         document = b"\n".join(images)
         block = max(_BLOCK_BYTES_MIN, 2 * max(map(len, images)))
         try:
@@ -136,25 +159,6 @@ class RowEncoder:
         )
 
 
-# Exact types: JSON true is no 1.
-_PYTHON_TYPES: dict[pa.DataType, frozenset[type]] = {
-    pa.int64(): frozenset({int}),
-    pa.float64(): frozenset({float, int}),
-    pa.bool_(): frozenset({bool}),
-    pa.string(): frozenset({str}),
-}
-
-
 def _whole_numbers(values: Sequence[int]) -> pa.Array:
     # Not pa.array(values): looking whether they are a Series imports pandas, 1.7 s and 60 MB in every worker.
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(array("q", values))])
-
-
-def _csv_field(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return '"' + value.replace('"', '""') + '"'
-    if isinstance(value, bool):
-        return "t" if value else "f"
-    return repr(value)

@@ -121,11 +121,11 @@ class PostgresSink:
             with translated("put a piece of a large transaction aside", table=changes.table):
                 session.execute(on.create_pieces(place))
                 with session.cursor().copy(on.copy_piece_into(place)) as copy:
-                    copy.write(batch.csv)
+                    copy.write(batch.document)
         except SeamlineError:
             self._drop_session()
             raise
-        return Staged(changes.table, replace(batch, csv=b""))
+        return Staged(changes.table, replace(batch, document=b""))
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
         applier = self._applier_of(lease)
@@ -133,7 +133,7 @@ class PostgresSink:
         for item in staged:
             batches.setdefault(item.table, []).append(item.batch)
         try:
-            applier.prepare_tables(list(batches))
+            applier.prepare_tables(batches)
             with translated("commit a span"):
                 return self._commit(applier, lease, batches, progress)
         except TransientError as exc:

@@ -1,7 +1,8 @@
 """The SQL of one table's part of a span: staging table, the MERGE of keyed tables, the multiset steps of keyless ones.
 
-The span's wire forms stand in a temporary table; every statement reads them through a subquery that casts them to
-their stored types, so all statements see one and the same row.
+The span's rows come in their wire forms, either from a temporary table that COPY filled or, where there are few, as one
+JSON parameter of the statement itself. Every statement reads them through a subquery that casts them to their stored
+types, so all statements see one and the same row.
 """
 
 from functools import cached_property
@@ -11,54 +12,115 @@ from seamline.adapters.postgres.types import cast_expression, staging_definition
 from seamline.domain.catalogue import Table
 
 # A dot keeps these apart from any column a person would name.
-OFFSET = quoted("seamline.offset")
-DELETED = quoted("seamline.deleted")
-MET = quoted("seamline.met")
-COPIES = quoted("seamline.copies")
+OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD = (
+    "seamline.offset",
+    "seamline.deleted",
+    "seamline.met",
+    "seamline.copies",
+)
+OFFSET, DELETED, MET, COPIES = map(quoted, (OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD))
 PIECE = quoted("seamline.piece")
 FINDINGS_KEPT_MAX = 1000
+# Stands for the JSON parameter while percent signs of names are doubled for the client.
+_PARAMETER = "\0"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 class TableStatements:
-    """All texts for one live table. `number` keeps the names of its staging and prepared statements short and apart."""
+    """All texts for one live table. `number` keeps the names of its staging tables short and apart."""
 
     def __init__(self, table: Table, *, schema: str, number: int) -> None:
         self.table = table
+        self.number = number
         self.live = f"{quoted(schema)}.{quoted(table.name)}"
         self.staging = f"pg_temp.seamline_staging_{number}"
-        self.number = number
-        self._columns = [quoted(column.name) for column in table.columns]
-        self.control = f"{OFFSET} bigint, {DELETED} boolean, {MET} boolean" if table.is_keyed else f"{COPIES} bigint"
+        control = f"{OFFSET} bigint, {DELETED} boolean, {MET} boolean" if table.is_keyed else f"{COPIES} bigint"
+        self._definitions = f"{control}, {staging_definitions(table.columns)}"
+        columns = ", ".join(quoted(column.name) for column in table.columns)
+        self._fields = f"{OFFSET}, {DELETED}, {MET}, {columns}" if table.is_keyed else f"{COPIES}, {columns}"
+        self._from_json = f"json_to_recordset({_PARAMETER}::json) AS w({self._definitions})"
+        self.staged = SpanStatements(table, self.live, rows=self.staging)
+        self.sent = SpanStatements(table, self.live, rows=self._from_json)
 
     @property
     def create_staging(self) -> str:
-        definitions = f"{self.control}, {staging_definitions(self.table.columns)}"
-        return f"CREATE TEMPORARY TABLE seamline_staging_{self.number} ({definitions}) ON COMMIT DELETE ROWS"
+        return f"CREATE TEMPORARY TABLE seamline_staging_{self.number} ({self._definitions}) ON COMMIT DELETE ROWS"
 
     def copy_into(self, place: str) -> str:
         """COPY of a whole batch; into a table of pieces it goes as the last one, by the column's default."""
-        control = f"{OFFSET}, {DELETED}, {MET}" if self.table.is_keyed else COPIES
-        return f"COPY {place} ({control}, {', '.join(self._columns)}) FROM STDIN (FORMAT csv)"
+        return f"COPY {place} ({self._fields}) FROM STDIN (FORMAT csv)"
+
+    def insert_into(self, place: str) -> str:
+        """As `copy_into`, for a batch that comes as the JSON parameter."""
+        statement = f"INSERT INTO {place} ({self._fields}) SELECT {self._fields} FROM {self._from_json}"
+        return as_client_text(statement)
+
+    # ---- pieces ---------------------------------------------------------------------------------------------------
+
+    def create_pieces(self, place: str) -> str:
+        return f"CREATE UNLOGGED TABLE IF NOT EXISTS {place} ({PIECE} integer DEFAULT {2**31 - 1}, {self._definitions})"
 
     def copy_piece_into(self, place: str) -> str:
-        return f"COPY {place} FROM STDIN (FORMAT csv)"
+        return f"COPY {place} ({PIECE}, {self._fields}) FROM STDIN (FORMAT csv)"
 
-    # ---- keyed ----------------------------------------------------------------------------------------------------
+    def gather_pieces(self, place: str) -> str:
+        """All pieces → the staging table: the newest change of a key, with what its first one expected to meet."""
+        columns = ", ".join(quoted(column.name) for column in self.table.columns)
+        if not self.table.is_keyed:
+            return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {place}"
+        keys = ", ".join(quoted(name) for name in self.table.key)
+        return (
+            f"INSERT INTO {self.staging} SELECT {OFFSET}, {DELETED}, first_met, {columns} FROM ("
+            f"SELECT *, first_value({MET}) OVER (PARTITION BY {keys} ORDER BY {PIECE}) AS first_met, "
+            f"row_number() OVER (PARTITION BY {keys} ORDER BY {PIECE} DESC) AS age FROM {place}) AS p WHERE age = 1"
+        )
+
+    # ---- identity -------------------------------------------------------------------------------------------------
+
+    @property
+    def identity_hash(self) -> str:
+        return identity_hash(self.table)
+
+    def identity_index(self, relation: str) -> str:
+        """With it a removal costs what it removes, not what the table holds."""
+        return f"CREATE INDEX ON {relation} ({self.identity_hash})"
+
+
+def identity_hash(table: Table) -> str:
+    """Finds candidates for a byte-identical row; their row text decides."""
+    return f"hashtextextended({row_text_expression(table.columns)}, 0)"
+
+
+def as_client_text(statement: str) -> str:
+    """With the client's place holder where the JSON parameter belongs; without one, the text as it is."""
+    if _PARAMETER not in statement:
+        return statement
+    return statement.replace("%", "%%").replace(_PARAMETER, "%s")
+
+
+class SpanStatements:
+    """What is done with a span's rows of one table. `rows`: where they stand, with their control columns."""
+
+    def __init__(self, table: Table, live: str, *, rows: str) -> None:
+        self._table = table
+        self._live = live
+        self._rows = rows
+        self._columns = [quoted(column.name) for column in table.columns]
+        self._keys = [quoted(name) for name in table.key]
 
     @cached_property
     def merge(self) -> str:
         """Applies the newest change of every key; returns (kind, key, offset, total) of at most so many findings."""
-        table = self.table
-        key = self._key_equality("t", "s")
-        rest = [column for column in self._columns if column not in self._key_columns] or self._columns[:1]
         # Assigning a key column its own value when there is no other makes RETURNING speak of the row.
+        rest = [column for column in self._columns if column not in self._keys] or self._columns[:1]
         assignments = ", ".join(f"{column} = s.{column}" for column in rest)
-        keys = ", ".join(f"s.{column} AS key_{index}" for index, column in enumerate(self._key_columns))
-        shown = ", ".join(
-            f"'{name.replace(chr(39), chr(39) * 2)}', key_{index}" for index, name in enumerate(table.key)
-        )
-        return (
-            f"WITH merged AS (MERGE INTO {self.live} AS t USING ({self._typed(self.staging)}) AS s ON {key} "
+        keys = ", ".join(f"s.{column} AS key_{index}" for index, column in enumerate(self._keys))
+        shown = ", ".join(f"{_literal(name)}, key_{index}" for index, name in enumerate(self._table.key))
+        return as_client_text(
+            f"WITH merged AS (MERGE INTO {self._live} AS t USING ({self._typed}) AS s ON {self._same_key} "
             f"WHEN MATCHED AND s.{DELETED} THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {assignments} "
             f"WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({', '.join(self._columns)}) "
@@ -74,29 +136,26 @@ class TableStatements:
     def missed_deletes(self) -> str:
         """Deletes that will meet no row although the log says there was one. Asked before the MERGE."""
         shown = ", ".join(
-            f"'{name.replace(chr(39), chr(39) * 2)}', s.{column}"
-            for name, column in zip(self.table.key, self._key_columns, strict=True)
+            f"{_literal(name)}, s.{column}" for name, column in zip(self._table.key, self._keys, strict=True)
         )
-        return (
+        return as_client_text(
             f"SELECT 'delete met no row', json_build_object({shown})::text, s.{OFFSET}, count(*) OVER () "
-            f"FROM ({self._typed(self.staging)}) AS s WHERE s.{DELETED} AND s.{MET} "
-            f"AND NOT EXISTS (SELECT FROM {self.live} AS t WHERE {self._key_equality('t', 's')}) "
+            f"FROM ({self._typed}) AS s WHERE s.{DELETED} AND s.{MET} "
+            f"AND NOT EXISTS (SELECT FROM {self._live} AS t WHERE {self._same_key}) "
             f"ORDER BY s.{OFFSET} LIMIT {FINDINGS_KEPT_MAX}"
         )
-
-    # ---- keyless --------------------------------------------------------------------------------------------------
 
     @cached_property
     def insert_copies(self) -> str:
         columns = ", ".join(self._columns)
-        return (
-            f"INSERT INTO {self.live} ({columns}) SELECT {columns} FROM ({self._typed(self.staging)}) AS s "
+        return as_client_text(
+            f"INSERT INTO {self._live} ({columns}) SELECT {columns} FROM ({self._typed}) AS s "
             f"CROSS JOIN LATERAL generate_series(1, s.{COPIES}) WHERE s.{COPIES} > 0"
         )
 
     @cached_property
     def wanted_removals(self) -> str:
-        return f"SELECT coalesce(-sum({COPIES}), 0)::bigint FROM {self.staging} WHERE {COPIES} < 0"
+        return as_client_text(f"SELECT coalesce(-sum({COPIES}), 0)::bigint FROM {self._rows} WHERE {COPIES} < 0")
 
     @cached_property
     def remove_copies(self) -> str:
@@ -105,57 +164,25 @@ class TableStatements:
         The hash finds candidates in the expression index, the row text decides. Never the destination's `=`, which
         joins what a collation or a scale tells apart.
         """
-        text = row_text_expression(self.table.columns)
-        return (
+        text = row_text_expression(self._table.columns)
+        return as_client_text(
             f"WITH gone AS (SELECT identity, hashtextextended(identity, 0) AS hash, sum(copies)::bigint AS copies "
-            f"FROM (SELECT {text} AS identity, -{COPIES} AS copies FROM ({self._typed(self.staging)}) AS s "
+            f"FROM (SELECT {text} AS identity, -{COPIES} AS copies FROM ({self._typed}) AS s "
             f"WHERE {COPIES} < 0) AS w GROUP BY identity) "
-            f"DELETE FROM {self.live} WHERE ctid = ANY (ARRAY(SELECT found.place FROM gone CROSS JOIN LATERAL "
-            f"(SELECT ctid AS place FROM {self.live} WHERE {self.identity_hash} = gone.hash AND {text} = gone.identity "
-            "LIMIT gone.copies) AS found))"
+            f"DELETE FROM {self._live} WHERE ctid = ANY (ARRAY(SELECT found.place FROM gone CROSS JOIN LATERAL "
+            f"(SELECT ctid AS place FROM {self._live} WHERE {identity_hash(self._table)} = gone.hash "
+            f"AND {text} = gone.identity LIMIT gone.copies) AS found))"
         )
-
-    @cached_property
-    def identity_hash(self) -> str:
-        return f"hashtextextended({row_text_expression(self.table.columns)}, 0)"
-
-    def identity_index(self, relation: str) -> str:
-        """With it a removal costs what it removes, not what the table holds."""
-        return f"CREATE INDEX ON {relation} ({self.identity_hash})"
-
-    # ---- pieces ---------------------------------------------------------------------------------------------------
-
-    def create_pieces(self, place: str) -> str:
-        return (
-            f"CREATE UNLOGGED TABLE IF NOT EXISTS {place} "
-            f"({PIECE} integer DEFAULT {2**31 - 1}, {self.control}, {staging_definitions(self.table.columns)})"
-        )
-
-    def gather_pieces(self, place: str) -> str:
-        """All pieces → the staging table: the newest change of a key, with what its first one expected to meet."""
-        columns = ", ".join(self._columns)
-        if not self.table.is_keyed:
-            return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {place}"
-        keys = ", ".join(self._key_columns)
-        return (
-            f"INSERT INTO {self.staging} SELECT {OFFSET}, {DELETED}, first_met, {columns} FROM ("
-            f"SELECT *, first_value({MET}) OVER (PARTITION BY {keys} ORDER BY {PIECE}) AS first_met, "
-            f"row_number() OVER (PARTITION BY {keys} ORDER BY {PIECE} DESC) AS age FROM {place}) AS p WHERE age = 1"
-        )
-
-    # ---- shared ---------------------------------------------------------------------------------------------------
 
     @property
-    def _key_columns(self) -> list[str]:
-        return [quoted(name) for name in self.table.key]
+    def _same_key(self) -> str:
+        return " AND ".join(f"t.{column} = s.{column}" for column in self._keys)
 
-    def _key_equality(self, left: str, right: str) -> str:
-        return " AND ".join(f"{left}.{column} = {right}.{column}" for column in self._key_columns)
-
-    def _typed(self, place: str) -> str:
-        control = f"{OFFSET}, {DELETED}, {MET}" if self.table.is_keyed else COPIES
+    @property
+    def _typed(self) -> str:
+        control = f"{OFFSET}, {DELETED}, {MET}" if self._table.is_keyed else COPIES
         columns = ", ".join(
             f"{cast_expression(column, of=quoted(column.name))} AS {quoted(column.name)}"
-            for column in self.table.columns
+            for column in self._table.columns
         )
-        return f"SELECT {control}, {columns} FROM {place}"
+        return f"SELECT {control}, {columns} FROM {self._rows}"
