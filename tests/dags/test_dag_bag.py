@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from seamline.plan.compile import compile_plan
 from seamline.plan.stages import all_stages
 from seamline.spec.load import load_sync
+from seamline_airflow.dag_factory import sync_dags
 from seamline_airflow.operators.spark_job import SparkJobOperator
 
 KINDS = ("onboard", "nightly", "stream", "reconcile")
@@ -174,3 +176,17 @@ def test_the_plugin_is_loaded_without_the_page_behind_it(checkout: Path) -> None
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.strip().splitlines()[-1] == "['/seamline'] False", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("on_break", ["fail", "publish_and_flag"])
+def test_without_a_person_to_ask_the_gate_leads_straight_on(settlement: Any, on_break: str) -> None:
+    plan = replace(settlement, reconcile=replace(settlement.reconcile, on_break=on_break, expectations=""))
+    dag = sync_dags(plan)["settlement__nightly"]
+    assert [task.task_id for task in dag.topological_sort()] == ["cut", "verdicts", "expectations", "gate", "publish"]
+    assert dag.get_task("publish").trigger_rule == "all_success"
+
+
+def test_a_sync_without_a_nightly_cut_compares_on_demand_only(settlement: Any) -> None:
+    dags = sync_dags(replace(settlement, nightly=None))
+    assert set(dags) == {f"settlement__{kind}" for kind in ("onboard", "stream", "reconcile")}
+    assert dags["settlement__reconcile"].schedule is None

@@ -94,15 +94,15 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         ),
         Stage("verdicts", "Verdict of each table", "shows receipts, control totals, late rows and breaks per table"),
     ]
-    if plan.reconcile.expectations:
-        stages.append(
-            Stage(
-                "expectations",
-                "Great Expectations on the staged cut",
-                f"suite {plan.sync}__reconciliation ({plan.reconcile.expectations}.yaml) over the staged cut and the "
-                "result tables; red when reconciliation did not run",
-            )
+    rules = f" and the rules of {plan.reconcile.expectations}.yaml" if plan.reconcile.expectations else ""
+    stages.append(
+        Stage(
+            "expectations",
+            "Great Expectations on the staged cut",
+            f"suite {plan.sync}__reconciliation: what reconciliation left behind is there for every table, keys are "
+            f"unique{rules}; red when reconciliation did not run",
         )
+    )
     stages.append(Stage("gate", "Decide", _on_break(plan)))
     if plan.reconcile.on_break == "ask":
         stages.append(
