@@ -198,9 +198,15 @@ def test_a_killed_reader_ends_the_attempt_and_the_next_one_doubles_nothing(
 
 def _a_python_worker() -> psutil.Process | None:
     """The workers are children of Spark's daemon, their readers children of theirs."""
-    daemons = [p for p in psutil.Process().children(recursive=True) if "pyspark.daemon" in " ".join(p.cmdline())]
-    workers = [p for p in daemons if p.children() and p.parent() and "pyspark.daemon" in " ".join(p.parent().cmdline())]
-    return workers[0] if workers else None
+    daemons = [p for p in psutil.Process().children(recursive=True) if _is_daemon(p)]
+    return next((p for p in daemons if _is_daemon(p.parent()) and p.children()), None)
+
+
+def _is_daemon(process: psutil.Process | None) -> bool:
+    try:
+        return process is not None and "pyspark.daemon" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False  # it has just ended
 
 
 def _open_readers(session: object) -> int:
