@@ -258,7 +258,10 @@ class StreamDirector(Protocol):
     def latest_report(self, stream: StreamId) -> StreamReport | None: ...
 
     def hold(self, stream: StreamId, *, lease_s: float) -> str:
-        """Ask the stream to stand still; returns the hold's id. The hold ends by itself."""
+        """Ask the stream to stand still; returns the hold's id. The hold ends by itself.
+
+        Refused where the stream stands on purpose: it is paused or not wanted.
+        """
 
     def apply_up_to(self, hold_id: str, position: Position) -> None: ...
 

@@ -22,7 +22,7 @@ from tests.integration.databases import mariadb
 from tests.waiting import wait_until
 
 ROWS_PER_STATEMENT = 1_000
-STATEMENTS = 20
+STATEMENTS = 80
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from seamline.adapters.platform.database import Database, Session, parameters
 from seamline.adapters.platform.host_lease import Holder, HostTaken, Ownership, PlatformHostLease, this_process
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
+from seamline.cli.main import main
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import ConfigError, InvariantViolated, Refused, TransientError
 from seamline.domain.ledger import StreamId
@@ -391,6 +392,29 @@ def test_a_stream_that_ended_for_good_is_known_until_a_later_want(director: Plat
     assert (wanted.want_number, wanted.final_want) == (2, 1)
 
 
+def test_a_person_pauses_resumes_and_restarts_a_stream_by_command(
+    director: PlatformStreamDirector, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seamline.adapters.registry.director", lambda: director)
+    assert main(["stream", "pause", "settlement"]) == Refused.exit_code
+    assert "Onboarding starts them" in capsys.readouterr().err
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    assert main(["stream", "pause", "settlement"]) == 0
+    assert director.wanted("default")[0].paused
+    with pytest.raises(Refused, match="paused"):
+        director.hold(STREAM, lease_s=30)
+    assert main(["stream", "resume", "settlement", "warehouse"]) == 0
+    assert not director.wanted("default")[0].paused
+    director.give_up(STREAM, want_number=1, error="fenced by epoch 7")
+    director.put_report(StreamReport(STREAM, "failed", error="fenced by epoch 7"))
+    assert main(["stream", "restart", "settlement"]) == 0
+    [wanted] = director.wanted("default")
+    assert (wanted.want_number, wanted.final_want) == (2, 1)
+    assert director.latest_report(STREAM) is None
+    assert main(["stream", "pause", "settlement", "lake"]) == Refused.exit_code
+    assert "streams of settlement: warehouse" in capsys.readouterr().err
+
+
 def test_alarms_left_by_an_earlier_host_end_but_not_those_of_other_pools(
     store: PlatformStore, director: PlatformStreamDirector
 ) -> None:
@@ -475,9 +499,9 @@ def test_a_report_tells_its_host_and_age_and_each_state_is_an_event(
 
 def test_a_stream_goes_on_while_the_platform_database_is_away(server: Server, director: PlatformStreamDirector) -> None:
     director.want(STREAM, plan_json=plan_to_json(plan()))
+    hold_id = director.hold(STREAM, lease_s=2)
     director.pause(STREAM)
     with PlatformStreamControl(STREAM, open_one=server.open, poll_s=0.2) as control:
-        hold_id = director.hold(STREAM, lease_s=2)
         wait_until(lambda: control.orders().hold_id == hold_id, timeout_s=5, what="the hold")
         control.report(StreamReport(STREAM, "held", units=1))
         server.cut()

@@ -14,7 +14,8 @@ from seamline.adapters.bulk_copy import Copied, CopyGroup, copy_group
 from seamline.adapters.bulk_read import RunReader
 from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import ArmedFailpoints
-from seamline.adapters.mariadb.sessions import open_views
+from seamline.adapters.mariadb.client import query, role
+from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, address_of, close_all, open_session, open_views
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
@@ -269,3 +270,19 @@ def test_several_views_stand_at_one_position_under_writers(lock: str, bank: Capt
             for view in views:
                 view.close()
         assert len(seen) > 1
+
+
+def test_a_session_tells_its_own_address_while_others_tell_theirs(bank: Captured) -> None:
+    sessions = []
+    try:
+        for number in range(4):
+            bank.execute(f"INSERT INTO audit VALUES ({number}, 'between two snapshots')")
+            sessions.append(open_session(role(bank.source_plan, bank.source_plan.reader)))
+            query(sessions[-1], BEGIN_SNAPSHOT)
+        alone = [address_of(session) for session in sessions]
+        assert len(set(alone)) == len(alone)
+        with ThreadPoolExecutor(len(sessions)) as pool:
+            told = list(pool.map(lambda session: {address_of(session) for _ in range(300)}, sessions))
+        assert told == [{address} for address in alone]
+    finally:
+        close_all(sessions)

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "start the local stack"),
     "down": ("down", "stop the local stack"),
     "status": ("status", "verdicts, positions and lag of every sync"),
+    "stream": ("stream", "pause, resume or restart the streams of a sync"),
     "ps": ("ps", "the processes of the local stack"),
     "logs": ("logs", "the log of one process"),
     "doctor": ("doctor", "what is missing or of the wrong version here, and the cure"),

@@ -5,7 +5,8 @@ unit beyond P exists on an idle source too → the stream applies everything cov
 open the destination's views, which must say P *inside themselves* → let the stream go. From then on both sides can be
 read for as long as their views live, while the stream has long moved on.
 
-Everything that may go wrong here ends in a `NotAligned` with its reason, never in a comparison of unlike things.
+Everything that may go wrong here ends in a `NotAligned` with its reason, never in a comparison of unlike things. A
+stream that stands on purpose refuses the hold: trying again by itself would not help.
 """
 
 import time
@@ -22,15 +23,10 @@ from seamline.ports import Marker, ReadView, Sink, Source, StreamDirector
 from seamline.sync.reconcile import is_same_place
 
 _MOVING = ("streaming", "catching_up")
-_STANDING = ("paused", "stopped")
 
 
 class NotAligned(SeamlineError):
     """Both sides could not be brought to one position this time; trying later may help."""
-
-
-class StreamStands(NotAligned):
-    """The stream was stopped or paused on purpose: trying again by itself does not help."""
 
 
 class NotComparable(SeamlineError):
@@ -110,8 +106,6 @@ class Barrier:
             with ExitStack() as opened:
                 try:
                     aligned = self._align(views, opened)
-                except StreamStands:
-                    raise
                 except NotAligned:
                     if attempt == self.patience.attempts:
                         raise
@@ -176,8 +170,6 @@ class Barrier:
             if report is not None and report.state == "held" and report.hold_id == hold_id:
                 return self._ledger()
             state = "it never reported" if report is None else f"its state is {report.state}: {report.error or '-'}"
-            if report is not None and report.state in _STANDING:
-                raise StreamStands(f"the stream cannot be brought to a place: {state}", hint="let it run again")
             self._look_again(deadline, f"the stream did not stand still ({state})")
 
     def _open_source(self, views: int, held: LedgerRow, deadline: float, stack: ExitStack) -> Sequence[ReadView]:

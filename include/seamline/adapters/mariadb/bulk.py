@@ -24,8 +24,14 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb import client
 from seamline.adapters.mariadb.canonical import quoted, text_literal
 from seamline.adapters.mariadb.read import relation, where_clause
-from seamline.adapters.mariadb.rendezvous import ADDRESS_TEXT, Gates, Member, let_go, take
-from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, SESSION_SETTINGS, close_all, open_session
+from seamline.adapters.mariadb.rendezvous import Gates, Member, let_go, take
+from seamline.adapters.mariadb.sessions import (
+    ADDRESS_TEXT,
+    BEGIN_SNAPSHOT,
+    SESSION_SETTINGS,
+    close_all,
+    open_session,
+)
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, SchemaConflict, SeamlineError, TransientError
@@ -99,7 +105,8 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 def bulk_statement(database: str, table: Table, segment: Segment, *, turn: str) -> str:
     """The SELECT of a table's rows behind the one row that proves the position and waits for the turn."""
-    proof = f"CONCAT({ADDRESS_TEXT},':',GET_LOCK({text_literal(turn)},{_TURN_S}))"
+    # Without the cast a session variable makes it a long text, which connectorx hands over as bytes.
+    proof = f"CAST(CONCAT({ADDRESS_TEXT},':',GET_LOCK({text_literal(turn)},{_TURN_S})) AS CHAR(300))"
     columns = "".join(f"{reading_of(column).expression} AS {quoted(column.name)}, " for column in table.columns)
     place = relation(database, table)
     # The proof's row has the table's own columns, all NULL: a bare NULL would change the types of the union.
@@ -194,7 +201,7 @@ class BulkReaders:
                 statement,
                 return_type="arrow_stream",
                 batch_size=BATCH_ROWS,
-                pre_execution_query=[*SESSION_SETTINGS, *gate, BEGIN_SNAPSHOT, told],
+                pre_execution_query=[*SESSION_SETTINGS, *gate, BEGIN_SNAPSHOT, *told],
             )
 
     def _turn_name(self, number: int) -> str:

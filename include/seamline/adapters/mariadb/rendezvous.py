@@ -26,8 +26,10 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb import client
 from seamline.adapters.mariadb.canonical import text_literal
 from seamline.adapters.mariadb.sessions import (
+    ADDRESS_TEXT,
     ATTEMPTS_MAX,
     HELD_MAX_S,
+    READ_ADDRESS,
     Address,
     Session,
     SnapshotLock,
@@ -42,9 +44,6 @@ ARRIVAL_S = 180.0
 _ANSWER_S = 5.0
 _LOOK_EVERY_S = 0.002
 _AT_DIGITS = 12
-_STATUS = "(SELECT variable_value FROM information_schema.session_status WHERE variable_name='BINLOG_SNAPSHOT_{}')"
-# The address of the session's own snapshot, as `str(Address)`.
-ADDRESS_TEXT = f"CONCAT({_STATUS.format('FILE')},':',{_STATUS.format('POSITION')})"
 
 
 class Gates:
@@ -65,10 +64,11 @@ class Gates:
         ready, gate = (text_literal(self.name(what, turn=turn, member=member)) for what in ("ready", "open"))
         return f"DO GET_LOCK({ready},0)", f"DO GET_LOCK({gate},{ARRIVAL_S})"
 
-    def tell_address(self, *, turn: int, session: int) -> str:
-        """The statement by which an open snapshot says where it stands; `session` counts over all members."""
+    def tell_address(self, *, turn: int, session: int) -> tuple[str, ...]:
+        """Statements by which an open snapshot says where it stands; `session` counts over all members."""
         digest = f"LEFT(SHA2({ADDRESS_TEXT},256),{_AT_DIGITS})"
-        return f"DO GET_LOCK(CONCAT({text_literal(self.name('at-', turn=turn, member=session))},{digest}),0)"
+        tell = f"DO GET_LOCK(CONCAT({text_literal(self.name('at-', turn=turn, member=session))},{digest}),0)"
+        return *READ_ADDRESS, tell
 
 
 def take(session: "Session[Any]", name: str, *, patience_s: float = 0.0) -> bool:

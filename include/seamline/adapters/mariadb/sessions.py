@@ -36,6 +36,23 @@ SESSION_SETTINGS = (
     "SET SESSION tmp_memory_table_size = 134217728, SESSION max_heap_table_size = 134217728",
 )
 BEGIN_SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+# MariaDB 11.4.5 answers `binlog_snapshot_*` through variables of the whole server: sessions that ask at the same time
+# may be told each other's address (ADR 7). Ours ask one after the other, and twice: a stranger's question, as a
+# monitor's SHOW STATUS, would have to fall into both with the same answer.
+_READING = (
+    "(SELECT GROUP_CONCAT(variable_value ORDER BY variable_name SEPARATOR ':') FROM information_schema.session_status"
+    " WHERE variable_name IN ('BINLOG_SNAPSHOT_FILE', 'BINLOG_SNAPSHOT_POSITION'))"
+)
+_ALONE_S = 5
+READ_ADDRESS = (
+    f"SET @seamline_alone = GET_LOCK('seamline.address', {_ALONE_S})",
+    f"SET @seamline_address = {_READING}",
+    f"SET @seamline_again = {_READING}",
+    "DO RELEASE_LOCK('seamline.address')",
+)
+# What READ_ADDRESS found, as `str(Address)`; empty where it is not certain. The same at any time of the transaction.
+ADDRESS_TEXT = "IF(@seamline_alone = 1 AND @seamline_address = @seamline_again, @seamline_address, '')"
+_READINGS_MAX = 20
 # How long commits may stand still for us, and how often an unlucky opening is repeated.
 HELD_MAX_S = 0.2
 ATTEMPTS_MAX = 60
@@ -80,20 +97,28 @@ def open_session(connection: Connection) -> "Session[Any]":
 
 def address_of(session: "Session[Any]") -> Address:
     """Where the open consistent snapshot of a session stands. Exact at any later time of its transaction too."""
-    status = {str(name).lower(): value for name, value in client.query(session, "SHOW STATUS LIKE 'binlog_snapshot%'")}
-    file, offset = status.get("binlog_snapshot_file"), status.get("binlog_snapshot_position")
-    if not file or not offset:
-        raise Refused(
-            "MariaDB does not tell the binlog address of a consistent snapshot",
-            hint="switch the binlog on (log_bin) and grant BINLOG MONITOR; preflight tells more",
-        )
-    return Address(str(file), int(offset))
+    for _ in range(_READINGS_MAX):
+        for statement in READ_ADDRESS:
+            client.query(session, statement)
+        ((text, found),) = client.query(session, f"SELECT {ADDRESS_TEXT}, @seamline_address")
+        if not str(found or "").strip(":0"):
+            raise Refused(
+                "MariaDB does not tell the binlog address of a consistent snapshot",
+                hint="switch the binlog on (log_bin) and grant BINLOG MONITOR; preflight tells more",
+            )
+        if text:
+            file, _, offset = str(text).rpartition(":")
+            return Address(file, int(offset))
+    raise TransientError(
+        f"MariaDB told two addresses of one snapshot, {_READINGS_MAX} times in a row",
+        hint="something asks for SHOW STATUS all the time: is a monitor set to an interval of milliseconds?",
+    )
 
 
 def position_of(session: "Session[Any]", address: Address) -> BinlogPosition:
     """The address with the GTIDs that lie before it."""
     ((gtid,),) = client.query(session, "SELECT BINLOG_GTID_POS(%s, %s)", (address.file, address.offset))
-    if gtid is None:
+    if not gtid:
         raise TransientError(f"MariaDB has no GTID for {address}: was the binlog purged or reset just now?")
     return BinlogPosition(str(gtid), address.file, address.offset)
 

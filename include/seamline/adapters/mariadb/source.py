@@ -6,9 +6,9 @@ from contextlib import closing
 import pymysql
 
 from seamline.adapters.mariadb import catalogue, marker, preflight, preflight_facts
-from seamline.adapters.mariadb.client import open_session, query, role, translated
+from seamline.adapters.mariadb.client import open_session, role, translated
+from seamline.adapters.mariadb.sessions import open_views
 from seamline.domain.catalogue import Table
-from seamline.domain.errors import TransientError
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView
@@ -46,25 +46,11 @@ class MariaDbSource:
 
     def seed_position(self) -> BinlogPosition:
         """The position of a consistent snapshot: everything before it is committed, everything after comes."""
-        connection = role(self._source, self._source.reader)
-        with closing(open_session(connection)) as session:
-            try:
-                query(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-                status = dict(query(session, "SHOW STATUS LIKE 'binlog_snapshot%'"))
-                file, offset = str(status["Binlog_snapshot_file"]), int(status["Binlog_snapshot_position"])
-                ((gtid,),) = query(session, "SELECT BINLOG_GTID_POS(%s, %s)", (file, offset))
-            except pymysql.err.MySQLError as exc:
-                raise translated(exc, connection) from exc
-        if not file or not gtid:
-            raise TransientError(
-                f"MariaDB at {connection.host}:{connection.port} tells no position: file {file!r}, GTID {gtid!r}",
-                hint="is log_bin ON? preflight tells",
-            )
-        return BinlogPosition(str(gtid), file, offset)
+        (view,) = open_views(self._source, 1)
+        with closing(view):
+            return view.position
 
     def open_views(self, count: int) -> Sequence[ReadView]:
-        from seamline.adapters.mariadb.sessions import open_views
-
         return open_views(self._source, count)
 
 

@@ -1,7 +1,7 @@
 """Wanted streams, holds and reports: the director's side, and the statements that both sides share."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -66,6 +66,14 @@ def put_report(session: Session, report: StreamReport) -> None:
     )
 
 
+def _forget_failure(session: Session, stream: StreamId) -> None:
+    """The failure of an earlier want says nothing about the next one."""
+    session.execute(
+        "delete from stream_report where sync = %s and destination = %s and state = 'failed'",
+        (stream.sync, stream.destination),
+    )
+
+
 class PlatformStreamDirector:
     """What operators, sensors, reconciliation and the host ask of streams. Reaches them in milliseconds by NOTIFY."""
 
@@ -91,30 +99,51 @@ class PlatformStreamDirector:
                 " is_wanted = true, want_number = stream.want_number + 1, wanted_at = clock_timestamp()",
                 (stream.sync, stream.destination, pool, plan_json),
             )
-            # The failure of an earlier want says nothing about this one.
-            session.execute(
-                "delete from stream_report where sync = %s and destination = %s and state = 'failed'",
-                (stream.sync, stream.destination),
-            )
+            _forget_failure(session, stream)
 
         self._database.transact(work)
 
     def unwant(self, stream: StreamId) -> None:
         """Let the stream stop at its next END."""
-        self._change(stream, "update stream set is_wanted = false where sync = %s and destination = %s and is_wanted")
+        self._change(stream, "is_wanted = false")
 
     def pause(self, stream: StreamId) -> None:
-        """Let the stream stand still at its next END until `resume`; it keeps its slot."""
-        self._change(stream, "update stream set is_paused = true where sync = %s and destination = %s")
+        """Let the stream stand still at its next END until `resume`; it keeps its slot. Refused where none is known."""
+        self._change(stream, "is_paused = true")
 
     def resume(self, stream: StreamId) -> None:
-        self._change(stream, "update stream set is_paused = false where sync = %s and destination = %s")
+        self._change(stream, "is_paused = false")
 
-    def _change(self, stream: StreamId, statement: str) -> None:
-        def work(session: Session) -> None:
-            session.execute(statement, (stream.sync, stream.destination))
+    def restart(self, stream: StreamId) -> None:
+        """Want the stream anew by the plan it has: it starts also after it had failed for good."""
+        self._change(
+            stream,
+            "is_wanted = true, want_number = want_number + 1, wanted_at = clock_timestamp()",
+            then=_forget_failure,
+        )
 
-        self._database.transact(work)
+    def _change(
+        self, stream: StreamId, setting: str, *, then: Callable[[Session, StreamId], None] = lambda *_: None
+    ) -> None:
+        def work(session: Session) -> int:
+            statement = f"update stream set {setting} where sync = %s and destination = %s"
+            changed = session.execute(statement.encode(), (stream.sync, stream.destination)).rowcount
+            then(session, stream)
+            return changed
+
+        if self._database.transact(work) != 1:
+            raise Refused(
+                f"stream {stream} was never wanted", hint="onboard the sync first: that starts it", sync=stream.sync
+            )
+
+    def known(self) -> tuple[StreamId, ...]:
+        """Every stream that was ever wanted."""
+
+        def work(session: Session) -> tuple[StreamId, ...]:
+            cursor = session.execute("select sync, destination from stream order by sync, destination")
+            return tuple(StreamId(*row) for row in cursor)
+
+        return self._database.transact(work)
 
     def wanted(self, pool: str) -> tuple[WantedStream, ...]:
         """The streams that this pool shall run, in the order in which they were first or last wanted."""
@@ -192,7 +221,7 @@ class PlatformStreamDirector:
     # ---- holds -----------------------------------------------------------------------------------------------------
 
     def hold(self, stream: StreamId, *, lease_s: float) -> str:
-        """Ask the stream to stand still; it reports `held` with this id. Refused when it is not wanted.
+        """Ask the stream to stand still; it reports `held` with this id. Refused when it is paused or not wanted.
 
         Of several holds the first one asked is in force.
         """
@@ -203,13 +232,18 @@ class PlatformStreamDirector:
             return session.execute(
                 "insert into stream_hold (hold_id, sync, destination, until)"
                 " select %s, sync, destination, clock_timestamp() + make_interval(secs => %s) from stream"
-                " where sync = %s and destination = %s and is_wanted on conflict (hold_id) do nothing",
+                " where sync = %s and destination = %s and is_wanted and not is_paused"
+                " on conflict (hold_id) do nothing",
                 (hold_id, lease_s, stream.sync, stream.destination),
             ).rowcount
 
         # A repeat after a lost connection meets its own row.
         if self._database.transact(work) != 1 and not self._has_hold(hold_id):
-            raise Refused(f"stream {stream} cannot be held: it is not wanted", hint="start it first", sync=stream.sync)
+            raise Refused(
+                f"stream {stream} cannot be held: it is paused or not wanted",
+                hint=f"`seamline stream resume {stream.sync}` lets it run on; `seamline status` tells what it does",
+                sync=stream.sync,
+            )
         return hold_id
 
     def _has_hold(self, hold_id: str) -> bool:
