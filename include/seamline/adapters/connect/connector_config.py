@@ -119,7 +119,7 @@ _ORDER = {
     "tombstones.on.delete": "false",
     "heartbeat.interval.ms": "10000",
     # The default of 500 would cost 300 to 600 ms of latency.
-    "poll.interval.ms": "10",
+    "poll.interval.ms": "40",
 }
 _VALUES = {
     "decimal.handling.mode": "string",
