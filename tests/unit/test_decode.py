@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.debezium.decode import altered_table, decoder_for
+from seamline.adapters.debezium.decode import altered_tables, decoder_for
 from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import BinlogPosition
@@ -128,15 +128,27 @@ def test_ddl_names_its_tables_the_old_name_of_a_rename_too(name: str, tables: tu
 @pytest.mark.parametrize(
     ("statement", "named"),
     [
-        ("RENAME TABLE `a``b` TO c", ("", "a`b")),
-        ("alter /* table x */ online table IF EXISTS bank . account rename to y", ("bank", "account")),
-        ("alter table konto_ä add x int", ("", "konto_ä")),
-        ("create table x like y", None),
-        ("drop table x", None),
+        ("RENAME TABLE `a``b` TO c", [("", "a`b")]),
+        ("rename table a to b, bank.c to other.d,\n `e, f` wait 5 to g", [("", "a"), ("bank", "c"), ("", "e, f")]),
+        ("rename\ntables if exists `a  a` nowait to b", [("", "a  a")]),
+        ("rename user a to b", []),
+        ("alter /* table x */ online table IF EXISTS bank . account rename to y", [("bank", "account")]),
+        ("alter table konto_ä add x int comment 'table y, it''s z'", [("", "konto_ä")]),
+        ("alter table a exchange partition p with table bank.b", [("", "a"), ("bank", "b")]),
+        ("create table x like y", []),
+        ("DROP TABLE IF EXISTS a, `bank`.`b` CASCADE", [("", "a"), ("bank", "b")]),
+        ("drop temporary table x", []),
     ],
 )
-def test_the_table_that_a_statement_alters_is_found_in_its_text(statement: str, named: tuple[str, str] | None) -> None:
-    assert altered_table(statement) == named
+def test_every_table_that_a_statement_takes_away_or_changes_is_found_in_its_text(
+    statement: str, named: list[tuple[str, str]]
+) -> None:
+    assert list(altered_tables(statement)) == named
+
+
+def test_ddl_names_the_table_of_each_pair_of_a_rename() -> None:
+    value = altered("rename", ddl="rename table elsewhere.x to bank.y, account to old, audit to audit_b")
+    assert decoded(None, value).tables == ("audit_b", "other2", "account", "audit")
 
 
 def test_what_a_recovery_start_tells_of_structures_is_no_ddl() -> None:

@@ -16,10 +16,14 @@ from seamline.domain.position import BinlogPosition, binlog_file
 
 _RECAPTURE = "stop the sync and onboard it again; the log topic must be written by its own capture only"
 _IDENTIFIER = r"(?:`((?:[^`]|``)+)`|([\w$]+))"
-_ALTERED = re.compile(
-    rf"\btable\s+(?:if\s+exists\s+)?{_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})?", re.IGNORECASE | re.UNICODE
-)
+_TABLE = rf"{_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})?"
+# ALTER may name a second table: EXCHANGE PARTITION … WITH TABLE, CONVERT TABLE … TO PARTITION.
+_ALTERED = re.compile(rf"\btable\s+(?:if\s+exists\s+)?{_TABLE}", re.IGNORECASE)
+_RENAMED = re.compile(rf"{_TABLE}(?:\s+wait\s+\d+|\s+nowait)?\s+to\s", re.IGNORECASE)
+_DROPPED = re.compile(rf"(?:\btables?\s+(?:if\s+exists\s+)?|,\s*){_TABLE}", re.IGNORECASE)
+_NAMED = {"rename table": _RENAMED, "alter ": _ALTERED, "drop table": _DROPPED}
 _COMMENT = re.compile(r"/\*(?!!).*?\*/", re.DOTALL)
+_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 _EMPTY = msgspec.Raw(b"null")
 _GTID = re.compile(r"\d+-\d+-\d+")
 
@@ -96,12 +100,16 @@ def decoder_for(kind: str, *, source_name: str, database: str) -> Decoder:
     return kinds[kind](source_name, database)
 
 
-def altered_table(statement: str) -> tuple[str, str] | None:
-    """(database or "", table) behind the first word TABLE of a RENAME or ALTER statement; None for other statements."""
-    plain = _COMMENT.sub(" ", statement).strip()
-    match = _ALTERED.search(plain) if plain[:6].lower() in ("rename", "alter ") else None
-    if match is None:
-        return None
+def altered_tables(statement: str) -> tuple[tuple[str, str], ...]:
+    """(database or "", table) of each table that a RENAME, ALTER or DROP takes away or changes; () for other
+    statements."""
+    plain = _TEXT.sub("''", _COMMENT.sub(" ", statement))
+    start = " ".join(plain.split(maxsplit=2)).lower()
+    named = next((pattern for words, pattern in _NAMED.items() if start.startswith(words)), None)
+    return tuple(_table_of(match) for match in named.finditer(plain)) if named else ()
+
+
+def _table_of(match: re.Match[str]) -> tuple[str, str]:
     first, second = (_unquoted(match[quoted], match[quoted + 1]) for quoted in (1, 3))
     return (first, second) if second else ("", first)
 
@@ -243,17 +251,15 @@ class BinlogDecoder:
     def _named_tables(self, record: _Record) -> tuple[str, ...]:
         """Plain names of the tables of this database that a statement names, each once.
 
-        After a rename the connector names only the new table (3.5.0.Final), so the statement itself is asked for the
-        old one: a table of the sync must not vanish unseen.
+        After a rename the connector names only the new tables (3.5.0.Final), so the statement itself is asked for the
+        old ones: a table of the sync must not vanish unseen.
         """
         start = f'"{self._database}".'
         names = [c.id.removeprefix(start).strip('"') for c in record.tableChanges or () if c.id.startswith(start)]
         source = record.source
         if source is not None and source.db == self._database and source.table and source.table not in names:
             names += source.table.split(",")
-        old = altered_table(record.ddl or "")
-        if old is not None and old[0] in ("", self._database):
-            names.append(old[1])
+        names += [table for database, table in altered_tables(record.ddl or "") if database in ("", self._database)]
         return tuple(dict.fromkeys(name for name in names if name))
 
     def _plain(self, offset: int, collection: str) -> str:
