@@ -38,6 +38,7 @@ from tests.integration.captured import Captured, captured
 from tests.integration.databases import mariadb, postgres, postgres_database
 from tests.spark.empty_sync import publish_empty
 from tests.spark.hosts import uri
+from tests.waiting import wait_until
 
 NAME = "bench_stream"
 TABLES = ("balance", "entry", "access")
@@ -229,7 +230,10 @@ def require_equal(bank: Captured, warehouse: Connection, one: str, other: str) -
 def latency(bank: Captured, warehouse: Connection, *, seconds: float) -> int:
     plan = publish_empty(bank, warehouse, sync="latency", schema="live", tables=TABLES)
     bank.execute("INSERT INTO balance SELECT seq, 'EUR', 1000000, 0, NOW(6) FROM seq_1_to_1000")
-    with streaming(plan):
+    with streaming(plan), postgres(warehouse) as session:
+        # The stream has started when what was there before it has come.
+        there = "SELECT count(*) FROM live.balance"
+        wait_until(lambda: session.execute(there).fetchone() == (ACCOUNTS,), timeout_s=60, what="the stream")
         committed: dict[int, float] = {}
         seen: dict[int, float] = {}
         stop = threading.Event()

@@ -1,3 +1,4 @@
+import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -568,3 +569,14 @@ def test_an_idle_stream_waits_for_records_and_writes_nothing() -> None:
     assert len(stage.commits) == 1
     assert min(waits[5:]) >= 0.1, "each look at an idle log blocks in the reader"
     assert len(stage.control.reports) < 30
+
+
+def test_the_collector_rests_while_a_stream_runs_and_is_left_as_it_was() -> None:
+    stage = Stage(history_of_five(), published())
+    seen: list[bool] = []
+    stage.sink.after_commit = lambda row: seen.append(gc.isenabled())  # type: ignore[method-assign]
+    assert gc.isenabled()
+    stage.run()
+    assert seen
+    assert not any(seen)
+    assert gc.isenabled()

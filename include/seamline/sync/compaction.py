@@ -32,18 +32,22 @@ def compact(
         if unit.truncated and unit.truncated not in dropped:
             found[unit.truncated] = TableChanges(unit.truncated, truncate_first=True, changes_in=1, piece=piece)
             keyed.get(unit.truncated, {}).clear()
+        name, changes, newest = "", TableChanges(""), None
         for row in unit.rows:
-            name = row.table
+            # Rows of one table come in runs.
+            if row.table != name:
+                name = row.table
+                changes = found[name] if name in found else TableChanges(name, piece=piece)
+                if name not in dropped:
+                    found[name] = changes
+                newest = keyed.get(name)
             if name in dropped:
                 continue
-            changes = found.get(name)
-            if changes is None:
-                changes = found[name] = TableChanges(name, piece=piece)
             changes.changes_in += 1
-            if name in keyed:
-                _keep_newest(keyed[name], row)
-            else:
+            if newest is None:
                 _add_images(changes.net, row)
+            else:
+                _keep_newest(newest, row)
     _finish(found, keyed)
     return found
 

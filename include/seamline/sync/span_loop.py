@@ -39,6 +39,7 @@ from seamline.ports import (
     StreamReport,
 )
 from seamline.sync.compaction import compact
+from seamline.sync.garbage import CollectorByHand
 from seamline.sync.intake import Intake, IntakeLimits
 from seamline.sync.obstacles import marker_row, obstacle, stands_alone
 from seamline.sync.progress import PositionTracker
@@ -111,7 +112,8 @@ def run_stream(
         clock=clock or SystemClock(),
         pace=pace or Pace(),
     )
-    return loop.run()
+    with CollectorByHand() as collector:
+        return loop.run(collector)
 
 
 @dataclass(slots=True)
@@ -170,10 +172,11 @@ class _SpanLoop:
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
-    def run(self) -> StreamReport:
+    def run(self, collector: CollectorByHand) -> StreamReport:
         try:
             self._begin()
             while True:
+                collector.collect_if_due(self._clock.now())
                 try:
                     orders = self._control.orders()
                     if not orders.wanted:
