@@ -131,6 +131,7 @@ def test_ddl_names_its_tables_the_old_name_of_a_rename_too(name: str, tables: tu
         ("RENAME TABLE `a``b` TO c", [("", "a`b")]),
         ("rename table a to b, bank.c to other.d,\n `e, f` wait 5 to g", [("", "a"), ("bank", "c"), ("", "e, f")]),
         ("rename\ntables if exists `a  a` nowait to b", [("", "a  a")]),
+        ("rename table `it's` to a, `/*b*/` to `it's c`", [("", "it's"), ("", "/*b*/")]),
         ("rename user a to b", []),
         ("alter /* table x */ online table IF EXISTS bank . account rename to y", [("bank", "account")]),
         ("alter table konto_ä add x int comment 'table y, it''s z'", [("", "konto_ä")]),
