@@ -57,7 +57,7 @@ CREATE = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("drain", "latency"))
-    parser.add_argument("--changes", type=int, default=300_000)
+    parser.add_argument("--changes", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=60)
     chosen = parser.parse_args()
