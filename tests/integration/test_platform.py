@@ -381,10 +381,19 @@ def test_a_stream_hears_want_pause_and_unwant_at_once(server: Server, director: 
         wait_until(lambda: not control.orders().wanted, timeout_s=5, what="the stream to be unwanted")
 
 
-def test_a_stream_that_ended_for_good_is_known_until_a_later_want(director: PlatformStreamDirector) -> None:
+def leased(server: Server) -> str:
+    """The name of a host that has the lease of the default pool."""
+    PlatformHostLease(Database(server.open), pool="default", holder=this_process()).take()
+    return str(this_process())
+
+
+def test_a_stream_that_ended_for_good_is_known_until_a_later_want(
+    server: Server, director: PlatformStreamDirector
+) -> None:
+    holder = leased(server)
     director.want(STREAM, plan_json=plan_to_json(plan()))
     for error in ("fenced by epoch 7", "the same again"):
-        director.give_up(STREAM, want_number=1, error=error)
+        director.give_up(STREAM, want_number=1, error=error, holder=holder)
     [wanted] = director.wanted("default")
     assert (wanted.want_number, wanted.final_want, wanted.final_error) == (1, 1, "fenced by epoch 7")
     director.want(STREAM, plan_json=plan_to_json(plan()))
@@ -392,8 +401,34 @@ def test_a_stream_that_ended_for_good_is_known_until_a_later_want(director: Plat
     assert (wanted.want_number, wanted.final_want) == (2, 1)
 
 
+def test_what_a_host_without_the_lease_says_of_a_stream_has_no_effect(
+    server: Server, director: PlatformStreamDirector
+) -> None:
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    first, second = Holder("node1", 1, 1), Holder("node2", 2, 2)
+
+    def say() -> None:
+        director.give_up(STREAM, want_number=1, error="fenced by epoch 7", holder=str(first))
+        director.put_report(StreamReport(STREAM, "failed", error="fenced by epoch 7", host=str(first)))
+
+    lease_of(server, first, lease_s=0).take()
+    say()
+    lease_of(server, second).take()
+    say()
+    assert director.wanted("default")[0].final_want == -1
+    assert director.latest_report(STREAM) is None
+    lease_of(server, second).release()
+    lease_of(server, first).take()
+    say()
+    assert director.wanted("default")[0].final_want == 1
+    assert director.latest_reports()[STREAM].state == "failed"
+
+
 def test_a_person_pauses_resumes_and_restarts_a_stream_by_command(
-    director: PlatformStreamDirector, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: Server,
+    director: PlatformStreamDirector,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("seamline.adapters.registry.director", lambda: director)
     assert main(["stream", "pause", "settlement"]) == Refused.exit_code
@@ -405,8 +440,9 @@ def test_a_person_pauses_resumes_and_restarts_a_stream_by_command(
         director.hold(STREAM, lease_s=30)
     assert main(["stream", "resume", "settlement", "warehouse"]) == 0
     assert not director.wanted("default")[0].paused
-    director.give_up(STREAM, want_number=1, error="fenced by epoch 7")
-    director.put_report(StreamReport(STREAM, "failed", error="fenced by epoch 7"))
+    holder = leased(server)
+    director.give_up(STREAM, want_number=1, error="fenced by epoch 7", holder=holder)
+    director.put_report(StreamReport(STREAM, "failed", error="fenced by epoch 7", host=holder))
     assert main(["stream", "restart", "settlement"]) == 0
     [wanted] = director.wanted("default")
     assert (wanted.want_number, wanted.final_want) == (2, 1)

@@ -223,6 +223,17 @@ def test_the_end_of_an_older_attempt_changes_nothing() -> None:
     assert host.running == 1
 
 
+def test_a_host_whose_lease_has_run_out_starts_nothing_until_it_is_renewed() -> None:
+    host = roster()
+    host.wanted([wanted(1), wanted(2)])
+    host.due(now_s=0, lease_until_s=15)
+    host.ended(end(1, 1, Outcome.LOST), now_s=13)
+    assert states(host.due(now_s=13, lease_until_s=15)) == [("sync1", "backing_off")]
+    assert host.due(now_s=15, lease_until_s=15) == []
+    assert host.running == 1
+    assert starts(host.due(now_s=16, lease_until_s=31)) == [("sync1", 2)]
+
+
 def test_a_stopping_host_starts_nothing_and_cancels_what_stays() -> None:
     host = roster(slots=3)
     host.wanted([wanted(1), wanted(2), wanted(3)])

@@ -6,6 +6,7 @@ a stream keeps its slot while it waits for its next attempt: a dead worker never
 This is the one owner of retries. A stream that ended for good stays so until somebody wants it anew.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -198,15 +199,19 @@ class StreamRoster:
 
     # ---- what the driver shall do ----------------------------------------------------------------------------------
 
-    def due(self, *, now_s: float) -> list[Action]:
-        """What is to be done now. Each action is given once; the driver must not lose one."""
+    def due(self, *, now_s: float, lease_until_s: float = math.inf) -> list[Action]:
+        """What is to be done now. Each action is given once; the driver must not lose one.
+
+        After `lease_until_s` nothing starts: a new attempt takes an epoch, and that might fence a stream of the host
+        that has the pool by then. What runs goes on.
+        """
         actions: list[Action] = []
         for stream, entry in sorted(self._entries.items(), key=lambda item: item[1].order):
             if entry.running is not None:
                 actions += self._due_while_running(stream, entry, now_s)
             elif entry.wanted is None or self._is_stopping:
                 actions += self._due_at_the_end(stream, entry)
-            else:
+            elif now_s < lease_until_s:
                 actions += self._due_while_waiting(stream, entry, entry.wanted, now_s)
         return actions
 

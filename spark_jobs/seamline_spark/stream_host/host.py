@@ -65,7 +65,7 @@ class StreamHost:
             if (now_s := time.monotonic()) >= alive_until_s:
                 self._streams.require_alive()
                 alive_until_s = now_s + _ALIVE_S
-            for action in self._roster.due(now_s=time.monotonic()):
+            for action in self._roster.due(now_s=time.monotonic(), lease_until_s=self._desk.lease_until_s):
                 self._do(action)
         for _, watch in self._watches.values():
             watch.close()

@@ -63,7 +63,9 @@ class HostDesk:
         # Since when this database can be talked to without a break: before that nobody could report.
         self._there_since_s: float | None = None
         self._database = Database(open_one)
-        self._lease = PlatformHostLease(self._database, pool=pool, holder=holder, lease_s=3 * poll_s)
+        self._lease_s = 3 * poll_s
+        self._lease_until_s = 0.0
+        self._lease = PlatformHostLease(self._database, pool=pool, holder=holder, lease_s=self._lease_s)
         self._director = PlatformStreamDirector(self._database)
         self._store = PlatformStore(self._database)
         self._lock = threading.Lock()
@@ -74,8 +76,15 @@ class HostDesk:
 
     def take(self) -> None:
         """HostTaken names the other host; TransientError: the database is away."""
+        asked_s = time.monotonic()
         self._lease.take()
+        self._lease_until_s = asked_s + self._lease_s
         self._store.end_alarms_left(self._pool, self._alarms)
+
+    @property
+    def lease_until_s(self) -> float:
+        """When the lease ends by this process's steady clock, unless it is renewed: never later than the database's."""
+        return self._lease_until_s
 
     def start(self) -> None:
         self._talk.start()
@@ -105,7 +114,11 @@ class HostDesk:
         self._say(("alarm", kind, subject), lambda: self._store.end_alarm(kind, subject))
 
     def give_up(self, stream: StreamId, *, want_number: int, error: str) -> None:
-        self._say(("final", str(stream)), lambda: self._director.give_up(stream, want_number=want_number, error=error))
+        holder = str(self._holder)
+        self._say(
+            ("final", str(stream)),
+            lambda: self._director.give_up(stream, want_number=want_number, error=error, holder=holder),
+        )
 
     def forget_report(self, stream: str) -> None:
         """The stream speaks for itself again: an older word on it must not come late."""
@@ -126,12 +139,15 @@ class HostDesk:
             raise
 
     def _talk_about_all(self) -> None:
+        asked_s = time.monotonic()
         if self._lease.renew() is Ownership.LOST:
+            self._lease_until_s = 0.0
             # Whatever this host still had to say is about streams that another host runs now.
             with self._lock:
                 self._words.clear()
             self._hear(LeaseLost())
             return
+        self._lease_until_s = asked_s + self._lease_s
         self._say_words()
         wanted = WantedNow(self._director.wanted(self._pool))
         if wanted != self._heard:

@@ -66,6 +66,16 @@ def put_report(session: Session, report: StreamReport) -> None:
     )
 
 
+def _has_lease(session: Session, stream: StreamId, holder: str) -> bool:
+    """Whether the host has the lease of the stream's pool; no other can take it before this transaction ends."""
+    cursor = session.execute(
+        "select 1 from host_lease as lease join stream using (pool) where sync = %s and destination = %s"
+        " and lease.holder = %s and lease.expires_at > clock_timestamp() for share of lease",
+        (stream.sync, stream.destination, holder),
+    )
+    return cursor.fetchone() is not None
+
+
 def _forget_failure(session: Session, stream: StreamId) -> None:
     """The failure of an earlier want says nothing about the next one."""
     session.execute(
@@ -158,10 +168,16 @@ class PlatformStreamDirector:
 
         return self._database.transact(work)
 
-    def give_up(self, stream: StreamId, *, want_number: int, error: str) -> None:
-        """For the host: under this want the stream ended for good, also for a host that starts later."""
+    def give_up(self, stream: StreamId, *, want_number: int, error: str, holder: str) -> None:
+        """For the host: under this want the stream ended for good, also for a host that starts later.
+
+        Without effect unless `holder` has the lease of the stream's pool: what a host without it saw end says nothing
+        about the stream that another host runs now.
+        """
 
         def work(session: Session) -> None:
+            if not _has_lease(session, stream, holder):
+                return
             session.execute(
                 "update stream set final_want = %s, final_error = %s"
                 " where sync = %s and destination = %s and final_want < %s",
@@ -202,8 +218,14 @@ class PlatformStreamDirector:
         return self._database.transact(work)
 
     def put_report(self, report: StreamReport) -> None:
-        """For the host, of a stream that has no task to speak for itself."""
-        self._database.transact(lambda session: put_report(session, report))
+        """For the host, of a stream that has no task to speak for itself. Without effect unless `report.host` has the
+        lease."""
+
+        def work(session: Session) -> None:
+            if _has_lease(session, report.stream, report.host):
+                put_report(session, report)
+
+        self._database.transact(work)
 
     def events(self, stream: StreamId, *, since: datetime, until: datetime) -> Sequence[StreamEvent]:
         """Changes of state in `[since, until)`, the oldest first."""
