@@ -203,8 +203,9 @@ class StreamReport:
     """State a stream reports between spans. `state`: starting, streaming, catching_up, paused, held, stopped, failed;
     the host reports for a stream that has no task: no_slot, backing_off, failed, stopped.
 
-    `host`, `reports_dropped` (while the platform database was away) and `age_s` (seconds since it was written, by the
-    database's clock) are filled in on the way; the stream leaves them out.
+    `host`, `reports_dropped` (while the platform database was away), `age_s` (seconds since it was written, by the
+    database's clock) and `still_s` (for how long it had not come further then, though nobody had asked it to stand) are
+    filled in on the way; the stream leaves them out.
     """
 
     stream: StreamId
@@ -222,6 +223,7 @@ class StreamReport:
     host: str = ""
     reports_dropped: int = 0
     age_s: float = 0.0
+    still_s: float = 0.0
 
 
 class StreamControl(Protocol):

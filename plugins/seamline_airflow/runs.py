@@ -26,7 +26,9 @@ class Records(Protocol):
 
     def sync_state(self, sync: str) -> SyncState | None: ...
 
-    def latest_run(self, sync: str, kind: str) -> Run | None: ...
+    def latest_run(self, sync: str, kind: str, *, with_result: str = "") -> Run | None: ...
+
+    def set_sync_state(self, sync: str, state: str) -> None: ...
 
     def cuts(self, sync: str, business_date: Any = None) -> tuple[Cut, ...]: ...
 
@@ -51,6 +53,14 @@ def _has_published(records: Records, run_id: str) -> bool:
         return PUBLISH in records.run(run_id).result
     except Refused:
         return False
+
+
+def open_onboarding(records: Records, plan: SyncPlan, run_id: str) -> None:
+    """Write the onboarding down. A sync that was onboarded before stays what it is until this run publishes: when it
+    fails before that, the live tables, their stream and the nights go on as if it had never been tried."""
+    records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
+    if records.sync_state(plan.sync) is None:
+        records.set_sync_state(plan.sync, SyncState.ONBOARDING)
 
 
 def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:
@@ -112,8 +122,9 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     """The declared plan of now with the tables as they were onboarded.
 
     A changed setting counts at once; a changed list of tables does not: tables enter and leave by onboarding only.
+    An onboarding that has not published, because it still runs or because it failed, has changed no table yet.
     """
-    onboarded = records.latest_run(plan.sync, RunKind.ONBOARD)
+    onboarded = records.latest_run(plan.sync, RunKind.ONBOARD, with_result=PUBLISH)
     if onboarded is None:
         raise Refused(f"sync {plan.sync} was never onboarded", hint=f"run {plan.sync}__onboard", sync=plan.sync)
     known = {table.name: table.table for table in onboarded.plan.tables}

@@ -11,6 +11,8 @@ from seamline.ports import StreamReport, WantedStream
 # Streams report every few seconds. A host that died is started again within seconds by its supervisor: a silence of
 # this length means that nobody did.
 SILENCE_MAX_S = 60.0
+# The source's heartbeats move every stream each ten seconds, an idle one too.
+STILL_MAX_S = 300.0
 _ENDED = frozenset({"failed", "stopped"})
 
 
@@ -48,10 +50,17 @@ def stream_trouble(stream: StreamId, report: StreamReport | None, *, lag_max_s: 
         return Trouble("stream_silent", str(stream), f"no word for {report.age_s:.0f} s, the last was {report.state}")
     if report.state == "paused":
         return None
+    detail = f" ({report.error})" if report.error else ""
     if report.lag_s > lag_max_s:
-        detail = f" ({report.error})" if report.error else ""
         return Trouble(
             "stream_late", str(stream), f"it is {report.lag_s:.0f} s behind, {lag_max_s:g} s are allowed{detail}"
+        )
+    if report.still_s > STILL_MAX_S:
+        return Trouble(
+            "stream_still",
+            str(stream),
+            f"it is {report.state}{detail} and has not come further for {report.still_s:.0f} s: it tries in vain, or"
+            " its destination does not answer, or one very large transaction is on its way",
         )
     return None
 

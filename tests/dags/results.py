@@ -150,8 +150,12 @@ class Platform:
             before.result if before else {},
         )  # fmt: skip
 
-    def latest_run(self, sync: str, kind: str) -> Run | None:
-        found = [one for one in self.runs.values() if one.sync == sync and one.kind == kind]
+    def latest_run(self, sync: str, kind: str, *, with_result: str = "") -> Run | None:
+        found = [
+            one
+            for one in self.runs.values()
+            if one.sync == sync and one.kind == kind and (not with_result or with_result in one.result)
+        ]
         return found[-1] if found else None
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:

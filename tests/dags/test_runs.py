@@ -26,7 +26,13 @@ from seamline.ports import WantedStream
 from seamline_airflow import deadline, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.run_jobs import SnapshotJobOperator
-from seamline_airflow.operators.step import DayReportOperator, EnableOperator, VerdictsOperator, WantStreamOperator
+from seamline_airflow.operators.step import (
+    DayReportOperator,
+    EnableOperator,
+    PublishOperator,
+    VerdictsOperator,
+    WantStreamOperator,
+)
 from seamline_airflow.page.reports import is_of
 from seamline_airflow.run_context import business_date, run_id, run_id_macro
 from tests.dags import results
@@ -46,6 +52,7 @@ def _context(key: str | None = "2026-11-19", run_type: str = "manual", **params:
 def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
     made = results.use(monkeypatch, results.Platform())
     made.start_run(run_id=ONBOARD, sync="settlement", kind="onboard", plan_json=plan_to_json(results.plan()))
+    made.put_result(ONBOARD, runs.PUBLISH, {"warehouse": str(results.POSITION)})
     return made
 
 
@@ -141,7 +148,6 @@ def test_a_run_that_has_published_goes_on_under_a_new_name_when_it_is_cleared(pl
 
 
 def test_a_snapshot_of_a_run_that_has_published_is_refused(platform: results.Platform) -> None:
-    platform.put_result(ONBOARD, runs.PUBLISH, {})
     operator = SnapshotJobOperator(task_id="snapshot", job="spark_jobs/snapshot_load.py", run=ONBOARD)
     with pytest.raises(AirflowFailException, match="clear the task `preflight`"):
         operator.execute({})
@@ -175,6 +181,38 @@ def test_a_sync_is_enabled_only_by_a_match(platform: results.Platform) -> None:
     platform.found = [replace(results.clean(), run_id=ONBOARD, scope=Scope.LIVE)]
     operator.execute({})
     assert platform.state is SyncState.ENABLED
+
+
+def test_an_onboarding_that_fails_before_it_publishes_leaves_everything_as_it_was(platform: results.Platform) -> None:
+    wider = results.plan(
+        tables=(*results.plan().tables, TablePlan("fees", None, results.plan().table("account").shape))
+    )
+    runs.open_onboarding(platform, wider, "settlement/onboard/-/manual__2")
+    assert platform.state is SyncState.ENABLED
+    runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    assert {table.name for table in platform.runs[results.RUN].plan.tables} == {"account", "ledger_entry"}
+    assert _want().execute(_context()) == ["settlement@warehouse"]
+    assert platform.wants == [(results.STREAM, plan_to_json(results.plan()))]
+
+
+def test_a_sync_is_onboarding_from_its_first_try_and_again_from_each_publish(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[SyncState | None] = []
+
+    def lost(_run: Any) -> Any:
+        seen.append(platform.state)
+        raise CommitUnknown("the answer was lost")
+
+    platform.state = None
+    runs.open_onboarding(platform, results.plan(), "settlement/onboard/-/manual__2")
+    assert platform.state is SyncState.ONBOARDING
+    platform.state = SyncState.ENABLED
+    monkeypatch.setattr("seamline_airflow.onboarding.publish", lost)
+    with pytest.raises(AirflowException, match="lost"):
+        PublishOperator(task_id="publish", run="settlement/onboard/-/manual__2").execute({})
+    assert seen == [SyncState.ONBOARDING]
+    assert platform.state is SyncState.ONBOARDING
 
 
 def _want() -> WantStreamOperator:

@@ -19,7 +19,7 @@ from seamline_airflow import cutover, parts
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.sensors.cutover import CutoverSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
-from seamline_airflow.stream_health import SILENCE_MAX_S, stream_trouble, troubles
+from seamline_airflow.stream_health import SILENCE_MAX_S, STILL_MAX_S, stream_trouble, troubles
 from seamline_airflow.triggers.cutover import CutoverTrigger
 from seamline_airflow.triggers.stream_watch import StreamWatchTrigger
 from tests.dags import results
@@ -130,6 +130,9 @@ def test_a_run_without_its_snapshot_is_an_error_and_not_an_endless_wait(platform
         ({"state": "no_slot"}, "stream_no_slot"),
         ({"age_s": SILENCE_MAX_S + 1}, "stream_silent"),
         ({"lag_s": 61.0}, "stream_late"),
+        ({"still_s": STILL_MAX_S + 1}, "stream_still"),
+        ({"state": "backing_off", "still_s": STILL_MAX_S + 1, "error": "no route"}, "stream_still"),
+        ({"state": "paused", "still_s": STILL_MAX_S + 1}, None),
     ],
 )
 def test_what_a_report_says_about_health(fields: dict[str, Any], kind: str | None) -> None:
@@ -203,6 +206,17 @@ def test_all_streams_well_is_green_and_ends_old_alarms(platform: Any) -> None:
     platform.alarms = {("stream_late", "settlement@warehouse"): "old", ("log_full", "topic"): "not ours"}
     assert StreamsCheckOperator(task_id="look").execute({}) == ["settlement@warehouse"]
     assert platform.alarms == {("log_full", "topic"): "not ours"}
+
+
+def test_a_stream_that_is_heard_but_does_not_move_raises_an_alarm_with_its_reason(platform: Any) -> None:
+    platform.host_states, platform.wanted_streams = (_host(),), (_wanted(),)
+    platform.reports = {results.STREAM: results.report(next_offset=10, log_end_offset=90, still_s=STILL_MAX_S + 60)}
+    with pytest.raises(AirflowException, match="not come further for 360 s"):
+        StreamsCheckOperator(task_id="look").execute({})
+    assert "streaming" in platform.alarms["stream_still", "settlement@warehouse"]
+    platform.reports = {results.STREAM: results.report(next_offset=90, log_end_offset=90)}
+    StreamsCheckOperator(task_id="look").execute({})
+    assert platform.alarms == {}
 
 
 def test_a_host_that_nobody_brought_back_is_started_and_told(platform: Any, monkeypatch: pytest.MonkeyPatch) -> None:

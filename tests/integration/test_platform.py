@@ -20,7 +20,7 @@ from seamline.adapters.platform.control import PlatformStreamControl
 from seamline.adapters.platform.database import Database, Session, parameters
 from seamline.adapters.platform.host_lease import Holder, HostTaken, Ownership, PlatformHostLease, this_process
 from seamline.adapters.platform.store import PlatformStore
-from seamline.adapters.platform.streams import PlatformStreamDirector
+from seamline.adapters.platform.streams import PlatformStreamDirector, put_report
 from seamline.cli.main import main
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import ConfigError, InvariantViolated, Refused, TransientError
@@ -224,6 +224,10 @@ def test_the_latest_run_is_the_one_that_started_last(store: PlatformStore) -> No
     for run_id in ("r1", "r2"):
         start_run(store, run_id)
     start_run(store, "other", kind="reconcile")
+    store.put_result("r1", "publish", {})
+    published = store.latest_run("settlement", "nightly", with_result="publish")
+    assert published is not None
+    assert published.run_id == "r1"
     latest = store.latest_run("settlement", "nightly")
     assert latest is not None
     assert latest.run_id == "r2"
@@ -504,6 +508,26 @@ def test_a_hold_is_heard_obeyed_up_to_a_position_and_ends_by_itself(
         wait_until(lambda: not control.orders().hold_id, timeout_s=5, what="the lease to end without a word")
         with pytest.raises(TransientError, match="ended"):
             director.apply_up_to(short, POSITION)
+
+
+def test_a_stream_that_tries_in_vain_is_known_to_stand_still(server: Server, director: PlatformStreamDirector) -> None:
+    def told(state: str, next_offset: int = 0) -> float:
+        report = StreamReport(STREAM, state, next_offset=next_offset)
+        Database(server.open).transact(lambda session: put_report(session, report))
+        return director.latest_reports()[STREAM].still_s
+
+    def minutes_pass() -> None:
+        moved = "update stream_report set moved_at = moved_at - interval '10 minutes'"
+        Database(server.open).transact(lambda session: session.execute(moved))
+
+    told("streaming", 10)
+    minutes_pass()
+    for state, offset in (("streaming", 10), ("backing_off", 0), ("starting", 0), ("streaming", 10)):
+        assert 600 <= told(state, offset) < 660
+    assert told("streaming", 11) == 0
+    minutes_pass()
+    assert told("paused", 11) == 0
+    assert told("catching_up", 11) < 60
 
 
 def test_a_stream_that_is_not_wanted_cannot_be_held(director: PlatformStreamDirector) -> None:

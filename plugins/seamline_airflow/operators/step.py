@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from seamline.domain.calendar import day_of
 from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, worst
 from seamline.plan.model import Run, plan_from_json, plan_to_json
 from seamline_airflow import deadline, onboarding, parts, runs
@@ -53,8 +53,7 @@ class PreflightOperator(StepOperator):
             self.log.warning("%s%s → %s", f"{problem.table}: " if problem.table else "", problem.what, problem.cure)
         onboarding.refuse_fatal(plan, problems)
         run_id = runs.take_of(store, self.run)
-        store.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
-        store.set_sync_state(plan.sync, SyncState.ONBOARDING)
+        runs.open_onboarding(store, plan, run_id)
         return run_id
 
 
@@ -74,7 +73,9 @@ class PublishOperator(StepOperator):
 
     def step(self, context: Any, store: Any) -> Mapping[str, str]:
         run = store.run(self.run)
-        # Before the commit: whoever clears this run after a crash in between must get a new name.
+        # Before the commit: from now on the live tables may be new ones, and nobody has compared them yet.
+        store.set_sync_state(run.sync, SyncState.ONBOARDING)
+        # Also before it: whoever clears this run after a crash in between must get a new name.
         store.put_result(run.run_id, runs.PUBLISH, {})
         result = onboarding.publish(run)
         store.put_result(run.run_id, runs.PUBLISH, result)
@@ -273,7 +274,7 @@ class StreamsCheckOperator(BaseOperator):
         return [str(each.stream) for each in wanted]
 
     def _keep_alarms(self, store: Any, found: Mapping[tuple[str, str], str]) -> None:
-        kinds = {"stream_silent", "stream_ended", "stream_no_slot", "stream_late", "host_gone"}
+        kinds = {"stream_silent", "stream_ended", "stream_no_slot", "stream_late", "stream_still", "host_gone"}
         for alarm in store.open_alarms():
             if alarm.kind in kinds and (alarm.kind, alarm.subject) not in found:
                 store.end_alarm(alarm.kind, alarm.subject)

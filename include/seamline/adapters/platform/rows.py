@@ -102,13 +102,14 @@ def break_of(row: Mapping[str, Any]) -> Break:
 def report_to_json(report: StreamReport) -> str:
     """Without the fields that the database itself answers for."""
     document = dataclasses.asdict(report)
-    del document["stream"], document["age_s"]
+    del document["stream"], document["age_s"], document["still_s"]
     document["position"] = None if report.position is None else position_to_json(report.position)
     return json.dumps(document)
 
 
-def report_of(stream: StreamId, document: dict[str, Any], *, age_s: float) -> StreamReport:
-    known = {field.name for field in dataclasses.fields(StreamReport)} - {"stream", "age_s", "position"}
+def report_of(stream: StreamId, document: dict[str, Any], *, age_s: float, still_s: float) -> StreamReport:
+    known = {field.name for field in dataclasses.fields(StreamReport)} - {"stream", "age_s", "still_s", "position"}
     # A report of a newer or older host may have other fields.
     fields = {name: value for name, value in document.items() if name in known}
-    return StreamReport(stream=stream, age_s=age_s, position=position_of(document.get("position")), **fields)
+    position = position_of(document.get("position"))
+    return StreamReport(stream=stream, age_s=age_s, still_s=still_s, position=position, **fields)

@@ -15,13 +15,17 @@ from seamline.domain.position import Position, position_to_json
 from seamline.plan.model import plan_from_json
 from seamline.ports import StreamReport, WantedStream
 
+# A stream that stands by order has not failed to move: its time counts from the order's end. Reports without an offset
+# (starting, backing off) say nothing about it.
 _PUT_REPORT = """
 with before as (select state from stream_report where sync = %(sync)s and destination = %(destination)s),
 told as (
-    insert into stream_report (sync, destination, state, document, reported_at)
-    values (%(sync)s, %(destination)s, %(state)s, %(document)s::jsonb, clock_timestamp())
+    insert into stream_report as told (sync, destination, state, document, reported_at, moved_to)
+    values (%(sync)s, %(destination)s, %(state)s, %(document)s::jsonb, clock_timestamp(), %(next_offset)s)
     on conflict (sync, destination) do update set state = excluded.state, document = excluded.document,
-        reported_at = excluded.reported_at
+        reported_at = excluded.reported_at, moved_to = coalesce(nullif(excluded.moved_to, 0), told.moved_to),
+        moved_at = case when excluded.state in ('paused', 'held', 'stopped', 'failed', 'no_slot')
+            or excluded.moved_to not in (0, told.moved_to) then excluded.reported_at else told.moved_at end
 )
 insert into stream_event (sync, destination, state, error, host)
 select %(sync)s, %(destination)s, %(state)s, %(error)s, %(host)s
@@ -60,6 +64,7 @@ def put_report(session: Session, report: StreamReport) -> None:
             "destination": report.stream.destination,
             "state": report.state,
             "document": rows.report_to_json(report),
+            "next_offset": report.next_offset,
             "error": report.error,
             "host": report.host,
         },
@@ -209,11 +214,14 @@ class PlatformStreamDirector:
     def latest_reports(self) -> dict[StreamId, StreamReport]:
         def work(session: Session) -> dict[StreamId, StreamReport]:
             cursor = session.execute(
-                "select sync, destination, document, extract(epoch from clock_timestamp() - reported_at)"
-                " from stream_report order by sync, destination"
+                "select sync, destination, document, extract(epoch from clock_timestamp() - reported_at),"
+                " extract(epoch from reported_at - moved_at) from stream_report order by sync, destination"
             )
-            streams = ((StreamId(row[0], row[1]), row[2], float(row[3])) for row in cursor)
-            return {stream: rows.report_of(stream, document, age_s=age) for stream, document, age in streams}
+            reports = (
+                rows.report_of(StreamId(row[0], row[1]), row[2], age_s=float(row[3]), still_s=float(row[4]))
+                for row in cursor
+            )
+            return {report.stream: report for report in reports}
 
         return self._database.transact(work)
 
