@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline_airflow.page import access, reports
@@ -88,6 +90,14 @@ def test_the_verdict_comes_before_the_numbers_and_these_before_the_detail(
     assert places == sorted(places)
     assert "1.0001" in text
     assert "signed in as viewer &lt;b&gt;" in text
+
+
+def test_late_rows_of_the_date_before_stand_beside_the_verdict(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    late = SinceCut("ledger_entry", "2026-11-18", 2, rows_in_cut=10, rows_now=13)
+    platform.found = [replace(results.clean(), evidence={DATE_BEFORE: date_before_to_json([late])})]
+    assert "Late: ledger_entry of 2026-11-18: late rows: 3" in signed_in.get("/page?sync=settlement").text
 
 
 def test_the_overview_shows_verdict_and_lag(signed_in: TestClient, platform: results.Platform) -> None:

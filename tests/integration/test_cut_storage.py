@@ -134,6 +134,18 @@ def test_late_and_gone_rows_are_counted_against_the_version_before(cuts: Postgre
     assert cuts.lateness("settlement", "entry", EARLIER, staged_as=second) is None
 
 
+def test_the_date_before_is_the_newest_published_one_with_its_newest_version(cuts: PostgresCuts, sql: Any) -> None:
+    assert not cuts.date_before("settlement", DAY), "nothing was ever published"
+    cuts.publish(staged("r0", {"entry": stage(sql, "e0", 3)}, day=date(2026, 3, 1)))
+    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    cuts.publish(staged("r2", {"entry": stage(sql, "e2", 5)}, day=EARLIER))
+    cuts.publish(staged("r3", {"entry": stage(sql, "e3", 7)}))
+    (found,) = cuts.date_before("settlement", DAY)
+    assert (found.table, found.business_date, found.version) == ("entry", EARLIER, 2)
+    assert one(sql, f'SELECT count(*) FROM {found.schema}."{found.name}"') == 5
+    assert not cuts.date_before("settlement", date(2026, 3, 1))
+
+
 def test_readers_see_all_of_a_cut_or_nothing_of_it(cuts: PostgresCuts, sql: Any, database: Connection) -> None:
     seen: set[Any] = set()
     halves: list[Any] = []

@@ -1,6 +1,5 @@
 """The platform database on a real PostgreSQL: migrations, the store, and streams that hear and tell through it."""
 
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,15 +9,13 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from seamline.adapters.connections import resolve
 from seamline.adapters.platform import migrate
 from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.adapters.platform.control import PlatformStreamControl
-from seamline.adapters.platform.database import Database, Session, parameters
-from seamline.adapters.platform.host_lease import Holder, HostTaken, Ownership, PlatformHostLease, this_process
+from seamline.adapters.platform.database import Database
+from seamline.adapters.platform.host_lease import PlatformHostLease, this_process
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector, put_report
 from seamline.cli.main import main
@@ -28,62 +25,24 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
-from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan, plan_to_json
+from seamline.plan.model import StreamPlan, plan_to_json
 from seamline.ports import StreamReport
+from tests.integration.platform_database import STREAM, Server, database_of_its_own, empty_tables, plan
 from tests.waiting import wait_until
 
 SCHEMA_FILE = Path(__file__).with_name("platform_schema.txt")
 POSITION = BinlogPosition("0-1-42", "mdb-bin.000003", 1234)
-STREAM = StreamId("settlement", "warehouse")
-
-
-class Server:
-    """One database of its own on the stack's server; sessions of it can be cut and refused."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._root = resolve("postgres_root")
-        self._is_open = True
-
-    def admin(self, statement: str) -> None:
-        with psycopg.connect(
-            **parameters(self._root, application_name="tests", statement_timeout_s=30), autocommit=True
-        ) as session:
-            session.execute(statement)  # type: ignore[arg-type]
-
-    def open(self) -> Session:
-        if not self._is_open:
-            raise TransientError("the platform database does not answer: cut by the test")
-        known = replace(self._root, database=self.name)
-        return psycopg.connect(**parameters(known, application_name="tests", statement_timeout_s=3), autocommit=True)
-
-    def cut(self) -> None:
-        """End every session and refuse new ones."""
-        self._is_open = False
-        self.admin(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{self.name}'")
-
-    def mend(self) -> None:
-        self._is_open = True
-
-
-def _made(name: str) -> Iterator[Server]:
-    server = Server(name)
-    server.admin(f"drop database if exists {name} with (force)")
-    server.admin(f"create database {name}")
-    try:
-        yield server
-    finally:
-        server.admin(f"drop database if exists {name} with (force)")
 
 
 @pytest.fixture
 def empty() -> Iterator[Server]:
-    yield from _made("platform_test_empty")
+    with database_of_its_own("platform_test_empty") as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def migrated() -> Iterator[Server]:
-    for server in _made("platform_test"):
+    with database_of_its_own("platform_test") as server:
         migrate.upgrade(server.open)
         yield server
 
@@ -91,12 +50,7 @@ def migrated() -> Iterator[Server]:
 @pytest.fixture
 def server(migrated: Server) -> Iterator[Server]:
     yield migrated
-    migrated.mend()
-    with migrated.open() as session:
-        session.execute(
-            "truncate capture_tables, pruning_hold, sync_state, run, receipt, cut, reconciliation, table_verdict,"
-            " control_total, break, stream, stream_hold, stream_report, stream_event, host_lease, alarm"
-        )
+    empty_tables(migrated)
 
 
 @pytest.fixture
@@ -109,18 +63,6 @@ def store(server: Server) -> Iterator[PlatformStore]:
 def director(server: Server) -> Iterator[PlatformStreamDirector]:
     with closing(Database(server.open)) as database:
         yield PlatformStreamDirector(database)
-
-
-def plan(*, lag_max_s: float = 60.0) -> SyncPlan:
-    return SyncPlan(
-        sync="settlement",
-        source=SourcePlan(
-            "core_bank", "mariadb", "bank", "core_bank", "core_bank", "core_bank", "seamline.core_bank.log", "x"
-        ),
-        destinations=(DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
-        tables=(TablePlan("account"),),
-        stream=StreamPlan(lag_max_s=lag_max_s),
-    )
 
 
 def start_run(store: PlatformStore, run_id: str = "r1", kind: str = "nightly") -> None:
@@ -405,29 +347,6 @@ def test_a_stream_that_ended_for_good_is_known_until_a_later_want(
     assert (wanted.want_number, wanted.final_want) == (2, 1)
 
 
-def test_what_a_host_without_the_lease_says_of_a_stream_has_no_effect(
-    server: Server, director: PlatformStreamDirector
-) -> None:
-    director.want(STREAM, plan_json=plan_to_json(plan()))
-    first, second = Holder("node1", 1, 1), Holder("node2", 2, 2)
-
-    def say() -> None:
-        director.give_up(STREAM, want_number=1, error="fenced by epoch 7", holder=str(first))
-        director.put_report(StreamReport(STREAM, "failed", error="fenced by epoch 7", host=str(first)))
-
-    lease_of(server, first, lease_s=0).take()
-    say()
-    lease_of(server, second).take()
-    say()
-    assert director.wanted("default")[0].final_want == -1
-    assert director.latest_report(STREAM) is None
-    lease_of(server, second).release()
-    lease_of(server, first).take()
-    say()
-    assert director.wanted("default")[0].final_want == 1
-    assert director.latest_reports()[STREAM].state == "failed"
-
-
 def test_a_person_pauses_resumes_and_restarts_a_stream_by_command(
     server: Server,
     director: PlatformStreamDirector,
@@ -585,53 +504,3 @@ def test_a_stream_goes_on_while_the_platform_database_is_away(server: Server, di
             return latest is not None and latest.units == 2 and latest.reports_dropped >= 3
 
         wait_until(told, timeout_s=5, what="the newest report after the cut")
-
-
-# ---- hosts ---------------------------------------------------------------------------------------------------------
-
-
-def lease_of(server: Server, holder: Holder, *, lease_s: float = 15.0) -> PlatformHostLease:
-    return PlatformHostLease(Database(server.open), pool="default", holder=holder, lease_s=lease_s)
-
-
-def test_a_second_host_is_told_who_holds_the_pool(server: Server) -> None:
-    mine, other = this_process(), Holder("node2", 77, 1)
-    lease_of(server, mine).take()
-    with pytest.raises(HostTaken, match=f"is {mine.machine}, process {mine.process}") as refusal:
-        lease_of(server, other).take()
-    assert refusal.value.exit_code == 4
-    lease_of(server, mine).take()
-    assert lease_of(server, mine).renew() is Ownership.MINE
-
-
-def test_a_host_whose_lease_ended_keeps_it_until_another_takes_it(server: Server) -> None:
-    first, second = Holder("node1", 1, 1), Holder("node2", 2, 2)
-    lease_of(server, first, lease_s=0).take()
-    assert lease_of(server, first, lease_s=0).renew() is Ownership.MINE
-    lease_of(server, second).take()
-    assert lease_of(server, first).renew() is Ownership.LOST
-    assert lease_of(server, second).renew() is Ownership.MINE
-
-
-def test_a_released_lease_and_that_of_a_dead_process_are_free_at_once(server: Server) -> None:
-    mine = this_process()
-    dead = replace(mine, started_s=mine.started_s - 1000)
-    lease_of(server, dead).take()
-    lease_of(server, mine).take()
-    lease_of(server, mine).release()
-    lease_of(server, Holder("node2", 2, 2)).take()
-
-
-def test_of_hosts_that_start_at_once_one_gets_the_pool(server: Server) -> None:
-    gate = threading.Barrier(4)
-
-    def try_it(number: int) -> bool:
-        gate.wait()
-        try:
-            lease_of(server, Holder(f"node{number}", number, number)).take()
-        except HostTaken:
-            return False
-        return True
-
-    with ThreadPoolExecutor(4) as pool:
-        assert sum(pool.map(try_it, range(1, 5))) == 1

@@ -20,6 +20,7 @@ from seamline.adapters.platform import migrate
 from seamline.demo.bank import SMALL, connect, fill
 from seamline.demo.writers import Writer, write_until
 from seamline.domain.calendar import last_ended
+from seamline.domain.date_before import DATE_BEFORE, late_in_words
 from seamline.domain.errors import Refused
 from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, StagedCut
@@ -255,6 +256,25 @@ def test_an_earlier_date_has_its_rows_and_says_what_has_no_history(
     assert one(warehouse, f"SELECT count(*) FROM settlement_cut.ledger_entry_current {where}") > 0
     assert one(warehouse, f"SELECT count(*) FROM settlement_cut.account_current {where}") == 0
     assert one(warehouse, "SELECT max(cut_business_date) FROM settlement.ledger_entry_proven") == ended()
+
+
+def test_the_next_night_finds_what_came_after_the_cut_of_the_date_before(
+    run_nightly: Any, publish: Any, platform: Any, bank: Connection
+) -> None:
+    day = ended() - timedelta(days=4)
+    publish(run_nightly("5a", day))
+    quiet = run_nightly("5b", day + timedelta(days=1))
+    told = {one["table"]: one for one in reconciled(platform, quiet).evidence[DATE_BEFORE]}  # type: ignore[attr-defined]
+    # Writers go on with old orders; entries of an ended date are never added by them.
+    assert told.keys() == {"ledger_entry", "payment_order"}
+    assert (told["ledger_entry"]["business_date"], told["ledger_entry"]["is_same"]) == (str(day), True)
+    noon = datetime(day.year, day.month, day.day, 4)  # noqa: DTZ001 - UTC noon of Shanghai, naive for the driver
+    with closing(mariadb(bank)) as session, session.cursor() as cursor:
+        cursor.execute("INSERT INTO ledger_entry VALUES (-9, -1, 1, 'CNY', 5, %s, 'late')", (noon,))
+    after = run_nightly("5c", day + timedelta(days=1))
+    assert reconciled(platform, after).verdict is Verdict.MATCH
+    lines = [line for line in late_in_words(reconciled(platform, after).evidence) if line.startswith("ledger_entry")]
+    assert [line.partition(",")[0] for line in lines] == [f"ledger_entry of {day}: late rows: 1 since its cut"]
 
 
 def test_a_date_that_has_not_ended_is_refused(run_nightly: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.date_before import PublishedTable, late_in_words
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.position import BinlogPosition
@@ -94,6 +95,8 @@ class World:
     is_open: bool = False
     derived_bases: list[str] = field(default_factory=list)
     source_fault: TransientError | None = None
+    cut_before: list[Row] = field(default_factory=list)
+    cut_fault: TransientError | None = None
 
     # records
     def put_result(self, run_id: str, key: str, value: Any) -> None:
@@ -141,12 +144,30 @@ class World:
         self.derived_bases.append(base.staged_as)
         return Derived(f"settlement_stage.{derived.name}_1", 3, TableVerdict(derived.name, Verdict.MATCH, "", position))
 
+    def date_before(self, destination: DestinationPlan, day: date) -> Sequence[PublishedTable]:
+        return [PublishedTable("entry", date(2026, 3, 4), 3, "c", "entry_v3")] if day == DAY and self.cut_before else []
+
+    @contextmanager
+    def open_cut(self, destination: DestinationPlan, published: Sequence[PublishedTable]) -> Iterator[Any]:
+        assert self.is_open, "compared while the source's views are open"
+        faults = {"digests": self.cut_fault} if self.cut_fault else {}
+        yield MemoryView(ENTRY, self.cut_before, position=P, faults=faults)
+
     def lateness(self, destination: Any, day: date, load: Load) -> Lateness | None:
         return Lateness(2, 1)
 
     def tools(self) -> CutTools:
         parts: Any = self
-        return CutTools(self.open_read, self.open_staged, self.derive, self.lateness, parts, lambda: self.now)
+        return CutTools(
+            open_read=self.open_read,
+            open_staged=self.open_staged,
+            derive=self.derive,
+            lateness=self.lateness,
+            date_before=self.date_before,
+            open_cut=self.open_cut,
+            records=parts,
+            clock=lambda: self.now,
+        )
 
     def take(self, *, day: date | None = DAY, plan: SyncPlan = PLAN) -> StagedCut:
         run = Run("r1", "settlement", RunKind.NIGHTLY, day, plan, RunState.RUNNING)
@@ -198,6 +219,35 @@ def test_a_row_lost_on_the_way_is_a_break_of_the_cut() -> None:
 def test_a_source_that_fails_makes_the_cut_inconclusive() -> None:
     world = World(source_fault=TransientError("gone"))
     assert world.take().verdict is Verdict.INCONCLUSIVE
+
+
+OF_THE_4TH = [row for row in ROWS["entry"] if row["day"] == date(2026, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("cut_before", "said"),
+    [
+        ([], None),
+        (OF_THE_4TH, None),
+        (OF_THE_4TH[2:], "late rows: 2 since its cut, version 3"),
+        ([*OF_THE_4TH, {"id": 99, "day": date(2026, 3, 4)}], "rows gone: 1 since its cut, version 3"),
+        ([*OF_THE_4TH[1:], {"id": 99, "day": date(2026, 3, 4)}], "rows changed since its cut, version 3"),
+    ],
+)
+def test_the_night_finds_rows_that_came_after_the_cut_of_the_date_before(
+    cut_before: list[Row], said: str | None
+) -> None:
+    world = World(cut_before=cut_before)
+    assert world.take().verdict is Verdict.MATCH, "the cut itself has what its own date has"
+    lines = late_in_words(world.saved[0].evidence)
+    assert [line.startswith(f"entry of 2026-03-04: {said}") for line in lines] == ([True] if said else [])
+
+
+def test_a_date_before_that_cannot_be_read_is_told_and_fails_nothing() -> None:
+    world = World(cut_before=OF_THE_4TH, cut_fault=TransientError("its partition is gone"))
+    assert world.take().verdict is Verdict.MATCH
+    (line,) = late_in_words(world.saved[0].evidence)
+    assert "not known whether rows came after its cut, version 3: its partition is gone" in line
 
 
 def test_a_table_that_became_too_late_while_the_views_opened_is_left_out() -> None:

@@ -1,7 +1,9 @@
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from seamline.cli.report import is_green, render
+from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import Reconciliation, Scope
@@ -79,6 +81,17 @@ def test_a_difference_shows_both_totals_the_rows_and_the_breaks() -> None:
     text = render([reconciliation(broken)], [])
     for expected in ("3 rows in the source, 2 in the destination", "10.5000 ≠ 9.5000", 'value: ["7"]', "and 8 more"):
         assert expected in text
+
+
+def test_rows_that_came_after_the_cut_of_the_date_before_are_shown() -> None:
+    late = SinceCut("ledger_entry", "2026-11-18", 2, rows_in_cut=1000, rows_now=3500)
+    same = SinceCut("payment_order", "2026-11-18", 2, rows_in_cut=7, rows_now=7, is_same=True)
+    night = replace(reconciliation(MATCH, scope=Scope.CUT), evidence={DATE_BEFORE: date_before_to_json([late, same])})
+    lines = [line for line in render([night], []).splitlines() if "LATE" in line]
+    assert [" ".join(line.split()) for line in lines] == [
+        "LATE ledger_entry of 2026-11-18: late rows: 2,500 since its cut, version 2;"
+        " run that date again for a new version"
+    ]
 
 
 def test_a_stream_shows_its_lag_and_its_error() -> None:

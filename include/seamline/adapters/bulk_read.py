@@ -31,6 +31,7 @@ from seamline.adapters.mariadb.sessions import (
 )
 from seamline.adapters.postgres.read import PostgresReadView, Relation, open_views
 from seamline.adapters.postgres.staging import StagingArea
+from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused, SeamlineError, TransientError
 from seamline.domain.position import BinlogPosition
@@ -151,13 +152,28 @@ class RunReader:
         self, destination: DestinationPlan, loads: Sequence[Load], count: int
     ) -> Iterator[Sequence[PostgresReadView]]:
         """Views of the staged tables, which stand where they were read."""
+        relations = {load.table.name: Relation(destination.stage_schema, load.staged_as) for load in loads}
+        with self._views(destination, relations, count) as views:
+            yield views
+
+    @contextmanager
+    def open_cut(self, destination: DestinationPlan, published: Sequence[PublishedTable]) -> Iterator[PostgresReadView]:
+        """A view of tables of a published cut, to be held against the source as it is now."""
+        relations = {one.table: Relation(one.schema, one.name) for one in published}
+        with self._views(destination, relations, 1) as (view,):
+            yield view
+
+    @contextmanager
+    def _views(
+        self, destination: DestinationPlan, relations: dict[str, Relation], count: int
+    ) -> Iterator[Sequence[PostgresReadView]]:
         if self._position is None:
-            raise InvariantViolated("staged tables are compared while the source is open")
+            raise InvariantViolated("tables of a destination are compared while the source is open")
         position = self._position
         views = open_views(
             resolve(destination.connection),
-            tables=[load.table for load in loads],
-            relations={load.table.name: Relation(destination.stage_schema, load.staged_as) for load in loads},
+            tables=[table.shape for table in self._run.plan.tables if table.name in relations],
+            relations=relations,
             count=count,
             position_of=lambda _: position,
         )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 
+from seamline.domain.date_before import late_in_words
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import ControlTotal, TableVerdict, Verdict
 from seamline.ports import StreamReport
@@ -50,6 +51,8 @@ def _reconciliation(reconciliation: Reconciliation) -> Iterator[str]:
     width = max((len(table.table) for table in reconciliation.tables), default=0)
     for table in reconciliation.tables:
         yield from _table(table, width)
+    for line in late_in_words(reconciliation.evidence):
+        yield f"  {'LATE':<12}{line}"
 
 
 def _committed(reconciliation: Reconciliation) -> str:

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
+from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import Receipt, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.ports import Load, ReadView, TableRead
 from seamline.sync.comparison import DIGEST, Work, compare_tables
 from seamline.sync.cut import CutRead, Selection, select, with_verdicts
+from seamline.sync.late_rows import DateBefore, OpenCut, rows_since_cut
 from seamline.sync.reconcile import not_run
 from seamline.sync.snapshot import BulkRead
 
@@ -49,12 +51,15 @@ class CutTools:
     """The world of one cut. `open_read` opens only when called; `open_staged` gives views of staged tables.
 
     `derive` computes one derived table from its staged base; `lateness` is None where the date has no version yet.
+    `date_before` finds the published date before a date, and `open_cut` gives a view of its tables.
     """
 
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[BulkRead]]
     open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[ReadView]]]
     derive: Callable[[DestinationPlan, DerivedTablePlan, Load, str], Derived]
     lateness: Callable[[DestinationPlan, date, Load], Lateness | None]
+    date_before: DateBefore
+    open_cut: OpenCut
     records: CutRecords
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -81,11 +86,12 @@ def take_cut(run: Run, tools: CutTools) -> Mapping[str, StagedCut]:
         # Judged again by the source's own clock at P: what was in time a moment ago may be too late now.
         selection = select(run.plan, business_date, as_of=read.position_time)
         staged = [_stage(run, destination, selection, read, tools) for destination in run.plan.destinations]
+        late = [_late(run.plan, destination, business_date, read, tools) for destination in run.plan.destinations]
     cuts: dict[str, StagedCut] = {}
-    for destination, (cut, loads, verdicts) in zip(run.plan.destinations, staged, strict=True):
+    for destination, (cut, loads, verdicts), since in zip(run.plan.destinations, staged, late, strict=True):
         cut, verdicts = _derive(run, destination, cut, loads, verdicts, tools)
         cut = with_verdicts(cut, verdicts)
-        tools.records.save_reconciliation(_reconciliation(run, cut, verdicts, started, tools.clock()))
+        tools.records.save_reconciliation(_reconciliation(run, cut, verdicts, since, started, tools.clock()))
         cuts[destination.name] = cut
     tools.records.put_result(run.run_id, "cut", {name: cut_to_json(cut) for name, cut in cuts.items()})
     return cuts
@@ -125,6 +131,16 @@ def _stage(run: Run, destination: DestinationPlan, selection: Selection, read: B
     return cut, loads, verdicts
 
 
+def _late(
+    plan: SyncPlan, destination: DestinationPlan, business_date: date, read: BulkRead, tools: CutTools
+) -> Sequence[SinceCut]:
+    published = tools.date_before(destination, business_date)
+    if not published:
+        return ()
+    with tools.open_cut(destination, published) as cut:
+        return rows_since_cut(plan, published, source=read.views[0], cut=cut)
+
+
 def _staged_table(run: Run, destination: DestinationPlan, read: CutRead, load: Load, tools: CutTools) -> StagedTable:
     found = tools.lateness(destination, _date(run), load) if read.mode is CutMode.DATE else None
     return StagedTable(
@@ -162,7 +178,12 @@ def _derive(
 
 
 def _reconciliation(
-    run: Run, cut: StagedCut, verdicts: Sequence[TableVerdict], started: datetime, ended: datetime
+    run: Run,
+    cut: StagedCut,
+    verdicts: Sequence[TableVerdict],
+    since: Sequence[SinceCut],
+    started: datetime,
+    ended: datetime,
 ) -> Reconciliation:
     """All tables in the plan's order, those that were left out with their reason; the verdict is of what is in it."""
     by_table = {verdict.table: verdict for verdict in verdicts}
@@ -189,6 +210,7 @@ def _reconciliation(
             "rows_since_the_version_before": {
                 name: counts for name, counts in late.items() if counts["late"] is not None
             },
+            DATE_BEFORE: date_before_to_json(since),
         },
     )
 

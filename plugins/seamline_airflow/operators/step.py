@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from seamline.domain.calendar import day_of
+from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunState, Scope, SyncState
@@ -135,6 +136,8 @@ class VerdictsOperator(StepOperator):
 
     def _show(self, found: Reconciliation) -> None:
         self.log.info("%s → %s: %s at %s", found.sync, found.destination, found.verdict, found.position)
+        for line in late_in_words(found.evidence):
+            self.log.warning("late: %s", line)
         for table in found.tables:
             self.log.info(
                 "%s %s: %s rows in the source, %s in the destination %s",

@@ -14,6 +14,7 @@ from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation
 from seamline_airflow.page import access, reports
@@ -45,7 +46,9 @@ def _moment(value: Any) -> str:
     return f"{value:%Y-%m-%d %H:%M:%S} UTC" if value else "–"
 
 
-_pages.filters.update(grouped=_grouped, moment=_moment, overall=reports.overall, in_order=reports.tables_in_order)
+_pages.filters.update(
+    grouped=_grouped, moment=_moment, overall=reports.overall, in_order=reports.tables_in_order, late=late_in_words
+)
 _pages.globals.update(breaks_max=reports.BREAKS_MAX)
 
 

@@ -19,10 +19,12 @@ from seamline.adapters.postgres.client import open_session as open_postgres
 from seamline.adapters.postgres.cuts import open_cuts
 from seamline.adapters.postgres.derived import compare_derived, derived_table
 from seamline.adapters.postgres.staging import StagingArea, build_index, relation
+from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
 from seamline.domain.staged_cut import Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
 from seamline.ports import Load
+from seamline.sync.late_rows import DateBefore
 from seamline.sync.nightly_cut import CutTools, Derived, take_cut
 from seamline_spark.cut.derived import StagedRelation, compute_derived
 from seamline_spark.session import open_session
@@ -55,7 +57,15 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
         run = store.run(run_id)
         reader = SparkReader(session.sparkContext, run)
         derivation = _Derivation(session, run)
-        tools = CutTools(reader.open_read, reader.open_staged, derivation.derive, _lateness(run), store)
+        tools = CutTools(
+            open_read=reader.open_read,
+            open_staged=reader.open_staged,
+            derive=derivation.derive,
+            lateness=_lateness(run),
+            date_before=_date_before(run),
+            open_cut=reader.open_cut,
+            records=store,
+        )
         cuts = take_cut(run, tools)
     for staged in cuts.values():
         for table in staged.tables:
@@ -109,3 +119,11 @@ def _lateness(run: Run) -> Callable[[DestinationPlan, date, Load], Lateness | No
             return cuts.lateness(run.sync, load.table.name, business_date, staged_as=load.staged_as)
 
     return lateness
+
+
+def _date_before(run: Run) -> DateBefore:
+    def date_before(destination: DestinationPlan, business_date: date) -> Sequence[PublishedTable]:
+        with closing(open_cuts(destination)) as cuts:
+            return cuts.date_before(run.sync, business_date)
+
+    return date_before

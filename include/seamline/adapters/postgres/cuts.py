@@ -25,9 +25,10 @@ import psycopg
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres.client import Session, open_session, translated
+from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
 from seamline.domain.position import position_to_json
-from seamline.domain.staged_cut import Lateness, Published, StagedCut, StagedTable
+from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan
 
@@ -120,6 +121,22 @@ class PostgresCuts:
             now = f"SELECT {columns} FROM {_relation(staged)}"
             counts = [self._count(f"({one}) EXCEPT ALL ({other})") for one, other in ((now, before), (before, now))]
         return Lateness(*counts)
+
+    def date_before(self, sync: str, business_date: date) -> Sequence[PublishedTable]:
+        """The tables by business date of the newest date before this one that is published, as its pointers say."""
+        with translated(f"look for the cut before {business_date} of {sync}"):
+            try:
+                rows = self._session.execute(
+                    "SELECT t.table_name, t.business_date, t.version, t.partition_name FROM seamline.cut_pointer AS p"
+                    " JOIN seamline.cut_table AS t USING (sync, table_name, business_date, version)"
+                    " WHERE sync = %s AND t.mode = %s AND business_date = (SELECT max(business_date)"
+                    " FROM seamline.cut_pointer WHERE sync = %s AND business_date < %s) ORDER BY t.table_name",
+                    (sync, CutMode.DATE.value, sync, business_date),
+                ).fetchall()
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                return ()
+        schema = self._destination.cut_schema
+        return [PublishedTable(table, day, version, schema, name) for table, day, version, name in rows]
 
     def publish(self, cut: StagedCut, *, signed_by: str = "") -> Published:
         """Make every staged table the next version of the date; readers get all of them in one commit.

@@ -1,0 +1,52 @@
+"""What the source now holds of an earlier business date, against the cut that was published of it. Rows come late:
+committed for a date after the position of its cut. The next night finds them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from typing import Any
+
+# The name in a reconciliation's evidence.
+DATE_BEFORE = "date_before"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """One table of a published cut, and where the destination keeps it."""
+
+    table: str
+    business_date: date
+    version: int
+    schema: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SinceCut:
+    """One table of an earlier date now. `business_date` in ISO 8601; `unknown`: why it could not be compared."""
+
+    table: str
+    business_date: str
+    version: int
+    rows_in_cut: int = 0
+    rows_now: int = 0
+    is_same: bool = False
+    unknown: str = ""
+
+
+def date_before_to_json(found: Sequence[SinceCut]) -> list[dict[str, Any]]:
+    return [asdict(one) for one in found]
+
+
+def late_in_words(evidence: Mapping[str, Any]) -> list[str]:
+    """A line for each table whose earlier date has changed since its cut, or might have."""
+    found = [SinceCut(**document) for document in evidence.get(DATE_BEFORE, ())]
+    return [f"{one.table} of {one.business_date}: {_change(one)}" for one in found if not one.is_same]
+
+
+def _change(one: SinceCut) -> str:
+    if one.unknown:
+        return f"not known whether rows came after its cut, version {one.version}: {one.unknown}"
+    late = one.rows_now - one.rows_in_cut
+    what = f"late rows: {late:,}" if late > 0 else f"rows gone: {-late:,}" if late else "rows changed"
+    return f"{what} since its cut, version {one.version}; run that date again for a new version"

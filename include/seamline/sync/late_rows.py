@@ -1,0 +1,50 @@
+"""The date before, looked at again: which of its tables hold other rows in the source than in their published cut."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from datetime import date
+
+from seamline.domain.calendar import segment_of
+from seamline.domain.date_before import PublishedTable, SinceCut
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import SeamlineError
+from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
+from seamline.ports import ReadView
+from seamline.sync.bucket_search import Sides
+from seamline.sync.reconcile import new_run_key
+
+DateBefore = Callable[[DestinationPlan, date], Sequence[PublishedTable]]
+OpenCut = Callable[[DestinationPlan, Sequence[PublishedTable]], AbstractContextManager[ReadView]]
+
+
+def rows_since_cut(
+    plan: SyncPlan, published: Sequence[PublishedTable], *, source: ReadView, cut: ReadView
+) -> tuple[SinceCut, ...]:
+    """Digests only, one per side and table: a count and a yes or no.
+
+    A table that cannot be compared is told with its reason and fails nothing: the night is for the date after it.
+    """
+    tables = {table.name: table for table in plan.tables if table.business_date is not None}
+    return tuple(_look(plan, tables[one.table], one, source, cut) for one in published if one.table in tables)
+
+
+def _look(plan: SyncPlan, table: TablePlan, published: PublishedTable, source: ReadView, cut: ReadView) -> SinceCut:
+    of = (published.table, published.business_date.isoformat(), published.version)
+    sides = Sides(table.shape, source, cut, _segment(plan, table, published), Segment(table.name), new_run_key())
+    try:
+        now, then = (sum(answer.values(), SegmentDigest()) for answer in sides.digests())
+    except SeamlineError as exc:
+        return SinceCut(*of, unknown=exc.message)
+    return SinceCut(*of, rows_in_cut=then.rows, rows_now=now.rows, is_same=now == then)
+
+
+def _segment(plan: SyncPlan, table: TablePlan, published: PublishedTable) -> Segment:
+    if plan.nightly is None or table.business_date is None:
+        return Segment(table.name)
+    return segment_of(
+        table.name,
+        column=table.business_date.column,
+        holds=table.business_date.holds,
+        business_date=published.business_date,
+        timezone=plan.nightly.timezone,
+    )

@@ -1,0 +1,77 @@
+"""A platform database of a test's own, which can be cut off, and the plan of one sync."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import psycopg
+
+from seamline.adapters.connections import resolve
+from seamline.adapters.platform.database import Session, parameters
+from seamline.domain.errors import TransientError
+from seamline.domain.ledger import StreamId
+from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan
+
+STREAM = StreamId("settlement", "warehouse")
+
+
+class Server:
+    """One database of its own on the stack's server; sessions of it can be cut and refused."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._root = resolve("postgres_root")
+        self._is_open = True
+
+    def admin(self, statement: str) -> None:
+        with psycopg.connect(
+            **parameters(self._root, application_name="tests", statement_timeout_s=30), autocommit=True
+        ) as session:
+            session.execute(statement)  # type: ignore[arg-type]
+
+    def open(self) -> Session:
+        if not self._is_open:
+            raise TransientError("the platform database does not answer: cut by the test")
+        known = replace(self._root, database=self.name)
+        return psycopg.connect(**parameters(known, application_name="tests", statement_timeout_s=3), autocommit=True)
+
+    def cut(self) -> None:
+        """End every session and refuse new ones."""
+        self._is_open = False
+        self.admin(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{self.name}'")
+
+    def mend(self) -> None:
+        self._is_open = True
+
+
+@contextmanager
+def database_of_its_own(name: str) -> Iterator[Server]:
+    server = Server(name)
+    server.admin(f"drop database if exists {name} with (force)")
+    server.admin(f"create database {name}")
+    try:
+        yield server
+    finally:
+        server.admin(f"drop database if exists {name} with (force)")
+
+
+def empty_tables(server: Server) -> None:
+    """Let it be reached again, and forget what was written into it."""
+    server.mend()
+    with server.open() as session:
+        session.execute(
+            "truncate capture_tables, pruning_hold, sync_state, run, receipt, cut, reconciliation, table_verdict,"
+            " control_total, break, stream, stream_hold, stream_report, stream_event, host_lease, alarm"
+        )
+
+
+def plan(*, lag_max_s: float = 60.0) -> SyncPlan:
+    return SyncPlan(
+        sync="settlement",
+        source=SourcePlan(
+            "core_bank", "mariadb", "bank", "core_bank", "core_bank", "core_bank", "seamline.core_bank.log", "x"
+        ),
+        destinations=(DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
+        tables=(TablePlan("account"),),
+        stream=StreamPlan(lag_max_s=lag_max_s),
+    )

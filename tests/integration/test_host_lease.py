@@ -1,0 +1,100 @@
+"""The lease of a stream host on a real PostgreSQL: who has it, who gets it, and whose words count."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from seamline.adapters.platform import migrate
+from seamline.adapters.platform.database import Database
+from seamline.adapters.platform.host_lease import Holder, HostTaken, Ownership, PlatformHostLease, this_process
+from seamline.adapters.platform.streams import PlatformStreamDirector
+from seamline.plan.model import plan_to_json
+from seamline.ports import StreamReport
+from tests.integration.platform_database import STREAM, Server, database_of_its_own, empty_tables, plan
+
+
+@pytest.fixture(scope="module")
+def migrated() -> Iterator[Server]:
+    with database_of_its_own("host_lease_test") as server:
+        migrate.upgrade(server.open)
+        yield server
+
+
+@pytest.fixture
+def server(migrated: Server) -> Iterator[Server]:
+    yield migrated
+    empty_tables(migrated)
+
+
+def lease_of(server: Server, holder: Holder, *, lease_s: float = 15.0) -> PlatformHostLease:
+    return PlatformHostLease(Database(server.open), pool="default", holder=holder, lease_s=lease_s)
+
+
+def test_a_second_host_is_told_who_holds_the_pool(server: Server) -> None:
+    mine, other = this_process(), Holder("node2", 77, 1)
+    lease_of(server, mine).take()
+    with pytest.raises(HostTaken, match=f"is {mine.machine}, process {mine.process}") as refusal:
+        lease_of(server, other).take()
+    assert refusal.value.exit_code == 4
+    lease_of(server, mine).take()
+    assert lease_of(server, mine).renew() is Ownership.MINE
+
+
+def test_a_host_whose_lease_ended_keeps_it_until_another_takes_it(server: Server) -> None:
+    first, second = Holder("node1", 1, 1), Holder("node2", 2, 2)
+    lease_of(server, first, lease_s=0).take()
+    assert lease_of(server, first, lease_s=0).renew() is Ownership.MINE
+    lease_of(server, second).take()
+    assert lease_of(server, first).renew() is Ownership.LOST
+    assert lease_of(server, second).renew() is Ownership.MINE
+
+
+def test_a_released_lease_and_that_of_a_dead_process_are_free_at_once(server: Server) -> None:
+    mine = this_process()
+    dead = replace(mine, started_s=mine.started_s - 1000)
+    lease_of(server, dead).take()
+    lease_of(server, mine).take()
+    lease_of(server, mine).release()
+    lease_of(server, Holder("node2", 2, 2)).take()
+
+
+def test_of_hosts_that_start_at_once_one_gets_the_pool(server: Server) -> None:
+    gate = threading.Barrier(4)
+
+    def try_it(number: int) -> bool:
+        gate.wait()
+        try:
+            lease_of(server, Holder(f"node{number}", number, number)).take()
+        except HostTaken:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(try_it, range(1, 5))) == 1
+
+
+def test_what_a_host_without_the_lease_says_of_a_stream_has_no_effect(
+    server: Server,
+) -> None:
+    director = PlatformStreamDirector(Database(server.open))
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    first, second = Holder("node1", 1, 1), Holder("node2", 2, 2)
+
+    def say() -> None:
+        director.give_up(STREAM, want_number=1, error="fenced by epoch 7", holder=str(first))
+        director.put_report(StreamReport(STREAM, "failed", error="fenced by epoch 7", host=str(first)))
+
+    lease_of(server, first, lease_s=0).take()
+    say()
+    lease_of(server, second).take()
+    say()
+    assert director.wanted("default")[0].final_want == -1
+    assert director.latest_report(STREAM) is None
+    lease_of(server, second).release()
+    lease_of(server, first).take()
+    say()
+    assert director.wanted("default")[0].final_want == 1
+    assert director.latest_reports()[STREAM].state == "failed"
