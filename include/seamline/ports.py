@@ -301,6 +301,9 @@ class Source(Protocol):
     def commit_marker(self, marker: Marker) -> None:
         """Commit the marker row; returns after the commit. A repeat with the same id is a no-op."""
 
+    def prune_markers(self, *, older_than_s: float, rows_max: int) -> int:
+        """Delete markers of that age, at most so many; returns how many. The log keeps every marker."""
+
     def open_views(self, count: int) -> Sequence[ReadView]:
         """`count` read views at one and the same position."""
 

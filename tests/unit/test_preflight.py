@@ -142,6 +142,12 @@ def test_a_trap_that_only_waits_elsewhere_is_told(changed: dict[str, Any]) -> No
     assert not problem.is_fatal
 
 
+def test_a_marker_table_that_can_only_grow_is_told_and_stops_nobody() -> None:
+    (problem,) = check(replace(GOOD, marker=replace(GOOD.marker, prune_error="DELETE command denied")))
+    assert not problem.is_fatal
+    assert "cannot delete old markers" in problem.what
+
+
 def test_foreign_keys_that_only_refuse_are_fine() -> None:
     restrict = ForeignKeyAction("child", "fk", "RESTRICT", "NO ACTION")
     assert check(replace(GOOD, foreign_keys=(restrict,), binlog_do="bank,other")) == ()
@@ -209,7 +215,7 @@ def test_the_grant_script_gives_each_role_the_least_it_needs() -> None:
     assert "GRANT SELECT ON `bank`.`o``dd` TO 're''ad'@'%';" in script
     assert "GRANT SELECT ON `bank`.* TO 'cap'@'%';" in script
     assert r"GRANT SELECT ON `my\_bank`.* TO" in grant_script("my_bank", [])
-    assert "GRANT INSERT ON `bank`.`seamline_marker` TO 'mark'@'%';" in script
+    assert "GRANT SELECT, INSERT, DELETE ON `bank`.`seamline_marker` TO 'mark'@'%';" in script
     assert "RELOAD" not in script
     assert "RELOAD" in grant_script("bank", [], snapshot_lock="brief")
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from seamline.domain.capture import CaptureState, CaptureStatus
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import Refused, TransientError
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker
 from seamline.sync.source_watch import SOURCE_UNREACHABLE, Rhythm, SourceWatch
@@ -24,11 +24,19 @@ class World:
     stops: int = 0
     opened: int = 0
     alarms: dict[str, str] = field(default_factory=dict)
+    pruned: list[tuple[float, int]] = field(default_factory=list)
+    delete_is_refused: bool = False
 
     def commit_marker(self, marker: Marker) -> None:
         if self.source_is_away:
             raise TransientError("the source does not answer")
         self.markers.append(marker)
+
+    def prune_markers(self, *, older_than_s: float, rows_max: int) -> int:
+        self.pruned.append((older_than_s, rows_max))
+        if self.delete_is_refused:
+            raise Refused("DELETE command denied")
+        return 0
 
     def status(self) -> CaptureStatus:
         if self.connect_is_away:
@@ -76,6 +84,19 @@ def test_a_heartbeat_is_committed_every_ten_seconds_each_with_its_own_id() -> No
     assert len({marker.id for marker in world.markers}) == 6
     assert {marker.kind for marker in world.markers} == {"heartbeat"}
     assert all(len(marker.id) <= 64 for marker in world.markers)
+
+
+def test_markers_older_than_a_week_are_deleted_a_thousand_each_hour() -> None:
+    world = World()
+    run(world.watch(), from_s=0, to_s=3601)
+    assert world.pruned == [(7 * 24 * 3600, 1000)] * 2
+
+
+def test_a_source_that_refuses_to_delete_markers_still_gets_its_heartbeats() -> None:
+    world = World(delete_is_refused=True)
+    run(world.watch(), from_s=0, to_s=60)
+    assert len(world.markers) == 6
+    assert world.alarms == {}
 
 
 def test_a_source_that_is_away_alarms_after_a_while_and_heals_with_a_new_session() -> None:

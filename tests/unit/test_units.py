@@ -114,6 +114,13 @@ def test_inserts_into_the_marker_table_are_kept_apart() -> None:
     assert [marker.table for marker in unit.markers] == [MARKERS]
 
 
+def test_markers_that_are_deleted_are_counted_and_mean_nothing() -> None:
+    log = LogTopic()
+    log.transaction(*(Change(MARKERS, before={"id": name, "kind": "tables"}) for name in ("m1", "m2")))
+    (unit,) = units_of(log)
+    assert unit.is_empty
+
+
 def test_a_begin_told_again_continues_its_transaction_and_counts_anew() -> None:
     log = LogTopic()
     log.begin()
@@ -125,20 +132,6 @@ def test_a_begin_told_again_continues_its_transaction_and_counts_anew() -> None:
     (unit,) = units_of(log)
     assert [row.after for row in unit.rows] == [change_json(n) for n in range(3)]
     assert unit.start == 0
-
-
-def test_rows_of_one_transaction_that_share_their_row_id_are_all_kept() -> None:
-    # MariaDB's connector gives every row the transaction's address, and numbers rows within one binlog event only.
-    log = LogTopic()
-    log.begin()
-    log.row(ROWS[0])
-    log.begin_again()
-    log.row(ROWS[1])
-    for record in log.records:
-        record.row_id = (1, 1000, 0) if record.kind is RecordKind.ROW else ()
-    log.finish({"account": 1})
-    (unit,) = units_of(log)
-    assert len(unit.rows) == 2
 
 
 def test_a_begin_told_again_still_needs_all_rows_after_it() -> None:

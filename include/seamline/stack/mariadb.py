@@ -20,7 +20,7 @@ GRANTS: dict[str, tuple[str, ...]] = {
     "core_bank": (
         "GRANT RELOAD, BINLOG MONITOR ON *.* TO {}",
         f"GRANT SELECT ON {_EVERY_TABLE} TO {{}}",
-        f"GRANT SELECT, INSERT ON {_MARKER} TO {{}}",
+        f"GRANT SELECT, INSERT, DELETE ON {_MARKER} TO {{}}",
     ),
     "core_bank_capture": (
         "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {}",

@@ -13,6 +13,7 @@ from seamline.plan.model import SourcePlan
 from seamline.ports import CaptureProbe, Marker, Source
 from seamline.sync.capture_watch import (
     CAPTURE_FAILED,
+    CAPTURE_STOPPED,
     CAPTURE_UNREACHABLE,
     LOG_SIZE,
     Action,
@@ -23,8 +24,12 @@ from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
 log = logging.getLogger(__name__)
 
+# Heartbeats add 360 rows an hour. Nothing reads an old marker in its table: it is looked for in the log.
+_MARKERS_KEPT_S = 7 * 24 * 3600.0
+_MARKERS_PRUNED_MAX = 1_000
+
 SOURCE_UNREACHABLE = "source_unreachable"
-SOURCE_ALARMS = (SOURCE_UNREACHABLE, CAPTURE_FAILED, CAPTURE_UNREACHABLE, LOG_SIZE)
+SOURCE_ALARMS = (SOURCE_UNREACHABLE, CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UNREACHABLE, LOG_SIZE)
 
 
 class Alarms(Protocol):
@@ -39,6 +44,7 @@ class Rhythm:
     status_s: float = 5.0
     size_s: float = 30.0
     silence_s: float = 30.0
+    prune_s: float = 3600.0
 
 
 @dataclass(slots=True)
@@ -79,6 +85,7 @@ class SourceWatch:
         self._heartbeat = _Every(rhythm.heartbeat_s)
         self._status = _Every(rhythm.status_s)
         self._size = _Every(rhythm.size_s)
+        self._prune = _Every(rhythm.prune_s)
         self._watch = CaptureWatch(plan.name, plan.connector, plan.log_max_gb, unreachable_after_s=rhythm.silence_s)
         self._source: Source | None = None
         self._probe: CaptureProbe | None = None
@@ -91,6 +98,8 @@ class SourceWatch:
             self._look(now_s)
         if self._size.is_due(now_s):
             self._weigh(now_s)
+        if self._source is not None and self._prune.is_due(now_s):
+            self._prune_markers(self._source)
 
     def _beat(self, now_s: float) -> None:
         """Commit a heartbeat: it closes what waits for an END and proves progress on an idle source."""
@@ -110,6 +119,13 @@ class SourceWatch:
             self._silent_since_s = None
             log.info("heartbeats again: source=%s", self._plan.name)
             self._alarms.end_alarm(SOURCE_UNREACHABLE, self._plan.name)
+
+    def _prune_markers(self, source: Source) -> None:
+        """Tidiness only: a source that refuses it, or is busy, is asked again at the next turn."""
+        try:
+            source.prune_markers(older_than_s=_MARKERS_KEPT_S, rows_max=_MARKERS_PRUNED_MAX)
+        except SeamlineError as exc:
+            log.warning("old markers stay: source=%s error=%s", self._plan.name, exc)
 
     def _look(self, now_s: float) -> None:
         try:

@@ -55,8 +55,8 @@ def grant_script(
         ]
     lines += [
         "",
-        "-- marker: inserts into one table, nothing else.",
-        f"GRANT INSERT ON {marker} TO {_account(names.marker)};",
+        "-- marker: rows of one table, nothing else; it deletes its own old ones.",
+        f"GRANT SELECT, INSERT, DELETE ON {marker} TO {_account(names.marker)};",
     ]
     return "\n".join(lines) + "\n"
 

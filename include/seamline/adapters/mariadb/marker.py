@@ -15,7 +15,7 @@ from seamline.ports import Marker
 ID_LENGTH_MAX = 64
 KIND_LENGTH_MAX = 16
 
-# The owner of the source's database creates it; the marker role may only insert.
+# The owner of the source's database creates it.
 CREATE = """CREATE TABLE IF NOT EXISTS {table} (
   id varchar(64) NOT NULL PRIMARY KEY,
   kind varchar(16) NOT NULL,
@@ -35,6 +35,21 @@ def commit_marker(connection: Connection, table: str, marker: Marker) -> None:
     session = open_session(connection)
     try:
         _insert(session, table, marker)
+    except pymysql.err.MySQLError as exc:
+        raise translated(exc, connection) from exc
+    finally:
+        session.close()
+
+
+def prune_markers(connection: Connection, table: str, *, older_than_s: float, rows_max: int) -> int:
+    """Delete markers of that age, at most so many in one transaction; returns how many."""
+    session = open_session(connection)
+    try:
+        with session.cursor() as cursor:
+            # There is no index by time: on a stricter level every row looked at would stay locked.
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            statement = f"DELETE FROM {quoted(table)} WHERE at < now(6) - INTERVAL %s SECOND LIMIT %s"
+            return int(cursor.execute(statement, (older_than_s, rows_max)))
     except pymysql.err.MySQLError as exc:
         raise translated(exc, connection) from exc
     finally:

@@ -26,6 +26,7 @@ class RoleFacts:
     database_grants: frozenset[str] = frozenset()
     unreadable: Mapping[str, str] = field(default_factory=dict)  # table → the server's refusal
     marker_error: str = ""  # the server's refusal of an INSERT into the marker table, rolled back
+    prune_error: str = ""  # its refusal of a DELETE there
     session: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, *names: str) -> bool:
@@ -275,10 +276,15 @@ def capture_role(facts: SourceFacts) -> Sequence[Problem]:
 
 
 def marker_role(facts: SourceFacts) -> Sequence[Problem]:
-    if not facts.marker.marker_error or not facts.marker_columns:
+    if not facts.marker_columns:
         return []
-    what = f"login `{facts.marker.login}` (connection `{facts.marker.connection_id}`) cannot write a marker"
-    return [Problem(f"{what}: {facts.marker.marker_error}", GRANTS)]
+    login = f"login `{facts.marker.login}` (connection `{facts.marker.connection_id}`)"
+    if facts.marker.marker_error:
+        return [Problem(f"{login} cannot write a marker: {facts.marker.marker_error}", GRANTS)]
+    if facts.marker.prune_error:
+        what = f"{login} cannot delete old markers, so their table grows: {facts.marker.prune_error}"
+        return [Problem(what, GRANTS, is_fatal=False)]
+    return []
 
 
 RULES: tuple[Rule, ...] = (

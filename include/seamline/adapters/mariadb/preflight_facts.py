@@ -145,23 +145,29 @@ def _role(connection: Connection, tables: Iterable[str]) -> RoleFacts:
 
 
 def _marker_role(connection: Connection, table: str) -> RoleFacts:
-    refusal = ""
+    insert = f"INSERT INTO {quoted(table)} (id, kind, payload) VALUES ('{_PROBE_ID}', 'probe', '')"
     try:
         with closing(open_session(connection)) as session:
-            try:
-                session.begin()
-                query(session, f"INSERT INTO {quoted(table)} (id, kind, payload) VALUES ('{_PROBE_ID}', 'probe', '')")
-                session.rollback()
-            except pymysql.err.MySQLError as exc:
-                refusal = str(exc.args[-1])
             return RoleFacts(
                 connection.connection_id,
                 connection.login,
-                marker_error=refusal,
+                marker_error=_refusal(session, insert),
+                prune_error=_refusal(session, f"DELETE FROM {quoted(table)} WHERE id = '{_PROBE_ID}'"),
                 session=_variables(session, "SESSION"),
             )
     except pymysql.err.MySQLError as exc:
         raise translated(exc, connection) from exc
+
+
+def _refusal(session: "Session[Any]", statement: str) -> str:
+    """The server's words against a statement, which is rolled back; "" when it is allowed."""
+    try:
+        session.begin()
+        query(session, statement)
+        session.rollback()
+    except pymysql.err.MySQLError as exc:
+        return str(exc.args[-1])
+    return ""
 
 
 def grants_of(lines: Iterable[str], database: str) -> tuple[frozenset[str], frozenset[str]]:

@@ -44,6 +44,10 @@ class MariaDbSource:
     def commit_marker(self, one: Marker) -> None:
         marker.commit_marker(role(self._source, self._source.marker), self._source.marker_table, one)
 
+    def prune_markers(self, *, older_than_s: float, rows_max: int) -> int:
+        connection = role(self._source, self._source.marker)
+        return marker.prune_markers(connection, self._source.marker_table, older_than_s=older_than_s, rows_max=rows_max)
+
     def seed_position(self) -> BinlogPosition:
         """The position of a consistent snapshot: everything before it is committed, everything after comes."""
         (view,) = open_views(self._source, 1)
