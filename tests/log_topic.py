@@ -198,7 +198,6 @@ class LogTopic:
             before=None if before is None else _json(before),
             after=None if after is None else _json(after),
             position=self._place(),
-            row_id=(1, self._number * 1000 + self._row, 0),
         )
 
     def _place(self) -> BinlogPosition:

@@ -49,6 +49,9 @@ def judge(
         report = reports.get(stream)
         if report is not None and report.state == "failed":
             return Cutover((str(stream),), f"stream {stream} failed before the cutover: {report.error}")
+        if report is not None and report.state == "paused":
+            cure = f"`seamline stream resume {stream.sync}`, then clear this task"
+            return Cutover((str(stream),), f"stream {stream} is paused, so the cutover never comes: {cure}")
         waiting.append(str(stream))
     return Cutover(tuple(waiting), "", positions)
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Asset, Param, TriggerRule
+from airflow.sdk.execution_time.hitl import HITLUser
 
 from seamline import settings
 from seamline.domain.errors import InvariantViolated
@@ -155,6 +156,7 @@ def _approval(plan: SyncPlan, **task: Any) -> Any:
             "reason": Param(None, type=["null", "string"], title="Reason", description_md="Kept with the cut."),
         },
         response_timeout=_APPROVAL_TIMEOUT,
+        assigned_users=[HITLUser(id=name, name=name) for name in plan.reconcile.approvers] or None,
         **task,
     )
 

@@ -101,6 +101,12 @@ def test_the_publish_task_tells_the_asset_that_starts_the_comparison(bag: DagBag
     assert bag.dags["settlement__reconcile"].timetable.asset_condition == asset
 
 
+def test_only_the_declared_approvers_may_sign_for_a_cut(bag: DagBag, settlement: Any) -> None:
+    assert [user["id"] for user in bag.dags["settlement__nightly"].get_task("approve").assigned_users] == ["approver"]
+    anyone = replace(settlement, reconcile=replace(settlement.reconcile, approvers=()))
+    assert not sync_dags(anyone)["settlement__nightly"].get_task("approve").assigned_users
+
+
 def test_pools_bound_reads_per_source_and_writes_per_destination(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,21 +1,22 @@
 """The gate fails closed: evidence first, then breaks, and a person's signature where one is asked for."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from seamline.domain.errors import Refused
+from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.verdict import Verdict
 from seamline_airflow import gx_engine
 from seamline_airflow.expectations import GateResult, Weight, result_frames, staged_rows
 from seamline_airflow.gx_engine import load_checks
 from seamline_airflow.operators import gx_check
-from seamline_airflow.operators.gate import CutApprovalOperator, GateOperator
+from seamline_airflow.operators.gate import GATE, CutApprovalOperator, GateOperator, Question
 from seamline_airflow.operators.gx_check import GXCheckOperator
-from seamline_airflow.operators.step import VerdictsOperator, _signature
+from seamline_airflow.operators.step import VerdictsOperator
 from tests.dags import results
 
 BROKEN = results.reconciliation(results.table("account", Verdict.BREAK), results.table("ledger_entry"))
@@ -236,15 +237,45 @@ def test_a_broken_business_rule_goes_to_the_gate_as_well(platform: results.Platf
     assert context["ti"].pushed["lines"] == ["ledger_entry: not met: nets to zero (unexpected_count 1)"]
 
 
-def test_a_signature_names_who_and_why_or_is_none() -> None:
-    answer = {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "approver"}}
-    assert (
-        _signature({**answer, "params_input": {"reason": "late file, confirmed"}}) == "approver: late file, confirmed"
-    )
-    assert _signature(None) == ""
-    assert _signature({**answer, "chosen_options": ["Reject"]}) == ""
+def _judged(platform: results.Platform, *lines: str) -> Question:
+    platform.runs[results.RUN].result["cut"] = {"warehouse": {"staged": "take one"}}
+    question = Question.of(platform.runs[results.RUN], lines)
+    platform.runs[results.RUN].result[GATE] = question.to_json()
+    return question
+
+
+def test_a_signature_names_who_and_why_or_is_none(platform: results.Platform) -> None:
+    question = _judged(platform, "warehouse: account BREAK, 1 breaks")
+    answer = _answer("Approve")
+    assert question.signature(answer) == "approver: late file"
+    assert question.signature(None) == ""
+    assert question.signature({**answer, "chosen_options": ["Reject"]}) == ""
     with pytest.raises(Refused, match="without a reason"):
-        _signature({**answer, "params_input": {"reason": "  "}})
+        question.signature({**answer, "params_input": {"reason": "  "}})
+
+
+def test_a_clean_take_is_not_signed_by_the_approval_of_a_broken_one(platform: results.Platform) -> None:
+    assert _judged(platform).signature(_answer("Approve")) == ""
+
+
+def test_an_approval_signs_only_what_was_asked_about(platform: results.Platform) -> None:
+    _judged(platform, "warehouse: account BREAK, 1 breaks")
+    run = platform.runs[results.RUN]
+    earlier = datetime.now(UTC) - timedelta(hours=1)
+    with pytest.raises(Refused, match="earlier take"):
+        Question.left_by_gate(run).signature(_answer("Approve", responded_at=earlier))
+    run.result["cut"] = {"warehouse": {"staged": "take two"}}
+    with pytest.raises(GateFailed, match="has not judged"):
+        Question.left_by_gate(run)
+    del run.result[GATE]
+    with pytest.raises(GateFailed, match="has not judged"):
+        Question.left_by_gate(run)
+
+
+def test_the_gate_leaves_what_it_judged(platform: results.Platform) -> None:
+    platform.found = [BROKEN]
+    GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch(_context())
+    assert Question.left_by_gate(platform.runs[results.RUN]).lines
 
 
 def test_the_live_comparison_is_red_on_a_break_and_names_it(platform: results.Platform) -> None:
@@ -266,12 +297,10 @@ def test_verdicts_of_a_cut_leave_breaks_to_the_gate_but_not_missing_ones(platfor
 
 
 def _answer(*options: str, **more: Any) -> dict[str, Any]:
-    from datetime import UTC, datetime
-
     return {
         "chosen_options": list(options),
         "params_input": {"reason": "late file"},
-        "responded_at": datetime(2026, 11, 20, tzinfo=UTC),
+        "responded_at": datetime.now(UTC),
         "responded_by_user": {"id": "approver", "name": "approver"},
         **more,
     }

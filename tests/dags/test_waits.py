@@ -110,6 +110,13 @@ def test_the_trigger_fires_at_once_when_the_stream_has_failed(platform: Any) -> 
         CutoverSensor(task_id="cutover", run=results.RUN).execute_complete({}, event)
 
 
+def test_the_trigger_fires_at_once_when_the_stream_is_paused(platform: Any) -> None:
+    platform.reports = {results.STREAM: results.report(state="paused")}
+    (event,) = _events(CutoverTrigger(results.RUN, 0.01))
+    assert event["status"] == "error"
+    assert "seamline stream resume settlement" in event["message"]
+
+
 def test_a_run_without_its_snapshot_is_an_error_and_not_an_endless_wait(platform: Any) -> None:
     platform.runs[results.RUN] = results.run(result={})
     with pytest.raises(InvariantViolated, match="high marker"):

@@ -11,7 +11,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres.sink import PostgresSink
-from seamline.domain.errors import Fenced, Refused, SchemaConflict, SeamlineError, TransientError
+from seamline.domain.errors import ConfigError, Fenced, Refused, SchemaConflict, SeamlineError, TransientError
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import postgres, postgres_database
@@ -196,7 +196,7 @@ def test_a_value_the_destination_refuses_stops_the_span_whole(world: PostgresWor
     assert world.rows(AUDIT) == []
 
 
-def test_a_server_that_is_away_is_transient_and_a_wrong_password_is_not(
+def test_a_server_that_is_away_is_transient_and_a_wrong_password_is_told_as_a_setting(
     world: PostgresWorld, database: Connection
 ) -> None:
     away = PostgresSink(world.plan, world.plan.destinations[0], resolve=lambda _: replace(database, port=1))
@@ -205,5 +205,5 @@ def test_a_server_that_is_away_is_transient_and_a_wrong_password_is_not(
     wrong = PostgresSink(
         world.plan, world.plan.destinations[0], resolve=lambda _: replace(database, password="not-this")
     )
-    with pytest.raises(Refused, match="refuses the session"):
+    with pytest.raises(ConfigError, match="refuses the session"):
         wrong.read_ledger(STREAM)

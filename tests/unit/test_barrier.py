@@ -38,6 +38,7 @@ class World:
     overruns: bool = False
     never_holds: bool = False
     is_paused: bool = False
+    faults: dict[str, Exception] = field(default_factory=dict)
     released: list[str] = field(default_factory=list)
     markers: list[Marker] = field(default_factory=list)
     opened: list[MemoryView] = field(default_factory=list)
@@ -104,7 +105,7 @@ class World:
         return self._views([self.destination_position or self.applied] * count)
 
     def _views(self, positions: Sequence[int]) -> Sequence[ReadView]:
-        views = [MemoryView(ENTRY, entries(3), position=at(number)) for number in positions]
+        views = [MemoryView(ENTRY, entries(3), position=at(number), faults=self.faults) for number in positions]
         self.opened += views
         return views
 

@@ -10,7 +10,7 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
-from seamline.domain.verdict import Verdict
+from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import ControlTotalPlan, DestinationPlan, ReconcilePlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.sync.bucket_search import Limits, joined, parts_of
 from seamline.sync.comparison import StreamFindings, Work, compare_live, compare_tables, findings_reported
@@ -65,6 +65,16 @@ def test_findings_of_the_stream_break_the_next_reconciliation_only() -> None:
     assert findings_reported([first], "warehouse", run_id=first.run_id) == 0
     assert findings_reported([first], "elsewhere", run_id="the next") == 0
     assert live(World(), findings=lambda: StreamFindings((), 12)).verdict is Verdict.MATCH
+
+
+def test_findings_break_a_reconciliation_whose_views_are_lost_on_the_way() -> None:
+    met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), 12)
+    world = World(faults={"digests": TransientError("the server went away")})
+    found = live(world, findings=lambda: met)
+    assert found.verdict is Verdict.BREAK
+    assert [entry.type for entry in found.tables[0].breaks] == [BreakType.FINDING]
+    assert "the server went away" in found.tables[0].reason
+    assert findings_reported([found], "warehouse", run_id="the next") == 12
 
 
 def test_a_barrier_that_failed_reports_no_finding() -> None:

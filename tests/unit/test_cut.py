@@ -165,6 +165,16 @@ def test_a_cut_that_does_not_match_needs_a_signature(verdict: Verdict) -> None:
     assert place.published[0][1] == "olga"
 
 
+def test_a_cut_whose_expectations_were_not_met_needs_a_signature_too() -> None:
+    place = Place(reconciled(STAGED))
+    run = run_of(STAGED)
+    run.result["expectations"] = {"verdict": "BREAK"}
+    with pytest.raises(GateFailed, match="expectations BREAK"):
+        publish_cut(run, "warehouse", publisher=place, records=place)
+    publish_cut(run, "warehouse", publisher=place, records=place, signed_by="olga")
+    assert place.published[0][1] == "olga"
+
+
 def test_publish_and_flag_publishes_with_its_verdict() -> None:
     staged = replace(STAGED, tables=(replace(STAGED.tables[0], verdict=Verdict.BREAK), STAGED.tables[1]))
     place = Place(reconciled(staged))

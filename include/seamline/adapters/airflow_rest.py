@@ -109,9 +109,6 @@ class AirflowRest:
         )
         return int(answer["id"])
 
-    def backfill_is_complete(self, backfill_id: int) -> bool:
-        return self._call("GET", f"/api/v2/backfills/{backfill_id}")["completed_at"] is not None
-
     def log_tail(self, dag_id: str, run_id: str, task: TaskState, *, lines: int = 25) -> str:
         """The last lines of a task's newest try."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task.task_id}/logs/{max(task.try_number, 1)}"

@@ -20,8 +20,7 @@ class LogRecord:
     """One record of the log topic. Mutable only because millions are made; nobody changes one.
 
     `unit_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the xid).
-    ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None; `row_id` is where it came from, for
-    messages (MariaDB: file number, the transaction's address, row within one binlog event: many rows share it).
+    ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None.
     END: `counts` maps every captured table to its number of rows and `total` is their sum. DDL: `statement` and the
     `tables` it names.
     """
@@ -35,7 +34,6 @@ class LogRecord:
     before: bytes | None = None
     after: bytes | None = None
     position: Position | None = None
-    row_id: tuple[int, ...] = ()
     total: int = 0
     counts: dict[str, int] | None = None
     statement: str = ""

@@ -68,6 +68,7 @@ def compile_plan(declarations: Declarations, sync_name: str, catalogue: Sequence
             tuple(ControlTotalPlan(total.table, total.sum, total.by) for total in sync.reconcile.control_totals),
             sync.reconcile.expectations or "",
             sync.reconcile.on_break,
+            sync.reconcile.approvers,
         ),
         derived=tuple(DerivedTablePlan(entry.name, entry.table, entry.sum, entry.by) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),

@@ -112,6 +112,7 @@ class ReconcilePlan:
     control_totals: tuple[ControlTotalPlan, ...] = ()
     expectations: str = ""
     on_break: str = "ask"
+    approvers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,7 @@ def plan_from_json(text: str) -> SyncPlan:
             tuple(ControlTotalPlan(t["table"], t["column"], tuple(t["by"])) for t in d["reconcile"]["control_totals"]),
             d["reconcile"]["expectations"],
             d["reconcile"]["on_break"],
+            tuple(d["reconcile"]["approvers"]),
         ),
         derived=tuple(DerivedTablePlan(t["name"], t["table"], t["column"], tuple(t["by"])) for t in d["derived"]),
         config_hash=d["config_hash"],

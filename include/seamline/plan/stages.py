@@ -1,6 +1,5 @@
 """The stages of every DAG of a sync, once: the DAG factory builds tasks from this list and `explain` prints it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -161,10 +160,6 @@ def all_stages(plan: SyncPlan) -> dict[str, tuple[Stage, ...]]:
     return {kind: stages for kind, stages in dags.items() if stages}
 
 
-def stage_named(stages: Sequence[Stage], id: str) -> Stage:
-    return next(stage for stage in stages if stage.id == id)
-
-
 def _dated(plan: SyncPlan) -> str:
     dated = [table.name for table in plan.tables if table.business_date]
     whole = [table.name for table in plan.tables if not table.business_date]
@@ -180,7 +175,7 @@ def _on_break(plan: SyncPlan) -> str:
     return (
         "all MATCH: publish; "
         + {
-            "ask": "otherwise a person is asked",
+            "ask": f"otherwise {' or '.join(plan.reconcile.approvers) or 'a person'} is asked",
             "fail": "otherwise the run fails and nothing is published",
             "publish_and_flag": "otherwise the cut is published with its verdict",
         }[plan.reconcile.on_break]

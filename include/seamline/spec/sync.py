@@ -117,6 +117,12 @@ class Reconcile(Declared):
     on_break: Literal["ask", "fail", "publish_and_flag"] = Field(
         "ask", description="What a break does to the nightly cut: ask a person, fail, or publish it with its verdict."
     )
+    approvers: tuple[str, ...] = Field(
+        (),
+        description="Airflow users (by the id that the auth manager knows) who may sign for a cut that is not clean."
+        " None: everybody who may run the DAG.",
+        strict=False,
+    )
 
 
 class DerivedTable(Declared):

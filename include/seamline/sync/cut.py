@@ -127,11 +127,12 @@ def publish_cut(
 ) -> Cut:
     """Publish the staged cut of a run, repeat-safe by its run id, and write it down in the platform database.
 
-    Fails closed: without a saved reconciliation of this very cut, or with one that is not MATCH, only a person's
-    signature (`signed_by`) or `on_break: publish_and_flag` lets it through, and the verdict stays what it is.
+    Fails closed: without a saved reconciliation of this very cut nothing goes. Where that or the expectations are not
+    MATCH, only a person's signature (`signed_by`) or `on_break: publish_and_flag` lets it through, and the verdict
+    stays what it is.
     """
     cut = staged_cut(run, destination)
-    _require_verdict(run.plan, cut, records.reconciliation(run.run_id, Scope.CUT, destination), signed_by)
+    _require_verdict(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination), signed_by)
     published = publisher.publish(cut, signed_by=signed_by)
     record = Cut(
         sync=cut.sync,
@@ -149,7 +150,7 @@ def publish_cut(
     return record
 
 
-def _require_verdict(plan: SyncPlan, cut: StagedCut, found: Reconciliation | None, signed_by: str) -> None:
+def _require_verdict(run: Run, cut: StagedCut, found: Reconciliation | None, signed_by: str) -> None:
     if found is None:
         raise GateFailed(
             f"the staged cut of {cut.business_date} was not reconciled: nothing is published",
@@ -167,7 +168,10 @@ def _require_verdict(plan: SyncPlan, cut: StagedCut, found: Reconciliation | Non
     if any(judged.get(table) is not verdict for table, verdict in staged.items()):
         raise InvariantViolated(f"the manifest of run {cut.run_id} and its reconciliation tell different verdicts")
     wrong = [f"{table} {verdict}" for table, verdict in staged.items() if verdict is not Verdict.MATCH]
-    if wrong and not signed_by and plan.reconcile.on_break != "publish_and_flag":
+    checked = run.result.get("expectations")
+    if checked is not None and checked["verdict"] != Verdict.MATCH:
+        wrong.append(f"expectations {checked['verdict']}")
+    if wrong and not signed_by and run.plan.reconcile.on_break != "publish_and_flag":
         raise GateFailed(
             f"the cut of {cut.business_date} is not published: {', '.join(wrong)}",
             hint="see the reconciliation's breaks; a person may sign for it where `on_break: ask` is declared",

@@ -61,27 +61,35 @@ def compare_table(
 ) -> TableVerdict:
     """The verdict of one table. An error of either side becomes INCONCLUSIVE, a changed shape BREAK, never MATCH.
 
+    Findings are a BREAK whatever becomes of the comparison: they are told once.
     `first`: the answers of a first pass that was asked before, in parts.
     """
     name = sides.table.name
     position = str(sides.source.position)
+    met = tuple(Break(name, BreakType.FINDING, finding.key, {"": finding.kind}) for finding in findings)
     if not is_same_place(sides.source.position, sides.destination.position):
-        return inconclusive(
-            name, f"the sides stand at different positions: source {position}, destination {sides.destination.position}"
-        )
+        apart = f"the sides stand at different positions: source {position}, destination {sides.destination.position}"
+        return _not_compared(name, apart, position="", met=met)
     try:
-        return _compare(sides, totals, findings, limits or Limits(), first)
+        return _compare(sides, totals, met, limits or Limits(), first)
     except SchemaConflict as exc:
-        broken = Break(name, BreakType.SCHEMA, "{}", {"": exc.message}, None)
-        return TableVerdict(name, Verdict.BREAK, exc.message, position, breaks=(broken,), breaks_total=1)
+        broken = (Break(name, BreakType.SCHEMA, "{}", {"": exc.message}, None), *met)
+        return TableVerdict(name, Verdict.BREAK, exc.message, position, breaks=broken, breaks_total=len(broken))
     except SeamlineError as exc:
-        return inconclusive(name, exc.message, position=position)
+        return _not_compared(name, exc.message, position=position, met=met)
+
+
+def _not_compared(name: str, reason: str, *, position: str, met: tuple[Break, ...]) -> TableVerdict:
+    if not met:
+        return inconclusive(name, reason, position=position)
+    told = f"{len(met)} findings of the stream; the rows were not compared: {reason}"
+    return TableVerdict(name, Verdict.BREAK, told, position, breaks=met, breaks_total=len(met))
 
 
 def _compare(
     sides: Sides,
     totals: Sequence[ControlTotalPlan],
-    findings: Sequence[Finding],
+    met: Sequence[Break],
     limits: Limits,
     first: Digests | None,
 ) -> TableVerdict:
@@ -92,7 +100,7 @@ def _compare(
     _require_same_count(sides, found, compared_totals)
     breaks = [*_described(sides, found), *_float_breaks(sides, found, limits)]
     floats_total = len(breaks) - len(found.differences)
-    breaks += [Break(name, BreakType.FINDING, finding.key, {"": finding.kind}) for finding in findings]
+    breaks += met
     unequal = [total for total in compared_totals if not total.is_equal]
     is_equal = found.source == found.destination and not breaks and not unequal
     return TableVerdict(
@@ -104,7 +112,7 @@ def _compare(
         destination_rows=found.destination.rows,
         totals=compared_totals,
         breaks=tuple(breaks[: limits.breaks_listed]),
-        breaks_total=max(found.total + floats_total + len(findings), 0 if is_equal else 1),
+        breaks_total=max(found.total + floats_total + len(met), 0 if is_equal else 1),
     )
 
 

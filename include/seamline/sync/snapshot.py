@@ -6,7 +6,7 @@ open, so nothing beyond it is.
 """
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -137,8 +137,10 @@ def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: Destinat
         verdicts = compare_tables(work, source=read.views, destination=staged)
     wrong = [verdict for verdict in verdicts if verdict.verdict is not Verdict.MATCH]
     if wrong:
+        keyed = [load.table.name for load in loads if load.table.is_keyed]
         raise GateFailed(
-            f"staged tables differ from the source at {read.position}: " + "; ".join(map(_told, wrong)),
+            f"staged tables differ from the source at {read.position}: "
+            + "; ".join(_told(verdict, keyed) for verdict in wrong),
             hint="nothing was published. Clear the task to take a new snapshot; if it stays so, keep the staged tables "
             "as evidence",
             sync=run.sync,
@@ -152,6 +154,8 @@ def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: Destinat
     return [{"table": load.table.name, "staged_as": load.staged_as, "rows": load.rows} for load in loads]
 
 
-def _told(verdict: TableVerdict) -> str:
-    named = ", ".join(f"{found.type} {found.key}" for found in verdict.breaks[:BREAKS_NAMED])
+def _told(verdict: TableVerdict, keyed: Collection[str]) -> str:
+    """Keys, and no values: without a key only the kind of break is named."""
+    breaks = verdict.breaks[:BREAKS_NAMED]
+    named = ", ".join(f"{found.type} {found.key if verdict.table in keyed else ''}".strip() for found in breaks)
     return f"{verdict.table} {verdict.verdict} {verdict.reason} {named}".strip()

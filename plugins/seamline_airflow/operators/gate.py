@@ -1,18 +1,79 @@
 """What becomes of a staged cut: it is published, a person is asked, or the run stops."""
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseBranchOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from seamline.domain.errors import GateFailed
+from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
 from seamline_airflow import parts
 from seamline_airflow.errors import task_errors
+
+GATE = "gate"
+_APPROVED = "Approve"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the gate judged: a fingerprint of the staged cut and of what was checked, what was not clean, and when."""
+
+    subject: str
+    lines: tuple[str, ...]
+    asked_at: str
+
+    @staticmethod
+    def of(run: Run, lines: Sequence[str]) -> "Question":
+        return Question(_subject(run), tuple(lines), datetime.now(UTC).isoformat())
+
+    @staticmethod
+    def left_by_gate(run: Run) -> "Question":
+        """GateFailed where the gate has not judged what is staged now."""
+        left = run.result.get(GATE)
+        if left is None or left["subject"] != _subject(run):
+            raise GateFailed(
+                f"the gate has not judged the cut of {run.business_date} that is staged now",
+                hint="clear the task `gate` with those after it",
+                sync=run.sync,
+            )
+        return Question(left["subject"], tuple(left["lines"]), left["asked_at"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"subject": self.subject, "lines": list(self.lines), "asked_at": self.asked_at}
+
+    def signature(self, answer: Any) -> str:
+        """Who approved, and why; "" where nobody had to be asked, or nobody answered.
+
+        Refused: an approval without a reason, and one that was given before this question was asked.
+        """
+        if not self.lines or not answer or _APPROVED not in (answer.get("chosen_options") or []):
+            return ""
+        if datetime.fromisoformat(str(answer["responded_at"])) < datetime.fromisoformat(self.asked_at):
+            raise Refused(
+                "the approval was given for an earlier take of this cut",
+                hint="clear the task `approve`: the person sees what is staged now",
+            )
+        reason = str((answer.get("params_input") or {}).get("reason") or "").strip()
+        if not reason:
+            raise Refused(
+                "the cut was approved without a reason",
+                hint="clear the task `approve` and give one: it is kept with the cut",
+            )
+        user = answer.get("responded_by_user") or {}
+        return f"{user.get('name') or user.get('id') or 'somebody'}: {reason}"
+
+
+def _subject(run: Run) -> str:
+    judged = {key: run.result.get(key) for key in ("cut", "expectations")}
+    return hashlib.sha256(json.dumps(judged, sort_keys=True).encode()).hexdigest()
 
 
 class GateOperator(BaseBranchOperator):
@@ -35,6 +96,7 @@ class GateOperator(BaseBranchOperator):
             for line in lines:
                 self.log.warning("%s", line)
             context["ti"].xcom_push(key="lines", value=lines)
+            store.put_result(run.run_id, GATE, Question.of(run, lines).to_json())
             if not lines or self.on_break == "publish_and_flag":
                 return "publish"
             if self.on_break == "ask":

@@ -1,7 +1,7 @@
 """Short steps of a run, done in the task's own process: each calls one use case and writes down what it returned."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -9,19 +9,19 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from seamline.domain.calendar import day_of
 from seamline.domain.date_before import late_in_words
-from seamline.domain.errors import GateFailed, Refused
+from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, worst
 from seamline.plan.model import Run, plan_from_json, plan_to_json
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
+from seamline_airflow.operators.gate import Question
 from seamline_airflow.run_context import stream_date
 from seamline_airflow.stream_health import in_words, troubles
 from seamline_airflow.stream_host import start_host
 
 _BREAKS_SHOWN = 20
-_APPROVED = "Approve"
 
 
 class StepOperator(BaseOperator):
@@ -123,8 +123,9 @@ class VerdictsOperator(StepOperator):
     def step(self, context: Any, store: Any) -> Mapping[str, str]:
         run = store.run(self.run)
         found = _require_reconciled(run, store, self.scope)
+        keyed = {table.name for table in run.plan.tables if table.table and table.table.is_keyed}
         for reconciliation in found:
-            self._show(reconciliation)
+            self._show(reconciliation, keyed)
         verdicts = {f"{one.destination}.{t.table}": t.verdict.value for one in found for t in one.tables}
         if self.scope is Scope.LIVE:
             state = RunState.SUCCEEDED if _is_match(found) else RunState.FAILED
@@ -134,7 +135,7 @@ class VerdictsOperator(StepOperator):
             store.end_alarm(deadline.ALARM, deadline.subject(run.sync, run.business_date))
         return verdicts
 
-    def _show(self, found: Reconciliation) -> None:
+    def _show(self, found: Reconciliation, keyed: Collection[str]) -> None:
         self.log.info("%s → %s: %s at %s", found.sync, found.destination, found.verdict, found.position)
         for line in late_in_words(found.evidence):
             self.log.warning("late: %s", line)
@@ -156,8 +157,8 @@ class VerdictsOperator(StepOperator):
                     total.destination_sum,
                 )
             for one in table.breaks[:_BREAKS_SHOWN]:
-                # Keys, and no values: a task's log is read by more people than the data.
-                self.log.warning("  break %s: %s %s", one.type, one.table, one.key)
+                # Keys, and no values: a task's log is read by more people than the data. Without a key the row is one.
+                self.log.warning("  break %s: %s %s", one.type, one.table, one.key if one.table in keyed else "")
 
 
 class PublishCutOperator(StepOperator):
@@ -167,7 +168,7 @@ class PublishCutOperator(StepOperator):
         from seamline.sync.cut import publish_cut
 
         run = store.run(self.run)
-        signature = _signature(context["ti"].xcom_pull(task_ids="approve"))
+        signature = Question.left_by_gate(run).signature(context["ti"].xcom_pull(task_ids="approve"))
         versions: dict[str, int] = {}
         store.put_result(run.run_id, runs.PUBLISH, versions)
         for destination in run.plan.destinations:
@@ -318,20 +319,6 @@ def _require_match(run: Run, found: Sequence[Reconciliation]) -> None:
 def _blemish(destination: str, table: TableVerdict) -> str:
     what = f"{table.breaks_total} breaks" if table.verdict is Verdict.BREAK else table.reason
     return f"{destination}: {table.table} {table.verdict} ({what})"
-
-
-def _signature(answer: Any) -> str:
-    """Who approved, and why; "" where nobody was asked. A signature without a reason is none."""
-    if not answer or _APPROVED not in (answer.get("chosen_options") or []):
-        return ""
-    user = answer.get("responded_by_user") or {}
-    reason = str((answer.get("params_input") or {}).get("reason") or "").strip()
-    if not reason:
-        raise Refused(
-            "the cut was approved without a reason",
-            hint="clear the task `approve` and give one: it is kept with the cut",
-        )
-    return f"{user.get('name') or user.get('id') or 'somebody'}: {reason}"
 
 
 def _day_of_a_stream(now: Any, events: Sequence[Any]) -> dict[str, Any]:

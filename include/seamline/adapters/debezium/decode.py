@@ -35,7 +35,6 @@ class _RowSource(msgspec.Struct, gc=False):
     gtid: str
     file: str
     pos: int
-    row: int
     ts_ms: int
 
 
@@ -127,8 +126,6 @@ class BinlogDecoder:
         self._prefix = f"{database}."
         self._gtid = ""
         self._position = BinlogPosition("")
-        self._file = ""
-        self._file_number = 0
 
     def __call__(self, offset: int, key: bytes | None, value: bytes | None) -> LogRecord:
         if value is None:
@@ -150,11 +147,9 @@ class BinlogDecoder:
         op = row.op
         if source.name != self._source_name or source.db != self._database:
             raise self._foreign(offset, source.name, source.db)
-        if source.file != self._file:
-            self._file_number = binlog_file(source.file)[1]
-            self._file = source.file
         gtid = source.gtid
         if gtid != self._gtid:
+            binlog_file(source.file)
             # Where its first row stands places the whole transaction: it never crosses a binlog file or a snapshot.
             self._position = BinlogPosition(gtid, source.file, source.pos)
             self._gtid = gtid
@@ -179,7 +174,6 @@ class BinlogDecoder:
             before,
             after,
             self._position,
-            (self._file_number, source.pos, source.row),
             0,
             None,
             "",

@@ -10,6 +10,7 @@ from psycopg import errors
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import (
+    ConfigError,
     InvariantViolated,
     Refused,
     SchemaConflict,
@@ -82,7 +83,7 @@ def _cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError
     where = f"PostgreSQL at {connection.host}:{connection.port} (connection `{connection.connection_id}`)"
     text = str(exc).strip()
     if any(sign in text for sign in ("authentication failed", "no pg_hba.conf entry", "does not exist")):
-        return Refused(
+        return ConfigError(
             f"{where} refuses the session: {text}", hint="check login, password and database of the connection"
         )
     return TransientError(f"{where} cannot be reached: {text}", hint="check that the server runs and can be reached")
@@ -122,7 +123,9 @@ def translated(doing: str, *, table: str = "") -> Iterator[None]:
 
 
 def seamline_error(exc: psycopg.Error, doing: str, *, table: str = "") -> SeamlineError:
-    text = f"cannot {doing}: {str(exc).strip() or type(exc).__name__}"
+    # The server's DETAIL carries rows, and this text goes into logs, reports and alarms.
+    said = exc.diag.message_primary or str(exc).strip() or type(exc).__name__
+    text = f"cannot {doing}: {said}"
     if isinstance(exc, errors.InsufficientPrivilege):
         return Refused(text, hint="give the connection's role the rights of a writer (grants)", table=table)
     if isinstance(exc, _WRONG_SHAPE):

@@ -77,12 +77,8 @@ class StagingArea:
                 if told["attempt"] == self._attempt:
                     self._drop(session, name)
 
-    def drop_leftovers(self) -> None:
-        """Drop what dead attempts left: of this run all but this attempt's tables, of other runs what is old."""
-        with closing(self._session()) as session, translated("drop old staging tables"):
-            self._drop_leftovers(session)
-
     def _drop_leftovers(self, session: Session) -> None:
+        """Drop what dead attempts left: of this run all but this attempt's tables, of other runs what is old."""
         row = session.execute("SELECT extract(epoch FROM now())::bigint").fetchone()
         oldest = (row[0] if row else 0) - ABANDONED_AFTER_S
         for name, told in self._staged(session):
