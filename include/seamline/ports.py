@@ -333,6 +333,9 @@ class CaptureProbe(Protocol):
     def log_bytes(self) -> int:
         """Bytes that the log topic takes on its broker."""
 
+    def log_max_gb(self) -> float | None:
+        """The topic's limit in GiB that the connector was last given; None where it was given none."""
+
 
 class PruningHolds(Protocol):
     """A lease against pruning: while it lives nobody deletes the log topic's records from `offset` on."""

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from seamline.adapters.platform.store import Alarm
 from seamline.domain.errors import Refused
-from seamline.plan.model import plan_to_json
+from seamline.plan.model import SyncPlan
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import Writers
 from tests.spark.chains import Chain, chain_of
@@ -96,18 +97,35 @@ def test_after_all_the_kills_no_change_met_a_row_that_it_should_not_have(chain: 
     chain.assert_no_surprise()
 
 
-def test_a_log_topic_at_its_byte_limit_stops_the_capture_and_says_so(chain: Chain) -> None:
-    """The last test here: the capture stays stopped until somebody makes room or raises the limit."""
+def test_a_log_topic_at_its_byte_limit_stops_the_capture_until_the_limit_is_raised(chain: Chain) -> None:
     chain.host_is_up()
-    small = dataclasses.replace(chain.plan, source=dataclasses.replace(chain.plan.source, log_max_gb=1e-6))
-    chain.hosts.director.want(small.stream_id("warehouse"), plan_json=plan_to_json(small))
-    wait_until(
-        lambda: (status := chain.bank.connector.status()) and status.is_stopped,
-        timeout_s=60,
-        what="the capture to stop",
-    )
-    [alarm] = [alarm for alarm in chain.hosts.store.open_alarms() if alarm.kind == "log_size"]
+    chain.bank.ensure(with_limit(chain, chain.bank.topics.size_bytes() + 1))
+    with chain.writing():
+        wait_until(
+            lambda: (status := chain.bank.connector.status()) and status.is_stopped,
+            timeout_s=60,
+            what="the capture to stop",
+        )
+    wait_until(lambda: log_size_alarms(chain), timeout_s=30, what="the alarm")
+    [alarm] = log_size_alarms(chain)
     assert alarm.subject == chain.plan.source.name
     assert "reached its limit" in alarm.message
     with pytest.raises(Refused, match="limit"):
-        chain.bank.ensure(small)
+        chain.bank.ensure(with_limit(chain, 1))
+    chain.bank.ensure()
+    # The watch has weighed the log again: by the old limit it would have stopped the capture once more.
+    wait_until(lambda: not log_size_alarms(chain), timeout_s=60, what="the alarm to end")
+    status = chain.bank.connector.status()
+    assert status is not None
+    assert status.is_running
+    chain.assert_equal_in_the_end()
+
+
+def with_limit(chain: Chain, size: int) -> SyncPlan:
+    return dataclasses.replace(
+        chain.bank.plan, source=dataclasses.replace(chain.bank.plan.source, log_max_gb=size / 2**30)
+    )
+
+
+def log_size_alarms(chain: Chain) -> list[Alarm]:
+    return [alarm for alarm in chain.hosts.store.open_alarms() if alarm.kind == "log_size"]

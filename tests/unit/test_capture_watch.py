@@ -94,3 +94,10 @@ def test_at_its_limit_the_capture_is_stopped_and_only_there() -> None:
     assert Step.STOP in watched.sized(10 * GIB)
     assert Step.STOP in watched.sized(10 * GIB)
     assert kinds(watched.sized(GIB)) == [f"-{LOG_SIZE}"]
+
+
+def test_a_limit_that_was_raised_is_obeyed_before_the_streams_have_the_plan_that_says_so() -> None:
+    watched = watch()
+    assert Step.STOP in watched.sized(10 * GIB)
+    assert kinds(watched.sized(10 * GIB, max_gb=30)) == [f"-{LOG_SIZE}"]
+    assert Step.STOP in watched.sized(10 * GIB, max_gb=9)

@@ -49,6 +49,9 @@ class World:
     def stop(self) -> None:
         self.stops += 1
 
+    def log_max_gb(self) -> float | None:
+        return None
+
     def log_bytes(self) -> int:
         return self.size
 

@@ -93,21 +93,22 @@ class CaptureWatch:
             return []
         return self._alarm(CAPTURE_UNREACHABLE, f"Connect does not answer for {self.connector}: {error}")
 
-    def sized(self, log_bytes: int) -> list[Action]:
-        """The log topic has this size."""
-        share = log_bytes / (self.log_max_gb * _GIB)
+    def sized(self, log_bytes: int, *, max_gb: float | None = None) -> list[Action]:
+        """The log topic has this size. `max_gb`: the limit of now, where it is not that of the streams' plan."""
+        limit_gb = self.log_max_gb if max_gb is None else max_gb
+        share = log_bytes / (limit_gb * _GIB)
         if share < 0.5:
             return self._quiet(LOG_SIZE)
         level = 80 if share >= 0.8 else 50
         if share >= 1:
             text = (
-                f"the log topic of {self.source} has reached its limit of {self.log_max_gb:g} GiB, so connector"
-                f" {self.connector} was stopped: let its streams catch up and prune the log, or raise log.max_gb"
+                f"the log topic of {self.source} has reached its limit of {limit_gb:g} GiB, so connector"
+                f" {self.connector} was stopped: raise log.max_gb and run the onboarding of any sync of it"
             )
             # Said again and again: somebody may have started the connector without mending the cause.
             return [Step.STOP, *self._alarm(LOG_SIZE, text)]
         return self._alarm(
-            LOG_SIZE, f"the log topic of {self.source} is over {level} % of its limit of {self.log_max_gb:g} GiB"
+            LOG_SIZE, f"the log topic of {self.source} is over {level} % of its limit of {limit_gb:g} GiB"
         )
 
     def _alarm(self, kind: str, message: str) -> list[Action]:

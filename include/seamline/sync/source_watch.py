@@ -138,7 +138,7 @@ class SourceWatch:
     def _weigh(self, now_s: float) -> None:
         try:
             probe = self._probed()
-            self._act(probe, self._watch.sized(probe.log_bytes()))
+            self._act(probe, self._watch.sized(probe.log_bytes(), max_gb=probe.log_max_gb()))
         except SeamlineError as exc:
             self._probe = None
             log.warning("size of the log not known: source=%s error=%s", self._plan.name, exc.message)

@@ -6,6 +6,7 @@ from typing import Any
 
 from seamline import settings
 from seamline.adapters.connect.connector_config import (
+    LOG_MAX_GB,
     CaptureEndpoint,
     Start,
     connector_config,
@@ -169,6 +170,10 @@ class ConnectCaptureProbe:
 
     def log_bytes(self) -> int:
         return self._topics.size_bytes(self._topic)
+
+    def log_max_gb(self) -> float | None:
+        given = (self._client.config(self._name) or {}).get(LOG_MAX_GB)
+        return None if given is None else float(given)
 
     def _running(self) -> CaptureStatus:
         now_s = time.time()

@@ -72,6 +72,8 @@ def connector_config(
         **_VALUES,
         **_TROUBLE,
         **_delivery(source),
+        # Debezium passes over it. Who watches the log's size obeys it as soon as the capture has been given it.
+        LOG_MAX_GB: f"{source.log_max_gb:g}",
     }
 
 
@@ -113,6 +115,7 @@ def _schema_history(source: SourcePlan, endpoint: CaptureEndpoint) -> dict[str, 
     }
 
 
+LOG_MAX_GB = "seamline.log.max.gb"
 _ORDER = {
     "provide.transaction.metadata": "true",
     "skipped.operations": "none",
