@@ -34,6 +34,23 @@ def test_validate_prints_every_mistake_and_exits_with_2(folder: Path, capsys: py
     assert "settlement.yaml:11  reconcile.control_totals[0].by: must be a list, got 7" in said
 
 
+def test_validate_names_a_connection_that_is_not_known_here(
+    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "connections.json"
+    monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(file))
+    assert main(["validate"]) == 0
+    assert "connections were not looked up" in capsys.readouterr().out
+    file.write_text('{"core_bank": {}, "warehouse": {}}')
+    assert main(["validate"]) == 2
+    said = capsys.readouterr().err
+    assert "1 mistake" in said
+    assert "core_bank.yaml:3  connection: there is no connection `core_bank_capture` here" in said
+    assert "Did you mean `core_bank`?" in said
+    file.write_text('{"core_bank": {}, "core_bank_capture": {}, "warehouse": {}}')
+    assert main(["validate"]) == 0
+
+
 def test_explain_shows_stages_and_every_setting_with_its_origin(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

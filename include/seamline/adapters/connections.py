@@ -44,6 +44,12 @@ def resolve(connection_id: str, *, within: Settings | None = None) -> Connection
     return _from_entry(connection_id, entries[connection_id], known)
 
 
+def known_ids(*, within: Settings | None = None) -> frozenset[str]:
+    """The ids that `resolve` finds here; none where neither file nor variables are there yet."""
+    known = within or settings.load()
+    return frozenset({*_read_file(known), *known.connection_uris})
+
+
 def _read_file(known: Settings) -> dict[str, Any]:
     try:
         entries = json.loads(known.connections.read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from seamline import settings
+from seamline.adapters.connections import known_ids
 from seamline.plan.compile import compile_plan
 from seamline.spec.load import load_declarations
 
@@ -13,7 +14,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    declarations = load_declarations(settings.load().declarations)
+    connections = known_ids()
+    declarations = load_declarations(settings.load().declarations, connections=connections)
+    if not connections:
+        sys.stdout.write("connections were not looked up: there are none here yet (`seamline up` makes some)\n")
     for name in declarations.syncs:
         plan = compile_plan(declarations, name)
         targets = ", ".join(destination.name for destination in plan.destinations)

@@ -1,6 +1,6 @@
 """What no single file can say of itself: names that must exist, tables that two syncs write, missing powers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from seamline.spec.destination import DestinationSpec
 from seamline.spec.document import Document, Path_
@@ -110,6 +110,15 @@ def _check_times(document: Document, sync: SyncSpec) -> None:
         document.fault(
             ("nightly", "verdict_by"), f"is not after run_at {nightly.run_at}", "Both are local times of the same day"
         )
+
+
+def check_connections(
+    document: Document, declared: SourceSpec | DestinationSpec | None, known: Collection[str]
+) -> None:
+    """Every connection that a source or destination names is among those that are known here."""
+    for place, connection in dict.fromkeys(declared.connections() if declared else ()):
+        if connection not in known:
+            document.fault((place,), f"there is no connection `{connection}` here", guess(connection, sorted(known)))
 
 
 def _check_suite(document: Document, sync: SyncSpec, expectations: Mapping[str, ExpectationsSpec | None]) -> None:

@@ -4,7 +4,7 @@
 broken file does not take the other syncs away. Reading does nothing but read these files.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from seamline.domain.errors import ConfigError
-from seamline.spec.checks import check_folder
+from seamline.spec.checks import check_connections, check_folder
 from seamline.spec.destination import DESTINATION_KINDS, DESTINATION_KINDS_PLANNED, DestinationSpec
 from seamline.spec.document import Document, Path_, read_document
 from seamline.spec.expectations import ExpectationsSpec
@@ -72,9 +72,17 @@ class Declarations:
         return scratch.faults[0]
 
 
-def load_declarations(folder: Path) -> Declarations:
-    """Everything in `folder`. Raises DeclarationsInvalid with all faults of all files."""
+def load_declarations(folder: Path, *, connections: Collection[str] = ()) -> Declarations:
+    """Everything in `folder`. Raises DeclarationsInvalid with all faults of all files.
+
+    `connections`: the ids that are known here; where none are given, those of the declarations are not looked up.
+    """
     read = read_folder(folder)
+    if connections:
+        for source in read.sources.values():
+            check_connections(source.document, source.spec, connections)
+        for destination in read.destinations.values():
+            check_connections(destination.document, destination.spec, connections)
     faults = [*read.strays, *(fault for document in _documents(read) for fault in document.faults)]
     if faults:
         raise DeclarationsInvalid(faults)
