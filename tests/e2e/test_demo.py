@@ -163,8 +163,7 @@ def test_a_stack_killed_at_once_under_writers_comes_back_by_up_and_every_live_ta
 
 def test_down_leaves_no_process(demo: subprocess.CompletedProcess[str]) -> None:
     assert seamline("down", within_s=120).returncode == 0
-    data = str(settings.load().data)
-    assert [process for process in psutil.process_iter() if works_on(process, data)] == []
+    assert leftovers.processes(Layout(settings.load())) == ()
 
 
 def no_comparison_is_at_work() -> bool:
@@ -230,10 +229,3 @@ def last_time(output: str) -> float:
     """The elapsed seconds of the last progress line."""
     lines = [line for line in output.splitlines() if line.startswith("[")]
     return float(lines[-1].split("s]")[0].strip("[ "))
-
-
-def works_on(process: psutil.Process, data: str) -> bool:
-    try:
-        return process.environ().get("SEAMLINE_DATA") == data and process.pid not in (psutil.Process().pid,)
-    except (psutil.Error, OSError):
-        return False
