@@ -12,6 +12,7 @@ from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import plan_to_json
 from seamline.spec.load import load_sync
+from seamline_airflow.runs import PUBLISH
 from tests.dags import results
 
 
@@ -32,6 +33,7 @@ def platform(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> results.Platfor
     made = results.use(monkeypatch, results.Platform())
     declared = compile_plan(load_sync(checkout / "include" / "syncs" / "settlement.yaml"), "settlement")
     made.start_run(run_id="o", sync="settlement", kind=RunKind.ONBOARD, plan_json=plan_to_json(declared))
+    made.put_result("o", PUBLISH, {"warehouse": {}})
     return made
 
 
