@@ -1,6 +1,6 @@
 """Has a run's cutover happened? Read from the destinations' ledgers, the only authority on progress."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -28,7 +28,12 @@ def look(run_id: str) -> Cutover:
     """The cutover of this run, as it stands now."""
     with parts.platform() as store, parts.director() as director:
         run = store.run(run_id)
-        return judge(run, sink_of=lambda name: parts.sink(run.plan, name), reports=director.latest_reports())
+        return judge(
+            run,
+            sink_of=lambda name: parts.sink(run.plan, name),
+            reports=director.latest_reports(),
+            paused={wanted.stream for wanted in director.wanted(run.plan.stream.pool) if wanted.paused},
+        )
 
 
 def judge(
@@ -36,6 +41,7 @@ def judge(
     *,
     sink_of: Callable[[str], AbstractContextManager[Sink]],
     reports: Mapping[StreamId, StreamReport],
+    paused: Collection[StreamId] = (),
 ) -> Cutover:
     marker = high_marker(run)
     waiting, positions = [], {}
@@ -49,7 +55,7 @@ def judge(
         report = reports.get(stream)
         if report is not None and report.state == "failed":
             return Cutover((str(stream),), f"stream {stream} failed before the cutover: {report.error}")
-        if report is not None and report.state == "paused":
+        if stream in paused:
             cure = f"`seamline stream resume {stream.sync}`, then clear this task"
             return Cutover((str(stream),), f"stream {stream} is paused, so the cutover never comes: {cure}")
         waiting.append(str(stream))

@@ -57,7 +57,8 @@ def _has_published(records: Records, run_id: str) -> bool:
 
 def open_onboarding(records: Records, plan: SyncPlan, run_id: str) -> None:
     """Write the onboarding down. A sync that was onboarded before stays what it is until this run publishes: when it
-    fails before that, the live tables, their stream and the nights go on as if it had never been tried."""
+    fails before that, the live tables, their stream and the nights go on as if it had never been tried. One that fails
+    while it publishes leaves it unknown which tables are in place: nights wait until `publish` is cleared and done."""
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
     if records.sync_state(plan.sync) is None:
         records.set_sync_state(plan.sync, SyncState.ONBOARDING)
@@ -122,7 +123,7 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     """The declared plan of now with the tables as they were onboarded.
 
     A changed setting counts at once; a changed list of tables does not: tables enter and leave by onboarding only.
-    An onboarding that has not published, because it still runs or because it failed, has changed no table yet.
+    An onboarding that has not begun to publish, because it still runs or because it failed, has changed no table yet.
     """
     onboarded = records.latest_run(plan.sync, RunKind.ONBOARD, with_result=PUBLISH)
     if onboarded is None:

@@ -60,7 +60,8 @@ def stream_trouble(stream: StreamId, report: StreamReport | None, *, lag_max_s: 
             "stream_still",
             str(stream),
             f"it is {report.state}{detail} and has not come further for {report.still_s:.0f} s: it tries in vain, or"
-            " its destination does not answer, or one very large transaction is on its way",
+            " its destination does not answer, or nothing comes from its source, or one very large transaction is on"
+            " its way",
         )
     return None
 

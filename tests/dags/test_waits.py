@@ -111,7 +111,7 @@ def test_the_trigger_fires_at_once_when_the_stream_has_failed(platform: Any) -> 
 
 
 def test_the_trigger_fires_at_once_when_the_stream_is_paused(platform: Any) -> None:
-    platform.reports = {results.STREAM: results.report(state="paused")}
+    platform.wanted_streams = (WantedStream(results.STREAM, "", 1, paused=True),)
     (event,) = _events(CutoverTrigger(results.RUN, 0.01))
     assert event["status"] == "error"
     assert "seamline stream resume settlement" in event["message"]

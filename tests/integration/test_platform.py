@@ -447,6 +447,12 @@ def test_a_stream_that_tries_in_vain_is_known_to_stand_still(server: Server, dir
     minutes_pass()
     assert told("paused", 11) == 0
     assert told("catching_up", 11) < 60
+    told("stopped", 11)
+    minutes_pass()
+    assert told("starting") < 60, "it was stopped meanwhile"
+    hours = "update stream_report set moved_at = moved_at - interval '9 h', reported_at = reported_at - interval '9 h'"
+    Database(server.open).transact(lambda session: session.execute(hours))
+    assert told("streaming", 11) < 60, "its host was away meanwhile"
 
 
 def test_a_stream_that_is_not_wanted_cannot_be_held(director: PlatformStreamDirector) -> None:

@@ -250,6 +250,25 @@ def test_a_date_before_that_cannot_be_read_is_told_and_fails_nothing() -> None:
     assert "not known whether rows came after its cut, version 3: its partition is gone" in line
 
 
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("date_before", "all tables of the date before: not known whether rows came after its cut: too many clients"),
+        ("open_cut", "entry of 2026-03-04: not known whether rows came after its cut, version 3: too many clients"),
+    ],
+)
+def test_a_destination_that_is_away_for_the_date_before_fails_nothing(
+    place: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> Any:
+        raise TransientError("too many clients")
+
+    world = World(cut_before=OF_THE_4TH)
+    monkeypatch.setattr(world, place, away)
+    assert world.take().verdict is Verdict.MATCH
+    assert late_in_words(world.saved[0].evidence) == [said]
+
+
 def test_a_table_that_became_too_late_while_the_views_opened_is_left_out() -> None:
     world = World(position_time=datetime(2026, 3, 5, 18, 0, 1, tzinfo=UTC))
     cut = world.take()

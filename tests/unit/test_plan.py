@@ -1,5 +1,6 @@
 """The plan is a function of declarations and catalogue, crosses as JSON, and explain prints the stages that run."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def declarations(tmp_path: Path) -> Declarations:
 def declared(folder: Path, before: str, after: str) -> Declarations:
     assert before in SYNC
     return load_declarations(write_declarations(folder, {"syncs/settlement.yaml": SYNC.replace(before, after, 1)}))
+
+
+def test_a_plan_that_was_stored_before_approvers_were_declared_is_read(declarations: Declarations) -> None:
+    plan = compile_plan(declarations, "settlement")
+    stored = json.loads(plan_to_json(plan))
+    del stored["reconcile"]["approvers"]
+    assert plan_from_json(json.dumps(stored)) == replace(plan, reconcile=replace(plan.reconcile, approvers=()))
 
 
 def test_a_plan_crosses_as_json_and_back(declarations: Declarations) -> None:

@@ -20,6 +20,7 @@ class World:
     connect_is_away: bool = False
     state: CaptureState = CaptureState.RUNNING
     size: int = 0
+    max_gb: float | None = None
     restarts: int = 0
     stops: int = 0
     opened: int = 0
@@ -50,7 +51,9 @@ class World:
         self.stops += 1
 
     def log_max_gb(self) -> float | None:
-        return None
+        if self.connect_is_away:
+            raise TransientError("Connect does not answer")
+        return self.max_gb
 
     def log_bytes(self) -> int:
         return self.size
@@ -128,6 +131,16 @@ def test_a_failed_capture_is_restarted() -> None:
     run(world.watch(), from_s=0, to_s=4)
     assert world.restarts == 1
     assert "reason" in world.alarms["capture_failed"]
+
+
+def test_the_size_of_the_log_alarms_while_connect_is_away_by_the_last_limit_heard() -> None:
+    world = World(size=1 << 30, max_gb=10.0)
+    watch = world.watch()
+    run(watch, from_s=0, to_s=4)
+    assert "log_size" not in world.alarms
+    world.connect_is_away, world.size = True, 9 << 30
+    run(watch, from_s=4, to_s=40)
+    assert "80 % of its limit of 10 GiB" in world.alarms["log_size"]
 
 
 def test_a_log_at_its_limit_stops_the_capture() -> None:

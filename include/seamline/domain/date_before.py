@@ -46,7 +46,8 @@ def late_in_words(evidence: Mapping[str, Any]) -> list[str]:
 
 def _change(one: SinceCut) -> str:
     if one.unknown:
-        return f"not known whether rows came after its cut, version {one.version}: {one.unknown}"
+        version = f", version {one.version}" if one.version else ""
+        return f"not known whether rows came after its cut{version}: {one.unknown}"
     late = one.rows_now - one.rows_in_cut
     what = f"late rows: {late:,}" if late > 0 else f"rows gone: {-late:,}" if late else "rows changed"
     return f"{what} since its cut, version {one.version}; run that date again for a new version"

@@ -167,7 +167,7 @@ def plan_from_json(text: str) -> SyncPlan:
             tuple(ControlTotalPlan(t["table"], t["column"], tuple(t["by"])) for t in d["reconcile"]["control_totals"]),
             d["reconcile"]["expectations"],
             d["reconcile"]["on_break"],
-            tuple(d["reconcile"]["approvers"]),
+            tuple(d["reconcile"].get("approvers", ())),
         ),
         derived=tuple(DerivedTablePlan(t["name"], t["table"], t["column"], tuple(t["by"])) for t in d["derived"]),
         config_hash=d["config_hash"],

@@ -28,6 +28,12 @@ def rows_since_cut(
     return tuple(_look(plan, tables[one.table], one, source, cut) for one in published if one.table in tables)
 
 
+def not_looked_at(published: Sequence[PublishedTable], reason: str) -> tuple[SinceCut, ...]:
+    """Where not even the cut could be opened; without `published` its tables are not known either."""
+    tables = [(one.table, one.business_date.isoformat(), one.version) for one in published]
+    return tuple(SinceCut(*of, unknown=reason) for of in tables or [("all tables", "the date before", 0)])
+
+
 def _look(plan: SyncPlan, table: TablePlan, published: PublishedTable, source: ReadView, cut: ReadView) -> SinceCut:
     of = (published.table, published.business_date.isoformat(), published.version)
     sides = Sides(table.shape, source, cut, _segment(plan, table, published), Segment(table.name), new_run_key())

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
-from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
+from seamline.domain.date_before import DATE_BEFORE, PublishedTable, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
-from seamline.domain.errors import InvariantViolated, Refused
+from seamline.domain.errors import InvariantViolated, Refused, SeamlineError
 from seamline.domain.runs import Receipt, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -20,7 +20,7 @@ from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.ports import Load, ReadView, TableRead
 from seamline.sync.comparison import DIGEST, Work, compare_tables
 from seamline.sync.cut import CutRead, Selection, select, with_verdicts
-from seamline.sync.late_rows import DateBefore, OpenCut, rows_since_cut
+from seamline.sync.late_rows import DateBefore, OpenCut, not_looked_at, rows_since_cut
 from seamline.sync.reconcile import not_run
 from seamline.sync.snapshot import BulkRead
 
@@ -134,11 +134,16 @@ def _stage(run: Run, destination: DestinationPlan, selection: Selection, read: B
 def _late(
     plan: SyncPlan, destination: DestinationPlan, business_date: date, read: BulkRead, tools: CutTools
 ) -> Sequence[SinceCut]:
-    published = tools.date_before(destination, business_date)
-    if not published:
-        return ()
-    with tools.open_cut(destination, published) as cut:
-        return rows_since_cut(plan, published, source=read.views[0], cut=cut)
+    """Whatever goes wrong here is told and fails nothing: the night is for the date after it."""
+    published: Sequence[PublishedTable] = ()
+    try:
+        published = tools.date_before(destination, business_date)
+        if not published:
+            return ()
+        with tools.open_cut(destination, published) as cut:
+            return rows_since_cut(plan, published, source=read.views[0], cut=cut)
+    except SeamlineError as exc:
+        return not_looked_at(published, exc.message)
 
 
 def _staged_table(run: Run, destination: DestinationPlan, read: CutRead, load: Load, tools: CutTools) -> StagedTable:

@@ -89,6 +89,7 @@ class SourceWatch:
         self._watch = CaptureWatch(plan.name, plan.connector, plan.log_max_gb, unreachable_after_s=rhythm.silence_s)
         self._source: Source | None = None
         self._probe: CaptureProbe | None = None
+        self._log_max_gb: float | None = None
         self._silent_since_s: float | None = None
 
     def step(self, *, now_s: float) -> None:
@@ -138,10 +139,18 @@ class SourceWatch:
     def _weigh(self, now_s: float) -> None:
         try:
             probe = self._probed()
-            self._act(probe, self._watch.sized(probe.log_bytes(), max_gb=probe.log_max_gb()))
+            self._hear_limit(probe)
+            self._act(probe, self._watch.sized(probe.log_bytes(), max_gb=self._log_max_gb))
         except SeamlineError as exc:
             self._probe = None
             log.warning("size of the log not known: source=%s error=%s", self._plan.name, exc.message)
+
+    def _hear_limit(self, probe: CaptureProbe) -> None:
+        """The broker can be asked for the size while Connect does not answer: then the last limit counts."""
+        try:
+            self._log_max_gb = probe.log_max_gb()
+        except SeamlineError as exc:
+            log.warning("limit of the log not heard: source=%s error=%s", self._plan.name, exc.message)
 
     def _probed(self) -> CaptureProbe:
         if self._probe is None:

@@ -23,7 +23,10 @@ _RENAMED = re.compile(rf"{_TABLE}(?:\s+wait\s+\d+|\s+nowait)?\s+to\s", re.IGNORE
 _DROPPED = re.compile(rf"(?:\btables?\s+(?:if\s+exists\s+)?|,\s*){_TABLE}", re.IGNORECASE)
 _NAMED = {"rename table": _RENAMED, "alter ": _ALTERED, "drop table": _DROPPED}
 # Comments and texts may hold anything; a quoted name is matched too, so that nothing inside it is taken for one.
-_NOT_NAMES = re.compile(r"(`(?:[^`]|``)+`)|/\*(?!!).*?\*/|'(?:[^'\\]|\\.|'')*'", re.DOTALL)
+_NOT_NAMES = re.compile(
+    r"(`(?:[^`]|``)+`)|/\*(?!!).*?\*/|--(?=\s)[^\n]*|#[^\n]*|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"", re.DOTALL
+)
+_SET_STATEMENT = re.compile(r"^\s*set\s+statement\s.*?\sfor\s+", re.IGNORECASE | re.DOTALL)
 _EMPTY = msgspec.Raw(b"null")
 _GTID = re.compile(r"\d+-\d+-\d+")
 
@@ -102,7 +105,7 @@ def decoder_for(kind: str, *, source_name: str, database: str) -> Decoder:
 def altered_tables(statement: str) -> tuple[tuple[str, str], ...]:
     """(database or "", table) of each table that a RENAME, ALTER or DROP takes away or changes; () for other
     statements."""
-    plain = _NOT_NAMES.sub(lambda match: match[1] or " ", statement)
+    plain = _SET_STATEMENT.sub("", _NOT_NAMES.sub(lambda match: match[1] or " ", statement))
     start = " ".join(plain.split(maxsplit=2)).lower()
     named = next((pattern for words, pattern in _NAMED.items() if start.startswith(words)), None)
     return tuple(_table_of(match) for match in named.finditer(plain)) if named else ()

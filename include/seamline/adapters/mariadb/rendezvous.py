@@ -68,7 +68,7 @@ class Gates:
         """Statements by which an open snapshot says where it stands; `session` counts over all members."""
         digest = f"LEFT(SHA2({ADDRESS_TEXT},256),{_AT_DIGITS})"
         tell = f"DO GET_LOCK(CONCAT({text_literal(self.name('at-', turn=turn, member=session))},{digest}),0)"
-        return *READ_ADDRESS, tell
+        return READ_ADDRESS, tell
 
 
 def take(session: "Session[Any]", name: str, *, patience_s: float = 0.0) -> bool:

@@ -43,12 +43,12 @@ _READING = (
     "(SELECT GROUP_CONCAT(variable_value ORDER BY variable_name SEPARATOR ':') FROM information_schema.session_status"
     " WHERE variable_name IN ('BINLOG_SNAPSHOT_FILE', 'BINLOG_SNAPSHOT_POSITION'))"
 )
-_ALONE_S = 5
+_ALONE_S = 1
+# One statement: whatever becomes of who sent it, the server carries it to its end and lets go of the lock.
 READ_ADDRESS = (
-    f"SET @seamline_alone = GET_LOCK('seamline.address', {_ALONE_S})",
-    f"SET @seamline_address = {_READING}",
-    f"SET @seamline_again = {_READING}",
-    "DO RELEASE_LOCK('seamline.address')",
+    f"BEGIN NOT ATOMIC SET @seamline_alone = GET_LOCK('seamline.address', {_ALONE_S});"
+    f" SET @seamline_address = {_READING}; SET @seamline_again = {_READING};"
+    " DO RELEASE_LOCK('seamline.address'); END"
 )
 # What READ_ADDRESS found, as `str(Address)`; empty where it is not certain. The same at any time of the transaction.
 ADDRESS_TEXT = "IF(@seamline_alone = 1 AND @seamline_address = @seamline_again, @seamline_address, '')"
@@ -98,8 +98,7 @@ def open_session(connection: Connection) -> "Session[Any]":
 def address_of(session: "Session[Any]") -> Address:
     """Where the open consistent snapshot of a session stands. Exact at any later time of its transaction too."""
     for _ in range(_READINGS_MAX):
-        for statement in READ_ADDRESS:
-            client.query(session, statement)
+        client.query(session, READ_ADDRESS)
         ((text, found),) = client.query(session, f"SELECT {ADDRESS_TEXT}, @seamline_address")
         if not str(found or "").strip(":0"):
             raise Refused(
@@ -110,8 +109,8 @@ def address_of(session: "Session[Any]") -> Address:
             file, _, offset = str(text).rpartition(":")
             return Address(file, int(offset))
     raise TransientError(
-        f"MariaDB told two addresses of one snapshot, {_READINGS_MAX} times in a row",
-        hint="something asks for SHOW STATUS all the time: is a monitor set to an interval of milliseconds?",
+        f"MariaDB did not tell the address of a snapshot with certainty, {_READINGS_MAX} times in a row",
+        hint="does something ask for SHOW STATUS all the time, or hold the user lock `seamline.address`?",
     )
 
 

@@ -1,5 +1,5 @@
 """HostDesk: the stream host's own side of the platform database. The host's loop hears events and leaves words; a
-thread does the talking, so that dead workers are replaced while the database is away."""
+thread does the talking: while the database is away dead workers are replaced for as long as the lease lasts."""
 
 import threading
 import time

@@ -15,8 +15,8 @@ from seamline.domain.position import Position, position_to_json
 from seamline.plan.model import plan_from_json
 from seamline.ports import StreamReport, WantedStream
 
-# A stream that stands by order has not failed to move: its time counts from the order's end. Reports without an offset
-# (starting, backing off) say nothing about it.
+# A stream that stood by order, or of which nobody reported for a while, has not failed to move: its time counts from
+# the end of that. Reports without an offset (starting, backing off) say nothing about it.
 _PUT_REPORT = """
 with before as (select state from stream_report where sync = %(sync)s and destination = %(destination)s),
 told as (
@@ -25,6 +25,8 @@ told as (
     on conflict (sync, destination) do update set state = excluded.state, document = excluded.document,
         reported_at = excluded.reported_at, moved_to = coalesce(nullif(excluded.moved_to, 0), told.moved_to),
         moved_at = case when excluded.state in ('paused', 'held', 'stopped', 'failed', 'no_slot')
+            or told.state in ('paused', 'held', 'stopped', 'failed', 'no_slot')
+            or excluded.reported_at - told.reported_at > interval '60 seconds'
             or excluded.moved_to not in (0, told.moved_to) then excluded.reported_at else told.moved_at end
 )
 insert into stream_event (sync, destination, state, error, host)
@@ -130,10 +132,10 @@ class PlatformStreamDirector:
         self._change(stream, "is_paused = false")
 
     def restart(self, stream: StreamId) -> None:
-        """Want the stream anew by the plan it has: it starts also after it had failed for good."""
+        """Want the stream anew by the plan it has: it starts also after it was paused or had failed for good."""
         self._change(
             stream,
-            "is_wanted = true, want_number = want_number + 1, wanted_at = clock_timestamp()",
+            "is_wanted = true, is_paused = false, want_number = want_number + 1, wanted_at = clock_timestamp()",
             then=_forget_failure,
         )
 
