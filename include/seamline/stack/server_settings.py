@@ -101,7 +101,7 @@ AIRFLOW: dict[str, str] = {
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "viewer:viewer,operator:op,approver:admin",
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
     # A changed file is parsed at once; this is for the declarations beside it, which Airflow does not watch.
-    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "90",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
     # Without it, clearing a successful Spark task is a green no-op.
     "AIRFLOW__STATE_STORE__CLEAR_ON_SUCCESS": "True",

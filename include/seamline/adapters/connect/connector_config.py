@@ -122,7 +122,7 @@ _ORDER = {
     "tombstones.on.delete": "false",
     "heartbeat.interval.ms": "10000",
     # The default of 500 would cost 300 to 600 ms of latency.
-    "poll.interval.ms": "40",
+    "poll.interval.ms": "50",
 }
 _VALUES = {
     "decimal.handling.mode": "string",
