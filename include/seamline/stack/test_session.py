@@ -114,7 +114,8 @@ class TestSession:
             said = said or "no tests ran"
         left = _end_leftovers(at, keep=self._up)
         if left:
-            sys.stdout.write(f"{layer.name}: its tests left processes running: {left}; they were ended\n")
+            named = ", ".join(left)
+            sys.stdout.write(f"{layer.name}: its tests left processes running: {len(left)}; they were ended: {named}\n")
         if layer.is_own_stack:
             self._seamline(at, "down")
         took = f"ended with exit code {code} in {time.monotonic() - began:.2f}s"
@@ -214,14 +215,19 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _end_leftovers(at: Settings, *, keep: Sequence[str]) -> int:
-    """End what tests started and did not end: processes with this session's data folder that belong to no server."""
+def _end_leftovers(at: Settings, *, keep: Sequence[str]) -> list[str]:
+    """End what tests started and did not end: processes with this session's data folder that belong to no server.
+
+    Returns the beginnings of their command lines.
+    """
     found = [process for process in psutil.process_iter() if _is_leftover(process, at, keep)]
+    named = []
     for process in found:
         with contextlib.suppress(psutil.Error):
+            named.append(" ".join(process.cmdline())[:120])
             process.kill()
     wait_until(lambda: not any(_is_leftover(process, at, keep) for process in found), timeout_s=_ENDS_WITHIN_S)
-    return len(found)
+    return named
 
 
 def _is_leftover(process: psutil.Process, at: Settings, keep: Sequence[str]) -> bool:
