@@ -1,8 +1,9 @@
 """The one place where tests wait: for a condition, with a deadline, never for a time."""
 
-import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from seamline.stack import waiting
 
 ResultT = TypeVar("ResultT")
 
@@ -13,11 +14,12 @@ def wait_until(predicate: Callable[[], ResultT], *, timeout_s: float, what: str,
     An error that the predicate raises ends the wait at once: a predicate that may meet a server that is still away
     catches that error itself and returns False.
     """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        result = predicate()
-        if result:
-            return result
-        if time.monotonic() >= deadline:
-            raise AssertionError(f"waited {timeout_s:g} s for {what}; the last answer was {result!r}")
-        time.sleep(every_s)
+    answers: list[ResultT] = []
+
+    def is_met() -> bool:
+        answers[:] = [predicate()]
+        return bool(answers[0])
+
+    if not waiting.wait_until(is_met, timeout_s=timeout_s, every_s=every_s):
+        raise AssertionError(f"waited {timeout_s:g} s for {what}; the last answer was {answers[0]!r}")
+    return answers[0]
