@@ -117,7 +117,7 @@ class MemoryView:
         found = {}
         for column in inexact_columns(self.table):
             known = [row[column.name] for row in self._selected(segment, "") if row[column.name] is not None]
-            parts = (min(known), max(known), sum(known)) if known else (None, None, None)
+            parts = (min(known), max(known), sum(Decimal(repr(one)) for one in known)) if known else (None, None, None)
             found[column.name] = FloatSummary(len(known), *parts)
         return found
 

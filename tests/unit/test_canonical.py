@@ -145,11 +145,19 @@ def test_floats_agree_within_their_own_precision(kind: Kind, one: str | None, ot
 
 
 def test_a_float_summary_tells_a_changed_value() -> None:
-    summary = FloatSummary(3, -1.0, 5.0, 4.5)
-    assert summary.agrees_with(FloatSummary(3, -1.0, 5.0, 4.500000000000001), kind=Kind.DOUBLE)
-    assert not summary.agrees_with(FloatSummary(3, -1.0, 5.0, 4.6), kind=Kind.DOUBLE)
-    assert not summary.agrees_with(FloatSummary(2, -1.0, 5.0, 4.5), kind=Kind.DOUBLE)
+    summary = FloatSummary(3, -1.0, 5.0, Decimal("4.5"))
+    within = Decimal("4.500000000000001")
+    assert summary.agrees_with(FloatSummary(3, -1.0, 5.0, within), kind=Kind.DOUBLE)
+    assert not summary.agrees_with(FloatSummary(3, -1.0, 5.0, Decimal("4.6")), kind=Kind.DOUBLE)
+    assert not summary.agrees_with(FloatSummary(2, -1.0, 5.0, Decimal("4.5")), kind=Kind.DOUBLE)
     assert FloatSummary(0, None, None, None).agrees_with(FloatSummary(0, None, None, None), kind=Kind.FLOAT)
+
+
+def test_one_changed_value_among_millions_shows_in_the_sum() -> None:
+    """The slack grows with the rows, so it must stay far below one value: here 10 million rows and 0.0001."""
+    count, total = 10_000_000, Decimal("1234567.1")
+    summary = FloatSummary(count, 0.0, 1.0, total)
+    assert not summary.agrees_with(FloatSummary(count, 0.0, 1.0, total + Decimal("0.0001")), kind=Kind.DOUBLE)
 
 
 @given(st.datetimes(), st.timedeltas(timedelta(hours=-838), timedelta(hours=838)))

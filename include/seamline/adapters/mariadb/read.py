@@ -22,6 +22,7 @@ from seamline.adapters.mariadb.canonical import (
     text_literal,
 )
 from seamline.domain.canonical import (
+    SUMMED_BELOW,
     FloatSummary,
     exact_columns,
     group_key,
@@ -139,7 +140,10 @@ class MariaDbReadView:
         if not columns:
             return {}
         numbers = [f"CAST({quoted(column.name)} AS DOUBLE)" for column in columns]
-        parts = ", ".join(f"COUNT({n}), MIN({n}), MAX({n}), SUM({n})" for n in numbers)
+        parts = ", ".join(
+            f"COUNT({n}), MIN({n}), MAX({n}), SUM(IF(ABS({n}) < {SUMMED_BELOW}, CAST({n} AS DECIMAL(65,30)), NULL))"
+            for n in numbers
+        )
         (row,) = self._fetch(f"SELECT {parts} FROM {self._relation(table)}{where_clause(table, segment)}")
         return {column.name: FloatSummary(*row[4 * n : 4 * n + 4]) for n, column in enumerate(columns)}
 

@@ -25,6 +25,7 @@ from seamline.adapters.postgres.canonical import (
 )
 from seamline.adapters.postgres.ledger import read_ledger
 from seamline.domain.canonical import (
+    SUMMED_BELOW,
     FloatSummary,
     exact_columns,
     group_key,
@@ -164,7 +165,11 @@ class PostgresReadView:
         if not columns:
             return {}
         numbers = [f"{quoted(column.name)}::float8" for column in columns]
-        parts = ", ".join(f"count({n}), min({n}), max({n}), sum({n})" for n in numbers)
+        # By way of the text: a cast from float8 to numeric keeps 15 digits.
+        parts = ", ".join(
+            f"count({n}), min({n}), max({n}), sum({n}::text::numeric) FILTER (WHERE abs({n}) < {SUMMED_BELOW})"
+            for n in numbers
+        )
         (row,) = self._fetch(f"SELECT {parts} FROM {self._relation(table)}{self._where(table, segment, '')}")
         return {column.name: FloatSummary(*row[4 * n : 4 * n + 4]) for n, column in enumerate(columns)}
 
