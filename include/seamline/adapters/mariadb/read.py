@@ -215,7 +215,12 @@ def _exact(text: str) -> str:
 
 
 def where_clause(table: Table, segment: Segment, *, run_key: str = "") -> str:
-    """` WHERE …` of a segment, or nothing. `run_key` matters only where a keyless table is cut into buckets."""
+    """` WHERE …` of a segment. `run_key` matters only where a keyless table is cut into buckets."""
+    return f" WHERE {condition_of(table, segment, run_key=run_key)}"
+
+
+def condition_of(table: Table, segment: Segment, *, run_key: str = "") -> str:
+    """Which rows a segment takes; TRUE for all."""
     conditions = []
     if segment.date_column:
         name = quoted(table.column(segment.date_column).name)
@@ -226,7 +231,7 @@ def where_clause(table: Table, segment: Segment, *, run_key: str = "") -> str:
         row_hash = "" if table.is_keyed else hash_expression(table, run_key=run_key)
         bucket = bucket_expression(table, buckets=of, row_hash=row_hash)
         conditions.append(f"{bucket} IN ({','.join(str(int(number)) for number in wanted)})")
-    return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return " AND ".join(conditions) or "TRUE"
 
 
 def relation(database: str, table: Table) -> str:
