@@ -15,9 +15,9 @@ import pytest
 from seamline.plan.model import plan_to_json
 from tests.integration.captured import captured
 from tests.integration.databases import postgres_database
+from tests.spark.chains import SCRIPT, TABLES
 from tests.spark.empty_sync import publish_empty
 from tests.spark.hosts import START_S, Hosts, hosts_of, session_of, uri
-from tests.spark.test_streams_survive import SCRIPT, TABLES
 from tests.waiting import wait_until
 
 NAME = "idle_streams"

@@ -27,6 +27,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import BinlogPosition
 from seamline.domain.verdict import Verdict
+from seamline.ports import ReadView
 from seamline.sync.comparison import Work, compare_tables
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 
@@ -159,8 +160,9 @@ def _scan(bank: Connection, warehouse: Connection, on_source: str, on_destinatio
 
         def both() -> None:
             with ThreadPoolExecutor(2) as pool:
-                for future in [pool.submit(read_source), pool.submit(destination.execute, on_destination)]:
-                    future.result()
+                one, other = pool.submit(read_source), pool.submit(destination.execute, on_destination)
+                one.result()
+                other.result()
 
         return _cost(both, source=[_thread_of(source)], destination=[destination.info.backend_pid])
 
@@ -178,8 +180,9 @@ def _ours(bank: Connection, warehouse: Connection, table: Table, *, breaks: int)
         destination = open_views(
             warehouse, tables=[table], relations=relations, count=VIEWS, position_of=lambda _: POSITION
         )
-        for view in [*source, *destination]:
-            stack.enter_context(closing(view))
+        views: list[ReadView] = [*source, *destination]
+        for view in views:
+            stack.callback(view.close)
         work = [Work(table, Segment("entry"), Segment("entry"))]
 
         def compare() -> None:

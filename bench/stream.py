@@ -180,8 +180,8 @@ def drained_by_batches(plan: SyncPlan, warehouse: Connection, last: Marker, star
                     size += 1
             if size >= BATCH or is_last:
                 with session.cursor() as cursor:
-                    for table, rows in batch.items():
-                        cursor.executemany(statements[table], rows)
+                    for name, rows in batch.items():
+                        cursor.executemany(statements[name], rows)
                 session.commit()
                 batch, size = {}, 0
         return time.perf_counter() - began

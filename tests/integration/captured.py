@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from seamline.adapters.connect.capture import DebeziumCapture, PlannedTopics, capture_endpoint
@@ -32,7 +33,8 @@ class MemoryRegistry:
     """CaptureRegistry of one test; the platform's own has its own tests."""
 
     def __init__(self) -> None:
-        self.generation, self.listed = 0, ()
+        self.generation = 0
+        self.listed: tuple[str, ...] = ()
         self.is_locked = False
 
     @contextmanager
@@ -148,7 +150,11 @@ def _forget(one: Captured) -> None:
     one.connector.delete()
     for topic in (one.source_plan.log_topic, offsets_topic(one.source_plan), schema_history_topic(one.source_plan)):
         one.kafka.delete(topic)
-        wait_until(lambda topic=topic: not one.kafka.topic_id(topic), timeout_s=20, what=f"topic {topic} to be gone")
+        wait_until(partial(_is_gone, one, topic), timeout_s=20, what=f"topic {topic} to be gone")
+
+
+def _is_gone(one: Captured, topic: str) -> bool:
+    return not one.kafka.topic_id(topic)
 
 
 def _grants(database: str) -> list[str]:

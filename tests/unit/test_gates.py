@@ -25,6 +25,7 @@ GATES = {
     "ruff": ("ruff", "check", "--output-format=concise", "."),
     "format": ("ruff", "format", "--check", "--output-format=concise", "."),
     "types": ("mypy",),
+    "types of the benches": ("mypy", "bench"),
     "spelling": ("codespell",),
     "imports": ("lint-imports",),
 }

@@ -14,18 +14,20 @@ from seamline.domain.catalogue import Column, Kind, Table
 _EXACT_TEXT = "COLLATE utf8mb4_nopad_bin"
 
 _TEXT = f"CONVERT({{name}} USING utf8mb4) {_EXACT_TEXT}"
-_WHOLE = "CAST({name}+0 AS CHAR)"  # `+0`: ZEROFILL would print zeros, BIT its raw bytes
+# `+0`: ZEROFILL would print zeros, BIT its raw bytes. A DECIMAL keeps its scale.
+_NUMBER = "CAST({name}+0 AS CHAR)"
 # A zero date has no distance from 1970: it keeps its own text behind a mark.
-_MOMENT = "COALESCE(CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',{name}) AS CHAR),CONCAT('!',{name}))"
+# A typed literal: a string would be read anew for every row.
+_MOMENT = "COALESCE(CAST(TIMESTAMPDIFF(MICROSECOND,TIMESTAMP'1970-01-01 00:00:00',{name}) AS CHAR),CONCAT('!',{name}))"
 _FLOAT = "CAST(CAST({name} AS DOUBLE) AS CHAR)"
 _HEX = "LOWER(HEX({name}))"
 _EXPRESSIONS = {
-    Kind.INTEGER: _WHOLE,
-    Kind.UNSIGNED: _WHOLE,
-    Kind.BITS: _WHOLE,
-    Kind.YEAR: _WHOLE,
-    Kind.BOOLEAN: _WHOLE,
-    Kind.DECIMAL: "CAST(CAST({name} AS DECIMAL(65,{scale})) AS CHAR)",
+    Kind.INTEGER: _NUMBER,
+    Kind.UNSIGNED: _NUMBER,
+    Kind.BITS: _NUMBER,
+    Kind.YEAR: _NUMBER,
+    Kind.BOOLEAN: _NUMBER,
+    Kind.DECIMAL: _NUMBER,
     Kind.FLOAT: _FLOAT,
     Kind.DOUBLE: _FLOAT,
     Kind.CHAR: f"TRIM(TRAILING ' ' FROM {_TEXT})",
@@ -65,13 +67,16 @@ def literal(column: Column, canonical: str) -> str:
 
 def canonical_expression(column: Column) -> str:
     """The canonical text of a column; NULL for NULL."""
-    return _EXPRESSIONS[column.kind].format(name=quoted(column.name), scale=column.scale)
+    return _EXPRESSIONS[column.kind].format(name=quoted(column.name))
 
 
 def field_expression(column: Column) -> str:
     """The field of a column inside a row text, never NULL (unless the text outgrows max_allowed_packet)."""
     text = canonical_expression(column)
-    field = f"CONCAT(LENGTH({text}),':',{text})" if column.kind in COUNTED_KINDS else text
+    if _EXPRESSIONS[column.kind] is _NUMBER:
+        field = f"{quoted(column.name)}+0"  # CONCAT itself makes the text
+    else:
+        field = f"CONCAT(LENGTH({text}),':',{text})" if column.kind in COUNTED_KINDS else text
     # Not COALESCE: a text that became NULL on the way must not pass for a NULL of the table.
     return f"IF({quoted(column.name)} IS NULL,'{NULL_FIELD}',{field})" if column.nullable else field
 
@@ -91,10 +96,10 @@ def bucket_expression(table: Table, *, buckets: int, row_hash: str) -> str:
     if buckets == 1:
         return "0"
     if is_folded_key(table):
-        folded = "0"
+        folded = ""
         for column in table.key_columns:
-            folded = f"MOD({folded}*31+MOD({quoted(column.name)},{buckets})+{buckets},{buckets})"
-        return folded
+            folded = f"MOD({folded}MOD({quoted(column.name)},{buckets})+{buckets},{buckets})*31+"
+        return folded.removesuffix("*31+")
     if not table.is_keyed:
         return f"MOD({hash_number(row_hash, start=1)},{buckets})"
     key_hash = f"SHA2({row_text_expression(table.key_columns)},256)"

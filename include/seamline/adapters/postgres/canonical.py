@@ -100,10 +100,10 @@ def bucket_expression(table: Table, *, buckets: int, row_hash: str) -> str:
     if buckets == 1:
         return "0"
     if is_folded_key(table):
-        folded = "0"
+        folded = ""
         for column in table.key_columns:
-            folded = f"mod({folded}*31+mod({quoted(column.name)},{buckets})+{buckets},{buckets})"
-        return f"({folded})::int"
+            folded = f"mod({folded}mod({quoted(column.name)},{buckets})+{buckets},{buckets})*31+"
+        return f"({folded.removesuffix('*31+')})::int"
     if not table.is_keyed:
         return f"mod({hash_number(row_hash, start=1)},{buckets})"
     key_hash = f"encode(sha256(convert_to({row_text_expression(table.key_columns)},'UTF8')),'hex')"

@@ -52,6 +52,8 @@ _SETTINGS = (
     "SET extra_float_digits = 1",
     "SET search_path = ''",
     "SET jit = off",
+    # Views share the work already, and the source, which has one core per view, is never the faster side.
+    "SET max_parallel_workers_per_gather = 0",
 )
 
 
