@@ -21,6 +21,7 @@ from seamline.spec.load import load_declarations
 from seamline.stack import boot, components, credentials
 from seamline.stack.layout import Layout
 from seamline.stack.progress import Progress
+from seamline.stack.turns import alone
 
 SYNC = "settlement"
 SIZES = {"full": bank.FULL, "small": bank.SMALL}
@@ -33,14 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     demo = Demo(Layout(settings.load()))
-    with demo.phase("stack"):
-        boot.up(demo.layout, components.choose(), demo.progress)
-    with demo.phase("bank"):
-        demo.fill_bank(SIZES[args.size])
-        boot.up(demo.layout, components.choose(only=[WRITERS]), demo.progress)
-    with demo.phase("runs"):
-        dates = demo.tell()
-    return demo.show(dates)
+    # A second onboarding beside the first would take the sync from it in mid-way.
+    with alone(demo.layout, "demo", what="`seamline demo`"):
+        with demo.phase("stack"):
+            boot.up(demo.layout, components.choose(), demo.progress)
+        with demo.phase("bank"):
+            demo.fill_bank(SIZES[args.size])
+            boot.up(demo.layout, components.choose(only=[WRITERS]), demo.progress)
+        with demo.phase("runs"):
+            dates = demo.tell()
+        return demo.show(dates)
 
 
 @dataclass(slots=True)

@@ -1,14 +1,12 @@
 """`up` and `down`: brings the chosen components up side by side, each as soon as what it needs is ready."""
 
-import contextlib
-import fcntl
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
 from seamline import settings
-from seamline.domain.errors import ConfigError, SeamlineError, TerminalError, TransientError
+from seamline.domain.errors import ConfigError, SeamlineError, TerminalError
 from seamline.stack import (
     airflow,
     credentials,
@@ -25,6 +23,7 @@ from seamline.stack import supervisor as keeper
 from seamline.stack.components import COMPONENTS, Component
 from seamline.stack.layout import Layout
 from seamline.stack.progress import Progress
+from seamline.stack.turns import alone
 from seamline.stack.waiting import wait_until
 
 _LOG_LINES = 15
@@ -52,8 +51,7 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
 
 def up(layout: Layout, components: tuple[Component, ...], progress: Progress) -> None:
     """Bring these components up and return when each has answered. What runs already is left alone."""
-    layout.data.mkdir(parents=True, exist_ok=True)
-    with _alone(layout):
+    with alone(layout, "stack", what="`seamline up` or `down`"):
         prepare(layout, progress)
         is_fresh = not keeper.is_running(layout)
         if is_fresh:
@@ -74,7 +72,7 @@ def down(layout: Layout, progress: Progress) -> int:
     """Stop everything of this data folder, detached Spark drivers too. Return how many processes had to be swept."""
     if not layout.data.exists():
         return 0
-    with _alone(layout):
+    with alone(layout, "stack", what="`seamline up` or `down`"):
         if keeper.is_running(layout):
             for wave in _waves():
                 keeper.stop_programs(layout, [program.name for part in wave for program in part.programs])
@@ -94,19 +92,6 @@ def _waves() -> list[list[Component]]:
         waves.append(wave)
         rest = [part for part in rest if part not in wave]
     return waves
-
-
-@contextlib.contextmanager
-def _alone(layout: Layout) -> Iterator[None]:
-    """Two `up` or `down` on one data folder take turns; the second says so at once."""
-    with (layout.data / "stack.lock").open("w", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as exc:
-            raise TransientError(
-                f"another `seamline up` or `down` is at work on {layout.data}", hint="wait for it, then try again"
-            ) from exc
-        yield
 
 
 class _Boot:

@@ -1,0 +1,43 @@
+"""Two commands that would undo each other are not at work at once on one data folder."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from seamline import settings
+from seamline.cli import demo
+from seamline.cli.main import main
+from seamline.domain.errors import TransientError
+from seamline.stack.layout import Layout
+from seamline.stack.turns import alone
+
+
+@pytest.fixture
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path / "data"))
+    return Layout(settings.load())
+
+
+def test_a_turn_is_held_by_one_and_is_free_when_it_ends(layout: Layout) -> None:
+    with alone(layout, "stack", what="`seamline up`"):
+        with (
+            pytest.raises(TransientError, match="another `seamline up` is at work"),
+            alone(layout, "stack", what="`seamline up`"),
+        ):
+            pytest.fail("two held one turn")
+        with alone(layout, "demo", what="`seamline demo`"):
+            pass
+    with alone(layout, "stack", what="`seamline up`"):
+        pass
+
+
+def test_a_second_demo_is_refused_before_it_touches_anything(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by a reader of the README: a second one took the sync from the first in the middle of its backfill."""
+    monkeypatch.setattr(demo.boot, "up", lambda *_: pytest.fail("the stack was touched"))
+    with alone(layout, "demo", what="`seamline demo`"):
+        assert main(["demo"]) == TransientError.exit_code
+    said = capsys.readouterr().err
+    assert "another `seamline demo` is at work" in said and "wait for it" in said
