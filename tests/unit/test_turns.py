@@ -1,6 +1,5 @@
 """Two commands that would undo each other are not at work at once on one data folder."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
