@@ -83,6 +83,20 @@ def test_a_difference_shows_both_totals_the_rows_and_the_breaks() -> None:
         assert expected in text
 
 
+def test_equal_totals_say_so_in_words() -> None:
+    total = ControlTotal("entry", "amount", ("EUR",), 2, 2, Decimal("10.5000"), Decimal("10.5000"))
+    text = render([reconciliation(replace(MATCH, totals=(total,)))], [])
+    assert "EUR   amount 10.5000 on both sides, 2 rows" in text
+
+
+def test_a_cut_without_one_of_its_tables_is_called_partial() -> None:
+    explained = TableVerdict("account", Verdict.NOT_RUN, reason="no history")
+    day = date(2026, 11, 18)
+    first = render([reconciliation(MATCH, explained, scope=Scope.CUT, day=day)], []).splitlines()[0]
+    assert first.endswith("business date 2026-11-18, partial")
+    assert "partial" not in render([reconciliation(MATCH, scope=Scope.CUT, day=day)], [])
+
+
 def test_rows_that_came_after_the_cut_of_the_date_before_are_shown() -> None:
     late = SinceCut("ledger_entry", "2026-11-18", 2, rows_in_cut=1000, rows_now=3500)
     same = SinceCut("payment_order", "2026-11-18", 2, rows_in_cut=7, rows_now=7, is_same=True)

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 
@@ -14,6 +14,7 @@ from seamline.cli import report, status
 from seamline.cli.up import print_airflow
 from seamline.demo import bank
 from seamline.demo.story import EARLIER_DATES, Story
+from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation, Scope, SyncState
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
@@ -41,8 +42,12 @@ def run(args: argparse.Namespace) -> int:
         with demo.phase("bank"):
             demo.fill_bank(SIZES[args.size])
             boot.up(demo.layout, components.choose(only=[WRITERS]), demo.progress)
-        with demo.phase("runs"):
-            dates = demo.tell()
+        try:
+            with demo.phase("runs"):
+                dates = demo.tell()
+        except SeamlineError:
+            demo.show_state()
+            raise
         return demo.show(dates)
 
 
@@ -93,6 +98,12 @@ class Demo:
             newest = story.nightly()
             earlier = story.backfill()
         return [date.fromisoformat(run.partition_key) for run in [newest, *earlier] if run.partition_key]
+
+    def show_state(self) -> None:
+        """What is known where a run failed, before the error: a break is shown with its rows."""
+        with suppress(SeamlineError):
+            sys.stdout.write(f"\n{report.render(status.newest_verdicts(SYNC), [])}\n")
+        print_airflow(self.layout)
 
     def show(self, dates: list[date]) -> int:
         found = status.newest_verdicts(SYNC)

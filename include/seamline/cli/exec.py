@@ -1,4 +1,7 @@
-"""Run a program with the variables of the local stack, for example `./seamline exec airflow dags list`."""
+"""Run a program with the variables of the local stack, for example `./seamline exec airflow dags list`.
+
+The servers' own clients, `psql` and `mariadb`, are found too.
+"""
 
 import argparse
 import os
@@ -6,7 +9,7 @@ import shutil
 
 from seamline import settings
 from seamline.domain.errors import ConfigError
-from seamline.stack import programs
+from seamline.stack import postgres, programs
 from seamline.stack.layout import Layout
 
 
@@ -19,7 +22,11 @@ def run(args: argparse.Namespace) -> int:
     if not args.command:
         raise ConfigError("No program was named", hint="for example: ./seamline exec airflow dags list")
     variables = programs.airflow_environment(layout)
-    binary = shutil.which(args.command[0], path=variables["PATH"])
+    clients = f"{postgres.binaries()}:{layout.mariadb_server / 'bin'}"
+    binary = shutil.which(args.command[0], path=f"{clients}:{variables['PATH']}")
     if binary is None:
-        raise ConfigError(f"There is no program `{args.command[0]}` in the environment or on PATH")
+        raise ConfigError(
+            f"There is no program `{args.command[0]}` in the environment or on PATH",
+            hint="name one of the environment (airflow, python), a client (psql, mariadb) or a path",
+        )
     os.execve(binary, [binary, *args.command[1:]], variables)

@@ -46,6 +46,8 @@ def stream_line(report: StreamReport) -> str:
 
 def _reconciliation(reconciliation: Reconciliation) -> Iterator[str]:
     title = "live tables" if reconciliation.scope is Scope.LIVE else f"business date {reconciliation.business_date}"
+    if any(table.verdict is Verdict.NOT_RUN for table in reconciliation.tables):
+        title += ", partial"
     yield f"{reconciliation.verdict:<12}  {reconciliation.sync} → {reconciliation.destination}, {title}"
     yield f"{'':<12}  at {reconciliation.position or 'no position'}{_committed(reconciliation)}"
     width = max((len(table.table) for table in reconciliation.tables), default=0)
@@ -85,7 +87,7 @@ def _total(total: ControlTotal) -> str:
     group = " ".join(total.group) or "all"
     name = f"{total.column} " if total.column else ""
     if total.is_equal:
-        return f"{group:<5} {name}{_number(total.source_sum)} = , {total.source_rows:,} rows"
+        return f"{group:<5} {name}{_number(total.source_sum)} on both sides, {total.source_rows:,} rows"
     return (
         f"{group:<5} {name}{_number(total.source_sum)} ≠ {_number(total.destination_sum)}, "
         f"{total.source_rows:,} and {total.destination_rows:,} rows"

@@ -1,4 +1,7 @@
-"""What runs, how far the streams are, and the last verdicts of every sync."""
+"""What runs, how far the streams are, and the last verdicts of every sync.
+
+Exit code 0 only if no verdict shown is worse than MATCH (or NOT_RUN with its reason) and no alarm is open.
+"""
 
 import argparse
 import sys
@@ -6,8 +9,9 @@ import sys
 from seamline import settings
 from seamline.adapters import registry
 from seamline.cli import report
-from seamline.domain.errors import SeamlineError
+from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.runs import Reconciliation, Scope
+from seamline.spec.faults import guess
 from seamline.spec.load import load_declarations
 from seamline.stack import supervisor as keeper
 from seamline.stack.layout import Layout
@@ -21,21 +25,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     layout = Layout(settings.load())
+    declared = sorted(load_declarations(layout.settings.declarations).syncs)
+    if args.sync and args.sync not in declared:
+        raise ConfigError(f"there is no sync `{args.sync}`", hint=guess(args.sync, declared))
+    names = [args.sync] if args.sync else declared
     sys.stdout.write(f"{processes(layout)}\n")
-    names = [args.sync] if args.sync else sorted(load_declarations(layout.settings.declarations).syncs)
+    is_red = False
     try:
         store, reports = registry.platform(), registry.director().latest_reports()
         for name in names:
             streams = [one for stream, one in sorted(reports.items(), key=str) if stream.sync == name]
-            state = store.sync_state(name)
+            state, verdicts = store.sync_state(name), newest_verdicts(name)
+            is_red = is_red or bool(verdicts) and not report.is_green(verdicts)
             sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}\n")
-            sys.stdout.write(f"{report.render(newest_verdicts(name), streams)}\n")
+            sys.stdout.write(f"{report.render(verdicts, streams)}\n")
         for alarm in store.open_alarms():
+            is_red = True
             sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} since {alarm.raised_at:%F %T}: {alarm.message}\n")
     except SeamlineError as error:
         sys.stdout.write(f"\nno verdicts can be shown: {error}\n")
         return error.exit_code
-    return 0
+    return 1 if is_red else 0
 
 
 def processes(layout: Layout) -> str:
