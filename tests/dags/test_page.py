@@ -179,6 +179,15 @@ def test_a_table_left_out_for_a_reason_does_not_spoil_the_verdict() -> None:
     assert reports.overall(results.reconciliation()) is Verdict.NOT_RUN
 
 
+def test_a_cut_without_one_of_its_tables_is_called_partial(signed_in: TestClient, platform: results.Platform) -> None:
+    whole = results.table("ledger_entry")
+    platform.found = [results.reconciliation(whole)]
+    assert ", partial" not in signed_in.get("/page").text
+    platform.found = [results.reconciliation(results.table("account", Verdict.NOT_RUN, reason="no history"), whole)]
+    assert ", partial" in signed_in.get("/page").text
+    assert ", partial" in signed_in.get("/page?sync=settlement").text
+
+
 def test_a_break_of_the_live_tables_makes_the_sync_a_break() -> None:
     live = results.reconciliation(
         results.table("account", Verdict.BREAK), scope=Scope.LIVE, started_at=datetime(2026, 11, 20, tzinfo=UTC)

@@ -46,7 +46,7 @@ def stream_line(report: StreamReport) -> str:
 
 def _reconciliation(reconciliation: Reconciliation) -> Iterator[str]:
     title = "live tables" if reconciliation.scope is Scope.LIVE else f"business date {reconciliation.business_date}"
-    if any(table.verdict is Verdict.NOT_RUN for table in reconciliation.tables):
+    if reconciliation.is_partial:
         title += ", partial"
     yield f"{reconciliation.verdict:<12}  {reconciliation.sync} → {reconciliation.destination}, {title}"
     yield f"{'':<12}  at {reconciliation.position or 'no position'}{_committed(reconciliation)}"

@@ -95,3 +95,9 @@ class Reconciliation:
     started_at: datetime
     ended_at: datetime
     evidence: Json = field(default_factory=dict)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some of its tables were left out, and others were not."""
+        left_out = [table.verdict is Verdict.NOT_RUN for table in self.tables]
+        return any(left_out) and not all(left_out)

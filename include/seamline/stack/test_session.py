@@ -29,7 +29,9 @@ _BASES = range(22_000, 32_000, 100)
 _CLOSING_LINE = re.compile(r"^(?:=+ )?(?P<said>\d+ \w+.* in \d+[\d.]*s.*?|no tests ran in .*?)(?: =+)?$")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _NO_TESTS = 5
+_ENDS_ALONE_WITHIN_S = 5.0
 _ENDS_WITHIN_S = 10.0
+_TOLD_MAX = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,13 +220,16 @@ def _is_free(port: int) -> bool:
 def _end_leftovers(at: Settings, *, keep: Sequence[str]) -> list[str]:
     """End what tests started and did not end: processes with this session's data folder that belong to no server.
 
-    Returns the beginnings of their command lines.
+    Returns the ends of their command lines, where a JVM says what it runs. A JVM ends a moment after the Python that
+    drove it: it has that moment.
     """
     found = [process for process in psutil.process_iter() if _is_leftover(process, at, keep)]
+    wait_until(lambda: not any(_is_leftover(one, at, keep) for one in found), timeout_s=_ENDS_ALONE_WITHIN_S)
+    found = [process for process in found if _is_leftover(process, at, keep)]
     named = []
     for process in found:
         with contextlib.suppress(psutil.Error):
-            named.append(" ".join(process.cmdline())[:120])
+            named.append(" ".join(process.cmdline())[-_TOLD_MAX:])
             process.kill()
     wait_until(lambda: not any(_is_leftover(process, at, keep) for process in found), timeout_s=_ENDS_WITHIN_S)
     return named
