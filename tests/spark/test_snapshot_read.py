@@ -157,6 +157,20 @@ def _check_books(warehouse: Connection, staged: dict[str, str]) -> None:
         assert keys == (len(TABLES),)
 
 
+def test_a_row_of_nulls_alone_is_no_empty_table(spark: SparkSession, bank: Connection, warehouse: Connection) -> None:
+    """The rows come joined to the proof of their position: a table without rows gives one of NULLs too."""
+    with closing(mariadb(bank)) as session, session.cursor() as cursor:
+        cursor.execute("CREATE TABLE no_row (a INT NULL, b VARCHAR(9) NULL)")
+        cursor.execute("CREATE TABLE one_row LIKE no_row")
+        cursor.execute("INSERT INTO one_row VALUES (NULL, NULL)")
+    run = run_of(bank, lock="brief", names=("no_row", "one_row"))
+    reader = SparkReader(spark.sparkContext, run)
+    with reader.open_read(reads_of(run)) as read:
+        loads = list(read.stage(DESTINATION))
+        assert {load.table.name: load.rows for load in loads} == {"no_row": 0, "one_row": 1}
+        assert {verdict for verdict, _ in verdicts_of(reader, read, loads).values()} == {Verdict.MATCH}
+
+
 def test_a_changed_staged_row_is_named_while_the_views_are_open(
     spark: SparkSession, bank: Connection, warehouse: Connection, writers: list[Writer]
 ) -> None:
