@@ -1,7 +1,7 @@
 """What the local stack costs at rest: processor time and memory of all its processes over five quiet minutes.
 
 For a stack that is up (`./seamline demo` leaves one): stops the demo bank's writers, waits until no job runs, measures.
-Goals: at most 15 % of a core, 5 GiB PSS. `python -m bench.at_rest --seconds 300`
+Goals: at most 15 % of a core, 5 GiB PSS. `./seamline exec python -m bench.at_rest --seconds 300`
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """What a host with ten idle streams costs: processor time of its whole process tree over a quiet minute, and memory.
 
 A bank of its own on the servers of the local stack, its capture, ten streams of it, heartbeats as always; nobody
-writes. Goal: at most 3 % of a core. `python -m bench.idle_streams --streams 10 --seconds 60`
+writes. Goal: at most 3 % of a core. `./seamline exec python -m bench.idle_streams --streams 10 --seconds 60`
 """
 
 import argparse

@@ -8,7 +8,7 @@ does. Both results must be equal to each other and to the source. Goal: at least
 another session of the destination sees it, asked every 3 ms. Both servers write durably. Goal: p50 ≤ 100 ms,
 p99 ≤ 500 ms.
 
-On the servers of the local stack: `python -m bench.stream drain`, `python -m bench.stream latency`.
+On the servers of the local stack: `./seamline exec python -m bench.stream drain`, and the same with `latency`.
 """
 
 import argparse

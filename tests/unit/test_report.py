@@ -1,36 +1,14 @@
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date
 from decimal import Decimal
 
 from seamline.cli.report import is_green, render
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.ledger import StreamId
-from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import Reconciliation, Scope
-from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict, worst
+from seamline.domain.runs import Scope
+from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.ports import StreamReport
-
-MOMENT = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
-
-
-def reconciliation(*tables: TableVerdict, scope: Scope = Scope.LIVE, day: date | None = None) -> Reconciliation:
-    return Reconciliation(
-        run_id="r",
-        sync="settlement",
-        destination="warehouse",
-        scope=scope,
-        business_date=day,
-        position=BinlogPosition("0-1-7", "bin.000001", 99),
-        position_time=MOMENT,
-        mode="barrier",
-        verdict=worst([table.verdict for table in tables]),
-        tables=tables,
-        started_at=MOMENT,
-        ended_at=MOMENT,
-    )
-
-
-MATCH = TableVerdict("account", Verdict.MATCH, source_rows=1000, destination_rows=1000)
+from tests.unit.reported import MATCH, reconciliation
 
 
 def test_nothing_reconciled_is_not_green() -> None:

@@ -1,5 +1,6 @@
 """`seamline status` says by its exit code what its text says."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -8,9 +9,11 @@ import pytest
 
 from seamline.cli import status
 from seamline.cli.main import main
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict
-from tests.unit.test_report import MATCH, reconciliation
+from seamline.ports import StreamReport
+from tests.unit.reported import MATCH, MOMENT, reconciliation
 
 BREAK = TableVerdict("account", Verdict.BREAK, reason="1 row differs", breaks_total=1)
 
@@ -33,9 +36,12 @@ class Platform:
         return self.alarms
 
 
-def told(monkeypatch: pytest.MonkeyPatch, platform: Platform, *arguments: str) -> int:
+def told(
+    monkeypatch: pytest.MonkeyPatch, platform: Platform, *arguments: str, streams: Sequence[StreamReport] = ()
+) -> int:
+    reports = {one.stream: one for one in streams}
     monkeypatch.setattr(status.registry, "platform", lambda: platform)
-    monkeypatch.setattr(status.registry, "director", lambda: SimpleNamespace(latest_reports=dict))
+    monkeypatch.setattr(status.registry, "director", lambda: SimpleNamespace(latest_reports=lambda: reports))
     return main(["status", *arguments])
 
 
@@ -49,8 +55,15 @@ def test_a_sync_that_was_not_reconciled_yet_is_not_red(monkeypatch: pytest.Monke
 
 
 def test_an_open_alarm_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    alarm = SimpleNamespace(kind="lag", subject="s", raised_at=MATCH_AT, message="m")
+    alarm = SimpleNamespace(kind="lag", subject="s", raised_at=MOMENT, message="m")
     assert told(monkeypatch, Platform([reconciliation(MATCH)], alarms=(alarm,))) == 1
+
+
+def test_a_failed_stream_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = StreamId("settlement", "warehouse")
+    fine, failed = StreamReport(stream, "streaming"), StreamReport(stream, "failed", error="torn unit")
+    assert told(monkeypatch, Platform([reconciliation(MATCH)]), streams=[fine]) == 0
+    assert told(monkeypatch, Platform([reconciliation(MATCH)]), streams=[failed]) == 1
 
 
 def test_an_unknown_sync_is_refused_with_the_name_that_was_meant(
@@ -58,6 +71,3 @@ def test_an_unknown_sync_is_refused_with_the_name_that_was_meant(
 ) -> None:
     assert told(monkeypatch, Platform([], state=None), "settlemnt") == 2
     assert "Did you mean `settlement`?" in capsys.readouterr().err
-
-
-MATCH_AT = reconciliation(MATCH).started_at

@@ -22,8 +22,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.command:
         raise ConfigError("No program was named", hint="for example: ./seamline exec airflow dags list")
     variables = programs.airflow_environment(layout)
-    clients = f"{postgres.binaries()}:{layout.mariadb_server / 'bin'}"
-    binary = shutil.which(args.command[0], path=f"{clients}:{variables['PATH']}")
+    variables["PATH"] = f"{postgres.binaries()}:{layout.mariadb_server / 'bin'}:{variables['PATH']}"
+    binary = shutil.which(args.command[0], path=variables["PATH"])
     if binary is None:
         raise ConfigError(
             f"There is no program `{args.command[0]}` in the environment or on PATH",

@@ -1,6 +1,6 @@
 """What runs, how far the streams are, and the last verdicts of every sync.
 
-Exit code 0 only if no verdict shown is worse than MATCH (or NOT_RUN with its reason) and no alarm is open.
+Exit code 0 only if what was reconciled is MATCH (or left out for a reason), no stream failed and no alarm is open.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         for name in names:
             streams = [one for stream, one in sorted(reports.items(), key=str) if stream.sync == name]
             state, verdicts = store.sync_state(name), newest_verdicts(name)
-            is_red = is_red or bool(verdicts) and not report.is_green(verdicts)
+            is_red = is_red or bool(verdicts) and not report.is_green(verdicts) or any(one.error for one in streams)
             sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}\n")
             sys.stdout.write(f"{report.render(verdicts, streams)}\n")
         for alarm in store.open_alarms():

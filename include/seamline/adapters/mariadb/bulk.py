@@ -39,6 +39,7 @@ from seamline.domain.errors import InvariantViolated, SchemaConflict, SeamlineEr
 BATCH_ROWS = 65_536
 _TURN_S = 6 * 3600
 _PROOF = "seamline.proof"
+_IS_ROW = "seamline.is_row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +105,20 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def bulk_statement(database: str, table: Table, segment: Segment, *, turn: str) -> str:
-    """The SELECT of a table's rows, each beside the proof: address, whether the turn came, whether there are rows.
+    """The SELECT of a table's rows, each beside the proof (address, whether the turn came) and whether it is one.
 
-    Without rows the join gives one of NULLs.
+    Without rows the join gives one of NULLs, which is none.
     """
     place, condition = relation(database, table), condition_of(table, segment)
-    any_row = f"EXISTS(SELECT 1 FROM {place} WHERE {condition})"
     # Without the cast a session variable makes it a long text, which connectorx hands over as bytes.
-    proof = f"CAST(CONCAT({ADDRESS_TEXT},':',GET_LOCK({text_literal(turn)},{_TURN_S}),':',{any_row}) AS CHAR(300))"
+    proof = f"CAST(CONCAT({ADDRESS_TEXT},':',GET_LOCK({text_literal(turn)},{_TURN_S})) AS CHAR(300))"
     columns = "".join(f"{reading_of(column).expression} AS {quoted(column.name)}, " for column in table.columns)
+    certain = next((column for column in (*table.key_columns, *table.columns) if not column.nullable), None)
+    # Asking the table itself scans it a second time up to the first row: only where a row may be of NULLs alone.
+    is_row = f"{quoted(certain.name)} IS NOT NULL" if certain else f"EXISTS(SELECT 1 FROM {place} WHERE {condition})"
     return (
-        f"SELECT {columns}{quoted(_PROOF)} FROM (SELECT {proof} AS {quoted(_PROOF)}) AS told"
-        f" LEFT JOIN {place} ON {condition}"
+        f"SELECT {columns}{quoted(_PROOF)}, {is_row} AS {quoted(_IS_ROW)}"
+        f" FROM (SELECT {proof} AS {quoted(_PROOF)}) AS told LEFT JOIN {place} ON {condition}"
     )
 
 
@@ -161,9 +164,8 @@ class BulkReaders:
         first = _next(source, table)
         if first is None:
             raise InvariantViolated("a read ended before it told its position", table=table.name)
-        address, is_empty = _proof_of(first, table)
-        proven(address)
-        batch: pa.RecordBatch | None = None if is_empty else first
+        proven(_proof_of(first, table))
+        batch: pa.RecordBatch | None = first if first.column(_IS_ROW)[0].as_py() else None
         while batch is not None:
             yield _converted(batch, table)
             batch = _next(source, table)
@@ -211,12 +213,11 @@ class BulkReaders:
         return f"{self._gates.name('turn', turn=self._turn, member=self._member)}.{number}"
 
 
-def _proof_of(first: pa.RecordBatch, table: Table) -> tuple[str, bool]:
-    """(the session's address, whether the table has no row there)."""
-    address, turn, any_row = str(first.column(_PROOF)[0].as_py()).rsplit(":", 2)
+def _proof_of(first: pa.RecordBatch, table: Table) -> str:
+    address, _, turn = str(first.column(_PROOF)[0].as_py()).rpartition(":")
     if turn != "1":
         raise TransientError(f"table {table.name} was not read in its turn: {turn}", table=table.name)
-    return address, any_row == "0"
+    return address
 
 
 def _next(source: Iterator[pa.RecordBatch], table: Table) -> pa.RecordBatch | None:

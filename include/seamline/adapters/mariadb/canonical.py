@@ -73,7 +73,7 @@ def canonical_expression(column: Column) -> str:
 def field_expression(column: Column) -> str:
     """The field of a column inside a row text, never NULL (unless the text outgrows max_allowed_packet)."""
     text = canonical_expression(column)
-    if _EXPRESSIONS[column.kind] is _NUMBER:
+    if column.kind in _NUMBERS:
         field = f"{quoted(column.name)}+0"  # CONCAT itself makes the text
     else:
         field = f"CONCAT(LENGTH({text}),':',{text})" if column.kind in COUNTED_KINDS else text

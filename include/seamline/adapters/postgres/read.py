@@ -52,7 +52,7 @@ _SETTINGS = (
     "SET extra_float_digits = 1",
     "SET search_path = ''",
     "SET jit = off",
-    # Views share the work already, and the source, which has one core per view, is never the faster side.
+    # Views share the work already. Measured against MariaDB 11.4.5, which scans on one core: more processor, same time.
     "SET max_parallel_workers_per_gather = 0",
 )
 
