@@ -4,16 +4,19 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from decimal import Context, Decimal
 
+import pyarrow as pa
 import pytest
 
+from seamline import settings
 from seamline.adapters.bulk_copy import Copied, CopyItem, copy_group, grouped
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb.bulk import BulkRead
+from seamline.adapters.mariadb.bulk import BulkRead, BulkReaders, arrow_schema
 from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
 from seamline.adapters.mariadb.sessions import SnapshotLock, close_all, open_session, views_at
 from seamline.adapters.postgres.read import Relation, open_views
-from seamline.adapters.postgres.staging import StagedPlace, StagingArea
+from seamline.adapters.postgres.staging import StagedPlace, StagingArea, fill
 from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
@@ -21,6 +24,7 @@ from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import ReadView
+from seamline.stack.layout import Layout
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.kinds import CASES, KindCase
 from tests.integration.known import known_by_id
@@ -167,3 +171,72 @@ def test_a_table_without_a_planned_column_ends_the_read_by_name(source: Connecti
     item = CopyItem(BulkRead(table, Segment("moved"), 0), place, "warehouse", DESTINATION_ID)
     with pytest.raises((TransientError, SchemaConflict), match="moved"):
         copy_at_one_address([item], source, run="moved")
+
+
+def test_a_text_that_the_destination_cannot_hold_ends_the_copy_with_its_cure(
+    source: Connection, destination: Connection
+) -> None:
+    with closing(mariadb(source)) as session, session.cursor() as cursor:
+        cursor.execute("CREATE OR REPLACE TABLE memo (id INT PRIMARY KEY, text VARCHAR(20))")
+        cursor.execute("INSERT INTO memo VALUES (1, 'before'), (2, CONCAT('nul', CHAR(0)))")
+    table = Table("memo", (Column("id", Kind.INTEGER, "int", False, 32), Column("text", Kind.STRING, "varchar(20)")))
+    place = StagingArea(destination, DESTINATION, run_id="memo").create([table])["memo"]
+    item = CopyItem(BulkRead(table, Segment("memo"), 0), place, "warehouse", DESTINATION_ID)
+    with pytest.raises(SchemaConflict, match="a text of memo") as refused:
+        copy_at_one_address([item], source, run="memo")
+    assert "NUL character" in refused.value.hint
+    with postgres(destination) as session:
+        assert session.execute(f'SELECT count(*) FROM {place.schema}."{place.name}"'.encode()).fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale"), [(1, 0), (4, 4), (18, 4), (20, 0), (38, 0), (38, 38), (65, 0), (65, 30)]
+)
+def test_decimals_of_every_magnitude_arrive_as_they_were(destination: Connection, precision: int, scale: int) -> None:
+    """An encoder that drops a group of four zeros moves the digits behind it (pgpq did so before 0.12)."""
+    unscaled = [0, *(10**n for n in range(precision)), *(10 ** (n + 1) - 1 for n in range(precision))]
+    unscaled += [sum(10**n for n in range(start, precision, step)) for start in range(5) for step in (3, 4, 5, 8, 9)]
+    exact = Context(prec=100)
+    values = [exact.scaleb(Decimal(sign * number), -scale) for number in unscaled for sign in (1, -1)]
+    columns = (
+        Column("id", Kind.INTEGER, "int", False, 32),
+        Column("d", Kind.DECIMAL, "decimal", True, 0, precision, scale),
+    )
+    table = Table("amount", columns, ("id",))
+    place = StagingArea(destination, DESTINATION, run_id=f"{precision}.{scale}").create([table])["amount"]
+    schema = arrow_schema(table)
+    batch = pa.record_batch(
+        [pa.array(range(len(values)), pa.int32()), pa.array(values, schema.field("d").type)], schema
+    )
+    assert fill(destination, place, [batch], schema=schema) == len(values)
+    with postgres(destination) as session:
+        found = session.execute(f'SELECT d::text FROM {place.schema}."{place.name}" ORDER BY id'.encode()).fetchall()
+    assert [text for (text,) in found] == [f"{abs(v) if v == 0 else v:f}" for v in values]
+
+
+def test_a_reader_that_lost_its_session_while_it_waited_may_be_tried_again(source: Connection) -> None:
+    table = FLOATS
+    readers = BulkReaders(source, [BulkRead(table, Segment(table.name), 0)], gates=Gates("lost"), member=0)
+    with closing(mariadb(source)) as session, session.cursor() as cursor:
+        cursor.execute(f"KILL {readers._control.thread_id()}")
+    with pytest.raises(TransientError):
+        next(readers.batches(0, proven=lambda _: None))
+    readers.close()
+
+
+def test_what_ends_the_source_s_rows_stays_out_of_the_destination_s_log(destination: Connection) -> None:
+    """A COPY that is given up tells the server why, and the server's log is not for row values."""
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array([1], pa.int32()), pa.array([0.5], pa.float32()), pa.array([0.5])], schema)
+        raise SchemaConflict("the value 4711-secret does not fit", table="floats")
+
+    schema = arrow_schema(FLOATS)
+    place = StagingArea(destination, DESTINATION, run_id="broken").create([FLOATS])["floats"]
+    with pytest.raises(SchemaConflict, match="4711-secret"):
+        fill(destination, place, broken(), schema=schema)
+    told = Layout(settings.load()).log_of("postgres").read_text(encoding="utf-8", errors="replace")
+    assert "the source's rows have ended early" in told
+    assert "4711-secret" not in told
+    with postgres(destination) as session:
+        assert session.execute(f'SELECT count(*) FROM {place.schema}."{place.name}"'.encode()).fetchone() == (0,)

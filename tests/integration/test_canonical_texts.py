@@ -14,7 +14,8 @@ from seamline.adapters.postgres.read import PostgresReadView, Relation, open_vie
 from seamline.adapters.postgres.types import column_definitions
 from seamline.domain.canonical import bucket_of, canonical_row, digest_of, field_text, row_hash
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.digest import Segment
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import SchemaConflict
 from seamline.domain.position import BinlogPosition
 from seamline.ports import ReadView
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
@@ -111,8 +112,15 @@ def _field(table: Table, text: str | None) -> str:
     return field_text(table.column("v"), text)
 
 
+@pytest.mark.parametrize(
+    ("fine", "coarse"),
+    [(1_000, 10), (1_024, 16), (1 << 34, 1 << 28)],
+    ids=["any number", "powers of two", "as deep as the search goes"],
+)
 @pytest.mark.parametrize("case", CASES, ids=[case.column.name for case in CASES])
-def test_a_row_falls_into_one_bucket_everywhere(case: KindCase, source: Connection, destination: Connection) -> None:
+def test_a_row_falls_into_one_bucket_everywhere(
+    case: KindCase, source: Connection, destination: Connection, fine: int, coarse: int
+) -> None:
     """With the value itself as key, and without a key."""
     named = _named_v(case)
     rows = [{"id": n, "v": edge.value} for n, edge in enumerate(case.edges, 1)]
@@ -123,16 +131,16 @@ def test_a_row_falls_into_one_bucket_everywhere(case: KindCase, source: Connecti
     ):
         expected: dict[int, list[str]] = {}
         for row in rows:
-            number = bucket_of(table, row, buckets=1000, run_key=RUN_KEY)
+            number = bucket_of(table, row, buckets=fine, run_key=RUN_KEY)
             expected.setdefault(number, []).append(canonical_row(table, row))
         digests = {n: digest_of(texts, run_key=RUN_KEY) for n, texts in expected.items()}
         for view in _views_of(table, source, destination):
-            segment = Segment(table.name, "id", "1", "100000", buckets=1000)
+            segment = Segment(table.name, "id", "1", "100000", buckets=fine)
             found = view.digests(segment, run_key=RUN_KEY)
             assert found == digests
             some = next(iter(digests))
-            chosen = Segment(table.name, "id", "1", "100000", buckets=1, among=(some % 10,), among_of=10)
-            wanted = [t for n, texts in expected.items() if n % 10 == some % 10 for t in texts]
+            chosen = Segment(table.name, "id", "1", "100000", buckets=1, among=(some % coarse,), among_of=coarse)
+            wanted = [t for n, texts in expected.items() if n % coarse == some % coarse for t in texts]
             assert view.digests(chosen, run_key=RUN_KEY) == {0: digest_of(wanted, run_key=RUN_KEY)}
             keys = [row.key for row in view.row_hashes(chosen, run_key=RUN_KEY)]
             assert set(view.rows(table.name, keys)) == set(keys) and len(keys) == len(set(wanted))
@@ -147,14 +155,45 @@ def _views_of(table: Table, source: Connection, destination: Connection) -> list
         position=_NOWHERE,
         opened_at=datetime.now(UTC),
     )
-    right = open_views(
+    return [left, _view_of(table, destination)]
+
+
+def _view_of(table: Table, destination: Connection) -> PostgresReadView:
+    (view,) = open_views(
         destination,
         tables=[table],
         relations={table.name: Relation("public", table.name)},
         count=1,
         position_of=lambda _: _NOWHERE,
     )
-    return [left, *right]
+    return view
+
+
+def test_a_column_that_was_given_another_type_in_the_warehouse_is_told_as_that(destination: Connection) -> None:
+    table = Table("altered", (Column("m", Kind.DATETIME, "datetime(6)"),))
+    with postgres(destination) as session:
+        session.execute("CREATE TABLE altered (m timestamptz)")
+    view = _view_of(table, destination)
+    with pytest.raises(SchemaConflict, match="read the destination"):
+        view.digests(Segment("altered"), run_key=RUN_KEY)
+    view.close()
+
+
+def test_an_infinite_moment_in_the_warehouse_is_a_value_of_its_own(destination: Connection) -> None:
+    """MariaDB has none, so it is a break to be found: no failed scan, and one hash in the digest as in the rows."""
+    moments = (Column("i", Kind.INSTANT, "timestamp(6)"), Column("m", Kind.DATETIME, "datetime(6)"))
+    table = Table("endless", (Column("id", Kind.INTEGER, "bigint", length=64), *moments), ("id",))
+    with postgres(destination) as session:
+        session.execute("CREATE TABLE endless (id bigint, i timestamptz, m timestamp)")
+        session.execute("INSERT INTO endless VALUES (1, 'infinity', 'infinity'), (2, '-infinity', '-infinity')")
+        session.execute("INSERT INTO endless VALUES (3, '294276-12-31 23:59:59.999999Z', '4713-01-01 00:00:00 BC')")
+    view = _view_of(table, destination)
+    (digest,) = view.digests(Segment("endless"), run_key=RUN_KEY).values()
+    hashes = [row.hash for row in view.row_hashes(Segment("endless"), run_key=RUN_KEY)]
+    view.close()
+    assert len(set(hashes)) == 3
+    low, high = (sum(int(text[at : at + 15], 16) for text in hashes) for at in (0, 15))
+    assert digest == SegmentDigest(3, 3, low, high)
 
 
 def test_floats_stay_out_of_the_digest_and_agree_within_their_precision(

@@ -16,7 +16,7 @@ from seamline.domain.digest import Segment
 from seamline.plan.model import SourcePlan
 
 SOURCE = SourcePlan("s", "mariadb", "bank", "r", "c", "m", "log", "connector")
-# What the writer of adbc-driver-postgresql 1.13 puts on the wire for an Arrow type, by the type that reads just that.
+# What the encoder puts on the wire for an Arrow type, by the type that reads just that.
 BINARY_FORM = {
     pa.int16(): "smallint",
     pa.int32(): "integer",

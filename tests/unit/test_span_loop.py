@@ -1,5 +1,6 @@
 import gc
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
+from seamline.domain.changes import TableChanges
 from seamline.domain.errors import Fenced, LogCorrupted, PositionLost, SchemaConflict, TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.log import LogRecord
@@ -163,6 +165,21 @@ def test_spans_are_what_is_buffered_up_to_their_cap() -> None:
     stage = Stage(log, published(), plan=sync_plan(stream=StreamPlan(span_changes_max=5)))
     stage.run()
     assert [row.applied_units for row in stage.commits] == [2, 4, 6, 8, 10]
+
+
+def test_a_span_that_the_sink_cannot_take_stops_the_stream_after_everything_before_it() -> None:
+    stage = Stage(history_of_five(), published(), plan=sync_plan(stream=StreamPlan(span_changes_max=2)))
+    take = stage.sink.stage
+
+    def refuse_the_second(lease: Lease, changes: TableChanges) -> Staged:
+        if stage.commits:
+            raise SchemaConflict("another shape", table="account")
+        return take(lease, changes)
+
+    stage.sink.stage = refuse_the_second  # type: ignore[method-assign]
+    with pytest.raises(SchemaConflict, match="another shape"):
+        stage.run()
+    assert stage.commits == [stage.ledger]
 
 
 def test_a_transaction_larger_than_a_span_is_one_span() -> None:
@@ -571,12 +588,13 @@ def test_an_idle_stream_waits_for_records_and_writes_nothing() -> None:
     assert len(stage.control.reports) < 30
 
 
-def test_the_collector_rests_while_a_stream_runs_and_is_left_as_it_was() -> None:
+def test_python_serves_a_stream_while_it_runs_and_is_left_as_it_was() -> None:
     stage = Stage(history_of_five(), published())
-    seen: list[bool] = []
-    stage.sink.after_commit = lambda row: seen.append(gc.isenabled())  # type: ignore[method-assign]
-    assert gc.isenabled()
+    seen: list[tuple[bool, float]] = []
+    stage.sink.after_commit = lambda row: seen.append((gc.isenabled(), sys.getswitchinterval()))  # type: ignore[method-assign]
+    before = gc.isenabled(), sys.getswitchinterval()
     stage.run()
     assert seen
-    assert not any(seen)
-    assert gc.isenabled()
+    assert not any(collects for collects, _ in seen)
+    assert max(turn_s for _, turn_s in seen) <= 0.001 < before[1]
+    assert (gc.isenabled(), sys.getswitchinterval()) == before

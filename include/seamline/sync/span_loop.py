@@ -39,8 +39,8 @@ from seamline.ports import (
     StreamReport,
 )
 from seamline.sync.compaction import compact
-from seamline.sync.garbage import CollectorByHand
 from seamline.sync.intake import Intake, IntakeLimits
+from seamline.sync.interpreter import CollectorByHand, quick_turns
 from seamline.sync.obstacles import marker_row, obstacle, stands_alone
 from seamline.sync.progress import PositionTracker
 from seamline.sync.stream_reports import StreamReporter
@@ -79,7 +79,7 @@ class Pace:
     empty_commit_every_s: float = 1.0
     report_every_s: float = 1.0
     idle_report_every_s: float = 5.0
-    poll_records_max: int = 5_000
+    poll_records_max: int = 2_000
     # Above either of these an open unit is handed to the sink in pieces.
     piece_rows_max: int = 200_000
     piece_bytes_max: int = 64 << 20
@@ -112,7 +112,7 @@ def run_stream(
         clock=clock or SystemClock(),
         pace=pace or Pace(),
     )
-    with CollectorByHand() as collector:
+    with CollectorByHand() as collector, quick_turns():
         return loop.run(collector)
 
 
@@ -389,16 +389,17 @@ class _SpanLoop:
 
     def _apply(self, units: Sequence[Unit]) -> None:
         """Pass these units, the first of those that wait, and commit what they change."""
-        # While a full span is applied the next one is read and decoded; a small one is not worth a thread.
+        # While a full span is encoded and applied the next one is read and decoded; a small one is not worth a thread.
         submit = self._committer.submit if self._intake.is_full else _run_now
         changes = compact(units, tables=self._tables, gate=self._gate)
-        staged = [*(self._pieces if units[0].pieces else ()), *self._stage(changes)]
+        pieces = self._pieces if units[0].pieces else []
         for unit in units:
             self._pass(unit)
         self._draft.changes += sum(found.changes_in for found in changes.values())
         self._failpoints.reach("app.fetched")
-        if staged or self._draft.is_urgent or self._is_draft_due():
-            self._send(staged, submit)
+        is_empty = not pieces and all(found.is_empty for found in changes.values())
+        if not is_empty or self._draft.is_urgent or self._is_draft_due():
+            self._send(lambda: [*pieces, *self._stage(changes)], submit)
 
     def _pass(self, unit: Unit) -> None:
         draft = self._draft
@@ -422,11 +423,11 @@ class _SpanLoop:
         """Write passed units without changes into the ledger; `at` names the position that the state is known to be."""
         self._settle()
         if at is not None or self._draft.units:
-            self._send([], _run_now, at=at)
+            self._send(list, _run_now, at=at)
             self._settle()
 
-    def _send(self, staged: Sequence[Staged], submit: "_Submit", *, at: Position | None = None) -> None:
-        """Begin the commit of the draft; at most one is on its way."""
+    def _send(self, stage: Callable[[], list[Staged]], submit: "_Submit", *, at: Position | None = None) -> None:
+        """Begin the commit of the draft with what `stage` gives; at most one is on its way."""
         self._settle()
         draft = self._draft
         position = at or self._tracker.position
@@ -435,7 +436,7 @@ class _SpanLoop:
         if at is not None:
             self._tracker = PositionTracker(at)
         self._draft = _Draft(draft.end, draft.end)
-        self._sent = _Sent(draft, submit(lambda: self._commit(staged, progress)))
+        self._sent = _Sent(draft, submit(lambda: self._commit(stage(), progress)))
         if self._sent.answer.done():
             self._settle()
 

@@ -18,7 +18,7 @@ _TEXT = f"CONVERT({{name}} USING utf8mb4) {_EXACT_TEXT}"
 _NUMBER = "CAST({name}+0 AS CHAR)"
 # A zero date has no distance from 1970: it keeps its own text behind a mark.
 # A typed literal: a string would be read anew for every row.
-_MOMENT = "COALESCE(CAST(TIMESTAMPDIFF(MICROSECOND,TIMESTAMP'1970-01-01 00:00:00',{name}) AS CHAR),CONCAT('!',{name}))"
+_MOMENT = "COALESCE(TIMESTAMPDIFF(MICROSECOND,TIMESTAMP'1970-01-01 00:00:00',{name}),CONCAT('!',{name}))"
 _FLOAT = "CAST(CAST({name} AS DOUBLE) AS CHAR)"
 _HEX = "LOWER(HEX({name}))"
 _EXPRESSIONS = {
@@ -98,12 +98,21 @@ def bucket_expression(table: Table, *, buckets: int, row_hash: str) -> str:
     if is_folded_key(table):
         folded = ""
         for column in table.key_columns:
-            folded = f"MOD({folded}MOD({quoted(column.name)},{buckets})+{buckets},{buckets})*31+"
-        return folded.removesuffix("*31+")
+            rest = _remainder(column, buckets)
+            folded = f"MOD({folded}*31+{rest},{buckets})" if folded else rest
+        return folded
     if not table.is_keyed:
         return f"MOD({hash_number(row_hash, start=1)},{buckets})"
     key_hash = f"SHA2({row_text_expression(table.key_columns)},256)"
     return f"MOD({hash_number(key_hash, start=1)},{buckets})"
+
+
+def _remainder(column: Column, buckets: int) -> str:
+    """A whole number modulo `buckets`, never negative."""
+    name = quoted(column.name)
+    if column.kind is Kind.INTEGER and buckets.bit_count() == 1:
+        return f"({name}&{buckets - 1})"
+    return f"MOD(MOD({name},{buckets})+{buckets},{buckets})"
 
 
 def hash_number(hex_hash: str, *, start: int) -> str:

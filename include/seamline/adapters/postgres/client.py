@@ -48,8 +48,11 @@ _SETTINGS = {
 }
 
 
-def open_session(connection: Connection, *, application_name: str) -> Session:
-    """An autocommit session in UTC whose transactions neither wait nor idle for longer than 15 s."""
+def open_session(connection: Connection, *, application_name: str, stalls_ms: int = _PATIENCE_MS) -> Session:
+    """An autocommit session in UTC whose transactions neither wait for a lock nor idle for longer than 15 s.
+
+    `stalls_ms`: for how long a server that lives may take nothing of what is sent to it.
+    """
     options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     try:
         session = psycopg.connect(
@@ -64,7 +67,7 @@ def open_session(connection: Connection, *, application_name: str) -> Session:
             keepalives_idle=5,
             keepalives_interval=5,
             keepalives_count=2,
-            tcp_user_timeout=_PATIENCE_MS,
+            tcp_user_timeout=stalls_ms,
             autocommit=True,
         )
         session.prepared_max = _STATEMENTS_MAX
@@ -110,7 +113,16 @@ def end_older_sessions(session: Session, stream: StreamId, *, below_epoch: int) 
 
 
 _AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
-_WRONG_SHAPE = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName, errors.DatatypeMismatch)
+# A function that is not there for a type: somebody has altered a column's.
+_WRONG_SHAPE = (
+    errors.UndefinedTable,
+    errors.UndefinedColumn,
+    errors.UndefinedFunction,
+    errors.InvalidSchemaName,
+    errors.DatatypeMismatch,
+)
+# A standby, which a failover may leave behind the address; and a transaction that the server gave up.
+_NOT_NOW = (errors.ReadOnlySqlTransaction, errors.IdleInTransactionSessionTimeout)
 
 
 @contextmanager
@@ -140,6 +152,10 @@ def seamline_error(exc: psycopg.Error, doing: str, *, table: str = "") -> Seamli
             hint="the destination refuses a value or a row of the source; nothing of the span is applied",
             table=table,
         )
-    if isinstance(exc, _AWAY) or exc.sqlstate is None or exc.sqlstate[:2] in ("08", "40", "53", "55", "57"):
+    if (
+        isinstance(exc, (*_AWAY, *_NOT_NOW))
+        or exc.sqlstate is None
+        or exc.sqlstate[:2] in ("08", "40", "53", "55", "57")
+    ):
         return TransientError(text, hint="it is tried again; if it stays, look at the destination's log", table=table)
     return InvariantViolated(text, table=table)

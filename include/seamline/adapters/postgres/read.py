@@ -23,6 +23,7 @@ from seamline.adapters.postgres.canonical import (
     row_text_expression,
     text_literal,
 )
+from seamline.adapters.postgres.client import seamline_error
 from seamline.adapters.postgres.ledger import read_ledger
 from seamline.domain.canonical import (
     SUMMED_BELOW,
@@ -238,8 +239,8 @@ class PostgresReadView:
     def _fetch(self, statement: str) -> Sequence[tuple[Any, ...]]:
         try:
             return self._session.execute(statement.encode()).fetchall()
-        except psycopg.OperationalError as exc:
-            raise TransientError(f"the read view of the destination at {self._position} is lost: {exc}") from exc
+        except psycopg.Error as exc:
+            raise seamline_error(exc, f"read the destination at {self._position}") from exc
 
 
 def open_views(
