@@ -19,6 +19,7 @@ from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured, replay
 from tests.integration.connect_worker import ConnectWorker, connect_worker
 from tests.integration.databases import mariadb
+from tests.integration.producer_quota import producer_quota
 from tests.waiting import wait_until
 
 ROWS_PER_STATEMENT = 1_000
@@ -49,15 +50,17 @@ def write_secrets(stack: RunningStack, worker: ConnectWorker, *, password: str |
     worker.write_secrets({f"core_bank_capture.{name}": value for name, value in values.items()})
 
 
-def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(bank: Captured, worker: ConnectWorker) -> None:
+def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(
+    bank: Captured, stack: RunningStack, worker: ConnectWorker
+) -> None:
     bank.ensure()
     start = bank.topics.end_offset()
-    insert_large(bank)
-    wait_until(
-        lambda: bank.topics.end_offset() > start + 1_000, timeout_s=60, what="part of the transaction", every_s=0.01
-    )
-    worker.kill()
-    killed_at = bank.topics.end_offset()
+    slow = producer_quota(stack.settings, stack.connection("kafka"), client_id=bank.connector.name, bytes_per_s=50_000)
+    with slow:
+        insert_large(bank)
+        wait_until(lambda: bank.topics.end_offset() > start + 1_000, timeout_s=60, what="part of the transaction")
+        worker.kill()
+        killed_at = bank.topics.end_offset()
     worker.start()
     bank.ensure()
     marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
