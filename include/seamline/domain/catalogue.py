@@ -25,16 +25,22 @@ class Kind(StrEnum):
     DATETIME = "datetime"  # no zone; `precision` = digits of the second's fraction
     INSTANT = "instant"  # a moment, UTC inside; `precision` as above
     TIME = "time"  # signed span of the day, beyond 24 h allowed; `precision` as above
+    TIME_OF_DAY = "time_of_day"  # 00:00 to 24:00, no zone; `precision` as above
+    INTERVAL = "interval"  # months, days and microseconds, each of its own
     YEAR = "year"
     ENUM = "enum"  # label text
     SET = "set"  # labels joined by commas
     JSON = "json"  # source text verbatim
+    JSONB = "jsonb"  # parsed: order of keys, spaces and repeated keys carry no meaning
     UUID = "uuid"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`source_type` is the type as the source prints it, kept for messages and drift checks."""
+    """`source_type` is the type as the source prints it, kept for messages and drift checks.
+
+    `toastable`: the log of a PostgreSQL source may leave the value out of an update that did not change it.
+    """
 
     name: str
     kind: Kind
@@ -43,6 +49,7 @@ class Column:
     length: int = 0
     precision: int = 0
     scale: int = 0
+    toastable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,7 @@ def table_to_json(table: Table) -> dict[str, Any]:
                 "length": c.length,
                 "precision": c.precision,
                 "scale": c.scale,
+                "toastable": c.toastable,
             }
             for c in table.columns
         ],

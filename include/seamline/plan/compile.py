@@ -23,7 +23,7 @@ from seamline.spec.checks import seconds_of
 from seamline.spec.document import Path_
 from seamline.spec.faults import DeclarationsInvalid, guess
 from seamline.spec.load import Declarations
-from seamline.spec.source import SourceSpec
+from seamline.spec.source import MariadbSource, PostgresSource, SourceSpec
 from seamline.spec.sync import Nightly, SyncSpec
 
 # Sums of these are exact; floating point sums depend on the order of addition and prove nothing.
@@ -100,9 +100,10 @@ def _source(spec: SourceSpec) -> SourcePlan:
         marker=spec.marker_connection or spec.connection,
         log_topic=f"seamline.{spec.source}.log",
         connector=f"seamline-{spec.source}",
-        snapshot_lock=spec.snapshot.lock,
+        snapshot_lock=spec.snapshot.lock if isinstance(spec, MariadbSource) else "none",
         log_max_gb=spec.log.max_gb,
         log_keep_days=spec.log.keep_days,
+        schema=spec.schema_ if isinstance(spec, PostgresSource) else "",
     )
 
 

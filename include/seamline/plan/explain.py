@@ -31,7 +31,7 @@ def explain(plan: SyncPlan) -> str:
 def _head(plan: SyncPlan) -> str:
     lines = [
         f"sync {plan.sync}: {plan.guarantee.replace('_', ' ')}, declarations {plan.config_hash[:12]}",
-        f"  from {plan.source.name} ({plan.source.kind}, database {plan.source.database}): "
+        f"  from {plan.source.name} ({plan.source.kind}, database {_place(plan)}): "
         f"reads as {plan.source.reader}, log as {plan.source.capture}, markers as {plan.source.marker}",
         f"  log  {plan.source.log_topic}, filled by connector {plan.source.connector}; kept "
         f"{plan.source.log_keep_days} days, the capture stops at {plan.source.log_max_gb:g} GB",
@@ -47,6 +47,11 @@ def _head(plan: SyncPlan) -> str:
         by = ", ".join(derived.by)
         lines.append(f"  derived {derived.name}: sum of {derived.table}.{derived.column} by {by}, from the staged cut")
     return "\n".join(lines)
+
+
+def _place(plan: SyncPlan) -> str:
+    source = plan.source
+    return f"{source.database}, schema {source.schema}" if source.schema else source.database
 
 
 def _table(plan: SyncPlan, name: str) -> str:

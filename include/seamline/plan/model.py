@@ -14,7 +14,10 @@ from seamline.domain.runs import RunKind, RunState
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """`reader`, `capture` and `marker` are connection ids; three roles, least privilege each."""
+    """`reader`, `capture` and `marker` are connection ids; three roles, least privilege each.
+
+    `schema` is where the tables of a PostgreSQL source lie; "" for MariaDB, whose databases have none.
+    """
 
     name: str
     kind: str
@@ -28,6 +31,17 @@ class SourcePlan:
     snapshot_lock: str = "none"  # none | brief
     log_max_gb: float = 50.0
     log_keep_days: int = 7
+    schema: str = ""
+
+    @property
+    def publication(self) -> str:
+        """The publication of a PostgreSQL source, made and altered by the owner of its tables."""
+        return f"seamline_{self.name}"
+
+    @property
+    def slot(self) -> str:
+        """The replication slot from which a PostgreSQL source's connector reads."""
+        return f"seamline_{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

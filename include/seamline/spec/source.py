@@ -1,6 +1,6 @@
 """`include/sources/<source>.yaml`: a database that tables come from."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -34,21 +34,19 @@ class Log(Declared):
     keep_days: int = Field(7, ge=1, description="Days that the log is kept beyond what every destination has applied.")
 
 
-class MariadbSource(Declared):
-    """A MariaDB database, captured through its binlog."""
+class DatabaseSource(Declared):
+    """What every database that is captured has in common."""
 
     source: Name = Field(description="Name of the source; the file has the same name.")
-    kind: Literal["mariadb"] = Field(description="What kind of system the source is.")
     connection: ConnectionId = Field(description="Connection id of the account that reads tables.")
     capture_connection: ConnectionId | None = Field(
-        None, description="Connection id of the account that reads the binlog; <connection>_capture where left out."
+        None, description="Connection id of the account that reads the log; <connection>_capture where left out."
     )
     marker_connection: ConnectionId | None = Field(
         None, description="Connection id of the account that inserts markers; `connection` where left out."
     )
     database: Identifier = Field(description="Name of the database that holds the tables.")
     capture: Capture = Field(default_factory=Capture, description="How the source's log is captured.")
-    snapshot: Snapshot = Field(default_factory=Snapshot, description="How consistent reads are opened.")
     log: Log = Field(default_factory=Log, description="How long the log topic is kept.")
 
     def connections(self) -> tuple[tuple[str, str], ...]:
@@ -61,7 +59,25 @@ class MariadbSource(Declared):
         )
 
 
-# With a second kind this becomes a union discriminated by `kind`.
-SourceSpec = MariadbSource
-SOURCE_KINDS: dict[str, type[SourceSpec]] = {"mariadb": MariadbSource}
-SOURCE_KINDS_PLANNED = ("mysql", "postgres", "files", "kafka")
+class MariadbSource(DatabaseSource):
+    """A MariaDB database, captured through its binlog."""
+
+    kind: Literal["mariadb"] = Field(description="What kind of system the source is.")
+    snapshot: Snapshot = Field(default_factory=Snapshot, description="How consistent reads are opened.")
+
+
+class PostgresSource(DatabaseSource):
+    """A PostgreSQL database, captured through a replication slot and a publication of listed tables."""
+
+    kind: Literal["postgres"] = Field(description="What kind of system the source is.")
+    schema_: Identifier = Field(
+        "public", alias="schema", description="Schema of the tables and of the marker table."
+    )
+
+
+SourceSpec = Annotated[MariadbSource | PostgresSource, Field(discriminator="kind")]
+SOURCE_KINDS: dict[str, type[MariadbSource] | type[PostgresSource]] = {
+    "mariadb": MariadbSource,
+    "postgres": PostgresSource,
+}
+SOURCE_KINDS_PLANNED = ("mysql", "files", "kafka")

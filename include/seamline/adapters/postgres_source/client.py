@@ -1,0 +1,81 @@
+"""Sessions of a PostgreSQL source from a connection, and its errors as Seamline's."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from seamline.adapters.connections import Connection, resolve
+from seamline.domain.errors import ConfigError, Refused, SchemaConflict, SeamlineError, TerminalError, TransientError
+from seamline.plan.model import SourcePlan
+
+Session = psycopg.Connection[Any]
+
+_CONNECT_TIMEOUT_S = 10
+_LOGIN = ("authentication failed", "no pg_hba.conf entry", "does not exist", "not permitted to log in")
+_NOT_THERE = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
+# Lost connection, deadlock, too many sessions, shutdown, a standby behind the address: SQLSTATE classes and codes.
+_RETRY = ("08", "40", "53", "55", "57", "25006")
+
+
+def role(source: SourcePlan, connection_id: str) -> Connection:
+    """The connection of one of the source's roles, pointed at the plan's database."""
+    return replace(resolve(connection_id), database=source.database)
+
+
+def open_session(connection: Connection, *, settings: Sequence[str] = (), replication: str = "") -> Session:
+    """An autocommit session in UTC; the caller closes it. `settings` are `name=value` of the server.
+
+    `replication` "database": a session for commands of the replication protocol.
+    """
+    options = " ".join(f"-c {setting}" for setting in ("TimeZone=UTC", "search_path=pg_catalog", *settings))
+    extra = {"replication": replication} if replication else {}
+    try:
+        return psycopg.connect(
+            host=connection.host,
+            port=connection.port,
+            user=connection.login,
+            password=connection.password,
+            dbname=connection.database,
+            application_name="seamline",
+            options=options,
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            keepalives_idle=5,
+            keepalives_interval=5,
+            keepalives_count=2,
+            client_encoding="utf8",
+            autocommit=True,
+            **extra,  # type: ignore[arg-type]
+        )
+    except psycopg.Error as exc:
+        raise source_error(exc, connection) from exc
+
+
+@contextmanager
+def translated(connection: Connection) -> Iterator[None]:
+    """Errors of the driver leave as Seamline's, with the connection that met them."""
+    try:
+        yield
+    except psycopg.Error as exc:
+        raise source_error(exc, connection) from exc
+
+
+def source_error(exc: psycopg.Error, connection: Connection) -> SeamlineError:
+    # The server's DETAIL carries rows, and this text goes into logs, reports and alarms.
+    text = exc.diag.message_primary or str(exc).strip() or type(exc).__name__
+    where = f"PostgreSQL at {connection.host}:{connection.port} (connection `{connection.connection_id}`)"
+    if any(sign in text for sign in _LOGIN) and not isinstance(exc, _NOT_THERE):
+        return ConfigError(
+            f"{where} refused login `{connection.login}`: {text}",
+            hint=f"correct login, password or database of the connection `{connection.connection_id}`",
+        )
+    if isinstance(exc, errors.InsufficientPrivilege):
+        return Refused(f"{where}: {text}", hint="the grants each role needs are in docs/reference/grants.md")
+    if isinstance(exc, _NOT_THERE):
+        return SchemaConflict(f"{where}: {text}", hint="was the table renamed or dropped? Run preflight again")
+    if exc.sqlstate is None or exc.sqlstate.startswith(_RETRY):
+        return TransientError(f"{where} is away or busy: {text}", hint="it is tried again; is the server running?")
+    return TerminalError(f"{where}: {text}", hint="the source's log tells more")
