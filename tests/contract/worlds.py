@@ -10,7 +10,8 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.sink import PostgresSink
-from seamline.adapters.postgres.types import cast_expression, column_definitions, wire_form
+from seamline.adapters.postgres.types import column_definitions
+from seamline.adapters.postgres.wire_mariadb import MARIADB
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import CommitUnknown
@@ -118,8 +119,8 @@ class PostgresWorld:
         name = f"{table.name}__{self._staged}"
         place = f"settlement_stage.{quoted(name)}"
         self.session.execute(f"CREATE TABLE {place} ({column_definitions(table)})")
-        definitions = ", ".join(f"{quoted(c.name)} {wire_form(c).staging}" for c in table.columns)
-        casts = ", ".join(cast_expression(c, of=f"w.{quoted(c.name)}") for c in table.columns)
+        definitions = MARIADB.staging_definitions(table.columns)
+        casts = ", ".join(MARIADB.cast(c, of=f"w.{quoted(c.name)}") for c in table.columns)
         self.session.execute(
             f"INSERT INTO {place} SELECT {casts} FROM json_to_recordset(%s) AS w({definitions})", (json.dumps(rows),)
         )

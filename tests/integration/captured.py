@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from seamline.adapters.connect.capture import DebeziumCapture, PlannedTopics, capture_endpoint
-from seamline.adapters.connect.connector_config import CaptureEndpoint, offsets_topic, schema_history_topic
+from seamline.adapters.connect.endpoint import CaptureEndpoint, offsets_topic, schema_history_topic
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka.client import client_settings
@@ -19,7 +19,8 @@ from seamline.adapters.mariadb.marker import create_statement
 from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
-from seamline.sync.capture import CaptureState, ensure_capture
+from seamline.ports import Source
+from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture
 from tests.integration.databases import mariadb, mariadb_database
 from tests.waiting import wait_until
 
@@ -54,6 +55,10 @@ class MemoryRegistry:
         self.generation, self.listed = generation, tuple(tables)
 
 
+class CapturedSource(Source, CaptureSource, Protocol):
+    """What both kinds of source are to a test."""
+
+
 @dataclass
 class Captured:
     """`name` is the source's; its database, connector and topics are named after it."""
@@ -69,7 +74,7 @@ class Captured:
         return self.plan.source
 
     @property
-    def source(self) -> MariaDbSource:
+    def source(self) -> CapturedSource:
         return MariaDbSource(self.source_plan)
 
     @property
@@ -137,16 +142,16 @@ def captured(
     plan = SyncPlan(f"{name}_sync", source, (), (TablePlan("account"), TablePlan("audit")))
     with mariadb_database(name) as root:
         one = Captured(plan, root, client or ConnectClient(resolve("connect")), endpoint_of(source))
-        _forget(one)
+        forget(one)
         one.execute(ACCOUNT, AUDIT, LATER, create_statement(source.marker_table), *_grants(name))
         try:
             yield one
         finally:
-            _forget(one)
+            forget(one)
             one.execute(*_revokes(name))
 
 
-def _forget(one: Captured) -> None:
+def forget(one: Captured) -> None:
     one.connector.delete()
     for topic in (one.source_plan.log_topic, offsets_topic(one.source_plan), schema_history_topic(one.source_plan)):
         one.kafka.delete(topic)

@@ -11,10 +11,12 @@ import pytest
 
 from seamline import settings
 from seamline.adapters.bulk_copy import Copied, CopyItem, copy_group, grouped
+from seamline.adapters.bulk_source import BulkRead
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb.bulk import BulkRead, BulkReaders, arrow_schema
+from seamline.adapters.mariadb.bulk import BulkReaders, arrow_schema
 from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
 from seamline.adapters.mariadb.sessions import SnapshotLock, close_all, open_session, views_at
+from seamline.adapters.postgres.binary_copy import binary_copy
 from seamline.adapters.postgres.read import Relation, open_views
 from seamline.adapters.postgres.staging import StagedPlace, StagingArea, fill
 from seamline.domain.canonical import inexact_columns
@@ -81,7 +83,8 @@ def copied(tables: Sequence[Table], source: Connection, destination: Connection)
 
 
 def copy_at_one_address(items: Sequence[CopyItem], source: Connection, *, run: str = "bulk") -> list[Copied]:
-    (group,) = grouped(items, source=SOURCE, run=run, tasks=1, children_max=4)
+    (group,) = grouped(items, source=SOURCE, tasks=1, children_max=4)
+    group = replace(group, meeting=run)
     sessions = [open_session(source)]
     with (
         Coordinator(
@@ -101,7 +104,7 @@ def copy_at_one_address(items: Sequence[CopyItem], source: Connection, *, run: s
             # What the readers say goes first: they know why they ended.
             done = future.result()
     close_all(sessions)
-    assert {one.address for one in done} == {str(address)}
+    assert {one.proof for one in done} == {str(address)}
     return done
 
 
@@ -208,7 +211,7 @@ def test_decimals_of_every_magnitude_arrive_as_they_were(destination: Connection
     batch = pa.record_batch(
         [pa.array(range(len(values)), pa.int32()), pa.array(values, schema.field("d").type)], schema
     )
-    assert fill(destination, place, [batch], schema=schema) == len(values)
+    assert fill(destination, place, binary_copy([batch], schema)) == len(values)
     with postgres(destination) as session:
         found = session.execute(f'SELECT d::text FROM {place.schema}."{place.name}" ORDER BY id'.encode()).fetchall()
     assert [text for (text,) in found] == [f"{abs(v) if v == 0 else v:f}" for v in values]
@@ -234,7 +237,7 @@ def test_what_ends_the_source_s_rows_stays_out_of_the_destination_s_log(destinat
     schema = arrow_schema(FLOATS)
     place = StagingArea(destination, DESTINATION, run_id="broken").create([FLOATS])["floats"]
     with pytest.raises(SchemaConflict, match="4711-secret"):
-        fill(destination, place, broken(), schema=schema)
+        fill(destination, place, binary_copy(broken(), schema))
     told = Layout(settings.load()).log_of("postgres").read_text(encoding="utf-8", errors="replace")
     assert "the source's rows have ended early" in told
     assert "4711-secret" not in told

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connect.capture import ConnectCaptureProbe, capture_endpoint
-from seamline.adapters.connect.connector_config import CaptureEndpoint, offsets_topic
+from seamline.adapters.connect.endpoint import CaptureEndpoint, offsets_topic
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.capture import CaptureState

@@ -45,7 +45,7 @@ MISTAKES = {
     "anchor": (SYNC_FILE, "[account_id, currency]", "&a [account_id, *a]", 14, "derived[0].by[1]", "aliases", "Write the value out"),
     "secret": ("sources/core_bank.yaml", "database:", "password: hunter2\ndatabase:", 4, "password", "secrets do not", "connection"),
     "address": ("sources/core_bank.yaml", "connection: core_bank", "connection: mysql://u:hunter2@h", 3, "connection", "not an address", ""),
-    "planned kind": ("sources/core_bank.yaml", "mariadb", "postgres", 2, "kind", "not supported yet", "mariadb"),
+    "planned kind": ("sources/core_bank.yaml", "mariadb", "mysql", 2, "kind", "not supported yet", "mariadb"),
     "unknown kind": ("sources/core_bank.yaml", "mariadb", "mariadbb", 2, "kind", "not a kind of source", "`mariadb`?"),
     "no kind": ("sources/core_bank.yaml", "kind: mariadb\n", "", 1, "kind", "is missing", "mariadb"),
     "planned destination": ("destinations/warehouse.yaml", "postgres", "iceberg", 2, "kind", "not supported yet", "postgres"),

@@ -7,17 +7,13 @@ from pathlib import Path
 import pytest
 
 from seamline.adapters.connect.connector_config import (
-    MARIADB_CONNECTOR,
-    CaptureEndpoint,
-    Start,
     connector_config,
     literal_secrets,
-    offsets_topic,
     refuse_literal_secrets,
-    schema_history_topic,
-    server_id,
     untested_version,
 )
+from seamline.adapters.connect.connector_mariadb import MARIADB_CONNECTOR, server_id
+from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
 from seamline.adapters.connect.trace import cure_of, short_trace
 from seamline.domain.errors import ConfigError
 from seamline.plan.model import SourcePlan

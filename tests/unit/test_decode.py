@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.debezium.decode import altered_tables, decoder_for
+from seamline.adapters.debezium.binlog import altered_tables
+from seamline.adapters.debezium.decode import decoder_for
 from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import BinlogPosition

@@ -187,21 +187,21 @@ def test_a_truncate_without_end_is_a_unit_of_its_own_once_the_next_begins() -> N
     assert made.feed(log.records) == []
     log.transaction(ROWS[0])
     truncate, transaction = made.feed(log.records[2:])
-    assert (truncate.truncated, truncate.rows, truncate.start, truncate.end) == ("audit", [], 0, 2)
-    assert transaction.truncated == ""
+    assert (truncate.truncated, truncate.rows, truncate.start, truncate.end) == (("audit",), [], 0, 2)
+    assert transaction.truncated == ()
 
 
 def test_a_truncate_of_a_foreign_table_is_an_empty_unit() -> None:
     log = LogTopic()
     log.truncate("elsewhere")
     log.transaction()
-    assert [unit.truncated for unit in units_of(log)] == ["", ""]
+    assert [unit.truncated for unit in units_of(log)] == [(), ()]
 
 
 def test_a_truncate_alone_without_begin_is_a_unit_of_its_own() -> None:
     record = LogRecord(5, RecordKind.TRUNCATE, "", "audit", "t", position=BinlogPosition(gtid(3)))
     (unit,) = assembler().feed([record])
-    assert (unit.truncated, unit.start, unit.end) == ("audit", 5, 6)
+    assert (unit.truncated, unit.start, unit.end) == (("audit",), 5, 6)
 
 
 def test_ddl_of_a_table_of_the_sync_is_a_unit_of_its_own_and_of_others_an_empty_one() -> None:

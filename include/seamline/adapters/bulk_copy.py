@@ -1,6 +1,6 @@
-"""Copying tables from MariaDB to PostgreSQL inside one task: child processes that read, in turns, and write.
+"""Copying tables of a source to PostgreSQL inside one task: child processes that read, in turns, and write.
 
-Every child has its own sessions at the rendezvous' one position; a few of them stream at a time, the others wait.
+Every child has its own sessions at the read's one position; a few of them stream at a time, the others wait.
 """
 
 from collections import deque
@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
 
+from seamline.adapters import registry
+from seamline.adapters.bulk_source import BulkRead, TableReaders
 from seamline.adapters.children import Message, running
 from seamline.adapters.connections import resolve
-from seamline.adapters.mariadb.bulk import BulkRead, BulkReaders, arrow_schema
-from seamline.adapters.mariadb.client import role
-from seamline.adapters.mariadb.rendezvous import Gates
 from seamline.adapters.postgres.staging import StagedPlace, fill
 from seamline.domain.errors import InvariantViolated
 from seamline.plan.model import SourcePlan
@@ -34,28 +33,31 @@ class CopyItem:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """`address` is where the reading session stood, by its own word."""
+    """`proof` is where the reading session stood, by its own word."""
 
     table: str
     destination: str
     staged_as: str
     rows: int
-    address: str
+    proof: str
 
 
 @dataclass(frozen=True, slots=True)
 class CopyGroup:
-    """The work of one task: per member of the rendezvous its tables. `first_member` is the number of its first one."""
+    """The work of one task: per member of the read its tables. `first_member` is the number of its first one.
+
+    `meeting` is what members need to come to the position of the others; it is known when the source is open.
+    """
 
     source: SourcePlan
-    run: str
     first_member: int
     members: tuple[tuple[CopyItem, ...], ...]
+    meeting: str = ""
     streaming_max: int = 1
 
 
 def grouped(
-    items: Sequence[CopyItem], *, source: SourcePlan, run: str, tasks: int, children_max: int = CHILDREN_MAX
+    items: Sequence[CopyItem], *, source: SourcePlan, tasks: int, children_max: int = CHILDREN_MAX
 ) -> list[CopyGroup]:
     """Spread items over at most `tasks` groups, the largest tables first and apart."""
     order = sorted(items, key=lambda item: -item.read.table.rows_estimate)
@@ -66,13 +68,13 @@ def grouped(
         mine = order[number::count]
         children = min(len(mine), children_max)
         members = tuple(tuple(mine[child::children]) for child in range(children))
-        groups.append(CopyGroup(source, run, first_member, members))
+        groups.append(CopyGroup(source, first_member, members))
         first_member += children
     return groups
 
 
 def copy_group(group: CopyGroup, *, report: Callable[[Copied], None] = lambda _: None) -> list[Copied]:
-    """Open, wait for the rendezvous, copy. Raises the first error of any child; the others are ended then."""
+    """Open at the one position, copy. Raises the first error of any child; the others are ended then."""
     works = [partial(_member, group, number) for number in range(len(group.members))]
     turns = deque(number for number, items in enumerate(group.members) for _ in items)
     expected = len(turns)
@@ -95,9 +97,8 @@ def copy_group(group: CopyGroup, *, report: Callable[[Copied], None] = lambda _:
 
 def _member(group: CopyGroup, number: int, pipe: Pipe) -> None:
     items = group.members[number]
-    connection = role(group.source, group.source.reader)
-    readers = BulkReaders(
-        connection, [item.read for item in items], gates=Gates(group.run), member=group.first_member + number
+    readers = registry.table_readers(
+        group.source, [item.read for item in items], meeting=group.meeting, member=group.first_member + number
     )
     try:
         readers.meet()
@@ -108,13 +109,7 @@ def _member(group: CopyGroup, number: int, pipe: Pipe) -> None:
         readers.close()
 
 
-def _copy(readers: BulkReaders, index: int, item: CopyItem) -> Copied:
-    addresses: list[str] = []
-    table = item.read.table
-    rows = fill(
-        resolve(item.connection_id),
-        item.place,
-        readers.batches(index, proven=addresses.append),
-        schema=arrow_schema(table),
-    )
-    return Copied(table.name, item.destination, item.place.name, rows, addresses[0])
+def _copy(readers: TableReaders, index: int, item: CopyItem) -> Copied:
+    proofs: list[str] = []
+    rows = fill(resolve(item.connection_id), item.place, readers.pieces(index, proven=proofs.append))
+    return Copied(item.read.table.name, item.destination, item.place.name, rows, proofs[0])

@@ -1,49 +1,33 @@
 """A sync's source read at one position by tasks that copy: `BulkRead` of `seamline.sync.snapshot`.
 
 This process opens its own views (for digests) together with the tasks' readers, so that all of them stand at one P.
-The tasks copy from then on; `stage` waits for what they did. Who runs the tasks is not known here.
+The tasks copy from then on; `stage` waits for what they did. Who runs the tasks, and how a kind of source brings its
+sessions to one position, is not known here.
 """
 
 import hashlib
-import logging
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
-import pymysql
-
+from seamline.adapters import registry
 from seamline.adapters.bulk_copy import Copied, CopyGroup, CopyItem, grouped
-from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.mariadb import client
-from seamline.adapters.mariadb.bulk import BulkRead
-from seamline.adapters.mariadb.read import MariaDbReadView
-from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
-from seamline.adapters.mariadb.sessions import (
-    Address,
-    Session,
-    SnapshotLock,
-    close_all,
-    open_session,
-    position_of,
-    views_at,
-)
+from seamline.adapters.bulk_source import BulkRead, OpenedSource, Wanted
+from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.read import PostgresReadView, Relation, open_views
 from seamline.adapters.postgres.staging import StagingArea
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import GateFailed, InvariantViolated, Refused, SeamlineError, TransientError
-from seamline.domain.position import BinlogPosition
+from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError
+from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
-from seamline.ports import Load, TableRead
-
-log = logging.getLogger("seamline.bulk_read")
+from seamline.ports import Load, ReadView, TableRead
 
 # Sessions for digests. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
-# Connections left to everybody else.
-_SPARE = 10
 
 
 class Copying(Protocol):
@@ -60,32 +44,59 @@ class Copying(Protocol):
         """End what still runs, and wait until it has."""
 
 
+class _Tasks:
+    """`bulk_source.CopyTasks` of one attempt."""
+
+    def __init__(self, groups: Sequence[CopyGroup], copying_of: Callable[[Sequence[CopyGroup]], Copying]) -> None:
+        self._groups = groups
+        self._copying_of = copying_of
+        self._copying: Copying | None = None
+
+    def start(self, meeting: str) -> None:
+        self._copying = self._copying_of([replace(group, meeting=meeting) for group in self._groups])
+        self._copying.start()
+
+    def is_running(self) -> bool:
+        return self._copying is not None and self._copying.is_running()
+
+    def result(self) -> list[Copied]:
+        if self._copying is None:
+            raise InvariantViolated("the copy was never started")
+        return self._copying.result()
+
+    def cancel(self) -> None:
+        if self._copying is not None:
+            self._copying.cancel()
+
+
 class SourceAtOnePosition:
     """Everything open at P: this process' views, and the tasks' readers that copy meanwhile."""
 
-    def __init__(
-        self, plan: SyncPlan, reads: Sequence[TableRead], views: Sequence[MariaDbReadView], copying: Copying
-    ) -> None:
+    def __init__(self, plan: SyncPlan, reads: Sequence[TableRead], opened: OpenedSource, tasks: _Tasks) -> None:
         self._plan = plan
         self._reads = reads
-        self._copying = copying
-        self.views = views
+        self._opened = opened
+        self._tasks = tasks
 
     @property
-    def position(self) -> BinlogPosition:
-        return self.views[0].position
+    def views(self) -> Sequence[ReadView]:
+        return self._opened.views
+
+    @property
+    def position(self) -> Position:
+        return self._opened.position
 
     @property
     def position_time(self) -> datetime:
-        return self.views[0].opened_at
+        return self._opened.opened_at
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
         """Waits until the tasks are done; each reader has said where it stood."""
-        done = {one.table: one for one in self._copying.result() if one.destination == destination.name}
+        done = {one.table: one for one in self._tasks.result() if one.destination == destination.name}
         for one in done.values():
-            if one.address != f"{self.position.file}:{self.position.offset}":
+            if one.proof != self._opened.proof:
                 raise InvariantViolated(
-                    f"table {one.table} was read at {one.address}, not at {self.position}", table=one.table
+                    f"table {one.table} was read at {one.proof}, not at {self._opened.proof}", table=one.table
                 )
         return [Load(r.table, done[r.table.name].staged_as, done[r.table.name].rows) for r in self._reads]
 
@@ -104,48 +115,35 @@ class RunReader:
         self._run = run
         self._tasks = tasks
         self._copying_of = copying_of
-        self._position: BinlogPosition | None = None
+        self._position: Position | None = None
 
     @contextmanager
     def open_read(self, reads: Sequence[TableRead]) -> Iterator[SourceAtOnePosition]:
         """Views and readers of all tables at one P. What was staged is dropped again if the caller fails."""
         plan = self._run.plan
         areas = {d.name: StagingArea(resolve(d.connection), d, run_id=self._run.run_id) for d in plan.destinations}
-        connection = client.role(plan.source, plan.source.reader)
         items = self._items(reads, areas)
         attempt = f"{self._run.run_id}/{secrets.token_hex(8)}"
-        groups = grouped(items, source=plan.source, run=attempt, tasks=self._tasks)
-        sessions = _open_sessions(connection, VIEWS, beside=len(items) + len(groups))
-        coordinator = Coordinator(
-            connection,
-            gates=Gates(attempt),
-            members=sum(len(group.members) for group in groups),
-            readers=len(items),
-            lock=SnapshotLock(plan.source.snapshot_lock),
-            sessions=sessions,
-        )
-        copying = self._copying_of(groups, attempt)
+        groups = grouped(items, source=plan.source, tasks=self._tasks)
+        tasks = _Tasks(groups, lambda started: self._copying_of(started, attempt))
+        members = sum(len(group.members) for group in groups)
+        wanted = Wanted(attempt, VIEWS, tuple(read.table for read in reads), members, len(items))
         try:
-            with coordinator:
-                copying.start()
-                address = _met(coordinator, copying)
-                position = position_of(sessions[0], address)
-                views = views_at(
-                    sessions, connection=connection, position=position, tables=[read.table for read in reads]
-                )
-                self._position = position
-                yield SourceAtOnePosition(plan, reads, views, copying)
+            with registry.source_for_tasks(plan.source, wanted, tasks) as opened:
+                self._position = opened.position
+                yield SourceAtOnePosition(plan, reads, opened, tasks)
+                # Its sessions end with the source: what still runs could not go on.
+                tasks.cancel()
         except GateFailed:
             # The staged tables are the evidence of what differs; the run's next attempt drops them.
             raise
         except BaseException:
-            copying.cancel()
+            tasks.cancel()
             for area in areas.values():
                 _quietly_drop(area)
             raise
         finally:
-            copying.cancel()
-            close_all(sessions)
+            tasks.cancel()
 
     @contextmanager
     def open_staged(
@@ -193,43 +191,6 @@ class RunReader:
                 place = places[read.table.name]
                 items.append(CopyItem(bulk, place, destination.name, destination.connection))
         return items
-
-
-def _met(coordinator: Coordinator, copying: Copying) -> Address:
-    try:
-        address = coordinator.meet(is_alive=copying.is_running)
-    except TransientError:
-        # The tasks know better why they ended.
-        if not copying.is_running():
-            copying.result()
-        raise
-    log.info(
-        "all sessions opened: address=%s turns=%d held_ms=%.1f",
-        address, coordinator.turns, coordinator.held_s * 1000,
-    )  # fmt: skip
-    return address
-
-
-def _open_sessions(connection: Connection, count: int, *, beside: int) -> list["Session[Any]"]:
-    """The driver's own sessions. Refused when the server has not so many connections left as the read needs."""
-    sessions: list[Session[Any]] = []
-    try:
-        for _ in range(count):
-            sessions.append(open_session(connection))
-        rows = client.query(sessions[0], "SHOW STATUS LIKE 'Threads_connected'")
-        ((most,),) = client.query(sessions[0], "SELECT @@max_connections")
-    except pymysql.err.MySQLError as exc:
-        close_all(sessions)
-        raise client.translated(exc, connection) from exc
-    free = int(most) - int(rows[0][1]) - _SPARE
-    if free < beside:
-        close_all(sessions)
-        raise Refused(
-            f"reading all tables at one position needs {beside} more connections; the source has {max(free, 0)} to"
-            f" spare (max_connections = {most})",
-            hint="raise max_connections at the source, or divide the sync",
-        )
-    return sessions
 
 
 def _quietly_drop(area: StagingArea) -> None:

@@ -5,22 +5,44 @@ needs, and the DAG processor nothing at all.
 """
 
 import importlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 from seamline import settings
+from seamline.adapters.bulk_source import (
+    BulkRead,
+    CopyTasks,
+    OpenedSource,
+    OpenReaders,
+    OpenSource,
+    TableReaders,
+    Wanted,
+)
 from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.adapters.platform.database import Database
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.domain.errors import ConfigError
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.ports import CaptureProbe, Failpoints, LogReader, ReadView, Sink, Source
 
 # Per kind of source or destination: `module:function` of its opener. A new kind is a line here.
-_SOURCES = {"mariadb": "seamline.adapters.mariadb.source:open_source"}
+_SOURCES = {
+    "mariadb": "seamline.adapters.mariadb.source:open_source",
+    "postgres": "seamline.adapters.postgres_source.source:open_source",
+}
+_SOURCES_FOR_TASKS = {
+    "mariadb": "seamline.adapters.mariadb.meeting:open_source_for_tasks",
+    "postgres": "seamline.adapters.postgres_source.bulk:open_source_for_tasks",
+}
+_TABLE_READERS = {
+    "mariadb": "seamline.adapters.mariadb.bulk:open_readers",
+    "postgres": "seamline.adapters.postgres_source.bulk:open_readers",
+}
 _SINKS = {"postgres": "seamline.adapters.postgres.sink:open_sink"}
 _DESTINATION_VIEWS = {"postgres": "seamline.adapters.postgres.read:open_live_views"}
-_CAPTURE_PROBES = {"mariadb": "seamline.adapters.connect.capture:open_probe"}
+_CAPTURE_PROBE = "seamline.adapters.connect.capture:open_probe"
 _CUTS = {"postgres": "seamline.adapters.postgres.cuts:open_cuts"}
 _LOG_READER = "seamline.adapters.kafka.log_reader:open_log_reader"
 
@@ -28,6 +50,18 @@ _LOG_READER = "seamline.adapters.kafka.log_reader:open_log_reader"
 def source(plan: SyncPlan) -> Source:
     """`open_source(source_plan: SourcePlan) -> Source`."""
     return cast(Source, _opener(_SOURCES, plan.source.kind, "source")(plan.source))
+
+
+def source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) -> AbstractContextManager[OpenedSource]:
+    """The source open at one position, here and for tasks that copy."""
+    return cast(OpenSource, _opener(_SOURCES_FOR_TASKS, source.kind, "source"))(source, wanted, tasks)
+
+
+def table_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str, member: int) -> TableReaders:
+    """What a task reads tables of this source with."""
+    return cast(OpenReaders, _opener(_TABLE_READERS, source.kind, "source"))(
+        source, reads, meeting=meeting, member=member
+    )
 
 
 def sink(plan: SyncPlan, destination_name: str) -> Sink:
@@ -43,7 +77,7 @@ def log_reader(plan: SyncPlan) -> LogReader:
 
 def capture_probe(plan: SyncPlan) -> CaptureProbe:
     """`open_probe(source_plan: SourcePlan) -> CaptureProbe`."""
-    return cast(CaptureProbe, _opener(_CAPTURE_PROBES, plan.source.kind, "source")(plan.source))
+    return cast(CaptureProbe, _function(_CAPTURE_PROBE)(plan.source))
 
 
 def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list[ReadView]:

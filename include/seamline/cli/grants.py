@@ -2,10 +2,12 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from seamline import settings
 from seamline.adapters.connections import resolve
-from seamline.adapters.mariadb.grants import Logins, grant_script
+from seamline.adapters.mariadb import grants as mariadb
+from seamline.adapters.postgres_source import grants as postgres
 from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SourcePlan
@@ -24,28 +26,28 @@ def run(args: argparse.Namespace) -> int:
     if not mine:
         known = sorted({plan.source.name for plan in plans})
         raise ConfigError(f"no sync has a source `{args.source}`", hint=guess(args.source, known))
-    source = mine[0].source
     tables = sorted({table.name for plan in mine for table in plan.tables})
-    sys.stdout.write(
-        grant_script(
-            source.database,
-            tables,
-            logins=_logins(source),
-            marker_table=source.marker_table,
-            snapshot_lock=source.snapshot_lock,
-        )
-    )
+    sys.stdout.write(_script(mine[0].source, tables))
     return 0
 
 
-def _logins(source: SourcePlan) -> Logins:
-    """The logins of the roles' connections, where those are known already."""
-    default = Logins()
-    return Logins(
-        capture=_login(source.capture) or default.capture,
-        reader=_login(source.reader) or default.reader,
-        marker=_login(source.marker) or default.marker,
+def _script(source: SourcePlan, tables: Sequence[str]) -> str:
+    logins = _known_logins(source)
+    if source.kind == "postgres":
+        return postgres.grant_script(source, tables, logins=postgres.Logins(**logins))
+    return mariadb.grant_script(
+        source.database,
+        tables,
+        logins=mariadb.Logins(**logins),
+        marker_table=source.marker_table,
+        snapshot_lock=source.snapshot_lock,
     )
+
+
+def _known_logins(source: SourcePlan) -> dict[str, str]:
+    """Role → login of its connection, where that is known already."""
+    roles = {"capture": source.capture, "reader": source.reader, "marker": source.marker}
+    return {role: login for role, connection_id in roles.items() if (login := _login(connection_id))}
 
 
 def _login(connection_id: str) -> str:

@@ -11,14 +11,16 @@ different rows never have one text: no separator inside a value can be taken for
 | decimal | exactly `scale` digits after the point, no exponent, no negative zero |
 | date | YYYY-MM-DD |
 | datetime, instant | microseconds since 1970-01-01 00:00:00, for an instant in UTC |
-| time | signed microseconds |
+| time, time of day | signed microseconds |
+| interval | `<months>m<days>d<microseconds>`, each signed |
 | char | the text without trailing spaces |
-| string, enum, set, json | the text as it is |
+| string, enum, set, json, jsonb | the text as it is; of jsonb the one that PostgreSQL prints |
 | binary, bytes | lower hex |
 | uuid | lower hex with dashes |
 
 FLOAT and DOUBLE are no exact columns: engines print them differently and settings change the digits. They are compared
-by tolerance (`floats_agree`). A date that is none (`0000-00-00`) keeps a text of its own and equals nothing else.
+by tolerance (`floats_agree`). A date that is none (`0000-00-00`) keeps a text of its own and equals nothing else, and so
+do infinite dates and those before the year 1 or after 9999.
 """
 
 import hashlib
@@ -35,7 +37,7 @@ from seamline.domain.errors import InvariantViolated, SchemaConflict
 
 NULL_FIELD = "~"
 # Kinds whose canonical text may hold any character: their field carries its length.
-COUNTED_KINDS = frozenset({Kind.CHAR, Kind.STRING, Kind.BINARY, Kind.BYTES, Kind.ENUM, Kind.SET, Kind.JSON})
+COUNTED_KINDS = frozenset({Kind.CHAR, Kind.STRING, Kind.BINARY, Kind.BYTES, Kind.ENUM, Kind.SET, Kind.JSON, Kind.JSONB})
 INEXACT_KINDS = frozenset({Kind.FLOAT, Kind.DOUBLE})
 NUMERIC_KEY_KINDS = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.YEAR})
 # One unit in the last place of the kind's own width, doubled for the two roundings on the way.
@@ -169,7 +171,7 @@ def literal_text(column: Column, canonical: str) -> str:
     if column.kind in (Kind.DATETIME, Kind.INSTANT):
         is_moment = _is_number(canonical)
         return str(_EPOCH + int(canonical) * _MICROSECOND) if is_moment else canonical.removeprefix("!")
-    if column.kind is Kind.TIME:
+    if column.kind in (Kind.TIME, Kind.TIME_OF_DAY):
         sign = "-" if canonical.startswith("-") else ""
         seconds, fraction = divmod(abs(int(canonical)), 1_000_000)
         return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:06d}"
@@ -182,9 +184,11 @@ def group_key(texts: Sequence[str | None]) -> tuple[str, ...]:
 
 
 def floats_agree(kind: Kind, source: str | None, destination: str | None) -> bool:
-    """Whether two texts of a FLOAT or DOUBLE are the same number within the kind's own precision."""
+    """Whether two texts of a FLOAT or DOUBLE are the same number within the kind's own precision. NaN is NaN."""
     if source is None or destination is None:
         return source is destination
+    if math.isnan(float(source)):
+        return math.isnan(float(destination))
     return math.isclose(float(source), float(destination), rel_tol=_RELATIVE_TOLERANCE[kind], abs_tol=0.0)
 
 
@@ -263,6 +267,11 @@ def _span_text(_: Column, value: timedelta) -> str:
     return str(value // _MICROSECOND)
 
 
+def _interval_text(_: Column, value: tuple[int, int, int]) -> str:
+    months, days, microseconds = value
+    return f"{months}m{days}d{microseconds}"
+
+
 def _uuid_text(_: Column, value: Any) -> str:
     return str(value).lower()
 
@@ -287,5 +296,8 @@ _TEXT_OF: Mapping[Kind, Callable[[Column, Any], str]] = {
     Kind.DATETIME: _moment_text,
     Kind.INSTANT: _moment_text,
     Kind.TIME: _span_text,
+    Kind.TIME_OF_DAY: _span_text,
+    Kind.INTERVAL: _interval_text,
+    Kind.JSONB: _plain_text,
     Kind.UUID: _uuid_text,
 }

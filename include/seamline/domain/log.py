@@ -6,6 +6,10 @@ from enum import IntEnum
 from seamline.domain.position import Position
 
 
+# What a row image holds where the log left a value out because the update had not changed it.
+UNAVAILABLE = "seamline:unchanged-value-left-out:5f0c9b1e7a"
+
+
 class RecordKind(IntEnum):
     BEGIN = 1
     ROW = 2
@@ -22,7 +26,7 @@ class LogRecord:
     `unit_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the xid).
     ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None.
     END: `counts` maps every captured table to its number of rows and `total` is their sum. DDL: `statement` and the
-    `tables` it names.
+    `tables` it names. TRUNCATE: `total` is what END counts for it.
     """
 
     offset: int
@@ -47,6 +51,7 @@ class Unit:
 
     Offsets are half-open: `end` is the offset after the unit's last record. `committed_ms` is the source's commit time
     (END's `ts_ms`), milliseconds since the epoch. `markers` are the inserts into the marker table, apart from `rows`.
+    `truncated`: tables emptied before `rows`, which hold nothing of them from before that.
     `pieces`: how many parts of a unit larger than memory were taken away before; `rows` is then the rest.
     """
 
@@ -56,7 +61,7 @@ class Unit:
     position: Position
     rows: list[LogRecord]
     committed_ms: int = 0
-    truncated: str = ""
+    truncated: tuple[str, ...] = ()
     ddl: LogRecord | None = None
     markers: tuple[LogRecord, ...] = ()
     pieces: int = 0

@@ -29,9 +29,8 @@ def compact(
     keyed: dict[str, dict[bytes, KeyedChange]] = {name: {} for name, table in tables.items() if table.is_keyed}
     for unit in units:
         dropped = _dropped_tables(unit, gate) if gate.is_open else frozenset()
-        if unit.truncated and unit.truncated not in dropped:
-            found[unit.truncated] = TableChanges(unit.truncated, truncate_first=True, changes_in=1, piece=piece)
-            keyed.get(unit.truncated, {}).clear()
+        for emptied in unit.truncated:
+            _empty(emptied, dropped, found, keyed, piece)
         name, changes, newest = "", TableChanges(""), None
         for row in unit.rows:
             # Rows of one table come in runs.
@@ -52,6 +51,19 @@ def compact(
     return found
 
 
+def _empty(
+    name: str,
+    dropped: frozenset[str],
+    found: dict[str, TableChanges],
+    keyed: Mapping[str, dict[bytes, KeyedChange]],
+    piece: int,
+) -> None:
+    if name not in dropped:
+        found[name] = TableChanges(name, truncate_first=True, changes_in=1, piece=piece)
+        if name in keyed:
+            keyed[name].clear()
+
+
 def _finish(found: Mapping[str, TableChanges], keyed: Mapping[str, dict[bytes, KeyedChange]]) -> None:
     for name, changes in found.items():
         if name in keyed:
@@ -61,9 +73,7 @@ def _finish(found: Mapping[str, TableChanges], keyed: Mapping[str, dict[bytes, K
 
 
 def _dropped_tables(unit: Unit, gate: BoundaryGate) -> frozenset[str]:
-    names = {row.table for row in unit.rows}
-    if unit.truncated:
-        names.add(unit.truncated)
+    names = {row.table for row in unit.rows}.union(unit.truncated)
     return frozenset(name for name in names if not gate.keeps(name, unit.position))
 
 

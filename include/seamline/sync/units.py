@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from seamline.domain.errors import LogCorrupted, SeamlineError
 from seamline.domain.log import LogRecord, RecordKind, Unit
-from seamline.domain.position import Position
+from seamline.domain.position import Position, PostgresPosition
 
 _ONBOARD_AGAIN = "the log topic cannot be trusted beyond this offset: find the cause, then onboard the sync again"
 
@@ -32,7 +32,7 @@ class _OpenUnit:
     rows_measured: int = 0
     position: Position | None = None
     rows_before: int = 0
-    truncated: LogRecord | None = None
+    truncated: list[LogRecord] = field(default_factory=list)
     ddl: LogRecord | None = None
     last_offset: int = 0
     pieces: int = 0
@@ -183,7 +183,8 @@ class UnitAssembler:
             )
         _verify_counts(unit, record)
         self._open = None
-        if unit.position is None:
+        if unit.position is None or isinstance(record.position, PostgresPosition):
+            # In a WAL a transaction stands where its commit ends, in a binlog where its first row begins.
             unit.position = record.position
         return self._whole(unit, end=record.offset + 1, committed_ms=record.ts_ms)
 
@@ -191,23 +192,34 @@ class UnitAssembler:
         unit = self._open
         kept = record if record.table in self._tables else None
         if unit is None or (record.unit_id and record.unit_id != unit.unit_id):
-            self._standalone(record, units, truncated=kept)
+            self._standalone(record, units, truncated=(kept,) if kept else ())
             return
-        if unit.rows_before + unit.total:
+        if unit.rows_before + unit.total and not record.total:
             raise LogCorrupted(
                 f"offset {record.offset}: TRUNCATE of {record.table} inside transaction {unit.unit_id} with rows",
                 hint=_ONBOARD_AGAIN,
                 table=record.table,
             )
-        if unit.truncated and kept and unit.truncated.table != kept.table:
-            raise LogCorrupted(
-                f"offset {record.offset}: one transaction truncates {unit.truncated.table} and {record.table}",
-                hint="truncate one table per statement on a source like this. " + _ONBOARD_AGAIN,
-                table=record.table,
-            )
+        if record.total:
+            unit.counts[record.table] = unit.counts.get(record.table, 0) + record.total
         unit.last_offset = record.offset
-        unit.truncated = unit.truncated or kept
         unit.position = unit.position or record.position
+        if kept:
+            self._empty(unit, kept)
+
+    @staticmethod
+    def _empty(unit: _OpenUnit, truncate: LogRecord) -> None:
+        """What the transaction did to the table before this is undone by it."""
+        if unit.pieces:
+            raise LogCorrupted(
+                f"offset {truncate.offset}: TRUNCATE of {truncate.table} after so many changes of transaction "
+                f"{unit.unit_id} that a part of them was put aside already",
+                hint="onboard the sync again; let such a job truncate in a transaction of its own, or first",
+                table=truncate.table,
+            )
+        unit.rows = [row for row in unit.rows if row.table != truncate.table]
+        unit.row_bytes = unit.rows_measured = 0
+        unit.truncated.append(truncate)
 
     def _ddl(self, record: LogRecord, units: list[Unit]) -> None:
         unit = self._open
@@ -224,14 +236,14 @@ class UnitAssembler:
         record: LogRecord,
         units: list[Unit],
         *,
-        truncated: LogRecord | None = None,
+        truncated: Sequence[LogRecord] = (),
         ddl: LogRecord | None = None,
     ) -> None:
         if self._open is not None:
             units.append(self._close_without_end(self._open, record))
             self._open = None
         unit = _OpenUnit(record.unit_id, record.offset, record, position=record.position)
-        unit.truncated, unit.ddl = truncated, ddl
+        unit.truncated, unit.ddl = list(truncated), ddl
         units.append(self._whole(unit, end=record.offset + 1, committed_ms=record.ts_ms))
 
     @staticmethod
@@ -248,7 +260,7 @@ class UnitAssembler:
             position,
             unit.rows,
             committed_ms,
-            unit.truncated.table if unit.truncated else "",
+            tuple(dict.fromkeys(record.table for record in unit.truncated)),
             unit.ddl,
             tuple(unit.markers),
             unit.pieces,
@@ -256,7 +268,7 @@ class UnitAssembler:
 
 
 def _time_of(unit: _OpenUnit) -> int:
-    odd = unit.truncated or unit.ddl or unit.begin
+    odd = unit.truncated[0] if unit.truncated else unit.ddl or unit.begin
     return odd.ts_ms
 
 

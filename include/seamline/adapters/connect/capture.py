@@ -7,21 +7,18 @@ from typing import Any
 from seamline import settings
 from seamline.adapters.connect.connector_config import (
     LOG_MAX_GB,
-    CaptureEndpoint,
-    Start,
     connector_config,
-    offsets_topic,
+    first_offset,
     refuse_literal_secrets,
-    schema_history_topic,
     untested_version,
 )
+from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
 from seamline.adapters.connect.rest import ConnectClient, ConnectorStatus
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.capture import CaptureState, CaptureStatus
-from seamline.domain.errors import InvariantViolated
-from seamline.domain.position import BinlogPosition, Position
+from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan
 from seamline.ports import Problem
 
@@ -33,7 +30,7 @@ _SILENT_AFTER_S = 60.0
 
 
 class DebeziumCapture:
-    """`CaptureConnector` of sync.capture for a MariaDB source."""
+    """`CaptureConnector` of sync.capture."""
 
     def __init__(self, source: SourcePlan, *, client: ConnectClient, endpoint: CaptureEndpoint) -> None:
         self.name = source.connector
@@ -62,12 +59,9 @@ class DebeziumCapture:
         return self._client.offset(self.name) is not None
 
     def seed(self, position: Position, tables: Sequence[str]) -> None:
-        """Let a stopped connector begin at `position`, which it reads structure for at its first start."""
-        if not isinstance(position, BinlogPosition):
-            raise InvariantViolated(f"a binlog capture cannot begin at {position}")
+        """Let a stopped connector begin at `position`; one of a binlog reads structure at its first start."""
         self.set_tables(tables, start=Start.FIRST)
-        offset = {"file": position.file, "pos": position.offset, "gtids": position.gtid}
-        self._client.put_offset(self.name, partition={"server": self.name}, offset=offset)
+        self._client.put_offset(self.name, partition={"server": self.name}, offset=first_offset(position))
 
     def is_first_start(self) -> bool:
         """Whether it was seeded and its first start is not known to be over."""
@@ -120,7 +114,8 @@ class PlannedTopics:
 
     def ensure(self) -> str:
         """Create or check all of them; returns the log topic's id."""
-        self._topics.ensure_schema_history(schema_history_topic(self._source))
+        if self._source.kind == "mariadb":
+            self._topics.ensure_schema_history(schema_history_topic(self._source))
         self._topics.ensure_connector_offsets(offsets_topic(self._source))
         return self._topics.ensure_log(self._source.log_topic)
 

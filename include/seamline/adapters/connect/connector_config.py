@@ -3,71 +3,42 @@
 Each setting that is not self-evident says why; the trials behind them ran on Debezium's MariaDB connector 3.5.0.Final.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from typing import Any
 
-from seamline.domain.errors import ConfigError
+from seamline.adapters.connect.connector_mariadb import MARIADB_CONNECTOR, mariadb_settings
+from seamline.adapters.connect.connector_postgres import POSTGRES_CONNECTOR, postgres_settings
+from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic
+from seamline.domain.errors import ConfigError, InvariantViolated
+from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.plan.model import SourcePlan
 
-MARIADB_CONNECTOR = "io.debezium.connector.mariadb.MariaDbConnector"
 # Versions that were run against kill -9, stop and resume, and huge transactions without loss. Older ones lose rows.
-TESTED_VERSIONS = {MARIADB_CONNECTOR: ("3.5.0.Final",)}
-CONNECTORS = {"mariadb": MARIADB_CONNECTOR}
+TESTED_VERSIONS = {MARIADB_CONNECTOR: ("3.5.0.Final",), POSTGRES_CONNECTOR: ("3.7.0.Final",)}
+CONNECTORS = {"mariadb": MARIADB_CONNECTOR, "postgres": POSTGRES_CONNECTOR}
 
 _SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|passphrase|private\.?key", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[A-Za-z0-9_-]+:[^{}]+\}")
 
 
-class Start(StrEnum):
-    """How the connector comes to know the tables' structure, as Debezium's `snapshot.mode`."""
-
-    # From the tables as they are now: only right at the position where the capture begins.
-    FIRST = "recovery"
-    # From its schema history: a later `recovery` would read old rows with a newer structure.
-    AGAIN = "no_data"
-
-
-@dataclass(frozen=True, slots=True)
-class CaptureEndpoint:
-    """Where Connect finds the source and Kafka. `secrets_file` is a path on Connect's machine."""
-
-    host: str
-    port: int
-    connection_id: str
-    secrets_file: str
-    kafka_servers: str
-    ssl_mode: str = "disable"
-
-
-def offsets_topic(source: SourcePlan) -> str:
-    return f"{source.log_topic.removesuffix('.log')}.offsets"
-
-
-def schema_history_topic(source: SourcePlan) -> str:
-    return f"{source.log_topic.removesuffix('.log')}.schema-history"
-
-
-def server_id(source: SourcePlan, endpoint: CaptureEndpoint) -> int:
-    """A replica's id: stable for this capture, unlike that of another stack which captures the same server."""
-    digest = hashlib.sha256(f"{endpoint.kafka_servers}/{source.connector}".encode()).digest()
-    # Real servers have small numbers; the upper half of the 32 bits is ours.
-    return 2**31 + int.from_bytes(digest[:4], "big") % (2**31 - 1)
-
-
 def connector_config(
     source: SourcePlan, tables: Sequence[str], *, endpoint: CaptureEndpoint, start: Start
 ) -> dict[str, str]:
-    """All settings of the MariaDB connector that carries `tables` (the marker table among them)."""
+    """All settings of the connector that carries `tables` (the marker table among them)."""
+    if source.kind == "postgres":
+        own = postgres_settings(source, tables, endpoint=endpoint)
+    else:
+        own = mariadb_settings(source, tables, endpoint=endpoint, start=start)
     return {
-        **_identity(source, endpoint),
-        **_scope(source, tables),
-        "snapshot.mode": start.value,
-        # The capture role has neither RELOAD nor LOCK TABLES, and no data is read by the connector.
-        "snapshot.locking.mode": "none",
-        **_schema_history(source, endpoint),
+        "tasks.max": "1",
+        # Every record carries it as `source.name`: a record that strayed into the topic is known by it.
+        "topic.prefix": source.connector,
+        "database.hostname": endpoint.host,
+        "database.port": str(endpoint.port),
+        "database.user": endpoint.secret("user"),
+        "database.password": endpoint.secret("password"),
+        **own,
         **_ORDER,
         **_VALUES,
         **_TROUBLE,
@@ -77,42 +48,15 @@ def connector_config(
     }
 
 
-def _identity(source: SourcePlan, endpoint: CaptureEndpoint) -> dict[str, str]:
-    secret = f"${{file:{endpoint.secrets_file}:{endpoint.connection_id}"
-    return {
-        "connector.class": CONNECTORS[source.kind],
-        "tasks.max": "1",
-        # Every record carries it as `source.name`: a record that strayed into the topic is known by it.
-        "topic.prefix": source.connector,
-        "database.hostname": endpoint.host,
-        "database.port": str(endpoint.port),
-        "database.user": f"{secret}.user}}",
-        "database.password": f"{secret}.password}}",
-        "database.ssl.mode": endpoint.ssl_mode,
-        "database.server.id": str(server_id(source, endpoint)),
-    }
-
-
-def _scope(source: SourcePlan, tables: Sequence[str]) -> dict[str, str]:
-    database = _pattern(source.database)
-    return {
-        "database.include.list": database,
-        # Names only, never `.*`: a sequence or a versioned table caught by a pattern stops the task.
-        "table.include.list": ",".join(f"{database}\\.{_pattern(table)}" for table in sorted(tables)),
-    }
-
-
-def _schema_history(source: SourcePlan, endpoint: CaptureEndpoint) -> dict[str, str]:
-    return {
-        "schema.history.internal.kafka.topic": schema_history_topic(source),
-        "schema.history.internal.kafka.bootstrap.servers": endpoint.kafka_servers,
-        # All tables of the database: one that is added later is then known as it was at the connector's offset.
-        "schema.history.internal.store.only.captured.tables.ddl": "false",
-        "schema.history.internal.store.only.captured.databases.ddl": "true",
-        # A statement that cannot be parsed stops the capture: passing over it could shift columns unseen.
-        "schema.history.internal.skip.unparseable.ddl": "false",
-        "include.schema.changes": "true",
-    }
+def first_offset(position: Position) -> dict[str, Any]:
+    """The offset by which a connector begins at `position`, as it stores it itself."""
+    match position:
+        case BinlogPosition():
+            return {"file": position.file, "pos": position.offset, "gtids": position.gtid}
+        case PostgresPosition():
+            return {"lsn": position.lsn}
+        case _:
+            raise InvariantViolated(f"no capture begins at {position}")
 
 
 LOG_MAX_GB = "seamline.log.max.gb"
@@ -126,10 +70,6 @@ _ORDER = {
 }
 _VALUES = {
     "decimal.handling.mode": "string",
-    "bigint.unsigned.handling.mode": "precise",
-    "time.precision.mode": "adaptive_time_microseconds",
-    # Else the year 1 arrives as 2001 (MySQL's rule for two digits, applied to stored values; 3.5.0.Final).
-    "enable.time.adjuster": "false",
     "binary.handling.mode": "base64",
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "key.converter.schemas.enable": "false",
@@ -142,12 +82,9 @@ _TROUBLE = {
     # The default `warn` writes NULL where a value cannot be converted.
     "event.converting.failure.handling.mode": "fail",
     "event.processing.failure.handling.mode": "fail",
-    "inconsistent.schema.handling.mode": "fail",
     # The stream host's driver restarts a failed task: one retry owner.
     "errors.max.retries": "0",
     "errors.tolerance": "none",
-    # One transaction may be written as slowly as Kafka takes it.
-    "binlog.net.write.timeout": "3600",
     "max.queue.size.in.bytes": str(128 * 1024 * 1024),
 }
 
@@ -167,11 +104,6 @@ def _delivery(source: SourcePlan) -> dict[str, str]:
         "producer.override.compression.type": "lz4",
         "producer.override.max.request.size": str(32 * 1024 * 1024),
     }
-
-
-def _pattern(name: str) -> str:
-    """A name as the regular expression that matches it alone; Debezium splits its lists at commas not escaped."""
-    return re.sub(r"([^\w])", r"\\\1", name)
 
 
 def literal_secrets(config: Mapping[str, str]) -> tuple[str, ...]:

@@ -16,13 +16,22 @@ _DATE_DIGITS = (
     "lpad((extract(year from {value})::int*10000+extract(month from {value})::int*100"
     "+extract(day from {value})::int)::text,8,'0')"
 )
+# Days since 1970 for dates whose year has not four digits: no two dates have one text.
 _DATE = (
-    "case when {value} is null then null when isfinite({value})"
+    "case when {value} is null then null when {value} between '0001-01-01' and '9999-12-31'"
     f" then overlay(overlay({_DATE_DIGITS} placing '-' from 5 for 0) placing '-' from 8 for 0)"
-    " else 'infinite' end"
+    " when isfinite({value}) then ({value}-date '1970-01-01')::text||'d'"
+    " when {value} > '9999-12-31' then 'infinity' else '-infinity' end"
 )
 # trunc and not a cast: an infinite value keeps a text of its own instead of failing the scan.
 _MICROSECONDS = "trunc(extract(epoch from {value})*1000000)::text"
+_INTERVAL = (
+    "case when {value} is null then null when isfinite({value}) then"
+    " (extract(year from {value})*12+extract(month from {value}))::bigint::text||'m'"
+    "||extract(day from {value})::bigint::text||'d'"
+    "||trunc((extract(hour from {value})*3600+extract(minute from {value})*60+extract(second from {value}))*1000000)"
+    "::text when {value} > interval '0' then 'infinity' else '-infinity' end"
+)
 _EXPRESSIONS = {
     Kind.INTEGER: _TEXT,
     Kind.UNSIGNED: _TEXT,
@@ -43,6 +52,9 @@ _EXPRESSIONS = {
     Kind.DATETIME: _MICROSECONDS,
     Kind.INSTANT: "trunc(extract(epoch from {value} at time zone 'UTC')*1000000)::text",
     Kind.TIME: _MICROSECONDS,
+    Kind.TIME_OF_DAY: _MICROSECONDS,
+    Kind.INTERVAL: _INTERVAL,
+    Kind.JSONB: _TEXT,
     Kind.UUID: _TEXT,
 }
 

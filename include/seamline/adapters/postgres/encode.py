@@ -15,7 +15,7 @@ import pyarrow.csv
 import pyarrow.json
 
 from seamline.adapters.postgres.statements import COPIES_FIELD, DELETED_FIELD, MET_FIELD, OFFSET_FIELD
-from seamline.adapters.postgres.types import arrow_schema, wire_form
+from seamline.adapters.postgres.wire import WireForms
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import SchemaConflict
@@ -56,12 +56,12 @@ class Encoded:
 class RowEncoder:
     """Encodes the batches of one table."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, wire: WireForms) -> None:
         self._table = table
-        self._schema = arrow_schema(table.columns)
+        self._schema = wire.arrow_schema(table.columns)
         self._names = [column.name for column in table.columns]
         self._name_set = frozenset(self._names)
-        self._fields = [(column.name, _PYTHON_TYPES[wire_form(column).arrow]) for column in table.columns]
+        self._fields = [(column.name, _PYTHON_TYPES[wire.form(column).arrow]) for column in table.columns]
 
     def encode(self, changes: TableChanges) -> Encoded:
         images = [change.row for change in changes.keyed] if self._table.is_keyed else list(changes.net)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session
-from seamline.adapters.postgres.statements import TableStatements
+from seamline.adapters.postgres.statements import identity_index
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.ledger import StreamId
@@ -80,7 +80,7 @@ def _build_indexes(session: Session, load: Load, destination: DestinationPlan) -
             columns = ", ".join(quoted(name) for name in load.table.key)
             session.execute(f"ALTER TABLE {place} ADD CONSTRAINT {quoted(_key_name(place))} PRIMARY KEY ({columns})")
         else:
-            session.execute(_statements(load.table, destination).identity_index(place))
+            session.execute(identity_index(load.table, place))
     session.execute(f"ALTER TABLE {place} SET LOGGED")
     session.execute(f"ANALYZE {place}")
 
@@ -94,10 +94,6 @@ def _has_index(session: Session, place: str, table: Table) -> bool:
 
 def _key_name(place: str) -> str:
     return f"key_{hashlib.sha256(place.encode()).hexdigest()[:24]}"
-
-
-def _statements(table: Table, destination: DestinationPlan) -> TableStatements:
-    return TableStatements(table, schema=destination.schema, number=0)
 
 
 def _exists(session: Session, schema: str, name: str) -> bool:

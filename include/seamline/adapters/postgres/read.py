@@ -36,7 +36,7 @@ from seamline.domain.canonical import (
 )
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import Refused, SchemaConflict, TransientError
+from seamline.domain.errors import Refused, SchemaConflict, SeamlineError, TransientError
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import RowHash
@@ -45,7 +45,7 @@ _KEYS_PER_STATEMENT = 500
 # The version from which bytes are cast to numbers.
 _CASTS_BYTES = 180_000
 # JIT compiles for longer than these scans save; the texts of the digest need these output settings.
-_SETTINGS = (
+SESSION_SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET DateStyle = 'ISO, YMD'",
     "SET IntervalStyle = 'postgres'",
@@ -177,7 +177,7 @@ class PostgresReadView:
         return {column.name: FloatSummary(*row[4 * n : 4 * n + 4]) for n, column in enumerate(columns)}
 
     def columns(self, table: str) -> tuple[str, ...]:
-        relation = self._relations.get(table)
+        relation = self._place(table)
         if relation is None:
             return ()
         schema, name = text_literal(relation.schema), text_literal(relation.name)
@@ -210,8 +210,11 @@ class PostgresReadView:
             raise SchemaConflict(f"this read view does not know table {name!r}", table=name)
         return self._tables[name]
 
+    def _place(self, table: str) -> Relation | None:
+        return self._relations.get(table)
+
     def _relation(self, table: Table) -> str:
-        relation = self._relations.get(table.name)
+        relation = self._place(table.name)
         if relation is None:
             raise SchemaConflict(f"no relation was named for table {table.name!r}", table=table.name)
         return f"{quoted(relation.schema)}.{quoted(relation.name)}"
@@ -240,7 +243,10 @@ class PostgresReadView:
         try:
             return self._session.execute(statement.encode()).fetchall()
         except psycopg.Error as exc:
-            raise seamline_error(exc, f"read the destination at {self._position}") from exc
+            raise self._fault(exc) from exc
+
+    def _fault(self, exc: psycopg.Error) -> SeamlineError:
+        return seamline_error(exc, f"read the destination at {self._position}")
 
 
 def open_views(
@@ -301,7 +307,7 @@ def _open_session(connection: Connection, sessions: "list[psycopg.Connection[Any
         autocommit=True,
     )
     sessions.append(session)
-    for setting in _SETTINGS:
+    for setting in SESSION_SETTINGS:
         session.execute(setting)
     session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     return session

@@ -26,6 +26,8 @@ from seamline.adapters.postgres.client import (
 )
 from seamline.adapters.postgres.encode import Encoded, RowEncoder
 from seamline.adapters.postgres.statements import TableStatements
+from seamline.adapters.postgres.wire_mariadb import MARIADB
+from seamline.adapters.postgres.wire_postgres import POSTGRES
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import (
     CommitUnknown,
@@ -38,6 +40,9 @@ from seamline.domain.errors import (
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Lease, Load, Progress, Publication, Staged
+
+
+_WIRE_FORMS = {"mariadb": MARIADB, "postgres": POSTGRES}
 
 
 class _Unarmed:
@@ -68,12 +73,13 @@ class PostgresSink:
         self._destination = destination
         self._resolve = resolve
         self._failpoints = failpoints or _Unarmed()
+        wire = _WIRE_FORMS[plan.source.kind]
         self._statements = {
-            entry.name: TableStatements(entry.shape, schema=destination.schema, number=number)
+            entry.name: TableStatements(entry.shape, schema=destination.schema, number=number, wire=wire)
             for number, entry in enumerate(plan.tables)
             if entry.table is not None
         }
-        self._encoders = {name: RowEncoder(on.table) for name, on in self._statements.items()}
+        self._encoders = {name: RowEncoder(on.table, wire) for name, on in self._statements.items()}
         self._applier: SpanApplier | None = None
         self._row: LedgerRow | None = None
 

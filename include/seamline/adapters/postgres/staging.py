@@ -1,7 +1,7 @@
-"""Staging tables: whole tables written by binary COPY from Arrow batches, under names that no other attempt has.
+"""Staging tables: whole tables written by binary COPY, under names that no other attempt has.
 
-Arrow types are chosen so that their binary form is exactly the column's own: nothing is converted on the way in, and a
-value that does not fit ends the COPY. A retried attempt writes into tables of its own; a staged table's name tells its
+The binary form of each value is exactly the column's own: nothing is converted on the way in, and a value that does not
+fit ends the COPY. A retried attempt writes into tables of its own; a staged table's name tells its
 run and the time it was made, so what dead attempts left is found and dropped.
 """
 
@@ -13,13 +13,11 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import psycopg
-import pyarrow as pa
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres.binary_copy import binary_copy
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session, open_session, seamline_error, translated
-from seamline.adapters.postgres.statements import TableStatements
+from seamline.adapters.postgres.statements import identity_index
 from seamline.adapters.postgres.types import column_definitions
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import SchemaConflict, SeamlineError
@@ -112,13 +110,13 @@ def relation(place: StagedPlace) -> str:
     return f"{quoted(place.schema)}.{quoted(place.name)}"
 
 
-def fill(connection: Connection, place: StagedPlace, batches: Iterable[pa.RecordBatch], *, schema: pa.Schema) -> int:
-    """Write batches into a staging table, which is emptied first, then its key or identity index. Rows written; one
-    transaction.
+def fill(connection: Connection, place: StagedPlace, pieces: Iterable[bytes]) -> int:
+    """Write a binary COPY of all columns into a staging table, which is emptied first, then its key or identity index.
+    Rows written; one transaction.
 
-    An error of `batches` leaves as it is.
+    An error of `pieces` leaves as it is.
     """
-    names = ", ".join(quoted(name) for name in schema.names)
+    names = ", ".join(quoted(column.name) for column in place.table.columns)
     # FREEZE needs the TRUNCATE. Later scans then write no page a second time: the key is built in four fifths of the
     # time (PostgreSQL 18.4, 2 M rows), and no vacuum has to come by.
     statement = f"COPY {relation(place)} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
@@ -128,7 +126,7 @@ def fill(connection: Connection, place: StagedPlace, batches: Iterable[pa.Record
             with session.transaction(), session.cursor() as cursor:
                 cursor.execute(f"TRUNCATE {relation(place)}".encode())
                 with cursor.copy(statement.encode()) as copy:
-                    for piece in _told_apart(binary_copy(batches, schema)):
+                    for piece in _told_apart(pieces):
                         copy.write(piece)
                 rows = cursor.rowcount
         except _SourceEnded as ended:
@@ -140,14 +138,14 @@ def fill(connection: Connection, place: StagedPlace, batches: Iterable[pa.Record
 
 
 class _SourceEnded(Exception):
-    """Carries an error of the batches past the server, whose log gets the text of whatever ends a COPY."""
+    """Carries an error of the pieces past the server, whose log gets the text of whatever ends a COPY."""
 
     def __init__(self, error: SeamlineError) -> None:
         super().__init__("the source's rows have ended early")
         self.error = error
 
 
-def _told_apart(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _told_apart(pieces: Iterable[bytes]) -> Iterator[bytes]:
     try:
         yield from pieces
     except SeamlineError as error:
@@ -166,8 +164,7 @@ def build_index(connection: Connection, place: StagedPlace) -> None:
             columns = ", ".join(quoted(name) for name in table.key)
             session.execute(f"ALTER TABLE {relation(place)} ADD PRIMARY KEY ({columns})".encode())
         else:
-            statements = TableStatements(table, schema=place.schema, number=0)
-            session.execute(statements.identity_index(relation(place)).encode())
+            session.execute(identity_index(table, relation(place)).encode())
         session.execute(f"ANALYZE {relation(place)}".encode())
 
 

@@ -8,7 +8,7 @@ types, so all statements see one and the same row.
 from functools import cached_property
 
 from seamline.adapters.postgres.canonical import quoted, row_text_expression
-from seamline.adapters.postgres.types import cast_expression, staging_definitions
+from seamline.adapters.postgres.wire import WireForms
 from seamline.domain.catalogue import Table
 
 # A dot keeps these apart from any column a person would name.
@@ -32,18 +32,18 @@ def _literal(text: str) -> str:
 class TableStatements:
     """All texts for one live table. `number` keeps the names of its staging tables short and apart."""
 
-    def __init__(self, table: Table, *, schema: str, number: int) -> None:
+    def __init__(self, table: Table, *, schema: str, number: int, wire: WireForms) -> None:
         self.table = table
         self.number = number
         self.live = f"{quoted(schema)}.{quoted(table.name)}"
         self.staging = f"pg_temp.seamline_staging_{number}"
         control = f"{OFFSET} bigint, {DELETED} boolean, {MET} boolean" if table.is_keyed else f"{COPIES} bigint"
-        self._definitions = f"{control}, {staging_definitions(table.columns)}"
+        self._definitions = f"{control}, {wire.staging_definitions(table.columns)}"
         columns = ", ".join(quoted(column.name) for column in table.columns)
         self._fields = f"{OFFSET}, {DELETED}, {MET}, {columns}" if table.is_keyed else f"{COPIES}, {columns}"
         self._from_json = f"json_to_recordset({_PARAMETER}::json) AS w({self._definitions})"
-        self.staged = SpanStatements(table, self.live, rows=self.staging)
-        self.sent = SpanStatements(table, self.live, rows=self._from_json)
+        self.staged = SpanStatements(table, self.live, rows=self.staging, wire=wire)
+        self.sent = SpanStatements(table, self.live, rows=self._from_json, wire=wire)
 
     @property
     def create_staging(self) -> str:
@@ -78,15 +78,10 @@ class TableStatements:
             f"row_number() OVER (PARTITION BY {keys} ORDER BY {PIECE} DESC) AS age FROM {place}) AS p WHERE age = 1"
         )
 
-    # ---- identity -------------------------------------------------------------------------------------------------
 
-    @property
-    def identity_hash(self) -> str:
-        return identity_hash(self.table)
-
-    def identity_index(self, relation: str) -> str:
-        """With it a removal costs what it removes, not what the table holds."""
-        return f"CREATE INDEX ON {relation} ({self.identity_hash})"
+def identity_index(table: Table, relation: str) -> str:
+    """With it a removal costs what it removes, not what the table holds."""
+    return f"CREATE INDEX ON {relation} ({identity_hash(table)})"
 
 
 def identity_hash(table: Table) -> str:
@@ -104,10 +99,11 @@ def as_client_text(statement: str) -> str:
 class SpanStatements:
     """What is done with a span's rows of one table. `rows`: where they stand, with their control columns."""
 
-    def __init__(self, table: Table, live: str, *, rows: str) -> None:
+    def __init__(self, table: Table, live: str, *, rows: str, wire: WireForms) -> None:
         self._table = table
         self._live = live
         self._rows = rows
+        self._wire = wire
         self._columns = [quoted(column.name) for column in table.columns]
         self._keys = [quoted(name) for name in table.key]
 
@@ -182,7 +178,7 @@ class SpanStatements:
     def _typed(self) -> str:
         control = f"{OFFSET}, {DELETED}, {MET}" if self._table.is_keyed else COPIES
         columns = ", ".join(
-            f"{cast_expression(column, of=quoted(column.name))} AS {quoted(column.name)}"
+            f"{self._wire.cast(column, of=quoted(column.name))} AS {quoted(column.name)}"
             for column in self._table.columns
         )
         return f"SELECT {control}, {columns} FROM {self._rows}"

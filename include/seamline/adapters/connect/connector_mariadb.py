@@ -1,0 +1,60 @@
+"""Settings of Debezium's MariaDB connector 3.5.0.Final that no other source has."""
+
+import hashlib
+from collections.abc import Sequence
+
+from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, name_pattern, schema_history_topic
+from seamline.plan.model import SourcePlan
+
+MARIADB_CONNECTOR = "io.debezium.connector.mariadb.MariaDbConnector"
+
+
+def server_id(source: SourcePlan, endpoint: CaptureEndpoint) -> int:
+    """A replica's id: stable for this capture, unlike that of another stack which captures the same server."""
+    digest = hashlib.sha256(f"{endpoint.kafka_servers}/{source.connector}".encode()).digest()
+    # Real servers have small numbers; the upper half of the 32 bits is ours.
+    return 2**31 + int.from_bytes(digest[:4], "big") % (2**31 - 1)
+
+
+def mariadb_settings(
+    source: SourcePlan, tables: Sequence[str], *, endpoint: CaptureEndpoint, start: Start
+) -> dict[str, str]:
+    return {
+        "connector.class": MARIADB_CONNECTOR,
+        "database.ssl.mode": endpoint.ssl_mode,
+        "database.server.id": str(server_id(source, endpoint)),
+        **_scope(source, tables),
+        "snapshot.mode": start.value,
+        # The capture role has neither RELOAD nor LOCK TABLES, and no data is read by the connector.
+        "snapshot.locking.mode": "none",
+        **_schema_history(source, endpoint),
+        "bigint.unsigned.handling.mode": "precise",
+        "time.precision.mode": "adaptive_time_microseconds",
+        # Else the year 1 arrives as 2001 (MySQL's rule for two digits, applied to stored values; 3.5.0.Final).
+        "enable.time.adjuster": "false",
+        "inconsistent.schema.handling.mode": "fail",
+        # One transaction may be written as slowly as Kafka takes it.
+        "binlog.net.write.timeout": "3600",
+    }
+
+
+def _scope(source: SourcePlan, tables: Sequence[str]) -> dict[str, str]:
+    database = name_pattern(source.database)
+    return {
+        "database.include.list": database,
+        # Names only, never `.*`: a sequence or a versioned table caught by a pattern stops the task.
+        "table.include.list": ",".join(f"{database}\\.{name_pattern(table)}" for table in sorted(tables)),
+    }
+
+
+def _schema_history(source: SourcePlan, endpoint: CaptureEndpoint) -> dict[str, str]:
+    return {
+        "schema.history.internal.kafka.topic": schema_history_topic(source),
+        "schema.history.internal.kafka.bootstrap.servers": endpoint.kafka_servers,
+        # All tables of the database: one that is added later is then known as it was at the connector's offset.
+        "schema.history.internal.store.only.captured.tables.ddl": "false",
+        "schema.history.internal.store.only.captured.databases.ddl": "true",
+        # A statement that cannot be parsed stops the capture: passing over it could shift columns unseen.
+        "schema.history.internal.skip.unparseable.ddl": "false",
+        "include.schema.changes": "true",
+    }

@@ -1,0 +1,38 @@
+"""Settings of Debezium's PostgreSQL connector 3.7.0.Final that no other source has."""
+
+from collections.abc import Sequence
+
+from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, name_pattern
+from seamline.domain.log import UNAVAILABLE
+from seamline.plan.model import SourcePlan
+
+POSTGRES_CONNECTOR = "io.debezium.connector.postgresql.PostgresConnector"
+
+
+def postgres_settings(source: SourcePlan, tables: Sequence[str], *, endpoint: CaptureEndpoint) -> dict[str, str]:
+    schema = name_pattern(source.schema)
+    return {
+        "connector.class": POSTGRES_CONNECTOR,
+        "database.dbname": source.database,
+        "database.sslmode": endpoint.ssl_mode,
+        "schema.include.list": schema,
+        "table.include.list": ",".join(f"{schema}\\.{name_pattern(table)}" for table in sorted(tables)),
+        "plugin.name": "pgoutput",
+        "slot.name": source.slot,
+        "slot.drop.on.stop": "false",
+        "publication.name": source.publication,
+        # The owner of the tables makes and alters it: the capture role owns nothing.
+        "publication.autocreate.mode": "disabled",
+        "snapshot.mode": Start.AGAIN.value,
+        # The slot moves on only behind what Kafka has taken, and the connector's own offset decides where it goes on.
+        "lsn.flush.mode": "connector",
+        "offset.mismatch.strategy": "trust_offset",
+        "time.precision.mode": "adaptive",
+        "interval.handling.mode": "string",
+        # Else columns of unknown types are left out without a word.
+        "include.unknown.datatypes": "true",
+        # Messages of others (pg_logical_emit_message) are no rows; one that is not transactional would lie anywhere.
+        "message.prefix.exclude.list": ".*",
+        # Stands where an update did not touch a value that lies outside of its row.
+        "unavailable.value.placeholder": UNAVAILABLE,
+    }

@@ -1,0 +1,47 @@
+"""Where Connect finds a source and Kafka, and how a connector begins."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from seamline.plan.model import SourcePlan
+
+
+class Start(StrEnum):
+    """How the connector comes to know the tables' structure, as Debezium's `snapshot.mode`."""
+
+    # From the tables as they are now: only right at the position where the capture begins. A binlog's first start.
+    FIRST = "recovery"
+    # From its schema history: a later `recovery` would read old rows with a newer structure. PostgreSQL's slot tells
+    # the structure along with the rows.
+    AGAIN = "no_data"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureEndpoint:
+    """Where Connect finds the source and Kafka. `secrets_file` is a path on Connect's machine."""
+
+    host: str
+    port: int
+    connection_id: str
+    secrets_file: str
+    kafka_servers: str
+    ssl_mode: str = "disable"
+
+    def secret(self, name: str) -> str:
+        """A reference that only the Connect worker resolves."""
+        return f"${{file:{self.secrets_file}:{self.connection_id}.{name}}}"
+
+
+def offsets_topic(source: SourcePlan) -> str:
+    return f"{source.log_topic.removesuffix('.log')}.offsets"
+
+
+def schema_history_topic(source: SourcePlan) -> str:
+    """Of a binlog source; a WAL needs none."""
+    return f"{source.log_topic.removesuffix('.log')}.schema-history"
+
+
+def name_pattern(name: str) -> str:
+    """A name as the regular expression that matches it alone; Debezium splits its lists at commas not escaped."""
+    return re.sub(r"([^\w])", r"\\\1", name)

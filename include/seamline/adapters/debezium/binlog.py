@@ -1,0 +1,228 @@
+"""Records of Debezium's MariaDB connector → LogRecord. The hot path of every stream from a binlog."""
+
+import re
+
+import msgspec
+
+from seamline.adapters.debezium.envelope import (
+    NOTHING,
+    RECAPTURE,
+    Record,
+    decode_record,
+    foreign,
+    unknown_shape,
+)
+from seamline.domain.errors import InvariantViolated, LogCorrupted
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.position import BinlogPosition, binlog_file
+
+_IDENTIFIER = r"(?:`((?:[^`]|``)+)`|([\w$]+))"
+_TABLE = rf"{_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})?"
+# ALTER may name a second table: EXCHANGE PARTITION … WITH TABLE, CONVERT TABLE … TO PARTITION.
+_ALTERED = re.compile(rf"\btable\s+(?:if\s+exists\s+)?{_TABLE}", re.IGNORECASE)
+_RENAMED = re.compile(rf"{_TABLE}(?:\s+wait\s+\d+|\s+nowait)?\s+to\s", re.IGNORECASE)
+_DROPPED = re.compile(rf"(?:\btables?\s+(?:if\s+exists\s+)?|,\s*){_TABLE}", re.IGNORECASE)
+_NAMED = {"rename table": _RENAMED, "alter ": _ALTERED, "drop table": _DROPPED}
+# Comments and texts may hold anything; a quoted name is matched too, so that nothing inside it is taken for one.
+_NOT_NAMES = re.compile(
+    r"(`(?:[^`]|``)+`)|/\*(?!!).*?\*/|--(?=\s)[^\n]*|#[^\n]*|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"", re.DOTALL
+)
+_SET_STATEMENT = re.compile(r"^\s*set\s+statement\s.*?\sfor\s+", re.IGNORECASE | re.DOTALL)
+_GTID = re.compile(r"\d+-\d+-\d+")
+_ROW = RecordKind.ROW
+
+
+class _RowSource(msgspec.Struct, gc=False):
+    name: str
+    db: str
+    table: str
+    gtid: str
+    file: str
+    pos: int
+    ts_ms: int
+
+
+class _Row(msgspec.Struct, gc=False):
+    """A change of one row, the record that comes by the million."""
+
+    op: str
+    source: _RowSource
+    before: msgspec.Raw = NOTHING
+    after: msgspec.Raw = NOTHING
+
+
+_decode_row = msgspec.json.Decoder(_Row).decode
+
+
+def altered_tables(statement: str) -> tuple[tuple[str, str], ...]:
+    """(database or "", table) of each table that a RENAME, ALTER or DROP takes away or changes; () for other
+    statements."""
+    plain = _SET_STATEMENT.sub("", _NOT_NAMES.sub(lambda match: match[1] or " ", statement))
+    start = " ".join(plain.split(maxsplit=2)).lower()
+    named = next((pattern for words, pattern in _NAMED.items() if start.startswith(words)), None)
+    return tuple(_table_of(match) for match in named.finditer(plain)) if named else ()
+
+
+def _table_of(match: re.Match[str]) -> tuple[str, str]:
+    first, second = (_unquoted(match[quoted], match[quoted + 1]) for quoted in (1, 3))
+    return (first, second) if second else ("", first)
+
+
+def _unquoted(quoted: str | None, plain: str | None) -> str:
+    return quoted.replace("``", "`") if quoted else plain or ""
+
+
+class BinlogDecoder:
+    """Records of Debezium's MariaDB connector 3.5.0.Final, JSON converter without schemas.
+
+    One decoder belongs to one reader: it remembers the transaction it is in, because all rows of one share their
+    position.
+    """
+
+    def __init__(self, source_name: str, database: str) -> None:
+        self._source_name = source_name
+        self._database = database
+        self._prefix = f"{database}."
+        self._gtid = ""
+        self._position = BinlogPosition("")
+
+    def __call__(self, offset: int, key: bytes | None, value: bytes | None) -> LogRecord:
+        if value is None:
+            raise LogCorrupted(f"offset {offset}: a record without value", hint=RECAPTURE)
+        try:
+            # A slice costs a third of `startswith`, and this line runs once per record.
+            if value[2:8] == b"before":
+                return self._row(offset, key, value)
+            return self._other(offset, value)
+        except (msgspec.DecodeError, InvariantViolated) as exc:
+            raise LogCorrupted(
+                f"offset {offset}: not a record of Debezium's MariaDB connector ({exc}): {value[:120]!r}",
+                hint=RECAPTURE,
+            ) from exc
+
+    def _row(self, offset: int, key: bytes | None, value: bytes) -> LogRecord:
+        row = _decode_row(value)
+        source = row.source
+        op = row.op
+        if source.name != self._source_name or source.db != self._database:
+            raise self._foreign(offset, source.name, source.db)
+        gtid = source.gtid
+        if gtid != self._gtid:
+            binlog_file(source.file)
+            # Where its first row stands places the whole transaction: it never crosses a binlog file or a snapshot.
+            self._position = BinlogPosition(gtid, source.file, source.pos)
+            self._gtid = gtid
+        if op == "c":
+            before, after = None, bytes(row.after)
+        elif op == "u":
+            before, after = bytes(row.before), bytes(row.after)
+        elif op == "d":
+            before, after = bytes(row.before), None
+        elif op == "t":
+            return self._truncate(offset, source)
+        else:
+            raise LogCorrupted(f"offset {offset}: a change of kind {op!r} in table {source.table}", hint=RECAPTURE)
+        # Positional, in the field order of LogRecord: keywords cost another quarter of a microsecond.
+        return LogRecord(
+            offset,
+            _ROW,
+            gtid,
+            source.table,
+            op,
+            key,
+            before,
+            after,
+            self._position,
+            0,
+            None,
+            "",
+            source.ts_ms,
+        )
+
+    def _other(self, offset: int, value: bytes) -> LogRecord:
+        record = decode_record(value)
+        if record.status:
+            return self._bracket(offset, record)
+        if record.source is None:
+            if record.ddl is not None or not record.ts_ms:
+                raise unknown_shape(offset, value)
+            return LogRecord(offset, RecordKind.HEARTBEAT, ts_ms=record.ts_ms)
+        if record.source.name != self._source_name:
+            raise self._foreign(offset, record.source.name, record.source.db or "")
+        if record.ddl is not None:
+            return self._ddl(offset, record)
+        raise unknown_shape(offset, value)
+
+    def _bracket(self, offset: int, record: Record) -> LogRecord:
+        if _GTID.fullmatch(record.id) is None or record.status not in ("BEGIN", "END"):
+            raise LogCorrupted(f"offset {offset}: {record.status} of transaction {record.id!r}", hint=RECAPTURE)
+        position = BinlogPosition(record.id)
+        if record.status == "BEGIN":
+            return LogRecord(offset, RecordKind.BEGIN, record.id, position=position, ts_ms=record.ts_ms)
+        if record.event_count is None:
+            raise LogCorrupted(f"offset {offset}: END of {record.id} carries no counts", hint=RECAPTURE)
+        counts = {self._plain(offset, c.data_collection): c.event_count for c in record.data_collections or ()}
+        return LogRecord(
+            offset,
+            RecordKind.END,
+            record.id,
+            position=position,
+            total=record.event_count,
+            counts=counts,
+            ts_ms=record.ts_ms,
+        )
+
+    def _truncate(self, offset: int, source: _RowSource) -> LogRecord:
+        return LogRecord(
+            offset,
+            RecordKind.TRUNCATE,
+            source.gtid,
+            source.table,
+            "t",
+            position=BinlogPosition(source.gtid, source.file, source.pos),
+            tables=(source.table,),
+            ts_ms=source.ts_ms,
+        )
+
+    def _ddl(self, offset: int, record: Record) -> LogRecord:
+        source = record.source
+        if source is None or not source.gtid:
+            # A `recovery` start retells the structure it found; nothing happened in the source.
+            return LogRecord(offset, RecordKind.HEARTBEAT, ts_ms=record.ts_ms)
+        tables = self._named_tables(record)
+        return LogRecord(
+            offset,
+            RecordKind.DDL,
+            source.gtid,
+            tables[0] if tables else "",
+            position=BinlogPosition(source.gtid, source.file or "", source.pos),
+            tables=tables,
+            statement=record.ddl or "",
+            ts_ms=source.ts_ms,
+        )
+
+    def _named_tables(self, record: Record) -> tuple[str, ...]:
+        """Plain names of the tables of this database that a statement names, each once.
+
+        After a rename the connector names only the new tables (3.5.0.Final), so the statement itself is asked for the
+        old ones: a table of the sync must not vanish unseen.
+        """
+        start = f'"{self._database}".'
+        names = [c.id.removeprefix(start).strip('"') for c in record.tableChanges or () if c.id.startswith(start)]
+        source = record.source
+        if source is not None and source.db == self._database and source.table and source.table not in names:
+            names += source.table.split(",")
+        names += [table for database, table in altered_tables(record.ddl or "") if database in ("", self._database)]
+        return tuple(dict.fromkeys(name for name in names if name))
+
+    def _plain(self, offset: int, collection: str) -> str:
+        if not collection.startswith(self._prefix):
+            raise self._foreign(offset, self._source_name, collection)
+        return collection[len(self._prefix) :]
+
+    def _foreign(self, offset: int, name: str, database: str) -> LogCorrupted:
+        return foreign(
+            offset,
+            found=f"source {name!r}, database {database!r}",
+            expected=f"{self._source_name!r}, {self._database!r}",
+        )

@@ -1,0 +1,62 @@
+"""Wire forms of Debezium's MariaDB connector 3.5.0.Final with the settings of a Seamline capture (decimal and bytes as
+text, times in microseconds)."""
+
+from seamline.adapters.postgres.types import destination_type
+from seamline.adapters.postgres.wire import REAL, TEXT, TRUTH, WHOLE, WireForm, WireForms, moment, unit_of
+from seamline.domain.catalogue import Column, Kind
+
+
+def _form(column: Column) -> WireForm:
+    match column.kind:
+        case Kind.INTEGER | Kind.YEAR | Kind.DATE | Kind.DATETIME | Kind.TIME:
+            return WHOLE
+        case Kind.FLOAT | Kind.DOUBLE:
+            return REAL
+        case Kind.BOOLEAN:
+            return TRUTH
+        case Kind.BITS:
+            return TRUTH if column.length == 1 else TEXT
+        case _:
+            return TEXT
+
+
+def _cast(column: Column, *, of: str) -> str:
+    match column.kind:
+        case Kind.UNSIGNED:
+            return _unsigned(of)
+        case Kind.BITS:
+            return f"{of}::int::bigint" if column.length == 1 else _little_endian(of, column)
+        case Kind.BINARY | Kind.BYTES:
+            return f"decode({of},'base64')"
+        case Kind.DATE:
+            return f"(date '1970-01-01'+{of}::int)"
+        case Kind.DATETIME:
+            # Up to three digits arrive as milliseconds, more as microseconds (time.precision.mode).
+            return moment(of, unit_of(column))
+        case Kind.TIME:
+            return f"({of}*interval '1 microsecond')"
+        case Kind.ENUM:
+            # The connector puts a backslash before a comma inside a label (seen on 3.5.0.Final).
+            return f"replace({of},'\\,',',')"
+        case _:
+            return f"{of}::{destination_type(column)}"
+
+
+def _unsigned(of: str) -> str:
+    # `bigint.unsigned.handling.mode=precise`: base64 of the two's complement, big end first, as short as it can be.
+    digits = f"right('000000000000000'||encode(decode({of},'base64'),'hex'),16)"
+    high, low = (f"('x'||substr({digits},{start},8))::bit(32)::bigint" for start in (1, 9))
+    # bit(32)::bigint keeps the sign bit out: 32 bits never reach bit 63.
+    return f"(({high})::numeric*4294967296+({low}))"
+
+
+def _little_endian(of: str, column: Column) -> str:
+    value = f"decode({of},'base64')"
+    parts = [
+        f"(CASE WHEN octet_length({value})>{index} THEN get_byte({value},{index}) ELSE 0 END)::numeric*{256**index}"
+        for index in range((column.length + 7) // 8)
+    ]
+    return f"(CASE WHEN {of} IS NULL THEN NULL ELSE ({'+'.join(parts)})::{destination_type(column)} END)"
+
+
+MARIADB = WireForms(_form, _cast)

@@ -1,0 +1,52 @@
+"""Marker rows: committed in the source, found again in the log topic."""
+
+import json
+from contextlib import closing
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.canonical import quoted
+from seamline.adapters.postgres_source.client import open_session, translated
+from seamline.domain.errors import InvariantViolated
+from seamline.ports import Marker
+
+ID_LENGTH_MAX = 64
+KIND_LENGTH_MAX = 16
+
+# The owner of the source's tables creates it.
+CREATE = """CREATE TABLE IF NOT EXISTS {table} (
+  id varchar(64) NOT NULL PRIMARY KEY,
+  kind varchar(16) NOT NULL,
+  payload text NOT NULL,
+  at timestamptz(6) NOT NULL DEFAULT now()
+)"""
+
+
+def create_statement(schema: str, table: str) -> str:
+    return CREATE.format(table=_place(schema, table))
+
+
+def commit_marker(connection: Connection, schema: str, table: str, marker: Marker) -> None:
+    """Commit the row; returns after the commit. A repeat with the same id is a no-op."""
+    if len(marker.id) > ID_LENGTH_MAX or len(marker.kind) > KIND_LENGTH_MAX:
+        raise InvariantViolated(f"marker {marker.id!r} of kind {marker.kind!r} does not fit its table")
+    payload = json.dumps(marker.payload, sort_keys=True, ensure_ascii=False)
+    with closing(open_session(connection)) as session, translated(connection):
+        session.execute(
+            f"INSERT INTO {_place(schema, table)} (id, kind, payload) VALUES (%s, %s, %s) ON CONFLICT (id) DO NOTHING",
+            (marker.id, marker.kind, payload),
+        )
+
+
+def prune_markers(connection: Connection, schema: str, table: str, *, older_than_s: float, rows_max: int) -> int:
+    """Delete markers of that age, at most so many in one transaction; returns how many."""
+    place = _place(schema, table)
+    with closing(open_session(connection)) as session, translated(connection):
+        return session.execute(
+            f"DELETE FROM {place} WHERE id IN"
+            f" (SELECT id FROM {place} WHERE at < now() - make_interval(secs => %s) LIMIT %s)",
+            (older_than_s, rows_max),
+        ).rowcount
+
+
+def _place(schema: str, table: str) -> str:
+    return f"{quoted(schema)}.{quoted(table)}"

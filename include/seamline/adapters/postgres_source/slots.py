@@ -1,0 +1,114 @@
+"""Replication slots of a PostgreSQL source: the capture's own, and the temporary ones that export a snapshot.
+
+A snapshot that a slot exports as it is created sees exactly the transactions that committed before the slot's
+consistent point, so it is a prefix of the log. No other snapshot is: a commit stands in the WAL before it is visible
+(`pg_export_snapshot` beside `pg_current_wal_lsn` is wrong even by commit LSN).
+"""
+
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.canonical import quoted
+from seamline.adapters.postgres_source.client import Session, open_session, translated
+from seamline.domain.errors import PositionLost, TransientError
+
+# Creating a slot waits for every transaction that is writing just then.
+CREATION_S = 60.0
+_PLUGIN = "pgoutput"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedSnapshot:
+    """`name` is for SET TRANSACTION SNAPSHOT, `lsn` the consistent point of the slot that exported it."""
+
+    name: str
+    lsn: int
+
+
+@contextmanager
+def exported_snapshot(capture: Connection, *, patience_s: float = CREATION_S) -> Iterator[ExportedSnapshot]:
+    """A snapshot to import while the context is open, and the slot, which keeps WAL, only as long.
+
+    `capture` has REPLICATION. Raises TransientError after `patience_s`, with the sessions that were waited for.
+    """
+    name = f"seamline_snapshot_{secrets.token_hex(8)}"
+    with closing(open_session(capture, replication="database")) as session:
+        _, lsn, snapshot = _create(session, capture, f"{quoted(name)} TEMPORARY", "export", patience_s)
+        yield ExportedSnapshot(snapshot, lsn)
+
+
+def capture_start(capture: Connection, slot: str, *, patience_s: float = CREATION_S) -> int:
+    """The LSN from which the capture's slot gives changes; the slot is made unless it is there.
+
+    A slot that is there was left by an attempt that died before the connector knew its place.
+    """
+    with closing(open_session(capture)) as session, translated(capture):
+        row = session.execute(
+            "SELECT (confirmed_flush_lsn - '0/0')::bigint, active, wal_status, plugin, database = current_database()"
+            " FROM pg_replication_slots WHERE slot_name = %s",
+            (slot,),
+        ).fetchone()
+    if row is None:
+        with closing(open_session(capture, replication="database")) as session:
+            return _create(session, capture, quoted(slot), "nothing", patience_s)[1]
+    lsn, is_active, wal_status, plugin, is_here = row
+    if is_active or not is_here or plugin != _PLUGIN or wal_status == "lost" or lsn is None:
+        state = "in use" if is_active else f"of plugin {plugin}, WAL {wal_status}" if is_here else "of another database"
+        raise PositionLost(
+            f"replication slot {slot} is there and cannot be begun from: it is {state}",
+            hint=f"find who uses it; if nobody does: SELECT pg_drop_replication_slot('{slot}'), then onboard again",
+        )
+    return int(lsn)
+
+
+def parse_lsn(text: str) -> int:
+    """`16/B374D848` as a number."""
+    high, _, low = text.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def _create(session: Session, capture: Connection, what: str, snapshot: str, patience_s: float) -> tuple[str, int, str]:
+    """(slot, consistent point, exported snapshot or "")."""
+    blockers: list[str] = []
+    watch = threading.Timer(patience_s, _give_up, args=(session, capture, blockers))
+    watch.daemon = True
+    watch.start()
+    try:
+        with translated(capture):
+            row = session.execute(
+                f"CREATE_REPLICATION_SLOT {what} LOGICAL {_PLUGIN} (SNAPSHOT '{snapshot}')".encode()
+            ).fetchone()
+    except TransientError as error:
+        if not blockers:
+            raise
+        raise TransientError(
+            f"a snapshot of the source could not be opened within {patience_s:g} s, because it waits for every"
+            f" transaction that is writing: {', '.join(blockers)}",
+            hint="end those sessions, or try again at a quieter hour",
+        ) from error
+    finally:
+        watch.cancel()
+    if row is None:
+        raise TransientError("the source made a replication slot and did not say where")
+    return str(row[0]), parse_lsn(str(row[1])), str(row[2] or "")
+
+
+def _give_up(session: Session, capture: Connection, blockers: list[str]) -> None:
+    """Say what is waited for, then end the waiting. Every role may see locks on transaction ids."""
+    pid = session.info.backend_pid
+    found = ["sessions unknown"]
+    try:
+        with closing(open_session(capture)) as other, translated(capture):
+            rows = other.execute(
+                "SELECT unnest(pg_blocking_pids(%(pid)s)) UNION SELECT pid FROM pg_locks"
+                " WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND pid <> %(pid)s",
+                {"pid": pid},
+            ).fetchall()
+            found = [f"pid {one}" if one else "a prepared transaction" for (one,) in rows] or found
+    finally:
+        blockers.extend(found)
+        session.cancel_safe(timeout=5)

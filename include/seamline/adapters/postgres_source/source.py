@@ -1,0 +1,57 @@
+"""ports.Source for PostgreSQL: catalogue, preflight, markers, read views, each with the connection of its role."""
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from seamline.adapters.postgres_source import catalogue, marker, preflight, preflight_facts, sessions, slots
+from seamline.adapters.postgres_source.client import open_session, role, translated
+from seamline.domain.catalogue import Table
+from seamline.domain.position import PostgresPosition
+from seamline.plan.model import SourcePlan
+from seamline.ports import Marker, Problem, ReadView
+
+
+class PostgresSource:
+    """Opens a session per call: nothing is held between calls, so a changed password needs no restart."""
+
+    def __init__(self, source: SourcePlan) -> None:
+        self._source = source
+
+    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+        connection = role(self._source, self._source.reader)
+        with closing(open_session(connection)) as session, translated(connection):
+            return catalogue.read_catalogue(session, self._source.schema, tables)
+
+    def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
+        source = self._source
+        facts = preflight_facts.gather(
+            source,
+            tables,
+            reader=role(source, source.reader),
+            capture=role(source, source.capture),
+            marker=role(source, source.marker),
+        )
+        return preflight.check(facts)
+
+    def commit_marker(self, one: Marker) -> None:
+        source = self._source
+        marker.commit_marker(role(source, source.marker), source.schema, source.marker_table, one)
+
+    def prune_markers(self, *, older_than_s: float, rows_max: int) -> int:
+        source = self._source
+        connection = role(source, source.marker)
+        return marker.prune_markers(
+            connection, source.schema, source.marker_table, older_than_s=older_than_s, rows_max=rows_max
+        )
+
+    def seed_position(self) -> PostgresPosition:
+        """Where the capture's slot begins; makes it. Every change that commits from now on comes through it."""
+        source = self._source
+        return PostgresPosition(lsn=slots.capture_start(role(source, source.capture), source.slot))
+
+    def open_views(self, count: int) -> Sequence[ReadView]:
+        return sessions.open_views(self._source, count)
+
+
+def open_source(source: SourcePlan) -> PostgresSource:
+    return PostgresSource(source)

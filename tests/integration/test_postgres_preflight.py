@@ -1,0 +1,297 @@
+"""Preflight and markers of a real PostgreSQL, with logins that have exactly what the grant script gives."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.postgres_source import preflight_facts
+from seamline.adapters.postgres_source.client import role
+from seamline.adapters.postgres_source.grants import Logins, grant_script, publication_statement
+from seamline.adapters.postgres_source.marker import commit_marker, prune_markers
+from seamline.adapters.postgres_source.preflight import SourceFacts, check
+from seamline.domain.catalogue import Table
+from seamline.domain.errors import Refused
+from seamline.plan.model import SourcePlan
+from seamline.ports import Marker, Problem
+from tests.conftest import RunningStack
+from tests.integration.databases import postgres, postgres_database
+
+DATABASE = "preflight_test"
+LOGINS = Logins(capture="preflight_test_capture", reader="preflight_test_reader", marker="preflight_test_marker")
+ROLES = (LOGINS.capture, LOGINS.reader, LOGINS.marker)
+SOURCE = SourcePlan(
+    name="preflight_test",
+    kind="postgres",
+    database=DATABASE,
+    reader=LOGINS.reader,
+    capture=LOGINS.capture,
+    marker=LOGINS.marker,
+    log_topic="seamline.preflight_test.log",
+    connector="seamline-preflight_test",
+    schema="core",
+)
+ACCOUNT = Table("account", (), ("id",))
+AUDIT = Table("audit", ())
+ADD_AUDIT_AGAIN = "ALTER PUBLICATION seamline_preflight_test ADD TABLE core.audit"
+PLACE = ("core", "seamline_marker")
+
+
+@pytest.fixture
+def root(stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    """A database with a keyed and a keyless table, on which the owner has run the script."""
+    try:
+        with postgres_database(DATABASE) as root:
+            drop_logins()
+            for login in ROLES:
+                address = f"postgres://{login}:pw@{root.host}:{root.port}/elsewhere"
+                monkeypatch.setenv(f"SEAMLINE_CONNECTION_{login.upper()}", address)
+            run(
+                "CREATE SCHEMA core",
+                "CREATE TABLE core.account (id int PRIMARY KEY, balance numeric(12,2))",
+                "CREATE TABLE core.audit (said text, at timestamptz)",
+                "ALTER TABLE core.audit REPLICA IDENTITY FULL",
+                script("account", "audit"),
+            )
+            yield root
+    finally:
+        # Roles belong to the whole cluster, and can go only after what they were granted.
+        drop_logins()
+
+
+def script(*tables: str) -> str:
+    text = grant_script(SOURCE, tables, logins=LOGINS)
+    for login in ROLES:
+        text = text.replace(f"<password of {login}>", "pw")
+    return text
+
+
+def drop_logins() -> None:
+    with postgres(resolve("postgres_root")) as session:
+        for login in ROLES:
+            session.execute(f"DROP ROLE IF EXISTS {login}")
+
+
+def run(*statements: str) -> None:
+    with postgres(replace(resolve("postgres_root"), database=DATABASE)) as session:
+        for statement in statements:
+            session.execute(statement)
+
+
+def rows(statement: str) -> list[tuple[Any, ...]]:
+    with postgres(replace(resolve("postgres_root"), database=DATABASE)) as session:
+        return session.execute(statement).fetchall()
+
+
+def facts_of(tables: Sequence[Table]) -> SourceFacts:
+    return preflight_facts.gather(
+        SOURCE,
+        tables,
+        reader=role(SOURCE, SOURCE.reader),
+        capture=role(SOURCE, SOURCE.capture),
+        marker=role(SOURCE, SOURCE.marker),
+    )
+
+
+def problems(*tables: Table) -> tuple[Problem, ...]:
+    return check(facts_of(tables or (ACCOUNT, AUDIT)))
+
+
+def test_the_grant_script_is_enough_for_preflight(root: Connection) -> None:
+    assert problems() == ()
+
+
+def test_the_primary_keys_own_index_as_identity_is_the_default(root: Connection) -> None:
+    run("ALTER TABLE core.account REPLICA IDENTITY USING INDEX account_pkey")
+    assert problems() == ()
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (["ALTER PUBLICATION seamline_preflight_test DROP TABLE core.audit"], "audit is not in publication"),
+        (["ALTER TABLE core.audit REPLICA IDENTITY DEFAULT"], "audit has no primary key and its replica identity"),
+        (["ALTER TABLE core.account REPLICA IDENTITY NOTHING"], "identity of table account is NOTHING"),
+        (
+            [
+                "ALTER TABLE core.account ADD other int NOT NULL UNIQUE",
+                "ALTER TABLE core.account REPLICA IDENTITY USING INDEX account_other_key",
+            ],
+            "identity of table account is an index that is not its primary key",
+        ),
+        (
+            [
+                "ALTER TABLE core.account DROP CONSTRAINT account_pkey",
+                "ALTER TABLE core.account ADD PRIMARY KEY (id) DEFERRABLE",
+            ],
+            "primary key of table account is deferrable",
+        ),
+        (["ALTER TABLE core.account ENABLE ROW LEVEL SECURITY"], "only some rows of table account"),
+        (
+            [
+                "ALTER PUBLICATION seamline_preflight_test DROP TABLE core.account",
+                "ALTER TABLE core.account SET UNLOGGED",
+            ],
+            "table account is unlogged",
+        ),
+        (["CREATE TABLE core.child () INHERITS (core.account)"], "account has tables that inherit from it"),
+        (
+            [
+                "ALTER PUBLICATION seamline_preflight_test DROP TABLE core.audit",
+                f"{ADD_AUDIT_AGAIN} WHERE (said <> 'secret')",
+            ],
+            "only rows of table audit that meet a WHERE",
+        ),
+        (
+            [
+                "ALTER PUBLICATION seamline_preflight_test DROP TABLE core.account",
+                "ALTER PUBLICATION seamline_preflight_test ADD TABLE core.account (id)",
+            ],
+            "only some columns of table account",
+        ),
+        (["ALTER PUBLICATION seamline_preflight_test SET (publish = 'insert, update')"], "publish delete, truncate"),
+        (["ALTER PUBLICATION seamline_preflight_test ADD TABLES IN SCHEMA public"], "TABLES IN SCHEMA public"),
+        (
+            [
+                "DROP PUBLICATION seamline_preflight_test",
+                "CREATE PUBLICATION seamline_preflight_test FOR ALL TABLES",
+            ],
+            "is FOR ALL TABLES",
+        ),
+        (["DROP PUBLICATION seamline_preflight_test"], "there is no publication"),
+        (["ALTER TABLE core.seamline_marker ALTER kind TYPE varchar(8)"], "kind is character varying(8)"),
+        (["ALTER TABLE core.seamline_marker ALTER at TYPE timestamptz(3)"], "at is timestamp(3) with time zone"),
+        (["DROP TABLE core.seamline_marker"], 'no marker table "core"."seamline_marker"'),
+        ([f"REVOKE SELECT ON core.account FROM {LOGINS.reader}"], f"`{LOGINS.reader}`) cannot read table account"),
+        ([f"REVOKE SELECT ON core.audit FROM {LOGINS.capture}"], f"`{LOGINS.capture}`) cannot read table audit"),
+        ([f"REVOKE USAGE ON SCHEMA core FROM {LOGINS.reader}"], f"`{LOGINS.reader}`) lacks USAGE on schema core"),
+        ([f"REVOKE USAGE ON SCHEMA core FROM {LOGINS.capture}"], f"`{LOGINS.capture}`) lacks USAGE on schema core"),
+        ([f"REVOKE USAGE ON SCHEMA core FROM {LOGINS.marker}"], f"`{LOGINS.marker}`) lacks USAGE on schema core"),
+        ([f"ALTER ROLE {LOGINS.capture} NOREPLICATION"], f"`{LOGINS.capture}`) lacks REPLICATION"),
+        ([f"REVOKE INSERT ON core.seamline_marker FROM {LOGINS.marker}"], "cannot write a marker: it lacks INSERT"),
+    ],
+)
+def test_what_is_wrong_with_a_source_is_found_and_nothing_else(
+    root: Connection, statements: list[str], said: str
+) -> None:
+    run(*statements)
+    (problem,) = problems()
+    assert problem.is_fatal
+    assert said in problem.what
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ("PARTITION BY LIST (id)", "partitioned tables are not supported yet"),
+        ("WITH (fillfactor = 70)", "later is not in publication"),
+    ],
+)
+def test_a_table_that_a_sync_gets_later_is_judged_as_the_first_ones(root: Connection, declared: str, said: str) -> None:
+    run(f"CREATE TABLE core.later (id int PRIMARY KEY) {declared}")
+    found = problems(ACCOUNT, Table("later", (), ("id",)))
+    fatal = "\n".join(problem.what for problem in found if problem.is_fatal)
+    assert said in fatal
+    assert f"`{LOGINS.reader}`) cannot read table later" in fatal
+    assert f"`{LOGINS.capture}`) cannot read table later" in fatal
+    assert {problem.table for problem in found} == {"later"}
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["DROP PUBLICATION seamline_preflight_test"],
+        ["ALTER PUBLICATION seamline_preflight_test DROP TABLE core.account"],
+        ["ALTER TABLE core.audit REPLICA IDENTITY NOTHING"],
+        [
+            "ALTER PUBLICATION seamline_preflight_test DROP TABLE core.audit",
+            f"{ADD_AUDIT_AGAIN} WHERE (said <> 'secret')",
+        ],
+    ],
+)
+def test_the_statement_of_a_cure_is_the_cure(root: Connection, statements: list[str]) -> None:
+    run(*statements)
+    (problem,) = problems()
+    _, _, told = problem.cure.partition(" run ")
+    run(*(told or problem.cure).split("; "))
+    assert problems() == ()
+
+
+def test_the_statement_of_a_publication_is_a_list_of_tables(root: Connection) -> None:
+    run("DROP PUBLICATION seamline_preflight_test", publication_statement(SOURCE, ["account"]))
+    listed = rows("SELECT tablename FROM pg_publication_tables WHERE pubname = 'seamline_preflight_test' ORDER BY 1")
+    assert listed == [("account",), ("seamline_marker",)]
+
+
+def test_row_security_is_no_matter_to_a_reader_that_passes_by_it(root: Connection) -> None:
+    run("ALTER TABLE core.account ENABLE ROW LEVEL SECURITY", f"ALTER ROLE {LOGINS.reader} BYPASSRLS")
+    assert problems() == ()
+
+
+def test_a_marker_table_under_row_security_is_told(root: Connection) -> None:
+    run("ALTER TABLE core.seamline_marker ENABLE ROW LEVEL SECURITY")
+    assert any("may not write a marker" in problem.what for problem in problems())
+
+
+def test_without_the_right_to_delete_only_the_growth_is_told(root: Connection) -> None:
+    run(f"REVOKE DELETE ON core.seamline_marker FROM {LOGINS.marker}")
+    (problem,) = problems()
+    assert not problem.is_fatal
+    assert "cannot delete old markers" in problem.what
+
+
+def test_the_sources_own_slot_does_not_count_against_it(root: Connection) -> None:
+    before = facts_of([ACCOUNT]).slots_used
+    slots = (SOURCE.slot, f"{SOURCE.slot}_other")
+    try:
+        for slot, counted in zip(slots, (before, before + 1), strict=True):
+            run(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+            assert facts_of([ACCOUNT]).slots_used == counted
+    finally:
+        run(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE '{slots[0]}%'")
+
+
+def test_a_writer_that_does_not_end_is_told_where_the_server_tells_its_age(
+    root: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight_facts, "_RUNNING_S", 0)
+    with postgres(role(SOURCE, SOURCE.marker)) as writer, postgres(role(SOURCE, SOURCE.marker)) as idle:
+        idle.execute("BEGIN")
+        writer.execute("BEGIN")
+        writer.execute("SELECT pg_current_xact_id()")
+        said, unsaid = (f"pid {one.info.backend_pid} of {LOGINS.marker}" for one in (writer, idle))
+        assert said not in facts_of([ACCOUNT]).long_running
+        run(f"GRANT pg_read_all_stats TO {LOGINS.reader}")
+        (problem,) = problems()
+    assert not problem.is_fatal
+    assert said in problem.what
+    assert unsaid not in problem.what
+
+
+def test_a_marker_committed_again_is_the_same_marker(root: Connection) -> None:
+    marker = Marker(id="low-1", kind="low", payload={"run": "x/onboard/-", "名": 1})
+    for kind in ("low", "high"):
+        commit_marker(role(SOURCE, SOURCE.marker), *PLACE, replace(marker, kind=kind))
+    assert rows("SELECT id, kind, payload FROM core.seamline_marker") == [
+        ("low-1", "low", '{"run": "x/onboard/-", "名": 1}')
+    ]
+
+
+def test_old_markers_are_deleted_a_few_at_a_time_and_new_ones_stay(root: Connection) -> None:
+    connection = role(SOURCE, SOURCE.marker)
+    for number in range(3):
+        commit_marker(connection, *PLACE, Marker(id=f"old-{number}", kind="heartbeat"))
+    run("UPDATE core.seamline_marker SET at = at - interval '8 days'")
+    commit_marker(connection, *PLACE, Marker(id="new", kind="heartbeat"))
+    week = 7 * 24 * 3600.0
+    assert [prune_markers(connection, *PLACE, older_than_s=week, rows_max=2) for _ in range(3)] == [2, 1, 0]
+    assert rows("SELECT id FROM core.seamline_marker") == [("new",)]
+
+
+def test_a_login_without_rights_is_refused_with_the_way_to_the_grants(root: Connection) -> None:
+    run(f"REVOKE INSERT ON core.seamline_marker FROM {LOGINS.marker}")
+    with pytest.raises(Refused, match="permission denied for table seamline_marker") as raised:
+        commit_marker(role(SOURCE, SOURCE.marker), *PLACE, Marker(id="m", kind="heartbeat"))
+    assert "grants.md" in raised.value.hint
