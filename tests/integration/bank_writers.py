@@ -3,13 +3,15 @@
 import itertools
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import Any
 
+import psycopg
 import pymysql
 
 from seamline.adapters.connections import Connection
-from tests.integration.databases import mariadb
+from tests.integration.databases import mariadb, postgres
 
 _LARGE = 2_000
 
@@ -17,8 +19,8 @@ _LARGE = 2_000
 class Writers:
     """Errors of a writer are kept and raised at the end: a writer that died would make a test too easy."""
 
-    def __init__(self, root: Connection, *, tables: Sequence[str], count: int, first_id: int) -> None:
-        self._root = root
+    def __init__(self, open_session: Callable[[], Any], *, tables: Sequence[str], count: int, first_id: int) -> None:
+        self._open_session = open_session
         self._tables = tables
         self._stop = threading.Event()
         self._ids = itertools.count(first_id)
@@ -40,15 +42,14 @@ class Writers:
     def _write(self, number: int) -> None:
         chance = random.Random(number)
         try:
-            with closing(mariadb(self._root)) as session:
-                session.autocommit(False)
+            with closing(self._open_session()) as session:
                 while not self._stop.is_set():
                     self._transact(session, chance)
                     self._stop.wait(chance.random() * 0.02)
-        except pymysql.err.MySQLError as exc:
+        except (pymysql.err.MySQLError, psycopg.Error) as exc:
             self._errors.append(exc)
 
-    def _transact(self, session: "pymysql.Connection[pymysql.cursors.Cursor]", chance: random.Random) -> None:
+    def _transact(self, session: Any, chance: random.Random) -> None:
         with session.cursor() as cursor:
             for table in chance.sample(self._tables, chance.randint(1, len(self._tables))):
                 self._change(cursor, table, chance)
@@ -58,7 +59,7 @@ class Writers:
             session.commit()
             self.committed += 1
 
-    def _change(self, cursor: pymysql.cursors.Cursor, table: str, chance: random.Random) -> None:
+    def _change(self, cursor: Any, table: str, chance: random.Random) -> None:
         rows = _LARGE if chance.random() < 0.01 else chance.randint(1, 5)
         if table == "audit":
             cursor.executemany("INSERT INTO audit VALUES (%s, %s)", [(chance.randint(1, 9), "m")] * rows)
@@ -75,9 +76,28 @@ class Writers:
             cursor.execute(f"DELETE FROM {table} WHERE id = %s", (ids[0],))
 
 
+def in_mariadb(root: Connection) -> Any:
+    session = mariadb(root)
+    session.autocommit(False)
+    return session
+
+
+def in_postgres(root: Connection) -> Any:
+    session = postgres(root)
+    session.autocommit = False
+    return session
+
+
 @contextmanager
-def writing(root: Connection, *, tables: Sequence[str], count: int = 4, first_id: int = 1) -> Iterator[Writers]:
-    writers = Writers(root, tables=tables, count=count, first_id=first_id)
+def writing(
+    root: Connection,
+    *,
+    tables: Sequence[str],
+    count: int = 4,
+    first_id: int = 1,
+    session_of: Callable[[Connection], Any] = in_mariadb,
+) -> Iterator[Writers]:
+    writers = Writers(lambda: session_of(root), tables=tables, count=count, first_id=first_id)
     writers.start()
     try:
         yield writers

@@ -1,17 +1,14 @@
-"""A stream from a captured MariaDB database into a PostgreSQL of the test's own, running in a thread."""
+"""A stream from a captured database into a PostgreSQL of the test's own, running in a thread."""
 
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 import psycopg
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb.read import MariaDbReadView
-from seamline.adapters.mariadb.sessions import open_session
 from seamline.adapters.postgres.read import Relation, open_views
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.adapters.postgres.types import column_definitions
@@ -100,10 +97,11 @@ class Streamed:
 
         wait_until(is_applied, timeout_s=180, what="the barrier's marker in the ledger")
 
-    def differences(self, *names: str) -> dict[str, tuple[object, object]]:
-        """Digest pairs of the tables that differ between source and destination."""
+    def differences(self, *names: str, source: ReadView | None = None) -> dict[str, tuple[object, object]]:
+        """Digest pairs of the tables that differ between source, as it is now or in this view, and destination."""
         found = {}
-        with self._views() as (left, right):
+        with self._views() as (now, right):
+            left = source or now
             for name in names:
                 pair = tuple(dict(view.digests(Segment(name), run_key="one run")) for view in (left, right))
                 if pair[0] != pair[1]:
@@ -124,10 +122,8 @@ class Streamed:
 
     @contextmanager
     def _views(self) -> Iterator[tuple[ReadView, ReadView]]:
-        database = self.one.plan.source.database
         at = self.ledger().position
-        session = open_session(replace(self.one.root, database=database))
-        left = MariaDbReadView(session, database=database, tables=self.tables, position=at, opened_at=datetime.now(UTC))
+        (left,) = self.one.source.open_views(1)
         relations = {table.name: Relation(DESTINATION.schema, table.name) for table in self.tables}
         with closing(left):
             (right,) = open_views(
@@ -170,7 +166,9 @@ def _publish(made: Streamed) -> None:
     one = made.one
     topic = one.plan.source.log_topic
     low = one.kafka.offsets(topic)[0]
-    at = one.source.seed_position()
+    (view,) = one.source.open_views(1)
+    with closing(view):
+        at = view.position
     with postgres(made.database) as session:
         loads = [_stage(session, table) for table in made.tables]
     made.sink().publish(

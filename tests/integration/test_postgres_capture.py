@@ -45,4 +45,5 @@ def test_every_change_of_keyed_and_keyless_tables_comes_once_and_in_order(bank: 
 
 def raise_and_roll_back(session) -> None:
     import psycopg
+
     raise psycopg.Rollback
