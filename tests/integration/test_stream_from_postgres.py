@@ -13,7 +13,8 @@ from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres_database
-from tests.integration.streamed import streamed
+from tests.integration.postgres_kinds import CASES, TYPES, create_table, rows
+from tests.integration.streamed import Streamed, streamed
 from tests.waiting import wait_until
 
 busy = partial(writing, session_of=in_postgres)
@@ -121,3 +122,43 @@ def test_a_transaction_larger_than_a_span_and_than_memory_is_seen_whole(
         assert seen <= {((0, 0),), ((20000, 5000),)}
         stream.wait_until_applied()
         assert stream.differences("account", "audit") == {}
+
+
+@pytest.fixture
+def kinds(stack: RunningStack) -> Iterator[PostgresCaptured]:
+    create = (*TYPES, create_table("kinds", key="id int PRIMARY KEY, "), create_table("kinds_keyless"))
+    full = "ALTER TABLE kinds_keyless REPLICA IDENTITY FULL"
+    tables = ("kinds", "kinds_keyless")
+    with captured_postgres("kinds_pg", create=(*create, full), tables=tables) as one:
+        yield one
+
+
+def test_every_type_of_column_arrives_as_the_source_holds_it(kinds: PostgresCaptured, warehouse: Connection) -> None:
+    with streamed(kinds, warehouse, "kinds", "kinds_keyless") as stream:
+        stream.start()
+        for number, values in enumerate(rows()):
+            kinds.execute(f"INSERT INTO kinds VALUES ({number}, {values})")
+            kinds.execute(*[f"INSERT INTO kinds_keyless VALUES ({values})"] * 3)
+        stream.wait_until_applied()
+        assert _differing(stream, kinds) == {}
+        assert stream.differences("kinds", "kinds_keyless") == {}
+        # Every row is found again by every one of its values.
+        kinds.execute("DELETE FROM kinds_keyless", "UPDATE kinds SET id = id + 100", "DELETE FROM kinds WHERE id > 103")
+        stream.wait_until_applied()
+        assert stream.differences("kinds", "kinds_keyless") == {}
+        assert stream.query("SELECT count(*) FROM live.kinds_keyless") == [(0,)]
+        assert stream.findings() == 0
+
+
+def _differing(stream: Streamed, kinds: PostgresCaptured) -> dict[str, list[tuple[object, object]]]:
+    """Per column the pairs of stored texts that differ, row by row."""
+    found = {}
+    for case in CASES:
+        statement = f"SELECT {case.name}::text FROM {{}}.kinds ORDER BY id"
+        there = stream.query(statement.format("live"))
+        with closing(kinds.session()) as session:
+            here = session.execute(statement.format("public").encode()).fetchall()
+        pairs = [(mine, theirs) for (mine,), (theirs,) in zip(here, there, strict=True) if mine != theirs]
+        if pairs:
+            found[case.name] = pairs
+    return found

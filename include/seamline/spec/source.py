@@ -70,9 +70,7 @@ class PostgresSource(DatabaseSource):
     """A PostgreSQL database, captured through a replication slot and a publication of listed tables."""
 
     kind: Literal["postgres"] = Field(description="What kind of system the source is.")
-    schema_: Identifier = Field(
-        "public", alias="schema", description="Schema of the tables and of the marker table."
-    )
+    schema_: Identifier = Field("public", alias="schema", description="Schema of the tables and of the marker table.")
 
 
 SourceSpec = Annotated[MariadbSource | PostgresSource, Field(discriminator="kind")]

@@ -70,7 +70,6 @@ _ORDER = {
 }
 _VALUES = {
     "decimal.handling.mode": "string",
-    "binary.handling.mode": "base64",
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "key.converter.schemas.enable": "false",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",

@@ -28,6 +28,7 @@ def mariadb_settings(
         # The capture role has neither RELOAD nor LOCK TABLES, and no data is read by the connector.
         "snapshot.locking.mode": "none",
         **_schema_history(source, endpoint),
+        "binary.handling.mode": "base64",
         "bigint.unsigned.handling.mode": "precise",
         "time.precision.mode": "adaptive_time_microseconds",
         # Else the year 1 arrives as 2001 (MySQL's rule for two digits, applied to stored values; 3.5.0.Final).

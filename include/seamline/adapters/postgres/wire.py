@@ -18,14 +18,18 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class WireForm:
-    """How a value arrives: the Arrow type of the JSON field and the column type of the staging table."""
+    """How a value arrives: the Arrow type of the JSON field and the column type of the staging table.
+
+    `words` are JSON texts that stand for values which JSON's numbers lack; the staging type reads them as they are.
+    """
 
     arrow: pa.DataType
     staging: str
+    words: frozenset[str] = frozenset()
 
 
 WHOLE = WireForm(pa.int64(), "bigint")
-REAL = WireForm(pa.float64(), "double precision")
+REAL = WireForm(pa.float64(), "double precision", frozenset({"NaN", "Infinity", "-Infinity"}))
 TRUTH = WireForm(pa.bool_(), "boolean")
 TEXT = WireForm(pa.string(), "text")
 

@@ -1,0 +1,94 @@
+"""Every type that a PostgreSQL source may have, with its edge values as literals of that server."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TypeCase:
+    """`name` is the column's; `toastable` values may be left out of the log."""
+
+    name: str
+    type: str
+    edges: tuple[str, ...]
+
+
+_TEXTS = (
+    "''",
+    "'a'",
+    "'A'",
+    "' lead'",
+    "'tail '",
+    "'ü€😀'",
+    "E'tab\\tnew\\nline\\\\back''quote\"'",
+    "'%s %% ?'",
+    "'NULL'",
+)
+_MOMENTS = (
+    "'1970-01-01 00:00:00'", "'2026-11-20 10:20:30.123456'", "'1969-12-31 23:59:59.999999'", "'0001-01-01 00:00:00'",
+    "'9999-12-31 23:59:59.999999'", "'infinity'", "'-infinity'", "'0044-03-15 10:00:00 BC'", "'12026-01-01 00:00:00'",
+    "'4713-01-01 00:00:00 BC'", "'0001-12-31 23:59:59 BC'",
+)  # fmt: skip
+
+CASES = (
+    TypeCase("small", "smallint", ("0", "-32768", "32767")),
+    TypeCase("whole", "integer", ("0", "-2147483648", "2147483647")),
+    TypeCase("big", "bigint", ("0", "-9223372036854775808", "9223372036854775807")),
+    TypeCase("money2", "numeric(12,2)", ("0", "-0.01", "9999999999.99", "'NaN'", "1.50")),
+    TypeCase("exact", "numeric(38,18)", ("0", "12345678901234567890.123456789012345678", "-0.000000000000000001")),
+    TypeCase("wide", "numeric(60,30)", ("0", "123456789012345678901234567890.123456789012345678901234567890")),
+    TypeCase(
+        "free", "numeric",
+        ("0", "0.00", "1.10", "1e-20", "1e40", "'NaN'", "'Infinity'", "'-Infinity'", "-123456789.987654321"),
+    ),
+    TypeCase("real4", "real", ("0", "0.1", "16777217", "-1e-30", "'NaN'", "'Infinity'", "'-Infinity'", "'-0'")),
+    TypeCase("real8", "double precision", ("0", "0.1", "5e-324", "1.7976931348623157e308", "'NaN'", "'Infinity'", "'-0'")),
+    TypeCase("truth", "boolean", ("true", "false")),
+    TypeCase("memo", "text", (*_TEXTS, "repeat('long ü', 5000)")),
+    TypeCase("short", "varchar(40)", _TEXTS),
+    TypeCase("free_short", "varchar", _TEXTS),
+    TypeCase("code", "char(5)", ("''", "'ab'", "'abcde'", "' x'")),
+    TypeCase("raw", "bytea", ("''", r"'\x00'", r"'\x00ff10'", r"decode(repeat('00ff', 4000), 'hex')")),
+    TypeCase(
+        "day", "date",
+        ("'1970-01-01'", "'2026-11-20'", "'0001-01-01'", "'9999-12-31'", "'infinity'", "'-infinity'", "'0044-03-15 BC'",
+         "'5874897-12-31'", "'4713-01-01 BC'"),
+    ),
+    TypeCase("at0", "timestamp(0)", ("'2026-11-20 10:20:30'", "'infinity'", "'-infinity'", "'0044-03-15 10:00:00 BC'")),
+    TypeCase("at3", "timestamp(3)", ("'2026-11-20 10:20:30.123'", "'1969-12-31 23:59:59.999'", "'infinity'", "'-infinity'")),
+    TypeCase("at6", "timestamp", _MOMENTS),
+    TypeCase("moment0", "timestamptz(0)", ("'2026-11-20 10:20:30+05:30'", "'infinity'")),
+    TypeCase("moment3", "timestamptz(3)", ("'2026-11-20 10:20:30.123Z'", "'-infinity'", "'1969-12-31 23:59:59.999Z'")),
+    TypeCase("moment6", "timestamptz", (*_MOMENTS, "'294276-12-31 23:59:59.999999Z'")),
+    TypeCase("clock", "time", ("'00:00'", "'23:59:59.999999'", "'24:00'", "'10:20:30.000001'")),
+    TypeCase("clock3", "time(3)", ("'00:00'", "'23:59:59.999'", "'24:00'")),
+    TypeCase("clock0", "time(0)", ("'00:00'", "'23:59:59'", "'24:00'")),
+    TypeCase(
+        "span", "interval",
+        ("'0'", "'1 year 2 mons 3 days 04:05:06.789'", "'-1 year -2 mons +3 days -04:05:06.000001'", "'1000000 hours'",
+         "'-0.5 seconds'", "'30 days'", "'1 mon'", "'24:00:00'"),
+    ),
+    TypeCase("id128", "uuid", ("'00000000-0000-0000-0000-000000000000'", "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'")),
+    TypeCase("doc", "json", ("""'{"b": 1.10, "a": [1,  2], "b": null}'""", "'1'", "'\"ü\"'", "'null'")),
+    TypeCase(
+        "docb", "jsonb", ("""'{"b": 1.10, "a": [1, 2], "n": 12345678901234567890.123456789}'""", "'1'", "'\"ü\"'", "'null'")
+    ),
+    TypeCase("mood", "mood", ("'glad'", "'sad, or so'", r"'back\slash'")),
+    TypeCase("amount", "amount", ("0", "1.50", "-99.99")),
+)  # fmt: skip
+TYPES = (
+    r"CREATE TYPE mood AS ENUM ('glad', 'sad, or so', 'back\slash')",
+    "CREATE DOMAIN money_of_ours AS numeric(12,2)",
+    "CREATE DOMAIN amount AS money_of_ours CHECK (value > -1000)",
+)
+
+
+def create_table(name: str, *, key: str = "") -> str:
+    columns = ", ".join(f"{case.name} {case.type}" for case in CASES)
+    return f"CREATE TABLE {name} ({key}{columns})"
+
+
+def rows() -> list[str]:
+    """Lists of literals, one per row; every edge of every type is in one of them, and the last is NULL throughout."""
+    count = max(len(case.edges) for case in CASES)
+    found = [", ".join(case.edges[number % len(case.edges)] for case in CASES) for number in range(count)]
+    return [*found, ", ".join("NULL" for _ in CASES)]
