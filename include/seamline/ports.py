@@ -179,6 +179,16 @@ class ReadView(Protocol):
     def close(self) -> None: ...
 
 
+class ShapeGuard(Protocol):
+    """Whether the source's tables still have their planned shape, for a source whose log tells no DDL."""
+
+    def verify(self, through: Position) -> None:
+        """Return if every change up to `through` was made under the planned shape; SchemaConflict names what was
+        altered. TransientError: the source does not answer."""
+
+    def close(self) -> None: ...
+
+
 # ---- control of streams --------------------------------------------------------------------------------------------
 
 

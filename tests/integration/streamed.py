@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import psycopg
 
+from seamline.adapters import registry
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.read import Relation, open_views
 from seamline.adapters.postgres.sink import PostgresSink
@@ -79,11 +80,15 @@ class Streamed:
             self._thread = None
 
     def _run(self) -> None:
+        shapes = registry.shape_guard(self.plan)
         try:
             with closing(self.one.open_log()) as reader, closing(self.sink()) as sink:
-                run_stream(self.plan, DESTINATION.name, reader=reader, sink=sink, control=self.control)
+                run_stream(self.plan, DESTINATION.name, reader=reader, sink=sink, control=self.control, shapes=shapes)
         except SeamlineError as exc:
             self.error = exc
+        finally:
+            if shapes is not None:
+                shapes.close()
 
     def wait_until_applied(self) -> None:
         """Until everything that the source has committed is visible in the destination."""

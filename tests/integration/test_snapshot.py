@@ -2,36 +2,38 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from seamline.adapters.bulk_copy import Copied, CopyGroup, copy_group
-from seamline.adapters.bulk_read import RunReader
 from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.mariadb.client import query, role
 from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, address_of, close_all, open_session, open_views
 from seamline.adapters.postgres.sink import PostgresSink
-from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, TransientError
-from seamline.domain.log import LogRecord, RecordKind
-from seamline.domain.position import Position, position_from_json
-from seamline.domain.runs import Receipt, RunKind, RunState
-from seamline.plan.model import DestinationPlan, Run
+from seamline.plan.model import DestinationPlan
 from seamline.sync.onboard import publish
-from seamline.sync.snapshot import SnapshotTools, take_snapshot
+from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
-from tests.integration.captured import Captured, Replayed, apply_unit, captured
+from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
-from tests.waiting import wait_until
+from tests.integration.snapshot_run import (
+    Records,
+    rows_in,
+    run_of,
+    snapshot_amid,
+    staged_as_the_log_says,
+    staged_names,
+    state_at,
+    tools_of,
+)
 
 ROUNDS = 10
 WRITERS = 6
@@ -40,48 +42,6 @@ FIRST_IDS = itertools.count(1, 1_000_000)
 WAREHOUSE = DestinationPlan("warehouse", "postgres", "snap_warehouse", "bank")
 TABLES = ("account", "audit", "later")
 SEGMENT = Segment("account", buckets=16)
-
-
-class InProcess:
-    """The tasks of a read as threads of this process; their readers are child processes all the same."""
-
-    def __init__(self, groups: Sequence[CopyGroup]) -> None:
-        self._groups = groups
-        self._pool = ThreadPoolExecutor(len(groups))
-        self._futures: list[Future[list[Copied]]] = []
-
-    def start(self) -> None:
-        self._futures = [self._pool.submit(copy_group, group) for group in self._groups]
-
-    def is_running(self) -> bool:
-        return any(not future.done() for future in self._futures)
-
-    def result(self) -> list[Copied]:
-        return [one for future in self._futures for one in future.result()]
-
-    def cancel(self) -> None:
-        self._pool.shutdown(wait=True)
-
-
-class Records:
-    """Receipts, results and holds of one test."""
-
-    def __init__(self) -> None:
-        self.results: dict[str, Any] = {}
-        self.receipts: list[Receipt] = []
-        self.held: list[tuple[str, int]] = []
-
-    def put_result(self, run_id: str, key: str, value: Any) -> None:
-        self.results[key] = value
-
-    def put_receipt(self, run_id: str, receipt: Receipt) -> None:
-        self.receipts.append(receipt)
-
-    def hold_log(self, topic: str, *, holder: str, offset: int, lease_s: float) -> str:
-        self.held.append((topic, offset))
-        return holder
-
-    def release_log(self, hold_id: str) -> None: ...
 
 
 @pytest.fixture(scope="module")
@@ -111,88 +71,19 @@ def empty(bank: Captured, warehouse: Connection) -> None:
             session.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
-def run_of(bank: Captured, *, lock: str = "brief", number: int = 1) -> Run:
-    shapes = bank.source.catalogue(TABLES)
-    tables = tuple(replace(table, table=shape) for table, shape in zip(bank.plan.tables, shapes, strict=True))
-    plan = replace(bank.plan, tables=tables, source=replace(bank.source_plan, snapshot_lock=lock))
-    return Run(f"snap/onboard/-/{number}", plan.sync, RunKind.ONBOARD, None, plan, RunState.RUNNING)
-
-
-def tools_of(bank: Captured, run: Run, records: Records, failpoints: str = "") -> SnapshotTools:
-    reader = RunReader(run, tasks=2, copying_of=lambda groups, _: InProcess(groups))
-    return SnapshotTools(
-        source=bank.source,
-        open_log=bank.open_log,
-        open_read=reader.open_read,
-        open_staged=reader.open_staged,
-        holds=records,
-        records=records,
-        failpoints=ArmedFailpoints(failpoints),
-    )
-
-
-def rows_in(warehouse: Connection, schema: str, names: dict[str, str]) -> dict[str, list[tuple[Any, ...]]]:
-    with postgres(warehouse) as session:
-        return {
-            table: sorted(session.execute(f'SELECT * FROM {schema}."{name}"'.encode()).fetchall(), key=repr)
-            for table, name in names.items()
-        }
-
-
-def units_of(bank: Captured, through: str) -> Iterator[tuple[int, Position, list[LogRecord]]]:
-    """(offset of END, position, rows) of every unit from the first on, up to the unit of a marker."""
-    with closing(bank.open_log()) as reader:
-        reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])
-        rows: list[LogRecord] = []
-        while records := wait_until(lambda: reader.poll(1.0, 20_000), timeout_s=60, what="more of the log"):
-            for record in records:
-                if record.kind is RecordKind.ROW:
-                    rows.append(record)
-                elif record.kind is RecordKind.END:
-                    position = next((row.position for row in rows if row.position), record.position)
-                    assert position is not None
-                    yield record.offset, position, rows
-                    if any(through.encode() in (row.after or b"") for row in rows):
-                        return
-                    rows = []
-
-
-def state_at(bank: Captured, position: Position, next_offset: int, high_marker: str) -> Replayed:
-    """What the position rule says the snapshot holds; it must flip once, and not before `next_offset`."""
-    state = Replayed()
-    passed = False
-    for offset, unit, rows in units_of(bank, high_marker):
-        if is_covered(unit, position):
-            assert not passed, f"unit {unit} is covered by {position} and stands behind one that is not"
-            apply_unit(state, rows)
-        else:
-            passed = True
-            assert offset >= next_offset, f"unit {unit} at {offset} would never be applied"
-    assert passed, "the high marker lies beyond the snapshot"
-    return state
-
-
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_staged_tables_are_what_the_position_rule_says(number: int, bank: Captured, warehouse: Connection) -> None:
-    run = run_of(bank, lock="none" if number % 3 == 2 else "brief", number=number)
+    run = run_of(bank, TABLES, lock="none" if number % 3 == 2 else "brief", number=number)
     records = Records()
     with writing(bank.root, tables=TABLES[:2], count=WRITERS, first_id=next(FIRST_IDS)) as writers:
-        wait_until(lambda: writers.committed > 50, timeout_s=60, what="writers at work")
-        snapshot = take_snapshot(run, tools_of(bank, run, records))
-        before = writers.committed
-        wait_until(lambda: writers.committed > before + 10, timeout_s=60, what="writers that were let go")
-    position = position_from_json(snapshot["position"])
-    names = {load["table"]: load["staged_as"] for load in snapshot["loads"]["warehouse"]}
-    state = state_at(bank, position, snapshot["next_offset"], snapshot["high_marker"])
-    staged = rows_in(warehouse, "bank_stage", names)
-    for table in TABLES[:2]:
-        assert staged[table] == state.holds(table), f"{table} at {position}"
+        snapshot = snapshot_amid(writers, run, tools_of(bank, run, records))
+    staged = staged_as_the_log_says(bank, warehouse, snapshot, TABLES[:2])
     assert staged["later"] == []
     assert {one.table: one.rows for one in records.receipts} == {table: len(rows) for table, rows in staged.items()}
 
 
 def test_published_tables_stand_where_the_ledger_says(bank: Captured, warehouse: Connection) -> None:
-    run = run_of(bank)
+    run = run_of(bank, TABLES, lock="brief")
     with writing(bank.root, tables=TABLES[:2], first_id=next(FIRST_IDS)):
         run.result["snapshot"] = take_snapshot(run, tools_of(bank, run, Records()))
     with closing(PostgresSink(run.plan, WAREHOUSE)) as sink:
@@ -220,11 +111,11 @@ def test_published_tables_stand_where_the_ledger_says(bank: Captured, warehouse:
 def test_an_attempt_that_fails_leaves_nothing_and_the_next_one_is_whole(
     point: str, bank: Captured, warehouse: Connection
 ) -> None:
-    run = run_of(bank)
+    run = run_of(bank, TABLES, lock="brief")
     with pytest.raises(TransientError, match=point):
         take_snapshot(run, tools_of(bank, run, Records(), f"{point}=error"))
     snapshot = take_snapshot(run, tools_of(bank, run, Records()))
-    names = {load["table"]: load["staged_as"] for load in snapshot["loads"]["warehouse"]}
+    names = staged_names(snapshot)
     assert {table: len(rows) for table, rows in rows_in(warehouse, "bank_stage", names).items()} == {
         load["table"]: load["rows"] for load in snapshot["loads"]["warehouse"]
     }
@@ -235,7 +126,7 @@ def test_an_attempt_that_fails_leaves_nothing_and_the_next_one_is_whole(
 
 def test_a_row_changed_while_staged_stops_the_onboarding_and_is_named(bank: Captured, warehouse: Connection) -> None:
     bank.execute("REPLACE INTO account VALUES (900000000, 7, 'mine')")
-    run = run_of(bank)
+    run = run_of(bank, TABLES, lock="brief")
     records = Records()
     tools = tools_of(bank, run, records)
 

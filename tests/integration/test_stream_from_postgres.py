@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.domain.errors import SchemaConflict
 from seamline.plan.model import StreamPlan
 from seamline.ports import Orders
 from tests.conftest import RunningStack
@@ -17,6 +18,7 @@ from tests.integration.postgres_kinds import CASES, TYPES, create_table, rows
 from tests.integration.streamed import Streamed, streamed
 from tests.waiting import wait_until
 
+ACCOUNT_OF_OTHERS = "CREATE TABLE elsewhere (a int)"
 busy = partial(writing, session_of=in_postgres)
 
 
@@ -122,6 +124,45 @@ def test_a_transaction_larger_than_a_span_and_than_memory_is_seen_whole(
         assert seen <= {((0, 0),), ((20000, 5000),)}
         stream.wait_until_applied()
         assert stream.differences("account", "audit") == {}
+
+
+ALTERATIONS = {
+    "retyped": ("ALTER TABLE account ALTER COLUMN a TYPE bigint", "account.a is now bigint, was integer"),
+    "retyped to what looks alike": ("ALTER TABLE account ALTER COLUMN at TYPE date", "account.at is now date, was"),
+    "longer": ("ALTER TABLE account ALTER COLUMN code TYPE varchar(20)", "account.code is now character varying(20)"),
+    "more places": ("ALTER TABLE account ALTER COLUMN price TYPE numeric(12,4)", "account.price is now numeric(12,4)"),
+    "new column": ("ALTER TABLE account ADD COLUMN later int DEFAULT 5", "account.later integer is new"),
+    "renamed column": ("ALTER TABLE account RENAME COLUMN a TO b", "account.a was dropped or renamed"),
+    "dropped column": ("ALTER TABLE account DROP COLUMN a", "account.a was dropped"),
+    "other key": ("ALTER TABLE account DROP CONSTRAINT account_pkey, ADD PRIMARY KEY (code)", "is now code, was id"),
+    "renamed table": ("ALTER TABLE account RENAME TO accounts", 'no table "account"'),
+}
+
+
+@pytest.mark.parametrize("name", list(ALTERATIONS))
+def test_an_altered_table_stops_the_stream_before_a_wrong_row(
+    name: str, stack: RunningStack, warehouse: Connection
+) -> None:
+    """The log of PostgreSQL tells no DDL, and its values do not say what type they have."""
+    columns = "id bigint PRIMARY KEY, a int, at timestamp, code varchar(10) NOT NULL, price numeric(12,2)"
+    row = "(1, 1, '2026-01-01', 'x', 1.50)"
+    create = (f"CREATE TABLE account ({columns})", f"INSERT INTO account VALUES {row}", ACCOUNT_OF_OTHERS)
+    statement, said = ALTERATIONS[name]
+    with (
+        captured_postgres("altered_pg", create=create, tables=("account",)) as bank,
+        streamed(bank, warehouse, "account") as stream,
+    ):
+        stream.start()
+        bank.execute("INSERT INTO account VALUES (2, 2, '2026-01-02', 'y', 2.50)")
+        bank.execute("ALTER TABLE elsewhere ADD COLUMN b int", "ANALYZE account", "VACUUM account")
+        stream.wait_until_applied()
+        before = stream.query("SELECT * FROM live.account")
+        table = "accounts" if "RENAME TO" in statement else "account"
+        bank.execute(f"{statement}; UPDATE {table} SET price = price + 1.00, at = at + interval '1 day' WHERE id = 2")
+        wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
+        assert isinstance(stream.error, SchemaConflict)
+        assert said in str(stream.error)
+        assert stream.query("SELECT * FROM live.account") == before
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The connector's settings are a pure function; the committed file is what Connect gets."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,14 +9,18 @@ import pytest
 
 from seamline.adapters.connect.connector_config import (
     connector_config,
+    first_offset,
     literal_secrets,
     refuse_literal_secrets,
     untested_version,
 )
 from seamline.adapters.connect.connector_mariadb import MARIADB_CONNECTOR, server_id
+from seamline.adapters.connect.connector_postgres import POSTGRES_CONNECTOR
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
 from seamline.adapters.connect.trace import cure_of, short_trace
 from seamline.domain.errors import ConfigError
+from seamline.domain.log import UNAVAILABLE
+from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.plan.model import SourcePlan
 
 EXPECTED = Path(__file__).with_name("connector_config.json")
@@ -31,18 +36,72 @@ SOURCE = SourcePlan(
 )
 ENDPOINT = CaptureEndpoint("db.example", 3306, "core_bank_capture", "/secrets/capture.properties", "kafka:9092")
 TABLES = ("seamline_marker", "account", "odd. name,x")
+POSTGRES_EXPECTED = Path(__file__).with_name("postgres_connector_config.json")
+POSTGRES_SOURCE = replace(SOURCE, kind="postgres", schema="public")
+POSTGRES_ENDPOINT = replace(ENDPOINT, port=5432, ssl_mode="verify-full")
 
 
 def config(start: Start = Start.AGAIN) -> dict[str, str]:
     return connector_config(SOURCE, TABLES, endpoint=ENDPOINT, start=start)
 
 
+def postgres_config(start: Start = Start.AGAIN, *, source: SourcePlan = POSTGRES_SOURCE) -> dict[str, str]:
+    return connector_config(source, TABLES, endpoint=POSTGRES_ENDPOINT, start=start)
+
+
 def test_the_settings_are_those_of_the_committed_file() -> None:
     assert config() == json.loads(EXPECTED.read_text(encoding="utf-8"))
+    assert postgres_config() == json.loads(POSTGRES_EXPECTED.read_text(encoding="utf-8"))
 
 
 def test_the_first_start_differs_only_in_how_the_structure_is_read() -> None:
     assert {**config(Start.FIRST), "snapshot.mode": "no_data"} == config()
+
+
+def test_both_starts_of_a_postgres_capture_are_the_same() -> None:
+    assert postgres_config(Start.FIRST) == postgres_config(Start.AGAIN)
+    assert postgres_config()["snapshot.mode"] == "no_data"
+
+
+def test_a_postgres_capture_has_no_schema_history_and_no_setting_of_a_binlog() -> None:
+    assert not [name for name in postgres_config() if re.match(r"schema\.history|binlog|database\.server", name)]
+
+
+def test_a_postgres_capture_reads_its_own_slot_and_publication_and_makes_neither() -> None:
+    found = postgres_config()
+    assert (found["slot.name"], found["publication.name"]) == ("seamline_core_bank", "seamline_core_bank")
+    assert (found["publication.autocreate.mode"], found["slot.drop.on.stop"]) == ("disabled", "false")
+    assert found["database.dbname"] == "bank"
+    assert found["database.sslmode"] == "verify-full"
+
+
+def test_a_value_that_the_log_left_out_is_written_as_the_text_that_the_sink_knows() -> None:
+    assert postgres_config()["unavailable.value.placeholder"] == UNAVAILABLE
+
+
+def test_the_tables_of_a_postgres_source_are_matched_with_their_schema() -> None:
+    found = postgres_config(source=replace(POSTGRES_SOURCE, schema="core-bank.eu"))
+    assert found["schema.include.list"] == r"core\-bank\.eu"
+    schema, tables = found["schema.include.list"], found["table.include.list"]
+    # As Debezium does: it splits at commas that are not escaped, and each pattern matches a whole name.
+    patterns = re.split(r"(?<!\\),", tables)
+    assert patterns == [rf"{schema}\.account", rf"{schema}\.odd\.\ name\,x", rf"{schema}\.seamline_marker"]
+    for pattern, table in zip(patterns, sorted(TABLES), strict=True):
+        assert re.fullmatch(pattern, f"core-bank.eu.{table}")
+        assert not re.fullmatch(pattern, f"core-bankxeu.{table}")
+
+
+@pytest.mark.parametrize(
+    ("position", "offset"),
+    [
+        (BinlogPosition("0-7-5", "mdb-bin.000002", 400), {"file": "mdb-bin.000002", "pos": 400, "gtids": "0-7-5"}),
+        (PostgresPosition(lsn=41591136, xmin=745, xmax=750, in_progress=(746,)), {"lsn": 41591136}),
+    ],
+)
+def test_a_capture_begins_at_a_position_as_its_connector_would_store_it(
+    position: Position, offset: dict[str, object]
+) -> None:
+    assert first_offset(position) == offset
 
 
 def test_table_names_are_matched_as_they_are_and_in_one_order() -> None:
@@ -53,7 +112,10 @@ def test_table_names_are_matched_as_they_are_and_in_one_order() -> None:
 
 def test_secrets_are_named_and_never_written() -> None:
     assert literal_secrets(config()) == ()
-    assert config()["database.password"] == "${file:/secrets/capture.properties:core_bank_capture.password}"
+    assert literal_secrets(postgres_config()) == ()
+    for found in (config(), postgres_config()):
+        assert found["database.password"] == "${file:/secrets/capture.properties:core_bank_capture.password}"
+        assert found["database.user"] == "${file:/secrets/capture.properties:core_bank_capture.user}"
 
 
 @pytest.mark.parametrize(
@@ -94,16 +156,23 @@ def test_a_source_has_its_own_offsets_and_history_topics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("installed", "said"),
+    ("kind", "installed", "said"),
     [
-        ({MARIADB_CONNECTOR: ("3.5.0.Final",)}, ""),
-        ({MARIADB_CONNECTOR: ("3.4.0.Final", "3.5.0.Final")}, ""),
-        ({MARIADB_CONNECTOR: ("3.4.0.Final",)}, "was not tested"),
-        ({}, "has no plugin"),
+        ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final",)}, ""),
+        ("mariadb", {MARIADB_CONNECTOR: ("3.4.0.Final", "3.5.0.Final")}, ""),
+        ("mariadb", {MARIADB_CONNECTOR: ("3.4.0.Final",)}, "was not tested"),
+        ("mariadb", {POSTGRES_CONNECTOR: ("3.5.0.Final",)}, "has no plugin"),
+        ("mariadb", {}, "has no plugin"),
+        ("postgres", {POSTGRES_CONNECTOR: ("3.7.0.Final",)}, ""),
+        # It loses rows when it is killed in mid-transaction.
+        ("postgres", {POSTGRES_CONNECTOR: ("3.6.3.Final",)}, "was not tested"),
+        ("postgres", {MARIADB_CONNECTOR: ("3.7.0.Final",)}, "has no plugin"),
     ],
 )
-def test_only_tested_connector_versions_are_taken(installed: dict[str, tuple[str, ...]], said: str) -> None:
-    reason = untested_version("mariadb", installed)
+def test_only_tested_connector_versions_are_taken(
+    kind: str, installed: dict[str, tuple[str, ...]], said: str
+) -> None:
+    reason = untested_version(kind, installed)
     assert (said in reason) if said else not reason
 
 

@@ -25,7 +25,7 @@ from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.domain.errors import ConfigError
 from seamline.plan.model import SourcePlan, SyncPlan
-from seamline.ports import CaptureProbe, Failpoints, LogReader, ReadView, Sink, Source
+from seamline.ports import CaptureProbe, Failpoints, LogReader, ReadView, ShapeGuard, Sink, Source
 
 # Per kind of source or destination: `module:function` of its opener. A new kind is a line here.
 _SOURCES = {
@@ -40,6 +40,7 @@ _TABLE_READERS = {
     "mariadb": "seamline.adapters.mariadb.bulk:open_readers",
     "postgres": "seamline.adapters.postgres_source.bulk:open_readers",
 }
+_SHAPE_GUARDS = {"postgres": "seamline.adapters.postgres_source.shapes:open_guard"}
 _SINKS = {"postgres": "seamline.adapters.postgres.sink:open_sink"}
 _DESTINATION_VIEWS = {"postgres": "seamline.adapters.postgres.read:open_live_views"}
 _CAPTURE_PROBE = "seamline.adapters.connect.capture:open_probe"
@@ -62,6 +63,12 @@ def table_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str
     return cast(OpenReaders, _opener(_TABLE_READERS, source.kind, "source"))(
         source, reads, meeting=meeting, member=member
     )
+
+
+def shape_guard(plan: SyncPlan) -> ShapeGuard | None:
+    """`open_guard(plan: SyncPlan) -> ShapeGuard`; None where the log itself tells every change of a table's shape."""
+    place = _SHAPE_GUARDS.get(plan.source.kind)
+    return cast(ShapeGuard, _function(place)(plan)) if place else None
 
 
 def sink(plan: SyncPlan, destination_name: str) -> Sink:

@@ -33,6 +33,7 @@ from seamline.ports import (
     LogReader,
     Orders,
     Progress,
+    ShapeGuard,
     Sink,
     Staged,
     StreamControl,
@@ -92,6 +93,7 @@ def run_stream(
     reader: LogReader,
     sink: Sink,
     control: StreamControl,
+    shapes: ShapeGuard | None = None,
     failpoints: Failpoints | None = None,
     clock: Clock | None = None,
     pace: Pace | None = None,
@@ -100,7 +102,7 @@ def run_stream(
 
     Takes a new epoch at once. Raises Fenced (another owner: never start this again by yourself), TransientError (the
     caller may start it again after a while), TerminalError (a person must look; everything before it is applied).
-    The caller opens and closes reader and sink.
+    The caller opens and closes reader, sink and `shapes`, which is asked before each commit of changes.
     """
     loop = _SpanLoop(
         plan,
@@ -108,6 +110,7 @@ def run_stream(
         reader=reader,
         sink=sink,
         control=control,
+        shapes=shapes,
         failpoints=failpoints or Unarmed(),
         clock=clock or SystemClock(),
         pace=pace or Pace(),
@@ -151,6 +154,7 @@ class _SpanLoop:
         reader: LogReader,
         sink: Sink,
         control: StreamControl,
+        shapes: ShapeGuard | None,
         failpoints: Failpoints,
         clock: Clock,
         pace: Pace,
@@ -161,6 +165,7 @@ class _SpanLoop:
         self._reader = reader
         self._sink = sink
         self._control = control
+        self._shapes = shapes
         self._failpoints = failpoints
         self._clock = clock
         self._pace = pace
@@ -423,10 +428,10 @@ class _SpanLoop:
         """Write passed units without changes into the ledger; `at` names the position that the state is known to be."""
         self._settle()
         if at is not None or self._draft.units:
-            self._send(list, _run_now, at=at)
+            self._send(None, _run_now, at=at)
             self._settle()
 
-    def _send(self, stage: Callable[[], list[Staged]], submit: "_Submit", *, at: Position | None = None) -> None:
+    def _send(self, stage: Callable[[], list[Staged]] | None, submit: "_Submit", *, at: Position | None = None) -> None:
         """Begin the commit of the draft with what `stage` gives; at most one is on its way."""
         self._settle()
         draft = self._draft
@@ -436,11 +441,14 @@ class _SpanLoop:
         if at is not None:
             self._tracker = PositionTracker(at)
         self._draft = _Draft(draft.end, draft.end)
-        self._sent = _Sent(draft, submit(lambda: self._commit(stage(), progress)))
+        self._sent = _Sent(draft, submit(lambda: self._commit(stage, progress)))
         if self._sent.answer.done():
             self._settle()
 
-    def _commit(self, staged: Sequence[Staged], progress: Progress) -> Commit:
+    def _commit(self, stage: Callable[[], list[Staged]] | None, progress: Progress) -> Commit:
+        if self._shapes is not None and stage is not None:
+            self._shapes.verify(progress.span.position)
+        staged = stage() if stage is not None else []
         commit = self._sink.commit(self._lease, staged, progress=progress)
         self._failpoints.reach("app.commit_acked")
         return commit

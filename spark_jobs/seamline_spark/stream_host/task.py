@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 
 from seamline.adapters import registry
@@ -80,13 +80,17 @@ def _stream(task: StreamTask) -> None:
     ) as control:
         # Before servers are asked that may be slow to answer: a stream without a word is taken for suspended.
         control.report(StreamReport(stream, "starting"))
-        with closing(registry.log_reader(plan)) as reader, closing(registry.sink(plan, task.destination)) as sink:
+        with ExitStack() as opened:
+            shapes = registry.shape_guard(plan)
+            if shapes is not None:
+                opened.callback(shapes.close)
             run_stream(
                 plan,
                 task.destination,
-                reader=reader,
-                sink=sink,
+                reader=opened.enter_context(closing(registry.log_reader(plan))),
+                sink=opened.enter_context(closing(registry.sink(plan, task.destination))),
                 control=control,
+                shapes=shapes,
                 failpoints=registry.failpoints(),
             )
 

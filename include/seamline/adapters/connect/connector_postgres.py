@@ -27,9 +27,8 @@ def postgres_settings(source: SourcePlan, tables: Sequence[str], *, endpoint: Ca
         # The slot moves on only behind what Kafka has taken, and the connector's own offset decides where it goes on.
         "lsn.flush.mode": "connector",
         "offset.mismatch.strategy": "trust_offset",
-        # Texts that say what they are. As numbers a timestamp, a date and an integer look alike, and the unit follows
-        # the precision: a column that is altered would go on with wrong values, because the log tells no DDL (ADR 9).
-        "time.precision.mode": "isostring",
+        # As ISO texts 24:00 comes as 00:00. What unit a number has follows from its column's planned precision.
+        "time.precision.mode": "adaptive",
         # As `bytes` they come in base64, too. With `base64` a bytea that an update left alone comes as null (3.7.0).
         "binary.handling.mode": "bytes",
         "interval.handling.mode": "string",

@@ -69,7 +69,7 @@ class WalDecoder:
             if value[2:8] == b"before":
                 return self._row(offset, key, value)
             return self._other(offset, value)
-        except msgspec.DecodeError as exc:
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise LogCorrupted(
                 f"offset {offset}: not a record of Debezium's PostgreSQL connector ({exc}): {value[:120]!r}",
                 hint=RECAPTURE,
@@ -113,10 +113,10 @@ class WalDecoder:
         if record.status:
             return self._bracket(offset, record)
         if record.source is None:
-            if not record.ts_ms:
+            if record.op or record.ddl is not None or not record.ts_ms:
                 raise unknown_shape(offset, value)
             return LogRecord(offset, RecordKind.HEARTBEAT, ts_ms=record.ts_ms)
-        if record.source.name != self._source_name:
+        if record.source.name != self._source_name or record.source.db != self._database:
             raise self._foreign(offset, record.source.name, record.source.db or "")
         if record.op == "m":
             return LogRecord(offset, _ROW, table=_MESSAGES, op="m", ts_ms=record.ts_ms)
@@ -158,11 +158,11 @@ class WalDecoder:
         )
 
     def _plain(self, offset: int, collection: str) -> str:
+        if collection.startswith(self._prefix):
+            return collection[len(self._prefix) :]
         if "@" in collection:
             return collection
-        if not collection.startswith(self._prefix):
-            raise self._foreign(offset, self._source_name, collection)
-        return collection[len(self._prefix) :]
+        raise self._foreign(offset, self._source_name, collection)
 
     def _foreign(self, offset: int, name: str, place: str) -> LogCorrupted:
         return foreign(

@@ -8,10 +8,11 @@ from seamline.domain.catalogue import Column, Kind
 _NUMBERS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
 # Fixed numbers stand for infinity: those of the driver's own sentinels (read from the log of 3.7.0.Final).
 _INFINITE_DATES = {2146033979: "infinity", -2147472691: "-infinity"}
-_INFINITE_MOMENTS = {9223372036854775807: "infinity", -9223372036854775808: "-infinity"}
+_INFINITE_MOMENTS = {
+    "millisecond": {9223372036825200000: "infinity", -9223372036832400000: "-infinity"},
+    "microsecond": {9223372036854775807: "infinity", -9223372036854775808: "-infinity"},
+}
 _DAY = {"millisecond": 86_400_000, "microsecond": 86_400_000_000}
-# An ISO year outside of 0001 to 9999 has a sign, and 0000 is 1 BC; PostgreSQL writes such years in its own way.
-_PLAIN_YEAR = "^[0-9]{4}-"
 
 
 def _form(column: Column) -> WireForm:
@@ -31,12 +32,16 @@ def _cast(column: Column, *, of: str) -> str:
         case Kind.DECIMAL:
             named = " ".join(f"WHEN '{wire}' THEN '{value}'" for wire, value in _NUMBERS.items())
             return f"(CASE {of} {named} ELSE {of} END)::{destination_type(column)}"
+        case Kind.CHAR:
+            # The padding is the source's way to store it.
+            return f"rtrim({of})::{destination_type(column)}"
         case Kind.BYTES:
             return f"decode({of},'base64')"
         case Kind.DATE:
             return _or_infinite(of, _INFINITE_DATES, f"date '1970-01-01'+{of}::int", "date")
         case Kind.DATETIME:
-            return _or_infinite(of, _INFINITE_MOMENTS, moment(of, unit_of(column)), "timestamp")
+            unit = unit_of(column)
+            return _or_infinite(of, _INFINITE_MOMENTS[unit], moment(of, unit), "timestamp")
         case Kind.INSTANT:
             return f"{_instant_text(of)}::timestamptz"
         case Kind.TIME_OF_DAY:
@@ -52,12 +57,13 @@ def _or_infinite(of: str, sentinels: dict[int, str], finite: str, stored: str) -
 
 
 def _instant_text(of: str) -> str:
-    # `+294276-12-31T…` loses its sign; `-0043-03-15T…` is 44 BC, because ISO counts a year 0.
+    """ISO 8601 as PostgreSQL reads it: `+294276-12-31T…` loses its sign, `-0043-03-15T…` is 44 BC (ISO has a year 0)."""
     year = f"substring({of} from '^[+-]?[0-9]+')"
     rest = f"substring({of} from '^[+-]?[0-9]+(.*)$')"
     before = f"lpad((1-{year}::int)::text,4,'0')||{rest}||' BC'"
-    far = f"CASE WHEN {year}::int<1 THEN {before} ELSE ltrim({of},'+') END"
-    return f"(CASE WHEN {of} ~ '{_PLAIN_YEAR}' AND {of} !~ '^0000' OR {of} ~ 'infinity$' THEN {of} ELSE {far} END)"
+    # In bytes `+` and `-` stand before the digits, letters after them.
+    is_plain = f"{of} COLLATE \"C\">='0001' OR {of} IN ('infinity','-infinity')"
+    return f"(CASE WHEN {is_plain} THEN {of} WHEN {year}::int<1 THEN {before} ELSE ltrim({of},'+') END)"
 
 
 POSTGRES = WireForms(_form, _cast)

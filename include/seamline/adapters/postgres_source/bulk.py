@@ -17,7 +17,7 @@ from seamline.adapters.postgres_source.sessions import (
     seen_by,
     views_at_one_snapshot,
 )
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated
 from seamline.plan.model import SourcePlan
@@ -71,9 +71,14 @@ class SnapshotReaders:
 def bulk_statement(schema: str, read: BulkRead) -> str:
     """ONLY: rows of tables that inherit from this one are theirs."""
     table: Table = read.table
-    columns = ", ".join(quoted(column.name) for column in table.columns)
+    columns = ", ".join(_read(column) for column in table.columns)
     selected = f"SELECT {columns} FROM ONLY {quoted(schema)}.{quoted(table.name)}{_where(table, read.segment)}"
     return f"COPY ({selected}) TO STDOUT (FORMAT binary)"
+
+
+def _read(column: Column) -> str:
+    """As it is, but for a char without its padding, which carries no meaning and would stay in a varchar."""
+    return f"rtrim({quoted(column.name)})" if column.kind is Kind.CHAR else quoted(column.name)
 
 
 def _where(table: Table, segment: Segment) -> str:

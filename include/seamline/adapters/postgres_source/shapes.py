@@ -1,0 +1,116 @@
+"""Whether the tables of a PostgreSQL source still have their planned shape: its log tells no DDL.
+
+A row image does not say what type its values have: after ALTER TABLE … TYPE a date, a timestamp and a number may look
+alike. So before a span is committed the catalogue itself is asked, and one answer serves for all of the log before it.
+"""
+
+from collections.abc import Sequence
+
+import psycopg
+
+from seamline.adapters.postgres_source.catalogue import read_catalogue
+from seamline.adapters.postgres_source.client import Session, open_session, role, source_error
+from seamline.domain.catalogue import Column, Table
+from seamline.domain.errors import InvariantViolated, SchemaConflict
+from seamline.domain.position import Position, PostgresPosition
+from seamline.plan.model import SourcePlan, SyncPlan
+
+_LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
+# A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone.
+_MARK = """
+SELECT concat_ws(' ', count(*), sum(hashtextextended(concat_ws(' ', c.oid, c.relreplident, a.attnum, a.xmin), 0)),
+  (SELECT sum(hashtextextended(concat_ws(' ', i.indexrelid, i.xmin), 0)) FROM pg_index i
+   WHERE i.indisprimary AND i.indrelid IN
+     (SELECT k.oid FROM pg_class k WHERE k.relnamespace = to_regnamespace(%(schema)s) AND k.relname = ANY(%(tables)s))))
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relname = ANY(%(tables)s) AND a.attnum > 0"""
+
+
+class CatalogueGuard:
+    """`ports.ShapeGuard`. One session, opened when it is first needed and again after it was lost."""
+
+    def __init__(self, source: SourcePlan, tables: Sequence[Table]) -> None:
+        self._source = source
+        self._tables = tuple(tables)
+        self._session: Session | None = None
+        self._verified_lsn = -1
+        self._mark = ""
+
+    def verify(self, through: Position) -> None:
+        """Every change up to `through` was made while the tables had their planned shape.
+
+        The WAL's end is read before the catalogue, in statements of their own: an ALTER that committed before any
+        change up to that end is visible to the second one, because locks are let go after a commit is visible.
+        """
+        if not isinstance(through, PostgresPosition):
+            raise InvariantViolated(f"{through} is no position of a PostgreSQL source")
+        if through.lsn <= self._verified_lsn:
+            return
+        reader = role(self._source, self._source.reader)
+        try:
+            if self._session is None:
+                self._session = open_session(reader)
+            end, mark = self._asked(self._session)
+            if mark != self._mark:
+                self._compare(self._session)
+        except psycopg.Error as exc:
+            self.close()
+            raise source_error(exc, reader) from exc
+        if end < through.lsn:
+            raise InvariantViolated(
+                f"the source's log ends at {PostgresPosition(end)}, before {through}, which was read from the log topic:"
+                " this is not the server that the log came from, or it was restored from a backup",
+                hint="find out which server answers at the reader's connection; after a restore onboard again",
+            )
+        self._mark, self._verified_lsn = mark, end
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _asked(self, session: Session) -> tuple[int, str]:
+        names = [table.name for table in self._tables]
+        with session.pipeline():
+            end = session.execute(_LSN)
+            mark = session.execute(_MARK, {"schema": self._source.schema, "tables": names})
+        (lsn,), (text,) = end.fetchone() or (0,), mark.fetchone() or ("",)
+        return int(lsn), str(text)
+
+    def _compare(self, session: Session) -> None:
+        """Something was altered since the last look: is it anything that matters?"""
+        now = read_catalogue(session, self._source.schema, [table.name for table in self._tables])
+        changed = [text for old, new in zip(self._tables, now, strict=True) for text in differences(old, new)]
+        if changed:
+            raise SchemaConflict(
+                f"tables of source {self._source.name} were altered: {'; '.join(changed)}",
+                hint="onboard the sync again, so that the new shape is planned and loaded, or undo the change",
+                table=next(old.name for old, new in zip(self._tables, now, strict=True) if differences(old, new)),
+            )
+
+
+def differences(planned: Table, found: Table) -> list[str]:
+    """What was altered in a table, in words; [] where every change in the log still means what it meant."""
+    texts = []
+    before = {column.name: column for column in planned.columns}
+    after = {column.name: column for column in found.columns}
+    texts += [f"{planned.name}.{name} was dropped or renamed" for name in before if name not in after]
+    texts += [f"{planned.name}.{name} {after[name].source_type} is new" for name in after if name not in before]
+    for name, old in before.items():
+        new = after.get(name)
+        if new is not None and new != old:
+            texts.append(f"{planned.name}.{name} is now {_shown(new)}, was {_shown(old)}")
+    if not texts and list(before) != list(after):
+        texts.append(f"{planned.name} has its columns in another order")
+    if planned.key != found.key:
+        key, was = (", ".join(table.key) or "none" for table in (found, planned))
+        texts.append(f"the primary key of {planned.name} is now {key}, was {was}")
+    return texts
+
+
+def _shown(column: Column) -> str:
+    return column.source_type if column.nullable else f"{column.source_type} NOT NULL"
+
+
+def open_guard(plan: SyncPlan) -> CatalogueGuard:
+    return CatalogueGuard(plan.source, [table.shape for table in plan.tables])

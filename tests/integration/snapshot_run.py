@@ -1,0 +1,155 @@
+"""Snapshots of a captured database as an onboarding takes them, in this process, and what the log says of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from seamline.adapters.bulk_copy import Copied, CopyGroup, copy_group
+from seamline.adapters.bulk_read import RunReader
+from seamline.adapters.connections import Connection
+from seamline.adapters.failpoints import ArmedFailpoints
+from seamline.domain.cutover import is_covered
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.position import Position, position_from_json
+from seamline.domain.runs import Receipt, RunKind, RunState
+from seamline.plan.model import Run
+from seamline.sync.snapshot import SnapshotTools, take_snapshot
+from tests.integration.bank_writers import Writers
+from tests.integration.captured import Captured, Replayed, apply_unit
+from tests.integration.databases import postgres
+from tests.waiting import wait_until
+
+Rows = dict[str, list[tuple[Any, ...]]]
+
+
+class InProcess:
+    """The tasks of a read as threads of this process; their readers are child processes all the same."""
+
+    def __init__(self, groups: Sequence[CopyGroup]) -> None:
+        self._groups = groups
+        self._pool = ThreadPoolExecutor(len(groups))
+        self._futures: list[Future[list[Copied]]] = []
+
+    def start(self) -> None:
+        self._futures = [self._pool.submit(copy_group, group) for group in self._groups]
+
+    def is_running(self) -> bool:
+        return any(not future.done() for future in self._futures)
+
+    def result(self) -> list[Copied]:
+        return [one for future in self._futures for one in future.result()]
+
+    def cancel(self) -> None:
+        self._pool.shutdown(wait=True)
+
+
+class Records:
+    """Receipts, results and holds of one test."""
+
+    def __init__(self) -> None:
+        self.results: dict[str, Any] = {}
+        self.receipts: list[Receipt] = []
+        self.held: list[tuple[str, int]] = []
+
+    def put_result(self, run_id: str, key: str, value: Any) -> None:
+        self.results[key] = value
+
+    def put_receipt(self, run_id: str, receipt: Receipt) -> None:
+        self.receipts.append(receipt)
+
+    def hold_log(self, topic: str, *, holder: str, offset: int, lease_s: float) -> str:
+        self.held.append((topic, offset))
+        return holder
+
+    def release_log(self, hold_id: str) -> None: ...
+
+
+def run_of(bank: Captured, tables: Sequence[str], *, number: int = 1, lock: str = "none") -> Run:
+    """An onboarding of these tables, in the shapes that the source's catalogue tells now."""
+    plan = bank.with_tables(*tables)
+    shapes = bank.source.catalogue(tables)
+    shaped = tuple(replace(table, table=shape) for table, shape in zip(plan.tables, shapes, strict=True))
+    plan = replace(plan, tables=shaped, source=replace(plan.source, snapshot_lock=lock))
+    return Run(f"snap/onboard/-/{number}", plan.sync, RunKind.ONBOARD, None, plan, RunState.RUNNING)
+
+
+def tools_of(bank: Captured, run: Run, records: Records, failpoints: str = "") -> SnapshotTools:
+    reader = RunReader(run, tasks=2, copying_of=lambda groups, _: InProcess(groups))
+    return SnapshotTools(
+        source=bank.source,
+        open_log=bank.open_log,
+        open_read=reader.open_read,
+        open_staged=reader.open_staged,
+        holds=records,
+        records=records,
+        failpoints=ArmedFailpoints(failpoints),
+    )
+
+
+def snapshot_amid(writers: Writers, run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
+    """A snapshot that is taken while the writers are at work, and they go on behind it."""
+    wait_until(lambda: writers.committed > 50, timeout_s=60, what="writers at work")
+    snapshot = take_snapshot(run, tools)
+    before = writers.committed
+    wait_until(lambda: writers.committed > before + 10, timeout_s=60, what="writers that were let go")
+    return snapshot
+
+
+def staged_names(snapshot: Mapping[str, Any], destination: str = "warehouse") -> dict[str, str]:
+    return {load["table"]: load["staged_as"] for load in snapshot["loads"][destination]}
+
+
+def rows_in(warehouse: Connection, schema: str, names: dict[str, str]) -> Rows:
+    with postgres(warehouse) as session:
+        return {
+            table: sorted(session.execute(f'SELECT * FROM {schema}."{name}"'.encode()).fetchall(), key=repr)
+            for table, name in names.items()
+        }
+
+
+def units_of(bank: Captured, through: str) -> Iterator[tuple[LogRecord, Position, list[LogRecord]]]:
+    """(END, position, rows) of every unit from the first on, up to the unit of a marker."""
+    with closing(bank.open_log()) as reader:
+        reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])
+        rows: list[LogRecord] = []
+        while records := wait_until(lambda: reader.poll(1.0, 20_000), timeout_s=60, what="more of the log"):
+            for record in records:
+                if record.kind is RecordKind.ROW:
+                    rows.append(record)
+                elif record.kind is RecordKind.END:
+                    assert record.total == len(rows), f"unit {record.unit_id} is not whole"
+                    position = next((row.position for row in rows if row.position), record.position)
+                    assert position is not None
+                    yield record, position, rows
+                    if any(through.encode() in (row.after or b"") for row in rows):
+                        return
+                    rows = []
+
+
+def state_at(bank: Captured, position: Position, next_offset: int, high_marker: str) -> Replayed:
+    """What the position rule says the snapshot holds; it must flip once, and not before `next_offset`."""
+    state = Replayed()
+    passed = False
+    for end, unit, rows in units_of(bank, high_marker):
+        if is_covered(unit, position):
+            assert not passed, f"unit {unit} is covered by {position} and stands behind one that is not"
+            apply_unit(state, rows)
+        else:
+            passed = True
+            assert end.offset >= next_offset, f"unit {unit} at {end.offset} would never be applied"
+    assert passed, "the high marker lies beyond the snapshot"
+    return state
+
+
+def staged_as_the_log_says(
+    bank: Captured, warehouse: Connection, snapshot: Mapping[str, Any], tables: Sequence[str]
+) -> Rows:
+    """The staged rows of all tables, when those of `tables` are exactly what the position rule says of the log."""
+    position = position_from_json(snapshot["position"])
+    state = state_at(bank, position, snapshot["next_offset"], snapshot["high_marker"])
+    staged = rows_in(warehouse, "bank_stage", staged_names(snapshot))
+    for table in tables:
+        assert staged[table] == state.holds(table), f"{table} at {position}"
+    return staged

@@ -1,0 +1,224 @@
+"""Every kind of record that PostgreSQL's connector writes (3.7.0.Final, PostgreSQL 16).
+
+Most are as it wrote them, with fewer columns. Made after their description: the heartbeat, the message and its END, the
+END of nothing captured, the update with a full before image, and the rows of a table without a key.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamline.adapters.debezium.decode import decoder_for
+from seamline.adapters.debezium.envelope import Decoder
+from seamline.domain.errors import LogCorrupted
+from seamline.domain.log import UNAVAILABLE, LogRecord, RecordKind
+from seamline.domain.position import PostgresPosition
+
+RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
+for line in Path(__file__).with_name("postgres_records.jsonl").read_text(encoding="utf-8").splitlines():
+    entry = json.loads(line)
+    RECORDS[entry["name"]] = (entry["key"].encode() if entry["key"] else None, entry["value"].encode())
+
+OFFSET = 77
+
+
+def decoder(*, name: str = "seamline-core_bank", database: str = "bank", schema: str = "public") -> Decoder:
+    return decoder_for("postgres", source_name=name, database=database, schema=schema)
+
+
+def decoded(key: bytes | None, value: bytes | None, **source: str) -> LogRecord:
+    return decoder(**source)(OFFSET, key, value)
+
+
+def of(name: str) -> LogRecord:
+    return decoded(*RECORDS[name])
+
+
+def altered(name: str, **fields: Any) -> bytes:
+    document = json.loads(RECORDS[name][1])
+    for path, value in fields.items():
+        *parents, last = path.split("__")
+        place = document
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+EXPECTED = {
+    "begin": LogRecord(
+        OFFSET, RecordKind.BEGIN, "792", position=PostgresPosition(41687152, 792), ts_ms=1795338657657
+    ),
+    "heartbeat": LogRecord(OFFSET, RecordKind.HEARTBEAT, ts_ms=1795338658012),
+    "insert": LogRecord(
+        OFFSET,
+        RecordKind.ROW,
+        "792",
+        "account",
+        "c",
+        key=b'{"id":1}',
+        after=b'{"id":1,"a":1,"t":"xyzxyzxy","b":"AP8Q"}',
+        position=PostgresPosition(41687152, 792),
+        ts_ms=1795338657657,
+    ),
+    "end": LogRecord(
+        OFFSET,
+        RecordKind.END,
+        "792",
+        position=PostgresPosition(41687536, 792),
+        total=1,
+        counts={"account": 1},
+        ts_ms=1795338657657,
+    ),
+    "end of a key change": LogRecord(
+        OFFSET,
+        RecordKind.END,
+        "794",
+        position=PostgresPosition(41688184, 794),
+        total=2,
+        counts={"account": 2},
+        ts_ms=1795338657688,
+    ),
+    "end of nothing captured": LogRecord(
+        OFFSET, RecordKind.END, "814", position=PostgresPosition(41807400, 814), counts={}, ts_ms=1795338659100
+    ),
+    "truncate": LogRecord(
+        OFFSET,
+        RecordKind.TRUNCATE,
+        "801",
+        "account",
+        "t",
+        position=PostgresPosition(41805008, 801),
+        total=1,
+        tables=("account",),
+        ts_ms=1795338657717,
+    ),
+    "message": LogRecord(OFFSET, RecordKind.ROW, table="@messages", op="m", ts_ms=1795338659000),
+}
+LEFT_OUT = f'"t":"{UNAVAILABLE}","b":"c2VhbWxpbmU6dW5jaGFuZ2VkLXZhbHVlLWxlZnQtb3V0OjVmMGM5YjFlN2E="}}'.encode()
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_record_is_read_whole(name: str) -> None:
+    assert of(name) == EXPECTED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "key", "before", "after"),
+    [
+        ("update, before null", "u", b'{"id":1}', None, b'{"id":1,"a":2,' + LEFT_OUT),
+        (
+            "update, before full",
+            "u",
+            b'{"id":1}',
+            b'{"id":1,"a":2,"t":"xyzxyzxy"}',
+            b'{"id":1,"a":3,"t":"xyzxyzxy"}',
+        ),
+        ("delete, key only", "d", b'{"id":9}', b'{"id":9,"a":null,"t":null,"b":null}', None),
+        ("key change, old key", "d", b'{"id":1}', b'{"id":1,"a":null,"t":null,"b":null}', None),
+        ("key change, new key", "c", b'{"id":3}', None, b'{"id":3,"a":2,' + LEFT_OUT),
+        ("keyless insert", "c", None, None, b'{"a":1,"memo":"m"}'),
+        ("keyless delete", "d", None, b'{"a":1,"memo":"m"}', None),
+    ],
+)
+def test_row_images_and_keys_stay_the_bytes_they_were(
+    name: str, op: str, key: bytes | None, before: bytes | None, after: bytes | None
+) -> None:
+    record = of(name)
+    assert record.kind is RecordKind.ROW
+    assert (record.op, record.key, record.before, record.after) == (op, key, before, after)
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDS if b'"before"' in RECORDS[name][1]])
+def test_an_image_that_is_null_is_none_and_not_a_text(name: str) -> None:
+    document, record = json.loads(RECORDS[name][1]), of(name)
+    for image, found in (("before", record.before), ("after", record.after)):
+        assert (found is None) == (document[image] is None)
+
+
+def test_a_row_belongs_to_its_transaction_and_table() -> None:
+    record = of("marker")
+    assert (record.unit_id, record.table, record.ts_ms) == ("802", "seamline_marker", 1795338657734)
+    assert record.position == PostgresPosition(41805424, 802)
+
+
+def test_rows_of_one_transaction_share_one_position() -> None:
+    decode = decoder()
+    first, second = (decode(OFFSET, *RECORDS[name]) for name in ("key change, old key", "key change, new key"))
+    assert first.position is second.position
+    assert first.unit_id == second.unit_id == "794"
+    later = decode(OFFSET, *RECORDS["delete, key only"])
+    assert (later.unit_id, later.position) == ("800", PostgresPosition(41801968, 800))
+
+
+def test_a_truncate_after_rows_of_its_transaction_belongs_to_it() -> None:
+    decode = decoder()
+    row = decode(OFFSET, *RECORDS["insert"])
+    truncate = decode(OFFSET, None, altered("truncate", source__txId=792, source__lsn=41687300))
+    assert (truncate.unit_id, truncate.position) == (row.unit_id, row.position)
+
+
+def test_messages_are_counted_under_a_name_that_no_table_is_asked_for() -> None:
+    record = of("end of a message")
+    messages = "io.debezium.connector.postgresql.connection.LogicalDecodingMessage@f92adec"
+    assert (record.total, record.counts) == (2, {messages: 1, "account": 1})
+
+
+@pytest.mark.parametrize("table", ["a.b", "a@b", "public.account", "Konto ä"])
+def test_any_table_name_is_kept_in_the_counts(table: str) -> None:
+    value = altered("end", data_collections=[{"data_collection": f"public.{table}", "event_count": 1}])
+    assert decoded(None, value).counts == {table: 1}
+
+
+@pytest.mark.parametrize("name", ["insert", "truncate", "message"])
+def test_a_record_of_another_source_is_named_with_its_offset(name: str) -> None:
+    with pytest.raises(LogCorrupted, match=r"offset 77: a record of source 'seamline-core_bank'"):
+        decoded(*RECORDS[name], name="seamline-other")
+
+
+@pytest.mark.parametrize("name", ["insert", "truncate", "message"])
+def test_a_record_of_another_database_stops(name: str) -> None:
+    with pytest.raises(LogCorrupted, match=r"offset 77: .*'bank.*belongs to .*other\.public"):
+        decoded(*RECORDS[name], database="other")
+
+
+@pytest.mark.parametrize("name", ["insert", "truncate", "end"])
+def test_a_record_of_another_schema_stops(name: str) -> None:
+    with pytest.raises(LogCorrupted, match=r"offset 77: .*public.*belongs to .*bank\.other"):
+        decoded(*RECORDS[name], schema="other")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"garbage",
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"before":1}',
+        b'{"ts_ms":"x"}',
+        b'{"something":1}',
+        b'{"status":"\xff"}',
+        RECORDS["insert"][1][:-20],
+        RECORDS["insert"][1].replace(b"seamline-core_bank", b"seamline-\xff"),
+        altered("insert", op="r"),
+        altered("insert", source__txId=None),
+        altered("insert", source__lsn=None),
+        altered("insert", source=None),
+        altered("begin", id="0-7-3087"),
+        altered("begin", id="792"),
+        altered("begin", id="792:41687152 "),
+        altered("begin", status="MIDDLE"),
+        altered("end", event_count=None),
+        altered("message", op="x"),
+        altered("message", source=None),
+        b'{"ts_ms":1795338657657,"ddl":"drop table account"}',
+        None,
+    ],
+)
+def test_anything_else_stops_and_names_the_offset(value: bytes | None) -> None:
+    with pytest.raises(LogCorrupted, match="offset 77"):
+        decoded(None, value)
