@@ -1,11 +1,11 @@
-"""Snapshots of a PostgreSQL source under writers: what is staged is what the log says, and the rest comes by the log."""
+"""Snapshots of a PostgreSQL source under writers: what is staged is what the log says, and the rest comes by it."""
 
 import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -15,18 +15,14 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres_source import bulk, sessions
 from seamline.adapters.postgres_source.client import Session, role
-from seamline.adapters.postgres_source.sessions import (
-    close_all,
-    join_snapshot,
-    open_views,
-    views_at_one_snapshot,
-)
+from seamline.adapters.postgres_source.sessions import SharedSnapshot, join_snapshot, views_at_one_snapshot
+from seamline.domain.catalogue import Table
 from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, TransientError
-from seamline.domain.position import PostgresPosition, position_from_json
+from seamline.domain.position import Position, PostgresPosition, position_from_json
 from seamline.plan.model import DestinationPlan
-from seamline.ports import Marker
+from seamline.ports import Marker, ReadView
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
@@ -34,8 +30,7 @@ from tests.integration.captured import Replayed, apply_unit
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
-from tests.integration.postgres_kinds import CASES, TYPES, create_table
-from tests.integration.postgres_kinds import rows as kinds_rows
+from tests.integration.postgres_kinds import CASES, TYPES, create_table, rows
 from tests.integration.snapshot_run import (
     Records,
     Rows,
@@ -49,7 +44,7 @@ from tests.integration.snapshot_run import (
 from tests.waiting import wait_until
 
 ROUNDS = 12
-ADDED_ROUNDS = 6
+ADDED_ROUNDS = 8
 WRITERS = 6
 TABLES = ("account", "audit")
 WAREHOUSE = DestinationPlan("warehouse", "postgres", "snap_pg_warehouse", "bank")
@@ -61,20 +56,17 @@ busy = partial(writing, session_of=in_postgres, count=WRITERS)
 
 @pytest.fixture(scope="module")
 def bank(stack: RunningStack) -> Iterator[PostgresCaptured]:
+    tables = (*TABLES, "kinds")
     create = (ACCOUNT, AUDIT, FULL, *TYPES, create_table("kinds", key="id int PRIMARY KEY, "))
-    with captured_postgres(
-        "snap_pg", create=create, tables=(*TABLES, "kinds"), destinations=(WAREHOUSE,)
-    ) as one:
-        one.ensure(one.with_tables(*TABLES, "kinds"))
+    with captured_postgres("snap_pg", create=create, tables=tables, destinations=(WAREHOUSE,)) as one:
+        one.ensure()
         yield one
 
 
 @pytest.fixture(scope="module")
 def warehouse(stack: RunningStack) -> Iterator[Connection]:
-    with (
-        postgres_database("snap_pg_warehouse") as connection,
-        known_by_id(connection, WAREHOUSE.connection, "postgres"),
-    ):
+    name = WAREHOUSE.connection
+    with postgres_database(name) as connection, known_by_id(connection, name, "postgres"):
         yield connection
 
 
@@ -87,34 +79,41 @@ def small_writers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_slot_is_left(bank: PostgresCaptured) -> Iterator[None]:
     yield
-    wait_until(lambda: not temporary_slots(bank), timeout_s=10, what="no temporary slot")
-
-
-def temporary_slots(bank: PostgresCaptured) -> list[str]:
-    with closing(bank.session()) as session:
-        rows = session.execute("SELECT slot_name FROM pg_replication_slots WHERE temporary").fetchall()
-    return [str(name) for (name,) in rows]
+    wait_until(lambda: not temporary_slots(bank), timeout_s=10, what="the end of every temporary slot")
 
 
 @pytest.fixture
 def later(bank: PostgresCaptured) -> str:
-    """A keyed table that is not published."""
+    """A keyed table that is neither published nor granted to anybody."""
     name = f"later_{next(NUMBERS)}"
     bank.execute(f"CREATE TABLE {name} (id bigint PRIMARY KEY, a int, memo text)")
     return name
 
 
 @pytest.fixture
-def three_rows(bank: PostgresCaptured, later: str) -> str:
+def three(bank: PostgresCaptured, later: str) -> Table:
     """The same with three rows, for the reader to read."""
-    grant_reading(bank, later)
-    bank.execute(f"INSERT INTO {later} VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c')")
-    return later
+    bank.execute(f"INSERT INTO {later} VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c')", grant(bank, later))
+    return bank.source.catalogue([later])[0]
 
 
-def grant_reading(bank: PostgresCaptured, table: str) -> None:
-    logins = ", ".join(f'"{role(bank.source_plan, one).login}"' for one in (bank.source_plan.reader, bank.source_plan.capture))
-    bank.execute(f"GRANT SELECT ON {table} TO {logins}")
+def grant(bank: PostgresCaptured, table: str) -> str:
+    plan = bank.source_plan
+    logins = ", ".join(f'"{role(plan, one).login}"' for one in (plan.reader, plan.capture))
+    return f"GRANT SELECT ON {table} TO {logins}"
+
+
+def temporary_slots(bank: PostgresCaptured) -> list[tuple[Any, ...]]:
+    with closing(bank.session()) as session:
+        return session.execute("SELECT * FROM pg_replication_slots WHERE temporary").fetchall()
+
+
+def rows_seen(view: ReadView, table: str) -> int:
+    return sum(digest.rows for digest in view.digests(Segment(table), run_key="k").values())
+
+
+def as_reader(bank: PostgresCaptured) -> Connection:
+    return role(bank.source_plan, bank.source_plan.reader)
 
 
 def last_marker(bank: PostgresCaptured) -> str:
@@ -123,31 +122,291 @@ def last_marker(bank: PostgresCaptured) -> str:
     return marker.id
 
 
-def continues_to_the_source(
-    bank: PostgresCaptured, snapshot: Mapping[str, Any], staged: Rows, *, keyed: Sequence[str]
-) -> None:
-    """Staged rows and the log behind their position give what the source holds now: nothing lost, nothing twice.
-
-    What the log says of keyed rows *before* the position must be in the staged rows, as far as the log knows them.
-    """
+def goes_on_to_the_source(bank: PostgresCaptured, snapshot: Mapping[str, Any], staged: Rows) -> None:
+    """Staged rows and the log behind their position make what the source holds now: nothing is lost, nothing twice."""
     position = position_from_json(snapshot["position"])
-    state = Replayed({table: {key_of(row): row for row in staged[table]} for table in keyed})
-    state.keyless = {table: Counter(rows) for table, rows in staged.items() if table not in keyed}
-    told: dict[tuple[str, bytes], tuple[Any, ...] | None] = {}
-    for end, unit, rows in units_of(bank, last_marker(bank)):
+    keyed = {table: {key_of(row): row for row in found} for table, found in staged.items() if table != "audit"}
+    state = Replayed(keyed, {"audit": Counter(staged["audit"])})
+    for end, unit, changes in units_of(bank, last_marker(bank)):
+        assert isinstance(end.position, PostgresPosition)
+        assert isinstance(position, PostgresPosition)
         assert (end.position.lsn <= position.lsn) == is_covered(unit, position), "a snapshot is a prefix of the log"
-        mine = [row for row in rows if row.table in staged]
-        if is_covered(unit, position):
-            told |= {(r.table, r.key): tuple(json.loads(r.after).values()) if r.after else None for r in mine if r.key}
-            continue
-        for row in mine:
-            assert row.op != "c" or row.key not in state.keyed.get(row.table, {}), f"{row.key!r} comes twice"
-            apply_unit(state, [row])
-    for (table, key), row in told.items():
-        assert key in state.keyed[table] or row is None or key_of(row) not in {key_of(one) for one in ()}
+        for row in changes:
+            if row.table in staged and not is_covered(unit, position):
+                is_known = row.key is None or row.key in state.keyed[row.table]
+                assert row.key is None or is_known == (row.op != "c"), f"{row.op} of {row.table} {row.key!r}"
+                apply_unit(state, [row])
     for table in staged:
-        assert state.holds(table) == sorted(bank.rows(table), key=repr), table
+        assert state.holds(table) == sorted(bank.rows(table), key=repr), f"{table} after {position}"
 
 
 def key_of(row: tuple[Any, ...]) -> bytes:
     return json.dumps({"id": row[0]}, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_staged_tables_are_what_the_position_rule_says_and_the_log_goes_on_from_there(
+    number: int, bank: PostgresCaptured, warehouse: Connection
+) -> None:
+    run = run_of(bank, TABLES, number=number)
+    records = Records()
+    with busy(bank.root, tables=TABLES, first_id=next(FIRST_IDS)) as writers:
+        snapshot = snapshot_amid(writers, run, tools_of(bank, run, records))
+    staged = staged_as_the_log_says(bank, warehouse, snapshot, TABLES)
+    assert {one.table: one.rows for one in records.receipts} == {table: len(found) for table, found in staged.items()}
+    goes_on_to_the_source(bank, snapshot, staged)
+
+
+@pytest.mark.parametrize("number", range(ADDED_ROUNDS))
+def test_a_table_that_is_published_amid_writers_is_staged_whole_and_the_log_goes_on_from_there(
+    number: int, bank: PostgresCaptured, warehouse: Connection, later: str
+) -> None:
+    tables = (*TABLES, later)
+    with busy(bank.root, tables=tables, first_id=next(FIRST_IDS)) as writers:
+        wait_until(lambda: writers.committed > 50, timeout_s=60, what="writers at work")
+        bank.execute(grant(bank, later), f"ALTER PUBLICATION {bank.source_plan.publication} ADD TABLE {later}")
+        state = bank.ensure(bank.with_tables(*tables))
+        assert state.changed
+        run = run_of(bank, tables, number=number)
+        snapshot = snapshot_amid(writers, run, tools_of(bank, run, Records()))
+    staged = staged_as_the_log_says(bank, warehouse, snapshot, TABLES)
+    assert staged[later]
+    goes_on_to_the_source(bank, snapshot, staged)
+
+
+BETWEEN = {
+    "truncated": ("TRUNCATE {0}",),
+    "truncated and filled again": ("TRUNCATE {0}", "INSERT INTO {0} VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c')"),
+    "rewritten": ("ALTER TABLE {0} ALTER COLUMN a TYPE bigint",),
+    "made anew": ("DROP TABLE {0}", "CREATE TABLE {0} (id bigint, a int, memo text)", "GRANT SELECT ON {0} TO PUBLIC"),
+    "another by this name": ("ALTER TABLE {0} RENAME TO {0}_old", "ALTER TABLE {0}_other RENAME TO {0}"),
+}
+
+
+@pytest.mark.parametrize("what", BETWEEN)
+def test_a_table_that_is_another_since_the_snapshot_was_opened_is_not_read(
+    what: str, bank: PostgresCaptured, three: Table
+) -> None:
+    name, source = three.name, bank.source_plan
+    bank.execute(f"CREATE TABLE {name}_other (LIKE {name} INCLUDING ALL)", f"GRANT SELECT ON {name}_other TO PUBLIC")
+    with views_at_one_snapshot(source, 1, tables=()) as opened:
+        bank.execute(*[statement.format(name) for statement in BETWEEN[what]])
+        with pytest.raises(TransientError, match=f"{name} was truncated, rewritten or made anew") as caught:
+            join_snapshot(as_reader(bank), opened.shared, schema=source.schema, tables=["account", name])
+        assert caught.value.table == name
+        with pytest.raises(TransientError, match=name):
+            rows_seen(opened.views[0], name)
+        join_snapshot(as_reader(bank), opened.shared, schema=source.schema, tables=["account"]).close()
+
+
+def test_a_table_that_is_truncated_amid_the_opening_ends_the_opening(
+    bank: PostgresCaptured, three: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = sessions.lock_tables
+
+    def lock_too_late(session: Session, schema: str, tables: Sequence[str]) -> None:
+        bank.execute(f"TRUNCATE {three.name}")
+        lock(session, schema, tables)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sessions, "lock_tables", lock_too_late)
+        with (
+            pytest.raises(TransientError, match=three.name),
+            views_at_one_snapshot(bank.source_plan, 2, tables=[three]),
+        ):
+            pass
+    with views_at_one_snapshot(bank.source_plan, 2, tables=[three]) as opened:
+        assert [rows_seen(view, three.name) for view in opened.views] == [0, 0], "it is empty indeed"
+
+
+def test_without_the_look_at_its_file_a_truncated_table_would_be_read_as_empty(
+    bank: PostgresCaptured, three: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "lock_tables", lambda session, schema, tables: None)
+    with views_at_one_snapshot(bank.source_plan, 2, tables=[three]) as opened:
+        assert rows_seen(opened.views[0], three.name) == 3
+        bank.execute(f"TRUNCATE {three.name}")
+        assert rows_seen(opened.views[1], three.name) == 0
+
+
+def test_a_table_is_not_altered_while_a_view_of_it_is_open(bank: PostgresCaptured, three: Table) -> None:
+    with closing(bank.session()) as owner:
+        owner.execute("SET lock_timeout = '200ms'")
+        alter = f"ALTER TABLE {three.name} ADD COLUMN b int"
+        with views_at_one_snapshot(bank.source_plan, 2, tables=[three]) as opened:
+            for statement in (alter, f"TRUNCATE {three.name}"):
+                with pytest.raises(psycopg.errors.LockNotAvailable):
+                    owner.execute(statement.encode())
+            assert rows_seen(opened.views[1], three.name) == 3
+        wait_until(lambda: is_done(owner, alter), timeout_s=30, what="the table to be let go")
+
+
+def is_done(session: "psycopg.Connection[Any]", statement: str) -> bool:
+    try:
+        session.execute(statement.encode())
+    except psycopg.errors.LockNotAvailable:
+        return False
+    return True
+
+
+def test_a_transaction_that_writes_and_stays_open_is_named_and_leaves_no_slot(bank: PostgresCaptured) -> None:
+    first_id = next(FIRST_IDS)
+    with closing(in_postgres(bank.root)) as writer, closing(in_postgres(bank.root)) as reader:
+        reader.execute("SELECT count(*) FROM account")
+        writer.execute("INSERT INTO account VALUES (%s, 1, 'open')", (first_id,))
+        with (
+            pytest.raises(TransientError, match=rf"pid {writer.info.backend_pid}\b") as caught,
+            views_at_one_snapshot(bank.source_plan, 1, tables=(), patience_s=1.0),
+        ):
+            pass
+        assert f"pid {reader.info.backend_pid}" not in str(caught.value), "who only reads is not waited for"
+        wait_until(lambda: not temporary_slots(bank), timeout_s=10, what="the slot to be gone")
+        writer.commit()
+        with views_at_one_snapshot(bank.source_plan, 1, tables=(), patience_s=10.0) as opened:
+            wait_until(lambda: not temporary_slots(bank), timeout_s=10, what="a snapshot without its slot")
+            assert opened.views[0].rows("account", [f'{{"id": "{first_id}"}}'])
+
+
+def test_views_outlive_the_timeouts_that_an_administrator_gave_the_role(bank: PostgresCaptured, three: Table) -> None:
+    login = as_reader(bank).login
+    names = ("idle_in_transaction_session_timeout", "statement_timeout")
+    bank.execute(*[f"ALTER ROLE {login} IN DATABASE snap_pg SET {name} = '200ms'" for name in names])
+    try:
+        with views_at_one_snapshot(bank.source_plan, 2, tables=[three]) as opened:
+            wait_until(lambda: not reading(bank, idle_for_less_than_s=1.0), timeout_s=30, what="idle or ended views")
+            assert [rows_seen(view, three.name) for view in opened.views] == [3, 3]
+    finally:
+        bank.execute(*[f"ALTER ROLE {login} IN DATABASE snap_pg RESET {name}" for name in names])
+
+
+def reading(bank: PostgresCaptured, *, idle_for_less_than_s: float) -> int:
+    with closing(bank.session()) as session:
+        row = session.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE usename = %s AND datname = 'snap_pg'"
+            " AND clock_timestamp() - state_change < make_interval(secs => %s)",
+            (as_reader(bank).login, idle_for_less_than_s),
+        ).fetchone()
+    return int(row[0]) if row else -1
+
+
+class Deaf:
+    """A session that hears everything but the order to stand on a snapshot."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def execute(self, statement: Any, *arguments: Any) -> Any:
+        if not bytes(statement if isinstance(statement, bytes) else b"").startswith(b"SET TRANSACTION SNAPSHOT"):
+            return self._session.execute(statement, *arguments)
+        return None
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def test_a_session_that_stands_elsewhere_is_found_out_before_it_reads(
+    bank: PostgresCaptured, three: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin: Callable[[Connection], Session] = sessions._begin  # noqa: SLF001
+    with views_at_one_snapshot(bank.source_plan, 1, tables=[three]) as opened:
+        bank.execute(f"INSERT INTO {three.name} VALUES (4, 4, 'beyond')")
+        monkeypatch.setattr(sessions, "_begin", lambda connection: Deaf(begin(connection)))
+        with pytest.raises(InvariantViolated, match="stands on snapshot"):
+            join_snapshot(as_reader(bank), opened.shared, schema=bank.source_plan.schema, tables=[three.name])
+
+
+def test_a_table_that_a_task_read_elsewhere_is_found_out_by_what_its_session_says(
+    bank: PostgresCaptured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stand_apart(connection: Connection, shared: SharedSnapshot, *, schema: str, tables: Sequence[str]) -> Session:
+        bank.execute("INSERT INTO audit VALUES (0, 'between two snapshots')")
+        return sessions._begin(connection)  # noqa: SLF001
+
+    monkeypatch.setattr(bulk, "join_snapshot", stand_apart)
+    run = run_of(bank, TABLES)
+    with pytest.raises(InvariantViolated, match="was read at"):
+        take_snapshot(run, tools_of(bank, run, Records()))
+    with postgres(warehouse) as session:
+        left = session.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'bank_stage'").fetchone()
+    assert left == (0,), "what was staged is dropped"
+
+
+def test_every_type_of_column_is_staged_as_the_source_holds_it(bank: PostgresCaptured, warehouse: Connection) -> None:
+    bank.execute(*[f"INSERT INTO kinds VALUES ({number}, {values})" for number, values in enumerate(rows())])
+    run = run_of(bank, ("kinds",))
+    names = staged_names(take_snapshot(run, tools_of(bank, run, Records())))
+    staged_as = names["kinds"]
+    with closing(bank.session()) as source, postgres(warehouse) as destination:
+        for case in CASES:
+            texts = f'SELECT id, {case.name}::text FROM {{}}."{{}}" ORDER BY id'
+            here = source.execute(texts.format("public", "kinds").encode()).fetchall()
+            assert destination.execute(texts.format("bank_stage", staged_as).encode()).fetchall() == here, case.type
+
+
+def test_rows_larger_than_a_piece_of_the_copy_are_staged_whole(
+    bank: PostgresCaptured, warehouse: Connection, three: Table
+) -> None:
+    bank.execute(f"UPDATE {three.name} SET memo = (SELECT string_agg(n::text, memo) FROM generate_series(1, 200000) n)")
+    run = run_of(bank, (three.name,))
+    names = staged_names(take_snapshot(run, tools_of(bank, run, Records())))
+    with postgres(warehouse) as destination:
+        staged = destination.execute(f'SELECT * FROM bank_stage."{names[three.name]}"'.encode()).fetchall()
+    assert sorted(staged) == sorted(bank.rows(three.name))
+    assert min(len(row[2]) for row in staged) > 1_000_000
+
+
+def waiting_for(bank: PostgresCaptured, pid: int) -> bool:
+    """Whether the making of a slot waits for the transaction of this session."""
+    with closing(bank.session()) as session:
+        row = session.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE backend_type = 'walsender' AND %s = ANY(pg_blocking_pids(pid))",
+            (pid,),
+        ).fetchone()
+    return row is not None and row[0] > 0
+
+
+def test_a_change_is_placed_by_its_transaction_and_not_by_the_address_of_its_row(bank: PostgresCaptured) -> None:
+    """A slot waits twice: for who wrote as it began, then for who began meanwhile. Who writes while it waits the second
+    time has rows before its consistent point, is not waited for, and commits behind it."""
+    first_id = next(FIRST_IDS)
+    insert = "INSERT INTO account VALUES (%s, 1, 'in order')"
+    with (
+        closing(in_postgres(bank.root)) as first,
+        closing(in_postgres(bank.root)) as second,
+        closing(in_postgres(bank.root)) as third,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first.execute(insert, (first_id,))
+        opening: Future[Sequence[ReadView]] = pool.submit(sessions.open_views, bank.source_plan, 1)
+        wait_until(lambda: waiting_for(bank, first.info.backend_pid), timeout_s=15, what="the slot to wait")
+        second.execute(insert, (first_id + 1,))
+        first.commit()
+        wait_until(lambda: waiting_for(bank, second.info.backend_pid), timeout_s=15, what="the slot to wait again")
+        third.execute(insert, (first_id + 2,))
+        second.commit()
+        (view,) = opening.result(timeout=30)
+        third.commit()
+    with closing(view):
+        seen = view.rows("account", [f'{{"id": "{first_id + number}"}}' for number in range(3)])
+        position = view.position
+    assert len(seen) == 2, "the snapshot holds what was waited for and not the third"
+    by_transaction, by_address = (says_of(bank, position, rule) for rule in (is_covered, by_row_address))
+    found = [key_of((first_id + number,)) for number in range(3)]
+    assert [key in by_transaction.keyed["account"] for key in found] == [True, True, False]
+    assert [key in by_address.keyed["account"] for key in found] == [True, True, True], "it would be in neither"
+
+
+def by_row_address(unit: Position, snapshot: Position) -> bool:
+    """The rule that is wrong."""
+    assert isinstance(unit, PostgresPosition)
+    assert isinstance(snapshot, PostgresPosition)
+    return unit.lsn <= snapshot.lsn
+
+
+def says_of(bank: PostgresCaptured, position: Position, rule: Callable[[Position, Position], bool]) -> Replayed:
+    state = Replayed()
+    for _, unit, changes in units_of(bank, last_marker(bank)):
+        if rule(unit, position):
+            apply_unit(state, changes)
+    return state

@@ -9,10 +9,24 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, Unit
+from seamline.domain.position import BinlogPosition
 from seamline.sync.compaction import compact
 from seamline.sync.units import UnitAssembler
 from tests.bank_history import History, canonical, histories, text_of
-from tests.log_topic import ACCOUNT, AUDIT, MARKERS, TABLES, Change, LogTopic, delete, insert, position, update
+from tests.log_topic import (
+    ACCOUNT,
+    AUDIT,
+    MARKERS,
+    TABLES,
+    TRANSFER,
+    Change,
+    LogTopic,
+    delete,
+    gtid,
+    insert,
+    position,
+    update,
+)
 
 BY_NAME = {table.name: table for table in TABLES}
 
@@ -147,6 +161,60 @@ def test_a_truncate_forgets_what_came_before_it_in_the_span() -> None:
     changes = compact(units_of(log), tables=BY_NAME, gate=open_gate())["account"]
     assert changes.truncate_first
     assert [change.key for change in changes.keyed] == [b'{"id":2}']
+
+
+def emptied_first(*rows: LogRecord, truncated: tuple[str, ...] = ("account", "audit"), number: int = 2) -> Unit:
+    """A transaction of a source whose TRUNCATE may stand among rows."""
+    return Unit(
+        gtid(number), 10 * number, 10 * number + 5, BinlogPosition(gtid(number)), list(rows), truncated=truncated
+    )
+
+
+def added(table: str, key: bytes | None, after: bytes) -> LogRecord:
+    return LogRecord(21, RecordKind.ROW, gtid(2), table, "c", key=key, after=after)
+
+
+def test_two_tables_are_emptied_and_filled_again_by_one_transaction() -> None:
+    log = LogTopic()
+    log.transaction(
+        insert(ACCOUNT, id=1, name="a"), insert(AUDIT, actor="x", action="login"), insert(TRANSFER, tx=1, leg=1)
+    )
+    rows = [
+        added("account", b'{"id":2}', b'{"id":2,"name":"b"}'),
+        added("audit", None, b'{"actor":"y","action":""}'),
+        added("account", b'{"id":3}', b'{"id":3,"name":"c"}'),
+        added("transfer", b'{"tx":2,"leg":1}', b'{"tx":2,"leg":1}'),
+    ]
+    found = compact([*units_of(log), emptied_first(*rows)], tables=BY_NAME, gate=open_gate())
+    account, audit, transfer = (found[name] for name in ("account", "audit", "transfer"))
+    assert (account.truncate_first, audit.truncate_first, transfer.truncate_first) == (True, True, False)
+    assert [(change.key, change.met_row) for change in account.keyed] == [(b'{"id":2}', False), (b'{"id":3}', False)]
+    assert audit.net == {b'{"actor":"y","action":""}': 1}
+    assert len(transfer.keyed) == 2, "a table that was not emptied keeps what came before"
+    assert (account.changes_in, audit.changes_in, transfer.changes_in) == (3, 2, 2)
+
+
+def test_tables_that_are_only_emptied_are_told_too() -> None:
+    found = compact([emptied_first()], tables=BY_NAME, gate=open_gate())
+    assert set(found) == {"account", "audit"}
+    assert all(changes.truncate_first and not changes.is_empty for changes in found.values())
+    assert not any(changes.keyed or changes.net for changes in found.values())
+
+
+def test_a_transaction_that_empties_and_fills_is_covered_or_kept_table_by_table() -> None:
+    gate = BoundaryGate({"account": Boundary("account", position(2)), "audit": Boundary("audit", position(1))})
+    rows = [added("account", b'{"id":2}', b'{"id":2,"name":"b"}'), added("audit", None, b'{"actor":"y"}')]
+    found = compact([emptied_first(*rows)], tables=BY_NAME, gate=gate)
+    assert set(found) == {"audit"}
+    assert (found["audit"].truncate_first, found["audit"].net) == (True, {b'{"actor":"y"}': 1})
+
+
+def test_a_table_emptied_again_in_a_later_transaction_forgets_what_the_first_filled() -> None:
+    first = emptied_first(added("account", b'{"id":2}', b'{"id":2,"name":"b"}'))
+    second = emptied_first(truncated=("account",), number=3)
+    found = compact([first, second], tables=BY_NAME, gate=open_gate())
+    assert (found["account"].truncate_first, found["account"].keyed) == (True, [])
+    assert found["audit"].truncate_first
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from seamline.adapters.connect.connector_postgres import POSTGRES_CONNECTOR
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
 from seamline.adapters.connect.trace import cure_of, short_trace
 from seamline.domain.errors import ConfigError
-from seamline.domain.log import UNAVAILABLE
+from seamline.domain.left_out import UNAVAILABLE
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.plan.model import SourcePlan
 
@@ -169,9 +169,7 @@ def test_a_source_has_its_own_offsets_and_history_topics() -> None:
         ("postgres", {MARIADB_CONNECTOR: ("3.7.0.Final",)}, "has no plugin"),
     ],
 )
-def test_only_tested_connector_versions_are_taken(
-    kind: str, installed: dict[str, tuple[str, ...]], said: str
-) -> None:
+def test_only_tested_connector_versions_are_taken(kind: str, installed: dict[str, tuple[str, ...]], said: str) -> None:
     reason = untested_version(kind, installed)
     assert (said in reason) if said else not reason
 

@@ -64,6 +64,22 @@ def test_a_transaction_in_progress_at_the_snapshot_comes_from_the_log() -> None:
     assert [xid for xid in range(4, 11) if is_covered(PostgresPosition(lsn=200, xid=xid), snapshot)] == [4, 6, 8]
 
 
+@given(st.permutations(range(12)), st.integers(0, 12), st.integers(-12, 0) | st.integers(5, 1000))
+def test_each_transaction_of_postgres_comes_once_whatever_order_they_began_in(
+    commits: list[int], consistent: int, begin: int
+) -> None:
+    """A slot's snapshot sees a prefix of the commits; xids are given at the beginning and may wrap around."""
+    xids = [2**32 + begin + number for number in commits]
+    seen, later = xids[:consistent], xids[consistent:]
+    xmax = max(seen, default=min(xids) - 1) + 1
+    running = tuple(sorted(xid for xid in later if xid < xmax))
+    snapshot = PostgresPosition(lsn=1_000, xmin=min(running, default=xmax), xmax=xmax, in_progress=running)
+    units = [PostgresPosition(lsn=place, xid=xid % 2**32) for place, xid in enumerate(xids)]
+    gate = BoundaryGate({"account": Boundary("account", snapshot)})
+    assert [xid for xid, unit in zip(xids, units, strict=True) if is_covered(unit, snapshot)] == seen
+    assert [xid for xid, unit in zip(xids, units, strict=True) if gate.keeps("account", unit)] == later
+
+
 def test_a_covered_unit_after_an_uncovered_one_is_our_own_bug() -> None:
     gate = BoundaryGate({"account": Boundary("account", snapshot_at(5))})
     assert gate.keeps("account", at(6))

@@ -13,7 +13,8 @@ import pytest
 from seamline.adapters.debezium.decode import decoder_for
 from seamline.adapters.debezium.envelope import Decoder
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.log import UNAVAILABLE, LogRecord, RecordKind
+from seamline.domain.left_out import UNAVAILABLE
+from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import PostgresPosition
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
@@ -48,9 +49,7 @@ def altered(name: str, **fields: Any) -> bytes:
 
 
 EXPECTED = {
-    "begin": LogRecord(
-        OFFSET, RecordKind.BEGIN, "792", position=PostgresPosition(41687152, 792), ts_ms=1795338657657
-    ),
+    "begin": LogRecord(OFFSET, RecordKind.BEGIN, "792", position=PostgresPosition(41687152, 792), ts_ms=1795338657657),
     "heartbeat": LogRecord(OFFSET, RecordKind.HEARTBEAT, ts_ms=1795338658012),
     "insert": LogRecord(
         OFFSET,
@@ -136,6 +135,11 @@ def test_an_image_that_is_null_is_none_and_not_a_text(name: str) -> None:
     document, record = json.loads(RECORDS[name][1]), of(name)
     for image, found in (("before", record.before), ("after", record.after)):
         assert (found is None) == (document[image] is None)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_only_a_row_whose_log_left_values_out_is_partial(name: str) -> None:
+    assert of(name).is_partial == (name in ("update, before null", "key change, new key"))
 
 
 def test_a_row_belongs_to_its_transaction_and_table() -> None:

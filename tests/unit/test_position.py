@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamline.adapters.postgres_source.sessions import position_at
+from seamline.adapters.postgres_source.slots import parse_lsn
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import (
     BinlogPosition,
@@ -124,3 +126,76 @@ def test_a_postgres_snapshot_sees_what_was_committed_before_it(xmax: int, back: 
     for distance in range(1, min(60, xmax)):
         xid = xmax - distance
         assert snapshot.sees(xid & 0xFFFFFFFF) == (xid not in in_progress)
+
+
+EPOCH = 2**32
+
+
+@given(st.integers(1, 2**20), st.integers(-(2**20), 2**20), st.integers(-(2**31) + 1, 2**31 - 1))
+def test_xids_around_their_wraparound_are_told_apart(epoch: int, offset: int, distance: int) -> None:
+    xmax = epoch * EPOCH + offset
+    xid = xmax + distance
+    assert widen_xid(xid & 0xFFFFFFFF, xmax) == xid
+    assert PostgresPosition(lsn=1, xmin=xmax, xmax=xmax).sees(xid & 0xFFFFFFFF) == (distance < 0)
+
+
+def test_a_snapshot_taken_just_after_the_wraparound_sees_what_committed_before_it() -> None:
+    snapshot = PostgresPosition(lsn=1, xmin=EPOCH - 2, xmax=EPOCH + 5, in_progress=(EPOCH - 2, EPOCH + 3))
+    told = [EPOCH - 3, EPOCH - 2, EPOCH - 1, EPOCH + 2, EPOCH + 3, EPOCH + 4, EPOCH + 5, EPOCH + 6]
+    assert [snapshot.sees(xid % EPOCH) for xid in told] == [True, False, True, True, False, True, False, False]
+
+
+def test_a_postgres_snapshot_covers_by_transaction_and_not_by_where_a_row_lies() -> None:
+    snapshot = PostgresPosition(lsn=500, xmin=745, xmax=750, in_progress=(746, 748))
+    assert snapshot.covers(PostgresPosition(lsn=900, xid=747))
+    # Its rows were in the WAL already, its commit was not.
+    assert not snapshot.covers(PostgresPosition(lsn=100, xid=746))
+    assert not snapshot.covers(PostgresPosition(lsn=100, xid=750))
+
+
+@pytest.mark.parametrize(
+    ("position", "other"),
+    [
+        (PostgresPosition(lsn=500, xid=750), PostgresPosition(lsn=500, xid=745)),
+        (PostgresPosition(lsn=500, xid=740), PostgresPosition(lsn=400, xid=745)),
+        (PostgresPosition(lsn=500, xmin=1, xmax=9), PostgresPosition(lsn=500)),
+        (PostgresPosition(lsn=500, xmin=1, xmax=9), PostgresPosition(lsn=400, xmin=1, xmax=12)),
+    ],
+)
+def test_without_a_snapshot_or_a_transaction_the_commit_decides(
+    position: PostgresPosition, other: PostgresPosition
+) -> None:
+    assert position.covers(other)
+    assert not other.covers(position) or other.lsn == position.lsn
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0/0", 0), ("0/27A9D68", 41590120), ("16/B374D848", 0x16B374D848), ("FFFFFFFF/FFFFFFFF", 2**64 - 1)],
+)
+def test_an_lsn_is_read_as_the_server_prints_it(text: str, number: int) -> None:
+    assert parse_lsn(text) == number
+    assert str(PostgresPosition(number)) == text
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_every_lsn_comes_back_from_its_text(lsn: int) -> None:
+    assert parse_lsn(str(PostgresPosition(lsn))) == lsn
+    assert parse_lsn(str(PostgresPosition(lsn)).lower()) == lsn
+
+
+@pytest.mark.parametrize(
+    ("seen", "xmin", "xmax", "in_progress"),
+    [
+        ("745:750:746,748", 745, 750, (746, 748)),
+        ("745:745:", 745, 745, ()),
+        ("745:746:745", 745, 746, (745,)),
+        (f"{EPOCH - 1}:{EPOCH + 2}:{EPOCH - 1},{EPOCH}", EPOCH - 1, EPOCH + 2, (EPOCH - 1, EPOCH)),
+    ],
+)
+def test_a_snapshot_as_the_server_prints_it_becomes_a_position(
+    seen: str, xmin: int, xmax: int, in_progress: tuple[int, ...]
+) -> None:
+    assert position_at(41591136, seen) == PostgresPosition(
+        lsn=41591136, xid=None, xmin=xmin, xmax=xmax, in_progress=in_progress
+    )

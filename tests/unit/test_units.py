@@ -1,13 +1,18 @@
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, Unit
-from seamline.domain.position import BinlogPosition
+from seamline.domain.position import BinlogPosition, PostgresPosition
 from seamline.sync.units import UnitAssembler
 from tests.log_topic import ACCOUNT, AUDIT, MARKERS, Change, LogTopic, gtid, insert
 
+Wal = list[LogRecord]
 ROWS = [insert(ACCOUNT, id=n, name=f"n{n}") for n in range(5)]
 
 
@@ -272,3 +277,144 @@ def test_counts_are_verified_over_all_pieces() -> None:
     log.finish({"account": 2})
     assert made.feed(log.records[2:]) == []
     assert isinstance(made.trouble, LogCorrupted)
+
+
+# ---- transactions of a WAL ------------------------------------------------------------------------------------------
+
+
+def wal(*changes: LogRecord, xid: int = 745, total: int | None = None, counts: dict[str, int] | None = None) -> Wal:
+    """The records of one transaction of PostgreSQL: whole, unless END counts otherwise."""
+    seen = Counter(change.table for change in changes)
+    end = LogRecord(
+        0,
+        RecordKind.END,
+        str(xid),
+        position=PostgresPosition(9_000, xid),
+        total=sum(seen.values()) if total is None else total,
+        counts=dict(seen) if counts is None else counts,
+        ts_ms=1_745,
+    )
+    begin = LogRecord(0, RecordKind.BEGIN, str(xid), position=PostgresPosition(1_000, xid))
+    placed = [replace(change, unit_id=change.unit_id and str(xid)) for change in changes]
+    return [replace(record, offset=number) for number, record in enumerate((begin, *placed, end))]
+
+
+def wal_row(table: str, number: int, *, lsn: int = 1_000) -> LogRecord:
+    key, after = b'{"id":%d}' % number, change_json(number)
+    position = PostgresPosition(lsn, 745)
+    return LogRecord(0, RecordKind.ROW, "745", table, "c", key=key, after=after, position=position)
+
+
+def wal_truncate(table: str) -> LogRecord:
+    position = PostgresPosition(1_000, 745)
+    return LogRecord(0, RecordKind.TRUNCATE, "745", table, "t", position=position, total=1, tables=(table,))
+
+
+MESSAGE = LogRecord(0, RecordKind.ROW, table="@messages", op="m")
+
+
+def one_unit(records: Wal) -> Unit:
+    made = assembler()
+    units = made.feed(records)
+    if made.trouble is not None:
+        raise made.trouble
+    (unit,) = units
+    return unit
+
+
+def test_a_unit_of_a_wal_stands_where_its_commit_ends() -> None:
+    unit = one_unit(wal(wal_row("account", 1), wal_row("account", 2, lsn=1_200)))
+    assert (unit.unit_id, unit.position, unit.committed_ms) == ("745", PostgresPosition(9_000, 745), 1_745)
+    assert one_unit(wal(xid=746)).position == PostgresPosition(9_000, 746)
+
+
+def test_a_truncate_before_rows_leaves_all_of_them() -> None:
+    unit = one_unit(wal(wal_truncate("account"), wal_row("account", 1), wal_row("audit", 2)))
+    assert unit.truncated == ("account",)
+    assert [(row.table, row.after) for row in unit.rows] == [("account", change_json(1)), ("audit", change_json(2))]
+    assert unit.position == PostgresPosition(9_000, 745)
+
+
+def test_a_truncate_after_rows_undoes_those_of_its_table_and_of_none_else() -> None:
+    rows = [wal_row("account", 1), wal_row("audit", 2), wal_row("account", 3)]
+    unit = one_unit(wal(*rows, wal_truncate("account"), wal_row("account", 4)))
+    assert unit.truncated == ("account",)
+    assert [(row.table, row.after) for row in unit.rows] == [("audit", change_json(2)), ("account", change_json(4))]
+
+
+def test_one_statement_that_truncates_several_tables_is_one_unit() -> None:
+    truncates = [wal_truncate(table) for table in ("transfer", "account", "transfer")]
+    unit = one_unit(wal(wal_row("transfer", 1), *truncates, wal_row("account", 2)))
+    assert unit.truncated == ("transfer", "account"), "each once, in their order"
+    assert [row.after for row in unit.rows] == [change_json(2)]
+
+
+def test_what_waits_is_measured_anew_after_a_truncate() -> None:
+    rows = [wal_row("account", 1), wal_row("audit", 2)]
+    made = assembler()
+    made.feed(wal(*rows)[:-1])
+    assert (made.open_rows, made.open_bytes) == (2, 2 * len(change_json(1)))
+    made.feed([replace(wal_truncate("account"), offset=3)])
+    assert (made.open_rows, made.open_bytes) == (1, len(change_json(2)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "counts", "said"),
+    [
+        ((wal_row("account", 1), wal_truncate("account")), {"account": 1}, "2 rows of 1, account: 2 of 1"),
+        ((wal_row("account", 1),), {"account": 2}, "1 rows of 2, account: 1 of 2"),
+        ((wal_truncate("account"),), {"account": 1, "audit": 1}, "1 rows of 2, audit: 0 of 1"),
+        ((wal_truncate("elsewhere"),), {"elsewhere": 2}, "1 rows of 2, elsewhere: 1 of 2"),
+    ],
+)
+def test_truncates_are_counted_by_end(changes: Sequence[LogRecord], counts: dict[str, int], said: str) -> None:
+    with pytest.raises(LogCorrupted, match=f"transaction 745 is not whole.*: {said}"):
+        one_unit(wal(*changes, counts=counts, total=sum(counts.values())))
+
+
+def test_a_truncate_of_a_table_of_others_is_counted_and_empties_nothing() -> None:
+    unit = one_unit(wal(wal_row("account", 1), wal_truncate("elsewhere")))
+    assert unit.truncated == ()
+    assert [row.after for row in unit.rows] == [change_json(1)]
+    assert one_unit(wal(wal_truncate("elsewhere"))).is_empty
+
+
+def test_a_truncate_after_a_piece_was_put_aside_stops_and_says_so() -> None:
+    records = wal(wal_row("account", 1), wal_truncate("elsewhere"), wal_row("audit", 2), wal_truncate("account"))
+    made = assembler()
+    made.feed(records[:2])
+    assert len(made.take_piece().rows) == 1
+    made.feed(records[2:4])
+    assert made.trouble is None, "a table of others may be emptied"
+    assert made.feed(records[4:]) == []
+    assert isinstance(made.trouble, LogCorrupted)
+    assert "offset 4: TRUNCATE of account" in str(made.trouble)
+    assert "put aside already" in str(made.trouble)
+    assert made.trouble.table == "account"
+
+
+def test_a_truncate_before_the_pieces_of_its_transaction_stands_in_its_rest() -> None:
+    records = wal(wal_truncate("account"), wal_row("account", 1), wal_row("account", 2))
+    made = assembler()
+    made.feed(records[:3])
+    piece = made.take_piece()
+    (unit,) = made.feed(records[3:])
+    assert [row.after for row in [*piece.rows, *unit.rows]] == [change_json(1), change_json(2)]
+    assert (unit.truncated, unit.pieces) == (("account",), 1)
+
+
+def test_a_message_is_counted_by_end_and_is_no_row() -> None:
+    garbage = "io.debezium.connector.postgresql.connection.LogicalDecodingMessage@f92adec"
+    counts = {garbage: 1, "account": 1}
+    unit = one_unit(wal(MESSAGE, wal_row("account", 1), counts=counts))
+    assert [row.after for row in unit.rows] == [change_json(1)]
+    assert one_unit(wal(MESSAGE, counts={garbage: 1})).is_empty
+    with pytest.raises(LogCorrupted, match="1 rows of 2"):
+        one_unit(wal(wal_row("account", 1), counts=counts, total=2))
+
+
+def test_a_truncate_outside_of_its_transaction_is_not_taken_for_part_of_another() -> None:
+    records = wal(wal_row("account", 1))
+    stray = replace(wal_truncate("account"), unit_id="744", offset=2)
+    with pytest.raises(LogCorrupted, match="745 has 1 rows but no END before offset 2"):
+        one_unit([*records[:2], stray, replace(records[2], offset=3)])

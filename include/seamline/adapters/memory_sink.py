@@ -12,10 +12,11 @@ from enum import Enum
 from typing import Any
 
 from seamline.domain.catalogue import Table
-from seamline.domain.changes import Finding, TableChanges
+from seamline.domain.changes import Finding, KeyedChange, TableChanges
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import CommitUnknown, Diverged, Fenced, InvariantViolated, Refused, SchemaConflict
 from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.left_out import filled, filled_row, lacks_values
 from seamline.plan.model import SyncPlan
 from seamline.ports import Commit, Failpoints, Lease, Load, Progress, Publication, Staged
 
@@ -178,6 +179,8 @@ def _joined(staged: Sequence[Staged]) -> list[TableChanges]:
         newest = {change.key: change for change in before.keyed}
         for change in changes.keyed:
             known = newest.get(change.key)
+            if known and not known.is_delete:
+                change = replace(change, row=filled(change.row, known.row))
             newest[change.key] = replace(change, met_row=known.met_row) if known else change
         net = Counter(before.net)
         net.update(changes.net)
@@ -191,9 +194,12 @@ def _apply_keyed(table: Table, rows: dict[Key, JsonRow], changes: TableChanges) 
     findings = []
     if changes.truncate_first:
         rows.clear()
+    before = dict(rows)
     for change in changes.keyed:
         row = json.loads(change.row)
         key = _key_of(table, row)
+        if lacks_values(change.row) and not change.is_delete:
+            row = _completed(table, change, row, before)
         if change.met_row != (key in rows):
             findings.append(
                 Finding(
@@ -205,6 +211,14 @@ def _apply_keyed(table: Table, rows: dict[Key, JsonRow], changes: TableChanges) 
         else:
             rows[key] = row
     return findings
+
+
+def _completed(table: Table, change: KeyedChange, row: JsonRow, before: Mapping[Key, JsonRow]) -> JsonRow:
+    """With the values that the log left out, which the stored row has."""
+    origin = json.loads(change.taken_from) if change.taken_from else row
+    if _key_of(table, origin) not in before:
+        raise Diverged(f"a change of {table.name} leaves values out of a row that is not there", table=table.name)
+    return filled_row(row, before[_key_of(table, origin)])
 
 
 def _finding_kind(is_delete: bool, met_row: bool) -> str:  # noqa: FBT001 (two facts of one change)

@@ -19,8 +19,8 @@ different rows never have one text: no separator inside a value can be taken for
 | uuid | lower hex with dashes |
 
 FLOAT and DOUBLE are no exact columns: engines print them differently and settings change the digits. They are compared
-by tolerance (`floats_agree`). A date that is none (`0000-00-00`) keeps a text of its own and equals nothing else, and so
-do infinite dates and those before the year 1 or after 9999.
+by tolerance (`floats_agree`). A date that is none (`0000-00-00`) keeps a text of its own and equals nothing else; so do
+infinite dates and those before the year 1 or after 9999.
 """
 
 import hashlib

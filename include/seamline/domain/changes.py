@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 class KeyedChange:
     """The newest change of one key. `row` is the after image, or for a delete the before image.
 
+    `taken_from`: the key of the stored row that has the values which `row` lacks, where that is not its own key.
+    `replaced`: for a delete, the newest image of the row in this span before it, if there was one.
     `met_row` says what the first change of the key in this span expects to find: True for an update or delete, False
     for an insert. Meeting the opposite is a finding.
     """
@@ -16,6 +18,8 @@ class KeyedChange:
     met_row: bool
     row: bytes
     offset: int
+    taken_from: bytes | None = None
+    replaced: bytes | None = None
 
 
 @dataclass(slots=True)

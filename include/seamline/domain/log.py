@@ -6,10 +6,6 @@ from enum import IntEnum
 from seamline.domain.position import Position
 
 
-# What a row image holds where the log left a value out because the update had not changed it.
-UNAVAILABLE = "seamline:unchanged-value-left-out:5f0c9b1e7a"
-
-
 class RecordKind(IntEnum):
     BEGIN = 1
     ROW = 2
@@ -25,8 +21,9 @@ class LogRecord:
 
     `unit_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the xid).
     ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None.
-    END: `counts` maps every captured table to its number of rows and `total` is their sum. DDL: `statement` and the
-    `tables` it names. TRUNCATE: `total` is what END counts for it.
+    `is_partial`: `after` may lack values that the update did not change; `old_key` is then the key that the row had
+    before a change of key. END: `counts` maps every captured table to its number of rows and `total` is their sum.
+    DDL: `statement` and the `tables` it names. TRUNCATE: `total` is what END counts for it.
     """
 
     offset: int
@@ -43,6 +40,8 @@ class LogRecord:
     statement: str = ""
     ts_ms: int = 0
     tables: tuple[str, ...] = ()
+    is_partial: bool = False
+    old_key: bytes | None = None
 
 
 @dataclass(slots=True)

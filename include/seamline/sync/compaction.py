@@ -12,9 +12,13 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import LogCorrupted
+from seamline.domain.left_out import filled, lacks_values
 from seamline.domain.log import LogRecord, Unit
 
-_FULL_IMAGES = "the source must write full row images (binlog_row_image=FULL); onboard the sync again once it does"
+_FULL_IMAGES = (
+    "the source must write full row images (binlog_row_image=FULL; REPLICA IDENTITY FULL for a table without a key);"
+    " onboard the sync again once it does"
+)
 
 
 def compact(
@@ -85,9 +89,24 @@ def _keep_newest(newest: dict[bytes, KeyedChange], row: LogRecord) -> None:
         raise _without_image(row, "key" if key is None else "row image")
     known = newest.get(key)
     if known is None:
-        newest[key] = KeyedChange(key, is_delete, row.op != "c", image, row.offset)
+        known = newest[key] = KeyedChange(key, is_delete, row.op != "c", image, row.offset)
     else:
+        if row.is_partial and not known.is_delete:
+            image = filled(image, known.row)
+        known.replaced = known.row if is_delete and not known.is_delete else None
         known.is_delete, known.row, known.offset = is_delete, image, row.offset
+    if row.is_partial and row.old_key is not None:
+        _take_from_old_key(known, newest.get(row.old_key), row.old_key)
+
+
+def _take_from_old_key(change: KeyedChange, old: KeyedChange | None, old_key: bytes) -> None:
+    """A change of key left values out: they are those of the row under its old key, in this span or as it is stored."""
+    change.taken_from = old_key
+    if old is not None and old.replaced is not None:
+        change.row = filled(change.row, old.replaced)
+        change.taken_from = old.taken_from or old_key
+    if not lacks_values(change.row):
+        change.taken_from = None
 
 
 def _add_images(net: dict[bytes, int], row: LogRecord) -> None:
@@ -95,6 +114,8 @@ def _add_images(net: dict[bytes, int], row: LogRecord) -> None:
         if row.before is None:
             raise _without_image(row, "row image before the change")
         net[row.before] = net.get(row.before, 0) - 1
+    if row.is_partial and row.after is not None and lacks_values(row.after):
+        raise _without_image(row, "all values of the row")
     if row.op != "d":
         if row.after is None:
             raise _without_image(row, "row image after the change")

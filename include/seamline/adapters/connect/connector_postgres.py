@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, name_pattern
-from seamline.domain.log import UNAVAILABLE
+from seamline.domain.left_out import UNAVAILABLE
 from seamline.plan.model import SourcePlan
 
 POSTGRES_CONNECTOR = "io.debezium.connector.postgresql.PostgresConnector"

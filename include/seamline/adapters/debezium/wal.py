@@ -13,6 +13,7 @@ from seamline.adapters.debezium.envelope import (
     unknown_shape,
 )
 from seamline.domain.errors import LogCorrupted
+from seamline.domain.left_out import may_lack_values
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import PostgresPosition
 
@@ -106,6 +107,8 @@ class WalDecoder:
             None,
             "",
             source.ts_ms,
+            (),
+            may_lack_values(after),
         )
 
     def _other(self, offset: int, value: bytes) -> LogRecord:

@@ -16,6 +16,7 @@ from seamline.domain.log import LogRecord
 from seamline.plan.model import SyncPlan
 
 _REONBOARD = "the log no longer holds what this stream needs: onboard the sync again"
+_OLD_KEY = "__debezium.oldkey"
 # A topic that was deleted and made again under the same name would go unnoticed until its offsets differ.
 _IDENTITY_EVERY_S = 30.0
 _IDENTITY_TIMEOUT_S = 5.0
@@ -119,10 +120,13 @@ class KafkaLogReader:
                     break
                 continue
             try:
-                records.append(decode(message.offset() or 0, message.key(), message.value()))
+                record = decode(message.offset() or 0, message.key(), message.value())
             except LogCorrupted as exc:
                 self._pending = exc
                 break
+            if record.is_partial:
+                record.old_key = _old_key(message)
+            records.append(record)
         return records
 
     def _lost(self, error: KafkaError) -> PositionLost | None:
@@ -160,6 +164,12 @@ class KafkaLogReader:
         what = f"was created anew (id {topic_id}, was {self.topic_id})" if topic_id else "was deleted"
         self._pending = PositionLost(f"log topic {self.topic} {what}", hint=_REONBOARD)
         raise self._pending
+
+
+def _old_key(message: Message) -> bytes | None:
+    """The key that a row had before its key was changed: Debezium tells it in a header of the new row's record."""
+    headers: dict[str, bytes] = dict(message.headers() or ())  # type: ignore[arg-type]
+    return headers.get(_OLD_KEY)
 
 
 def open_log_reader(plan: SyncPlan) -> KafkaLogReader:

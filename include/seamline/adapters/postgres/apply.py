@@ -76,6 +76,8 @@ class SpanApplier:
             self._bring(on, batches, pieces)
             rows = _Rows(on, on.staged, None)
         if on.table.is_keyed:
+            if any(batch.is_partial for batch in batches):
+                self._require_no_orphans(rows)
             return self._merge(rows, with_deletes=any(batch.expects_deletes for batch in batches))
         self._change_multiset(rows)
         return [], 0
@@ -93,6 +95,17 @@ class SpanApplier:
                     copy.write(batch.document)
         if pieces:
             self.session.execute(on.gather_pieces(pieces))
+
+    def _require_no_orphans(self, rows: "_Rows") -> None:
+        found = self.session.execute(rows.do.orphans, rows.parameter, prepare=False).fetchone()
+        if found is not None and found[0]:
+            name = rows.on.table.name
+            raise Diverged(
+                f"{found[0]} updates of {name} leave out values that did not change, of rows that the destination does"
+                " not have",
+                hint="somebody changed the table in the destination: reconcile it, then onboard it again",
+                table=name,
+            )
 
     def _merge(self, rows: "_Rows", *, with_deletes: bool) -> tuple[list[Finding], int]:
         found: list[Row] = []

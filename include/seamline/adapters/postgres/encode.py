@@ -20,6 +20,7 @@ from seamline.adapters.postgres.wire import WireForms
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import SchemaConflict
+from seamline.domain.left_out import may_lack_values
 
 # Up to this a batch travels as a parameter of the statement that applies it: no staging table, one round trip.
 _SENT_ROWS_MAX = 250
@@ -43,7 +44,8 @@ _CURE = "the shape of the table changed: onboard the sync again, so that the new
 class Encoded:
     """A batch of one table: `document` is JSON where `is_sent`, else CSV with the control columns first.
 
-    `piece` as in TableChanges; a piece is always CSV, with its number in front.
+    `piece` as in TableChanges; a piece is always CSV, with its number in front. `is_partial`: a row lacks values that
+    its update did not change.
     """
 
     table: str
@@ -53,6 +55,7 @@ class Encoded:
     truncate_first: bool
     expects_deletes: bool
     piece: int
+    is_partial: bool = False
 
 
 class RowEncoder:
@@ -65,6 +68,7 @@ class RowEncoder:
         self._name_set = frozenset(self._names)
         forms = [(column.name, wire.form(column)) for column in table.columns]
         self._fields = [(name, _PYTHON_TYPES[form.arrow]) for name, form in forms]
+        self._is_toastable = any(column.toastable for column in table.columns)
         self._words = {name: form.words for name, form in forms if form.words}
 
     def encode(self, changes: TableChanges) -> Encoded:
@@ -78,6 +82,7 @@ class RowEncoder:
             changes.truncate_first,
             any(change.is_delete and change.met_row for change in changes.keyed),
             changes.piece,
+            self._is_toastable and any(map(may_lack_values, images)),
         )
 
     def _json(self, changes: TableChanges) -> bytes:

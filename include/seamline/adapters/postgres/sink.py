@@ -25,6 +25,7 @@ from seamline.adapters.postgres.client import (
     translated,
 )
 from seamline.adapters.postgres.encode import Encoded, RowEncoder
+from seamline.adapters.postgres.left_out import with_old_values
 from seamline.adapters.postgres.statements import TableStatements
 from seamline.adapters.postgres.wire_mariadb import MARIADB
 from seamline.adapters.postgres.wire_postgres import POSTGRES
@@ -40,7 +41,6 @@ from seamline.domain.errors import (
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Lease, Load, Progress, Publication, Staged
-
 
 _WIRE_FORMS = {"mariadb": MARIADB, "postgres": POSTGRES}
 
@@ -117,10 +117,12 @@ class PostgresSink:
         return Lease(stream, epoch, row)
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
+        on = self._statements[changes.table]
+        if on.table.is_keyed:
+            changes = with_old_values(self._applier_of(lease).session, on, changes)
         batch = self._encoders[changes.table].encode(changes)
         if not batch.piece:
             return Staged(changes.table, batch)
-        on = self._statements[changes.table]
         place = self._pieces_of(lease, changes.table)
         session = self._applier_of(lease).session
         try:

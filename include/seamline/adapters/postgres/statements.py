@@ -9,7 +9,7 @@ from functools import cached_property
 
 from seamline.adapters.postgres.canonical import quoted, row_text_expression
 from seamline.adapters.postgres.wire import WireForms
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Column, Table
 
 # A dot keeps these apart from any column a person would name.
 OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD = (
@@ -35,6 +35,7 @@ class TableStatements:
     def __init__(self, table: Table, *, schema: str, number: int, wire: WireForms) -> None:
         self.table = table
         self.number = number
+        self.wire = wire
         self.live = f"{quoted(schema)}.{quoted(table.name)}"
         self.staging = f"pg_temp.seamline_staging_{number}"
         control = f"{OFFSET} bigint, {DELETED} boolean, {MET} boolean" if table.is_keyed else f"{COPIES} bigint"
@@ -72,10 +73,21 @@ class TableStatements:
         if not self.table.is_keyed:
             return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {place}"
         keys = ", ".join(quoted(name) for name in self.table.key)
+        window = f"OVER (PARTITION BY {keys} ORDER BY"
+        # A value that the newest change left out is that of the newest one that has it.
+        flags = left_out_flags(self.table)
+        named = "".join(
+            f", first_value({quoted(column.name)}) {window} coalesce({quoted(column.name)}="
+            f"{_literal(self.wire.left_out(column))},false), {PIECE} DESC) AS {flags[quoted(column.name)]}"
+            for column in self.table.columns
+            if quoted(column.name) in flags
+        )
+        chosen = ", ".join(flags.get(quoted(column.name), quoted(column.name)) for column in self.table.columns)
         return (
-            f"INSERT INTO {self.staging} SELECT {OFFSET}, {DELETED}, first_met, {columns} FROM ("
-            f"SELECT *, first_value({MET}) OVER (PARTITION BY {keys} ORDER BY {PIECE}) AS first_met, "
-            f"row_number() OVER (PARTITION BY {keys} ORDER BY {PIECE} DESC) AS age FROM {place}) AS p WHERE age = 1"
+            f"INSERT INTO {self.staging} ({OFFSET}, {DELETED}, {MET}, {columns}) "
+            f"SELECT {OFFSET}, {DELETED}, first_met, {chosen} FROM ("
+            f"SELECT *, first_value({MET}) {window} {PIECE}) AS first_met{named}, "
+            f"row_number() {window} {PIECE} DESC) AS age FROM {place}) AS p WHERE age = 1"
         )
 
 
@@ -105,6 +117,7 @@ class SpanStatements:
         self._rows = rows
         self._wire = wire
         self._columns = [quoted(column.name) for column in table.columns]
+        self._left_out = left_out_flags(table)
         self._keys = [quoted(name) for name in table.key]
 
     @cached_property
@@ -112,7 +125,7 @@ class SpanStatements:
         """Applies the newest change of every key; returns (kind, key, offset, total) of at most so many findings."""
         # Assigning a key column its own value when there is no other makes RETURNING speak of the row.
         rest = [column for column in self._columns if column not in self._keys] or self._columns[:1]
-        assignments = ", ".join(f"{column} = s.{column}" for column in rest)
+        assignments = ", ".join(f"{column} = {self._newest(column)}" for column in rest)
         keys = ", ".join(f"s.{column} AS key_{index}" for index, column in enumerate(self._keys))
         shown = ", ".join(f"{_literal(name)}, key_{index}" for index, name in enumerate(self._table.key))
         return as_client_text(
@@ -126,6 +139,15 @@ class SpanStatements:
             f"json_build_object({shown})::text, log_offset, count(*) OVER () "
             "FROM merged WHERE (action = 'INSERT') = met ORDER BY log_offset "
             f"LIMIT {FINDINGS_KEPT_MAX}"
+        )
+
+    @cached_property
+    def orphans(self) -> str:
+        """How many changes lack values and meet no row that has them. Asked before the MERGE."""
+        lacking = " OR ".join(f"s.{flag}" for flag in self._left_out.values()) or "false"
+        return as_client_text(
+            f"SELECT count(*) FROM ({self._typed}) AS s WHERE NOT s.{DELETED} AND ({lacking}) "
+            f"AND NOT EXISTS (SELECT FROM {self._live} AS t WHERE {self._same_key})"
         )
 
     @cached_property
@@ -170,6 +192,12 @@ class SpanStatements:
             f"AND {text} = gone.identity LIMIT gone.copies) AS found))"
         )
 
+    def _newest(self, column: str) -> str:
+        """The value to store: the stored one where the log left it out."""
+        if column not in self._left_out:
+            return f"s.{column}"
+        return f"CASE WHEN s.{self._left_out[column]} THEN t.{column} ELSE s.{column} END"
+
     @property
     def _same_key(self) -> str:
         return " AND ".join(f"t.{column} = s.{column}" for column in self._keys)
@@ -177,8 +205,23 @@ class SpanStatements:
     @property
     def _typed(self) -> str:
         control = f"{OFFSET}, {DELETED}, {MET}" if self._table.is_keyed else COPIES
-        columns = ", ".join(
-            f"{self._wire.cast(column, of=quoted(column.name))} AS {quoted(column.name)}"
-            for column in self._table.columns
-        )
+        columns = ", ".join(text for column in self._table.columns for text in self._typed_column(column))
         return f"SELECT {control}, {columns} FROM {self._rows}"
+
+    def _typed_column(self, column: Column) -> list[str]:
+        """The stored value; for one that the log may leave out also whether it did, and then NULL for the value."""
+        name = quoted(column.name)
+        cast = self._wire.cast(column, of=name)
+        if name not in self._left_out:
+            return [f"{cast} AS {name}"]
+        is_left_out = f"coalesce({name}={_literal(self._wire.left_out(column))},false)"
+        return [
+            f"CASE WHEN {is_left_out} THEN NULL ELSE {cast} END AS {name}",
+            f"{is_left_out} AS {self._left_out[name]}",
+        ]
+
+
+def left_out_flags(table: Table) -> dict[str, str]:
+    """Quoted column → its control column that says whether the log left the value out, for those that it may."""
+    names = [quoted(column.name) for column in table.columns if column.toastable and table.is_keyed]
+    return {name: quoted(f"seamline.left_out.{number}") for number, name in enumerate(names)}

@@ -21,16 +21,17 @@ def destination_type(column: Column) -> str:
         case Kind.CHAR | Kind.STRING:
             # Not character(n): it would pad, and PostgreSQL compares it in its own way.
             return f"varchar({column.length})" if 0 < column.length <= _VARCHAR_MAX else "text"
-        case Kind.DATETIME:
-            return f"timestamp({column.precision}) without time zone"
-        case Kind.INSTANT:
-            return f"timestamp({column.precision}) with time zone"
-        case Kind.TIME_OF_DAY:
-            return f"time({column.precision}) without time zone"
+        case Kind.DATETIME | Kind.INSTANT | Kind.TIME_OF_DAY:
+            return _MOMENTS[column.kind].format(precision=column.precision)
         case _:
             return _FIXED[column.kind]
 
 
+_MOMENTS = {
+    Kind.DATETIME: "timestamp({precision}) without time zone",
+    Kind.INSTANT: "timestamp({precision}) with time zone",
+    Kind.TIME_OF_DAY: "time({precision}) without time zone",
+}
 # TIME is an interval because MariaDB's goes to ±838:59:59.
 _FIXED = {
     Kind.FLOAT: "real",

@@ -11,7 +11,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from seamline.adapters.postgres.canonical import quoted
-from seamline.domain.catalogue import Column
+from seamline.domain.catalogue import Column, Kind
+from seamline.domain.left_out import UNAVAILABLE, UNAVAILABLE_BYTES
 
 _DAY_US = 86_400_000_000
 
@@ -45,6 +46,11 @@ class WireForms:
 
     form: Callable[[Column], WireForm]
     cast: Cast
+
+    @staticmethod
+    def left_out(column: Column) -> str:
+        """The text that stands where the log left a value out."""
+        return UNAVAILABLE_BYTES if column.kind in (Kind.BINARY, Kind.BYTES) else UNAVAILABLE
 
     def arrow_schema(self, columns: Sequence[Column]) -> pa.Schema:
         return pa.schema([(column.name, self.form(column).arrow) for column in columns])

@@ -57,7 +57,7 @@ def _or_infinite(of: str, sentinels: dict[int, str], finite: str, stored: str) -
 
 
 def _instant_text(of: str) -> str:
-    """ISO 8601 as PostgreSQL reads it: `+294276-12-31T…` loses its sign, `-0043-03-15T…` is 44 BC (ISO has a year 0)."""
+    """ISO 8601 as PostgreSQL reads it: `+294276-…` loses its sign, and `-0043-…` is 44 BC, because ISO has a year 0."""
     year = f"substring({of} from '^[+-]?[0-9]+')"
     rest = f"substring({of} from '^[+-]?[0-9]+(.*)$')"
     before = f"lpad((1-{year}::int)::text,4,'0')||{rest}||' BC'"

@@ -58,8 +58,8 @@ class CatalogueGuard:
             raise source_error(exc, reader) from exc
         if end < through.lsn:
             raise InvariantViolated(
-                f"the source's log ends at {PostgresPosition(end)}, before {through}, which was read from the log topic:"
-                " this is not the server that the log came from, or it was restored from a backup",
+                f"the source's log ends at {PostgresPosition(end)}, and {through} was read from the log topic: this is"
+                " not the server that the log came from, or it was restored from a backup",
                 hint="find out which server answers at the reader's connection; after a restore onboard again",
             )
         self._mark, self._verified_lsn = mark, end
