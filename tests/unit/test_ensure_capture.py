@@ -38,6 +38,7 @@ class Crash(Exception):
 class State:
     is_running: bool = False
     is_failed: bool = False
+    has_lost_its_place: bool = False
     error: str = ""
     cure: str = ""
 

@@ -55,7 +55,13 @@ class ControlTotal:
 
     @property
     def is_equal(self) -> bool:
-        return self.source_rows == self.destination_rows and self.source_sum == self.destination_sum
+        # NaN, which PostgreSQL's numeric may hold, is equal to nothing else, and by Decimal's rule not to itself.
+        sums = [str(total) if total is not None and total.is_nan() else total for total in self._sums]
+        return self.source_rows == self.destination_rows and sums[0] == sums[1]
+
+    @property
+    def _sums(self) -> tuple[Decimal | None, Decimal | None]:
+        return self.source_sum, self.destination_sum
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,14 @@ def _misfits(sync: SyncSpec, shapes: dict[str, Table]) -> Iterator[tuple[Path_, 
         yield from _sum_misfits(shapes, total.table, total.sum, total.by, ("reconcile", "control_totals", number))
     for number, derived in enumerate(sync.derived):
         yield from _sum_misfits(shapes, derived.table, derived.sum, derived.by, ("derived", number))
+        yield from _boundless(shapes.get(derived.table), derived.sum, ("derived", number, "sum"))
+
+
+def _boundless(table: Table | None, column: str, place: Path_) -> Iterator[tuple[Path_, str, str]]:
+    """A sum that is stored needs a type that holds it, and so a column that says how large its values may be."""
+    for found in table.columns if table else ():
+        if found.name == column and found.kind is Kind.DECIMAL and not found.precision:
+            yield place, f"column `{column}` is {found.source_type} without a precision", "Name another column"
 
 
 def _sum_misfits(

@@ -32,6 +32,9 @@ class ConnectorState(Protocol):
     def error(self) -> str: ...
     @property
     def cure(self) -> str: ...
+    @property
+    def has_lost_its_place(self) -> bool:
+        """Whether the source's log no longer goes on where the connector stands."""
 
 
 class CaptureConnector(Protocol):
@@ -200,8 +203,15 @@ class _Work:
 
     def _refuse_failed(self) -> None:
         status = self.connect.status()
-        if status is not None and status.is_failed:
-            raise TerminalError(f"connector {self.connect.name} fails: {status.error}", hint=status.cure)
+        if status is None or not status.is_failed:
+            return
+        if status.has_lost_its_place:
+            raise PositionLost(
+                f"connector {self.connect.name} cannot go on: the log of source {self.source_plan.name} no longer holds"
+                f" its place (purged, another server, or its replication slot dropped or made anew): {status.error}",
+                hint=status.cure,
+            )
+        raise TerminalError(f"connector {self.connect.name} fails: {status.error}", hint=status.cure)
 
 
 def _refuse_problems(connect: CaptureConnector) -> None:

@@ -81,12 +81,13 @@ class UnitAssembler:
         For units larger than memory. Counts go on over all rows, so END is verified as ever.
         """
         unit = self._open
-        if unit is None or unit.position is None:
+        position = (unit.position or unit.begin.position) if unit else None
+        if unit is None or position is None:
             raise LogCorrupted("there is no open unit with rows to take a piece of", hint=_ONBOARD_AGAIN)
         unit.pieces += 1
         rows, unit.rows = unit.rows, []
         unit.row_bytes = unit.rows_measured = 0
-        return Unit(unit.unit_id, unit.start, unit.last_offset + 1, unit.position, rows)
+        return Unit(unit.unit_id, unit.start, unit.last_offset + 1, position, rows)
 
     def feed(self, records: Sequence[LogRecord]) -> list[Unit]:
         """The units that these records complete, in log order."""

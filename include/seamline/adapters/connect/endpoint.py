@@ -43,5 +43,8 @@ def schema_history_topic(source: SourcePlan) -> str:
 
 
 def name_pattern(name: str) -> str:
-    """A name as the regular expression that matches it alone; Debezium splits its lists at commas not escaped."""
-    return re.sub(r"([^\w])", r"\\\1", name)
+    """A name as the regular expression that matches it alone.
+
+    Debezium splits its lists at commas that are not escaped, and takes spaces from the ends of their entries.
+    """
+    return re.sub(r"([^\w])", r"\\\1", name).replace("\\ ", "\\x20")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
-from seamline.adapters.connect.trace import cure_of, short_trace
+from seamline.adapters.connect.trace import cure_of, has_lost_its_place, short_trace
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TerminalError, TransientError
 
@@ -49,6 +49,10 @@ class ConnectorStatus:
     @property
     def cure(self) -> str:
         return cure_of(self.trace)
+
+    @property
+    def has_lost_its_place(self) -> bool:
+        return has_lost_its_place(self.trace)
 
 
 class ConnectClient:

@@ -1,18 +1,28 @@
 """A connector's Java trace, shortened, and what a person does about it."""
 
 _LINES_MAX = 6
-# What a trace contains → what a person does about it. Texts of Debezium 3.5.0.Final, MariaDB 11.4.5.
+_ONBOARD_AGAIN = "find out how the source's log was lost, then onboard the syncs of this source again"
+# The capture's place is no more in the source's log: purged, another server, a slot dropped or made anew.
+_PLACE_LOST = (
+    "Could not find first log file",
+    "no longer available on the server",
+    "requested WAL segment",
+    "can no longer get changes from replication slot",
+    "can no longer access replication slot",
+)
+# What a trace contains → what a person does about it. Texts of Debezium 3.5.0.Final (MariaDB 11.4.5) and 3.7.0.Final
+# (PostgreSQL 18.4).
 _CURES = (
+    *((text, _ONBOARD_AGAIN) for text in _PLACE_LOST),
     ("Access denied", "check login, password and grants of the capture's connection"),
     ("Communications link failure", "the source's server is away; the capture goes on by itself when it is back"),
     ("Connection refused", "the source's server is away; the capture goes on by itself when it is back"),
-    ("Could not find first log file", "the binlog was purged past the capture: onboard the syncs of this source again"),
-    ("no longer available on the server", "the binlog was purged past the capture: onboard the syncs again"),
     ("row size", "a session wrote with binlog_row_image other than FULL, or the table is system-versioned"),
     ("byColumn", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ColumnType.byCode", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ParsingException", "a DDL statement of the captured database cannot be parsed; the trace shows it"),
     ("db history topic or its content is fully or partially missing", "the schema history was lost: onboard again"),
+    ("publication", "the source's owner makes the publication: `seamline grants` prints the statement"),
     ("could not be converted", "a value does not fit its column's type; the trace names table and column"),
 )
 
@@ -22,6 +32,11 @@ def short_trace(trace: str) -> str:
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines[1:] if line.startswith("Caused by:")]
     return " | ".join([*lines[:1], *causes][:_LINES_MAX]) or "no trace"
+
+
+def has_lost_its_place(trace: str) -> bool:
+    """Whether the source's log no longer goes on where the capture stands."""
+    return any(text in trace for text in _PLACE_LOST)
 
 
 def cure_of(trace: str) -> str:

@@ -94,7 +94,7 @@ class BinlogDecoder:
             if value[2:8] == b"before":
                 return self._row(offset, key, value)
             return self._other(offset, value)
-        except (msgspec.DecodeError, InvariantViolated) as exc:
+        except (msgspec.DecodeError, UnicodeDecodeError, InvariantViolated) as exc:
             raise LogCorrupted(
                 f"offset {offset}: not a record of Debezium's MariaDB connector ({exc}): {value[:120]!r}",
                 hint=RECAPTURE,
