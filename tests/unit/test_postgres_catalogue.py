@@ -205,7 +205,7 @@ def test_every_faulty_column_is_named_at_once(found: Sequence[ColumnFacts], name
         ("account", ""),
         ("acount", 'there is no table "acount", did you mean "account"?'),
         ("Account", 'there is no table "Account", did you mean "account"?'),
-        ("actve", 'there is no table "actve", did you mean "active"?'),
+        ("inactive", 'there is no table "inactive", did you mean "active"?'),
         ("active", '"active" is a view: name the tables it reads'),
         ("totals", '"totals" is a materialized view: name the tables it reads'),
         ("abroad", '"abroad" is a foreign table: its rows are not in this server\'s log'),
