@@ -5,17 +5,22 @@ from dataclasses import replace
 
 import pytest
 
+from seamline.adapters import memory_sink
 from seamline.adapters.connections import Connection
 from seamline.adapters.memory_sink import MemorySink
 from seamline.adapters.postgres import ledger as ledger_tables
+from seamline.adapters.postgres import sink as postgres_sink
+from seamline.adapters.postgres import statements
 from seamline.adapters.postgres.statements import DELETED, SpanStatements
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.ports import Commit, Lease, Load, Progress, Publication, Staged
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
+from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World
 from tests.log_topic import TABLES
+from tests.toast_log import NOTE
 
 
 class EpochIgnored(MemorySink):
@@ -166,3 +171,72 @@ def test_a_wrong_statement_is_caught(
     assert caught_by(behaviours, lambda: PostgresWorld(TABLES, sink_database)) == set()
     plant(monkeypatch)
     assert caught_by(behaviours, lambda: PostgresWorld(TABLES, sink_database)) == {expected}
+
+
+# ---- values that the log left out -----------------------------------------------------------------------------------
+
+
+def stand_in_written_in_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memory_sink, "_completed", lambda table, change, row, before: row)
+
+
+def old_key_forgotten_in_memory(patch: pytest.MonkeyPatch) -> None:
+    completed = memory_sink._completed  # noqa: SLF001
+    patch.setattr(
+        memory_sink,
+        "_completed",
+        lambda table, change, *rows: completed(table, replace(change, taken_from=None), *rows),
+    )
+
+
+def stand_in_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(statements, "left_out_flags", lambda table: {})
+
+
+def null_written_for_the_stand_in(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SpanStatements, "_newest", lambda on, column: f"s.{column}")
+
+
+def orphans_not_asked_for(patch: pytest.MonkeyPatch) -> None:
+    _say_instead(patch, "orphans", "SELECT count(*)", "SELECT 0")
+
+
+def old_key_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(postgres_sink, "with_old_values", lambda session, on, changes: changes)
+
+
+_UPDATED = "an_update_that_lacks_values_keeps_the_stored_ones"
+_MOVED = "a_change_of_key_takes_what_it_lacks_from_the_row_under_the_old_key"
+_ORPHANED = "a_change_that_lacks_values_of_a_row_that_is_not_there_stops_and_applies_nothing"
+LEFT_OUT_IN_MEMORY: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
+    stand_in_written_in_memory: {_UPDATED, _MOVED, _ORPHANED},
+    old_key_forgotten_in_memory: {_MOVED},
+}
+LEFT_OUT_ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
+    stand_in_written: {_UPDATED, _ORPHANED},
+    null_written_for_the_stand_in: {_UPDATED},
+    orphans_not_asked_for: {_ORPHANED},
+    old_key_forgotten: {_MOVED},
+}
+
+
+def test_the_suite_of_left_out_values_passes_over_the_right_sink() -> None:
+    assert caught_by(LEFT_OUT_BEHAVIOURS, lambda: MemoryWorld([NOTE])) == set()
+
+
+@pytest.mark.parametrize("plant", list(LEFT_OUT_IN_MEMORY), ids=lambda plant: plant.__name__)
+def test_a_left_out_value_that_is_lost_in_memory_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert LEFT_OUT_IN_MEMORY[plant] <= caught_by(LEFT_OUT_BEHAVIOURS, lambda: MemoryWorld([NOTE]))
+
+
+@pytest.mark.parametrize("plant", list(LEFT_OUT_ON_POSTGRES), ids=lambda plant: plant.__name__)
+def test_a_left_out_value_that_a_statement_loses_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], sink_database: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = LEFT_OUT_ON_POSTGRES[plant]
+    behaviours = [behaviour for behaviour in LEFT_OUT_BEHAVIOURS if behaviour.__name__ in expected]
+    plant(monkeypatch)
+    assert caught_by(behaviours, lambda: PostgresWorld([NOTE], sink_database)) == expected

@@ -1,25 +1,42 @@
 """One suite over every sink: what the stream builds on, proven for each destination alike."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 
+from seamline.domain.catalogue import Table
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
-from tests.contract.worlds import MemoryWorld, PostgresWorld, World
+from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS
+from tests.contract.worlds import MemoryWorld, PostgresWorld, World, WorldMaker
 from tests.log_topic import TABLES
+from tests.toast_log import NOTE
 
 
 @pytest.fixture(params=["memory", "postgres"])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    made: World = (
-        MemoryWorld(TABLES)
-        if request.param == "memory"
-        else PostgresWorld(TABLES, request.getfixturevalue("sink_database"))
-    )
-    yield made
-    made.close()
+def make_world(request: pytest.FixtureRequest) -> WorldMaker:
+    if request.param == "memory":
+        return MemoryWorld
+    database = request.getfixturevalue("sink_database")
+    return lambda tables: PostgresWorld(tables, database)
+
+
+@contextmanager
+def opened(make_world: WorldMaker, tables: Sequence[Table]) -> Iterator[World]:
+    world = make_world(tables)
+    try:
+        yield world
+    finally:
+        world.close()
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
-def test_every_sink_keeps_the_contract(behaviour: Behaviour, world: World) -> None:
-    behaviour(world)
+def test_every_sink_keeps_the_contract(behaviour: Behaviour, make_world: WorldMaker) -> None:
+    with opened(make_world, TABLES) as world:
+        behaviour(world)
+
+
+@pytest.mark.parametrize("behaviour", LEFT_OUT_BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
+def test_every_sink_finds_the_values_that_a_log_left_out(behaviour: Behaviour, make_world: WorldMaker) -> None:
+    with opened(make_world, [NOTE]) as world:
+        behaviour(world)

@@ -1,5 +1,6 @@
 """The destinations that the behaviour suite runs over, each with what a test needs beside the Sink contract."""
 
+import base64
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -152,6 +153,8 @@ class PostgresWorld:
 
 
 def _as_logged(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return value if value is None or isinstance(value, (int, str)) else str(value)
 
 

@@ -1,5 +1,5 @@
-"""The demo as a person runs it, at reduced size, on its own data folder and ports; then three planted differences,
-and at the end the whole stack killed at once."""
+"""The demo as a person runs it, at reduced size, on its own data folder and ports; then a second sync, from PostgreSQL,
+three planted differences, and at the end the whole stack killed at once."""
 
 import json
 import os
@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import httpx
 import psutil
@@ -23,6 +24,7 @@ from seamline.domain.verdict import BreakType, Verdict
 from seamline.ports import StreamReport
 from seamline.stack import credentials, leftovers, supervisor
 from seamline.stack.layout import Layout
+from tests.e2e import brokerage
 from tests.waiting import wait_until
 
 DEMO_WITHIN_S = 900
@@ -38,9 +40,12 @@ def seamline(*arguments: str, within_s: float) -> subprocess.CompletedProcess[st
 
 
 @pytest.fixture(scope="module")
-def demo() -> Iterator[subprocess.CompletedProcess[str]]:
-    yield seamline("demo", "--size", "small", within_s=DEMO_WITHIN_S)
-    seamline("down", within_s=120)
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.CompletedProcess[str]]:
+    with pytest.MonkeyPatch.context() as patch:
+        declared = brokerage.declare(tmp_path_factory.mktemp("declared"))
+        patch.setenv("SEAMLINE_DECLARATIONS", str(declared))
+        yield seamline("demo", "--size", "small", within_s=DEMO_WITHIN_S)
+        seamline("down", within_s=120)
 
 
 @pytest.fixture
@@ -63,10 +68,16 @@ def password(user: str) -> str:
 def compare_live_tables() -> Reconciliation:
     """Run the reconcile DAG and return what this very run found; runs that a cut has started may be at work beside."""
     run_id = f"test-{datetime.now(UTC):%H%M%S%f}"
-    with AirflowRest(address(), "operator", password("operator")) as airflow:
-        airflow.trigger(f"{SYNC}__reconcile", run_id=run_id)
-        airflow.wait(f"{SYNC}__reconcile", run_id, timeout_s=RECONCILE_WITHIN_S, on_change=lambda task: None)
+    run(f"{SYNC}__reconcile", run_id)
     return next(one for one in registry.platform().reconciliations(SYNC, 20) if one.run_id.endswith(run_id))
+
+
+def run(dag_id: str, run_id: str, *, partition_key: str | None = None) -> str:
+    """Run a DAG to its end, which is returned."""
+    with AirflowRest(address(), "operator", password("operator")) as airflow:
+        airflow.unpause(dag_id)
+        airflow.trigger(dag_id, run_id=run_id, partition_key=partition_key)
+        return airflow.wait(dag_id, run_id, timeout_s=RECONCILE_WITHIN_S, on_change=lambda task: None).state
 
 
 def test_the_demo_ends_with_every_table_proven(demo: subprocess.CompletedProcess[str]) -> None:
@@ -92,6 +103,30 @@ def test_the_stream_is_alive_and_close_to_the_log(demo: subprocess.CompletedProc
     reports = list(registry.director().latest_reports().values())
     assert [(report.state, report.findings) for report in reports] == [("streaming", 0)]
     assert reports[0].lag_s < 60
+
+
+def test_a_second_sync_from_postgres_is_onboarded_and_cut_under_writers_and_all_agree(
+    demo: subprocess.CompletedProcess[str],
+) -> None:
+    brokerage.make_database()
+    brokerage.add_connections()
+    assert seamline("up", within_s=UP_WITHIN_S).returncode == 0
+    with AirflowRest(address(), "operator", password("operator")) as airflow:
+        airflow.unpause(f"{brokerage.SYNC}__stream")
+        airflow.unpause(f"{brokerage.SYNC}__reconcile")
+    yesterday = datetime.now(ZoneInfo("Asia/Shanghai")).date() - timedelta(days=1)
+    with brokerage.trading():
+        assert run(f"{brokerage.SYNC}__onboard", "first") == "success"
+        # Its live tables are there now: the second one merges what differs into them.
+        assert run(f"{brokerage.SYNC}__onboard", "again") == "success"
+        assert run(f"{brokerage.SYNC}__nightly", "cut", partition_key=str(yesterday)) == "success"
+    found = registry.platform().reconciliations(brokerage.SYNC, 20)
+    assert {(one.scope, one.verdict) for one in found} == {(Scope.LIVE, Verdict.MATCH), (Scope.CUT, Verdict.MATCH)}
+    cut = next(one for one in found if one.scope is Scope.CUT)
+    assert {table.table for table in cut.tables} == {*brokerage.TABLES, "daily_turnover"}
+    live = next(one for one in found if one.scope is Scope.LIVE)
+    assert {table.table for table in live.tables} == set(brokerage.TABLES)
+    assert all(table.source_rows and table.source_rows == table.destination_rows for table in live.tables)
 
 
 def test_three_planted_differences_are_listed_and_nothing_else(warehouse: psycopg.Connection) -> None:
@@ -172,7 +207,7 @@ def no_comparison_is_at_work() -> bool:
 
 
 def stream_report() -> StreamReport:
-    (report,) = registry.director().latest_reports().values()
+    (report,) = [one for one in registry.director().latest_reports().values() if one.stream.sync == SYNC]
     return report
 
 

@@ -217,6 +217,15 @@ def test_anything_else_stops_and_names_the_offset(value: bytes | None) -> None:
         decoded(None, value)
 
 
+@pytest.mark.parametrize("field", [b'"name":"seamline-core_bank"', b'"table":"account"', b'"gtid":"0-7-3087"'])
+@pytest.mark.parametrize("wrong", [b"\xff", b"\xc3", b"\xed\xa0\x80"])
+def test_text_of_the_envelope_that_is_no_utf_8_stops_and_names_the_offset(field: bytes, wrong: bytes) -> None:
+    key, value = RECORDS["insert"]
+    assert value.count(field) == 1
+    with pytest.raises(LogCorrupted, match="offset 77: not a record of Debezium's MariaDB connector"):
+        decoded(key, value.replace(field, field[:-2] + wrong + b'"'))
+
+
 def test_an_unknown_kind_of_source_has_no_decoder() -> None:
     with pytest.raises(InvariantViolated):
         decoder_for("oracle", source_name="x", database="y")

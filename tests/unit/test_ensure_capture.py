@@ -55,6 +55,7 @@ class World:
     settings: tuple[str, tuple[str, ...]] = ("", ())
     state: State = field(default_factory=State)
     trace: str = ""
+    loses_its_place: bool = False
     size: int = 0
     generation: int = 0
     listed: tuple[str, ...] = ()
@@ -128,7 +129,8 @@ class Connector:
 
     def start(self) -> None:
         assert self.world.offset is not None, "started without a place"
-        self.world.state = State(is_failed=True, error=self.world.trace, cure="x") if self.world.trace else State(True)
+        trace, is_lost = self.world.trace, self.world.loses_its_place
+        self.world.state = State(False, True, is_lost, trace, "x") if trace else State(True)
         self.world.did("started")
 
 
@@ -287,6 +289,27 @@ def test_a_connector_that_fails_is_told_with_its_cure() -> None:
     with pytest.raises(TerminalError, match="fails: row size 1") as raised:
         ensure(World(trace="row size 1"))
     assert raised.value.hint == "x"
+
+
+def test_a_connector_whose_place_is_gone_from_the_source_s_log_is_a_lost_position() -> None:
+    with pytest.raises(PositionLost, match="no longer holds its place .*: slot is gone") as raised:
+        ensure(World(trace="slot is gone", loses_its_place=True))
+    assert raised.value.hint == "x"
+
+
+def test_a_connector_that_loses_its_place_while_its_marker_is_awaited_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seamline.sync.capture._PROOF_TIMEOUT_S", 5)
+    world = World()
+    ensure(world)
+    world.state = State()
+
+    def fail(side: SourceSide, marker: Marker) -> None:
+        world.state = State(is_failed=True, has_lost_its_place=True, error="wal was removed", cure="onboard again")
+
+    monkeypatch.setattr(SourceSide, "commit_marker", fail)
+    with pytest.raises(PositionLost, match="wal was removed") as raised:
+        ensure(world)
+    assert raised.value.hint == "onboard again"
 
 
 def test_at_its_byte_limit_a_capture_is_not_started() -> None:

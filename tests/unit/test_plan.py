@@ -25,6 +25,7 @@ LEDGER = Table(
         Column("currency", Kind.CHAR, "char(3)", length=3),
         Column("amount", Kind.DECIMAL, "decimal(20,4)", precision=20, scale=4),
         Column("rate", Kind.DOUBLE, "double"),
+        Column("exact", Kind.DECIMAL, "numeric"),
         Column("booked_at", Kind.INSTANT, "timestamp(6)", precision=6),
         Column("value_date", Kind.DATE, "date"),
     ),
@@ -81,8 +82,22 @@ MISFITS = {
     "unknown sum": ("sum: amount, by: [currency]", "sum: amout, by: [currency]", 11, "no column `amout`", "`amount`?"),
     "sum of a float": ("sum: amount, by: [currency]", "sum: rate", 11, "is double; a sum that must be equal", ""),
     "unknown group": ("by: [currency]", "by: [curency]", 11, "no column `curency`", "`currency`?"),
+    "derived sum without a bound": (
+        "sum: amount, by: [a",
+        "sum: exact, by: [a",
+        14,
+        "is numeric without a precision",
+        "another",
+    ),
     "unknown group of a derived": ("by: [account_id,", "by: [acount_id,", 14, "no column", "`account_id`?"),
 }
+
+
+def test_a_control_total_may_add_up_a_column_without_a_precision(tmp_path: Path) -> None:
+    plan = compile_plan(
+        declared(tmp_path, "sum: amount, by: [c", "sum: exact, by: [c"), "settlement", [ACCOUNT, LEDGER]
+    )
+    assert [total.column for total in plan.reconcile.control_totals] == ["exact"]
 
 
 @pytest.mark.parametrize("misfit", MISFITS)

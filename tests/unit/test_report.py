@@ -2,6 +2,8 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
+import pytest
+
 from seamline.cli.report import is_green, render
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.ledger import StreamId
@@ -65,6 +67,32 @@ def test_equal_totals_say_so_in_words() -> None:
     total = ControlTotal("entry", "amount", ("EUR",), 2, 2, Decimal("10.5000"), Decimal("10.5000"))
     text = render([reconciliation(replace(MATCH, totals=(total,)))], [])
     assert "EUR   amount 10.5000 on both sides, 2 rows" in text
+
+
+NAN, TEN = Decimal("NaN"), Decimal(10)
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "is_equal"),
+    [
+        (NAN, NAN, True),
+        (NAN, TEN, False),
+        (TEN, NAN, False),
+        (NAN, None, False),
+        (None, NAN, False),
+        (Decimal("Infinity"), Decimal("Infinity"), True),
+        (Decimal("Infinity"), NAN, False),
+        (Decimal("10.50"), Decimal("10.5000"), True),
+        (None, None, True),
+    ],
+)
+def test_sums_that_are_not_a_number_are_equal_to_themselves_alone(
+    source: Decimal | None, destination: Decimal | None, is_equal: bool
+) -> None:
+    total = ControlTotal("entry", "amount", (), 2, 2, source, destination)
+    assert total.is_equal == is_equal
+    assert not replace(total, destination_rows=3).is_equal
+    assert ("≠" not in render([reconciliation(replace(MATCH, totals=(total,)))], [])) == is_equal
 
 
 def test_a_cut_without_one_of_its_tables_is_called_partial() -> None:

@@ -413,6 +413,26 @@ def test_a_message_is_counted_by_end_and_is_no_row() -> None:
         one_unit(wal(wal_row("account", 1), counts=counts, total=2))
 
 
+def test_a_piece_can_be_taken_right_after_a_message_which_has_no_position() -> None:
+    records = wal(MESSAGE, wal_row("account", 1), wal_row("account", 2), counts={"@messages": 1, "account": 2})
+    for first in (2, 3):
+        made = assembler()
+        assert made.feed(records[:first]) == []
+        piece = made.take_piece()
+        assert (piece.unit_id, piece.start, piece.end, len(piece.rows)) == ("745", 0, first, first - 2)
+        assert piece.position == records[0].position
+        (unit,) = made.feed(records[first:])
+        assert [row.after for row in [*piece.rows, *unit.rows]] == [change_json(1), change_json(2)]
+        assert (unit.pieces, unit.position) == (1, PostgresPosition(9_000, 745))
+
+
+def test_there_is_no_piece_of_a_transaction_that_is_not_open() -> None:
+    made = assembler()
+    made.feed(wal(wal_row("account", 1)))
+    with pytest.raises(LogCorrupted, match="no open unit"):
+        made.take_piece()
+
+
 def test_a_truncate_outside_of_its_transaction_is_not_taken_for_part_of_another() -> None:
     records = wal(wal_row("account", 1))
     stray = replace(wal_truncate("account"), unit_id="744", offset=2)

@@ -4,6 +4,7 @@ A child ends with its parent, whatever becomes of that. One that dies without a 
 """
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import signal
@@ -94,6 +95,9 @@ def running(works: Sequence[Callable[[Pipe], None]]) -> Iterator[Children]:
 
 def _run(work: Callable[[Pipe], None], pipe: Pipe, parent: int) -> None:
     """The child's whole life; a process edge."""
+    # What the parent has left to the collector must not be ended here: a Kafka client's threads are not in this
+    # process, and the child would die of it.
+    gc.freeze()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)

@@ -82,6 +82,7 @@ class MemorySink:
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         self._check_shape(changes)
+        self._refuse_keys_in_pieces(lease, changes)
         if changes.piece:
             self._database.pieces.setdefault((lease.stream, lease.epoch), []).append(changes)
         return Staged(changes.table, changes)
@@ -106,6 +107,7 @@ class MemorySink:
         if lost is not LostAnswer.NOT_APPLIED:
             database.keyed, database.keyless = keyed, keyless
             database.ledgers[lease.stream] = row
+            database.pieces.pop((lease.stream, lease.epoch), None)
             database.findings += findings
             database.commits += 1
         if lost is not None:
@@ -148,6 +150,14 @@ class MemorySink:
 
     def close(self) -> None:
         return
+
+    def _refuse_keys_in_pieces(self, lease: Lease, changes: TableChanges) -> None:
+        """What a piece of the unit changed is in no row yet, from where a change of key could take it."""
+        wanting = {c.taken_from for c in changes.keyed if c.taken_from and not c.is_delete and lacks_values(c.row)}
+        before = self._database.pieces.get((lease.stream, lease.epoch), ())
+        touched = {c.key for piece in before if piece.table == changes.table for c in piece.keyed}
+        if wanting and (changes.piece or wanting & touched):
+            raise Refused(f"a large transaction leaves values of {changes.table} out", table=changes.table)
 
     def _check_shape(self, changes: TableChanges) -> None:
         names = {column.name for column in self._tables[changes.table].columns}

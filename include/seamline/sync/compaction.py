@@ -87,6 +87,8 @@ def _keep_newest(newest: dict[bytes, KeyedChange], row: LogRecord) -> None:
     image = row.before if is_delete else row.after
     if key is None or image is None:
         raise _without_image(row, "key" if key is None else "row image")
+    if row.is_partial and row.op == "c" and row.old_key is None and lacks_values(image):
+        raise _without_image(row, "all values of the row and the key it had before")
     known = newest.get(key)
     if known is None:
         known = newest[key] = KeyedChange(key, is_delete, row.op != "c", image, row.offset)

@@ -404,7 +404,7 @@ class _SpanLoop:
         self._failpoints.reach("app.fetched")
         is_empty = not pieces and all(found.is_empty for found in changes.values())
         if not is_empty or self._draft.is_urgent or self._is_draft_due():
-            self._send(lambda: [*pieces, *self._stage(changes)], submit)
+            self._send(None if is_empty else lambda: [*pieces, *self._stage(changes)], submit)
 
     def _pass(self, unit: Unit) -> None:
         draft = self._draft

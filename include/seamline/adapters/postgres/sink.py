@@ -119,7 +119,8 @@ class PostgresSink:
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         on = self._statements[changes.table]
         if on.table.is_keyed:
-            changes = with_old_values(self._applier_of(lease).session, on, changes)
+            pieces = self._pieces_of(lease, changes.table)
+            changes = with_old_values(self._applier_of(lease).session, on, changes, pieces=pieces)
         batch = self._encoders[changes.table].encode(changes)
         if not batch.piece:
             return Staged(changes.table, batch)

@@ -22,7 +22,7 @@ OFFSET, DELETED, MET, COPIES = map(quoted, (OFFSET_FIELD, DELETED_FIELD, MET_FIE
 PIECE = quoted("seamline.piece")
 FINDINGS_KEPT_MAX = 1000
 # Stands for the JSON parameter while percent signs of names are doubled for the client.
-_PARAMETER = "\0"
+JSON_PARAMETER = "\0"
 
 
 def _literal(text: str) -> str:
@@ -42,7 +42,7 @@ class TableStatements:
         self._definitions = f"{control}, {wire.staging_definitions(table.columns)}"
         columns = ", ".join(quoted(column.name) for column in table.columns)
         self._fields = f"{OFFSET}, {DELETED}, {MET}, {columns}" if table.is_keyed else f"{COPIES}, {columns}"
-        self._from_json = f"json_to_recordset({_PARAMETER}::json) AS w({self._definitions})"
+        self._from_json = f"json_to_recordset({JSON_PARAMETER}::json) AS w({self._definitions})"
         self.staged = SpanStatements(table, self.live, rows=self.staging, wire=wire)
         self.sent = SpanStatements(table, self.live, rows=self._from_json, wire=wire)
 
@@ -103,9 +103,9 @@ def identity_hash(table: Table) -> str:
 
 def as_client_text(statement: str) -> str:
     """With the client's place holder where the JSON parameter belongs; without one, the text as it is."""
-    if _PARAMETER not in statement:
+    if JSON_PARAMETER not in statement:
         return statement
-    return statement.replace("%", "%%").replace(_PARAMETER, "%s")
+    return statement.replace("%", "%%").replace(JSON_PARAMETER, "%s")
 
 
 class SpanStatements:

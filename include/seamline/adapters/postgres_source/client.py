@@ -17,8 +17,9 @@ Session = psycopg.Connection[Any]
 _CONNECT_TIMEOUT_S = 10
 _LOGIN = ("authentication failed", "no pg_hba.conf entry", "does not exist", "not permitted to log in")
 _NOT_THERE = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
-# Lost connection, deadlock, too many sessions, shutdown, a standby behind the address: SQLSTATE classes and codes.
-_RETRY = ("08", "40", "53", "55", "57", "25006")
+# Lost connection, deadlock, too many sessions, shutdown, a standby behind the address, a transaction that stood still
+# for too long: SQLSTATE classes and codes.
+_RETRY = ("08", "40", "53", "55", "57", "25006", "25P03", "25P04")
 
 
 def role(source: SourcePlan, connection_id: str) -> Connection:

@@ -24,8 +24,16 @@ from seamline.plan.model import SourcePlan
 
 # A stream that is held waits at most its lease for the views.
 _VIEWS_S = 20.0
-# A table that somebody alters just now is waited for for so long.
-_LOCK_TIMEOUT_MS = 30_000
+# What an administrator gave the role must not end a view in its hours, and rows that a policy would hide are an error,
+# not a smaller table. A table that somebody alters just now is waited for for 30 s.
+_SETTINGS = (
+    "lock_timeout=30000",
+    "statement_timeout=0",
+    "idle_in_transaction_session_timeout=0",
+    "row_security=off",
+)
+# The version from which a whole transaction can time out.
+_TIMES_TRANSACTIONS = 170_000
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -108,19 +116,21 @@ def lock_tables(session: Session, schema: str, tables: Sequence[str]) -> None:
     """Hold ACCESS SHARE on the tables, and be certain that the snapshot still sees their rows.
 
     TRUNCATE and rewrites are not MVCC-safe: a snapshot older than one finds the table empty. The catalogue as this
-    snapshot sees it names the file that held the rows then, `pg_relation_filenode` the one that holds them now.
+    snapshot sees it names the file that held the rows then, `pg_relation_filenode` the one that holds them now. Names
+    are always looked up as of now, so a table that took another's name would be read instead of it.
     """
     for name in tables:
         session.execute(f"LOCK TABLE {quoted(schema)}.{quoted(name)} IN ACCESS SHARE MODE".encode())
     rows = session.execute(
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
-        " AND c.relname = ANY(%s) AND c.relfilenode = pg_relation_filenode(c.oid)",
+        " AND c.relname = ANY(%s) AND c.relfilenode = pg_relation_filenode(c.oid)"
+        " AND c.oid = to_regclass(format('%%I.%%I', n.nspname, c.relname))",
         (schema, list(tables)),
     ).fetchall()
     gone = sorted(set(tables) - {str(name) for (name,) in rows})
     if gone:
         raise TransientError(
-            f"table {', '.join(gone)} was truncated, rewritten or made anew while the snapshot was opened",
+            f"table {', '.join(gone)} was truncated, rewritten or replaced while the snapshot was opened",
             hint="it is read again at a new position",
             table=gone[0],
         )
@@ -156,8 +166,10 @@ def _opened(
 
 
 def _begin(connection: Connection) -> Session:
-    session = open_session(connection, settings=(f"lock_timeout={_LOCK_TIMEOUT_MS}",))
+    session = open_session(connection, settings=_SETTINGS)
     with translated(connection):
+        if session.info.server_version >= _TIMES_TRANSACTIONS:
+            session.execute("SET transaction_timeout = 0")
         for setting in SESSION_SETTINGS:
             session.execute(setting)
         session.execute(_BEGIN)

@@ -8,13 +8,15 @@ consistent point, so it is a prefix of the log. No other snapshot is: a commit s
 import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+
+import psycopg
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source.client import Session, open_session, translated
-from seamline.domain.errors import PositionLost, TransientError
+from seamline.domain.errors import PositionLost, SeamlineError, TransientError
 
 # Creating a slot waits for every transaction that is writing just then.
 CREATION_S = 60.0
@@ -99,16 +101,19 @@ def _create(session: Session, capture: Connection, what: str, snapshot: str, pat
 
 def _give_up(session: Session, capture: Connection, blockers: list[str]) -> None:
     """Say what is waited for, then end the waiting. Every role may see locks on transaction ids."""
-    pid = session.info.backend_pid
-    found = ["sessions unknown"]
+    found: list[str] = []
     try:
         with closing(open_session(capture)) as other, translated(capture):
             rows = other.execute(
                 "SELECT unnest(pg_blocking_pids(%(pid)s)) UNION SELECT pid FROM pg_locks"
                 " WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND pid <> %(pid)s",
-                {"pid": pid},
+                {"pid": session.info.backend_pid},
             ).fetchall()
-            found = [f"pid {one}" if one else "a prepared transaction" for (one,) in rows] or found
+            found = [f"pid {one}" if one else "a prepared transaction" for (one,) in rows]
+    except SeamlineError as error:
+        found = [f"sessions unknown ({error})"]
     finally:
-        blockers.extend(found)
-        session.cancel_safe(timeout=5)
+        blockers.extend(found or ["sessions unknown"])
+        # A slot that was made just now needs no cancelling, and its session may be closed already.
+        with suppress(psycopg.Error):
+            session.cancel_safe(timeout=5)
