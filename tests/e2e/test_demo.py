@@ -117,8 +117,6 @@ def test_a_second_sync_from_postgres_is_onboarded_and_cut_under_writers_and_all_
     yesterday = datetime.now(ZoneInfo("Asia/Shanghai")).date() - timedelta(days=1)
     with brokerage.trading():
         assert run(f"{brokerage.SYNC}__onboard", "first") == "success"
-        # Its live tables are there now: the second one merges what differs into them.
-        assert run(f"{brokerage.SYNC}__onboard", "again") == "success"
         assert run(f"{brokerage.SYNC}__nightly", "cut", partition_key=str(yesterday)) == "success"
     found = registry.platform().reconciliations(brokerage.SYNC, 20)
     assert {(one.scope, one.verdict) for one in found} == {(Scope.LIVE, Verdict.MATCH), (Scope.CUT, Verdict.MATCH)}

@@ -44,7 +44,7 @@ from tests.integration.snapshot_run import (
 from tests.waiting import wait_until
 
 ROUNDS = 12
-ADDED_ROUNDS = 4
+ADDED_ROUNDS = 2
 WRITERS = 6
 TABLES = ("account", "audit")
 WAREHOUSE = DestinationPlan("warehouse", "postgres", "snap_pg_warehouse", "bank")

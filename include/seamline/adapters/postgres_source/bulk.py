@@ -5,25 +5,18 @@ tasks, stand on one exported snapshot; each says so itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from seamline.adapters.bulk_source import BulkRead, CopyTasks, OpenedSource, Wanted
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.canonical import quoted, text_literal
-from seamline.adapters.postgres_source.client import Session, role, translated
-from seamline.adapters.postgres_source.sessions import (
-    SharedSnapshot,
-    join_snapshot,
-    seen_by,
-    views_at_one_snapshot,
-)
+from seamline.adapters.postgres_source.client import role
+from seamline.adapters.postgres_source.copy_out import CopyOut
+from seamline.adapters.postgres_source.sessions import SharedSnapshot, join_snapshot, views_at_one_snapshot
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated
 from seamline.plan.model import SourcePlan
-
-# The server sends a row at a time; a call per row on the writing side would cost as much as reading it.
-_PIECE_BYTES = 256 << 10
 
 
 @contextmanager
@@ -41,31 +34,31 @@ def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str,
 
 
 class SnapshotReaders:
-    """`bulk_source.TableReaders` of one session on the shared snapshot."""
+    """`bulk_source.TableReaders` on the shared snapshot: a session that holds the tables, and one that reads them."""
 
     def __init__(self, connection: Connection, schema: str, reads: Sequence[BulkRead], shared: SharedSnapshot) -> None:
         self._connection = connection
         self._schema = schema
         self._reads = reads
         self._shared = shared
-        self._session: Session | None = None
+        self._open = ExitStack()
+        self._reader: CopyOut | None = None
 
     def meet(self) -> None:
         names = [read.table.name for read in self._reads]
-        self._session = join_snapshot(self._connection, self._shared, schema=self._schema, tables=names)
+        holder = join_snapshot(self._connection, self._shared, schema=self._schema, tables=names)
+        self._open.callback(holder.close)
+        self._reader = CopyOut(self._connection, self._shared)
+        self._open.callback(self._reader.close)
 
     def pieces(self, number: int, *, proven: Callable[[str], None]) -> Iterator[bytes]:
-        read, session = self._reads[number], self._session
-        if session is None:
+        if self._reader is None:
             raise InvariantViolated("the readers have not met yet")
-        with translated(self._connection):
-            proven(seen_by(session))
-            with session.cursor() as cursor, cursor.copy(bulk_statement(self._schema, read).encode()) as copy:
-                yield from _joined(iter(copy))
+        proven(self._reader.seen)
+        yield from self._reader.blocks(bulk_statement(self._schema, self._reads[number]))
 
     def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
+        self._open.close()
 
 
 def bulk_statement(schema: str, read: BulkRead) -> str:
@@ -86,16 +79,3 @@ def _where(table: Table, segment: Segment) -> str:
         return ""
     name = quoted(table.column(segment.date_column).name)
     return f" WHERE {name} >= {text_literal(segment.date_from)} AND {name} < {text_literal(segment.date_to)}"
-
-
-def _joined(rows: Iterator[bytes | bytearray | memoryview]) -> Iterator[bytes]:
-    held: list[bytes | bytearray | memoryview] = []
-    size = 0
-    for row in rows:
-        held.append(row)
-        size += len(row)
-        if size >= _PIECE_BYTES:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)

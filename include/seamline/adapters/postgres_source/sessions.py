@@ -26,7 +26,7 @@ from seamline.plan.model import SourcePlan
 _VIEWS_S = 20.0
 # What an administrator gave the role must not end a view in its hours, and rows that a policy would hide are an error,
 # not a smaller table. A table that somebody alters just now is waited for for 30 s.
-_SETTINGS = (
+READ_SETTINGS = (
     "lock_timeout=30000",
     "statement_timeout=0",
     "idle_in_transaction_session_timeout=0",
@@ -166,14 +166,17 @@ def _opened(
 
 
 def _begin(connection: Connection) -> Session:
-    session = open_session(connection, settings=_SETTINGS)
+    session = open_session(connection, settings=READ_SETTINGS)
     with translated(connection):
-        if session.info.server_version >= _TIMES_TRANSACTIONS:
-            session.execute("SET transaction_timeout = 0")
-        for setting in SESSION_SETTINGS:
-            session.execute(setting)
+        for setting in (*late_settings(session.info.server_version), *SESSION_SETTINGS):
+            session.execute(setting.encode())
         session.execute(_BEGIN)
     return session
+
+
+def late_settings(server_version: int) -> tuple[str, ...]:
+    """Statements beside READ_SETTINGS, which only some versions know."""
+    return ("SET transaction_timeout = 0",) if server_version >= _TIMES_TRANSACTIONS else ()
 
 
 class SourceReadView(PostgresReadView):

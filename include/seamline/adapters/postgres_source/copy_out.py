@@ -1,0 +1,88 @@
+"""COPY out of a session on a shared snapshot, in blocks, at the speed of libpq.
+
+The server sends a row at a time. Two psycopg 3 sessions that pass rows on take 1.4 times as long as a pipe of two
+psqls, because every row crosses Python; psycopg2 hands rows to a file in C, and here that file is an OS pipe, read in
+blocks: as fast as the two psqls (2 M rows of 14 columns, PostgreSQL 18.4).
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import psycopg
+import psycopg2
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres_source.client import source_error
+from seamline.adapters.postgres_source.sessions import READ_SETTINGS, SharedSnapshot, late_settings
+
+_BLOCK_BYTES = 256 << 10
+_SETTINGS = ("TimeZone=UTC", "search_path=pg_catalog", *READ_SETTINGS)
+
+
+class CopyOut:
+    """One session. Its tables must be locked by another one that lives for as long: this one only reads."""
+
+    def __init__(self, connection: Connection, shared: SharedSnapshot) -> None:
+        self._connection = connection
+        try:
+            self._session = psycopg2.connect(
+                host=connection.host,
+                port=connection.port,
+                user=connection.login,
+                password=connection.password,
+                dbname=connection.database,
+                application_name="seamline",
+                options=" ".join(f"-c {setting}" for setting in _SETTINGS),
+                connect_timeout=10,
+                client_encoding="utf8",
+            )
+            self._session.autocommit = True
+            with self._session.cursor() as cursor:
+                for setting in late_settings(self._session.server_version):
+                    cursor.execute(setting)
+            self._session.set_session(isolation_level="REPEATABLE READ", readonly=True, autocommit=False)
+            with self._session.cursor() as cursor:
+                cursor.execute("SET TRANSACTION SNAPSHOT %s", (shared.name,))
+                cursor.execute("SELECT pg_current_snapshot()::text")
+                (self.seen,) = cursor.fetchone()
+        except psycopg2.Error as exc:
+            raise self._translated(exc) from exc
+
+    def blocks(self, statement: str) -> Iterator[bytes]:
+        """What `COPY … TO STDOUT` gives, in pieces of any size."""
+        outlet, inlet = os.pipe()
+        failed: list[psycopg2.Error] = []
+        thread = threading.Thread(target=self._copy, args=(statement, inlet, failed), daemon=True)
+        thread.start()
+        try:
+            with os.fdopen(outlet, "rb", buffering=0) as blocks:
+                while block := blocks.read(_BLOCK_BYTES):
+                    yield block
+        finally:
+            # Whoever stops reading early has closed the pipe: the thread ends at its next block, or with its session.
+            if thread.is_alive():
+                with suppress(psycopg2.Error):
+                    self._session.cancel()
+            thread.join()
+        if failed:
+            raise self._translated(failed[0]) from failed[0]
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _copy(self, statement: str, inlet: int, failed: list[psycopg2.Error]) -> None:
+        # The reader went away: it knows why.
+        with suppress(BrokenPipeError), os.fdopen(inlet, "wb", buffering=_BLOCK_BYTES) as pipe:
+            try:
+                with self._session.cursor() as cursor:
+                    cursor.copy_expert(statement, pipe)
+            except psycopg2.Error as exc:
+                failed.append(exc)
+
+    def _translated(self, exc: psycopg2.Error) -> Exception:
+        """As the other driver's error of the same kind."""
+        said = (exc.diag.message_primary or str(exc)).strip()
+        kind = psycopg.errors.lookup(exc.pgcode) if exc.pgcode else psycopg.OperationalError
+        return source_error(kind(said), self._connection)

@@ -1,0 +1,242 @@
+"""The model log topic: what a capture writes for the source's transactions, what it may lose, and a reader of it."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from seamline.domain.errors import PositionLost
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.position import PostgresPosition
+from tests.fault.bank_source import TABLES, WIDTH, BankSource, Log, Transaction
+from tests.fault.schedule import Schedule, Violation
+from tests.log_topic import MARKERS, TOPIC_ID, Change, LogTopic, TopicReader
+
+_ROW = RecordKind.ROW
+
+
+class Loss(Enum):
+    """What must stop a stream."""
+
+    ROW = "a lost record"
+    TAIL = "a lost tail"
+    ORDER = "a reordered unit"
+    TOPIC = "a topic made anew"
+    PURGED = "records pruned below the ledger"
+
+
+@dataclass(slots=True)
+class WalTopic(LogTopic):
+    """As PostgreSQL's connector writes it: BEGIN and END carry LSNs, TRUNCATE lies between them and is counted."""
+
+    told: Transaction | None = None
+
+    def _xid(self) -> int:
+        assert self.told is not None
+        return self.told.xid % WIDTH
+
+    def begin(self, number: int | None = None) -> int:
+        assert self.told is not None
+        self._number, self._seen, self._row = self.told.number, {}, 0
+        at = PostgresPosition(self.told.row_lsn, self._xid())
+        self._add(RecordKind.BEGIN, unit_id=str(self._xid()), position=at)
+        return self._number
+
+    def finish(self, counts: dict[str, int] | None = None) -> None:
+        assert self.told is not None
+        self._add(
+            RecordKind.END,
+            unit_id=str(self._xid()),
+            position=PostgresPosition(self.told.commit_lsn, self._xid()),
+            total=sum(self._seen.values()),
+            counts=dict(self._seen),
+            ts_ms=1_000 + self._number,
+        )
+
+    def truncate(self, table: str) -> None:
+        self.begin()
+        at = PostgresPosition(self._row_lsn(), self._xid())
+        self._add(RecordKind.TRUNCATE, unit_id=str(self._xid()), table=table, op="t", position=at, total=1)
+        self._seen[table] = 1
+        self.finish()
+
+    def _row_lsn(self) -> int:
+        assert self.told is not None
+        return self.told.row_lsn
+
+    def _add(self, kind: RecordKind, **fields: object) -> None:
+        if kind is _ROW:
+            fields |= {"unit_id": str(self._xid()), "position": PostgresPosition(self._row_lsn(), self._xid())}
+        # Two arguments, for a class with slots is another one than its body saw.
+        LogTopic._add(self, kind, **fields)  # noqa: SLF001
+
+
+@dataclass(slots=True)
+class Capture:
+    """Carries transactions from the source into the topic. `ends[n]`: the last offset of transaction n there.
+
+    `lost_at`: the offset from which on nothing must be applied, once a loss has happened; `torn_from`: where units
+    out of order begin, whose states the source never had.
+    """
+
+    source: BankSource
+    schedule: Schedule
+    dice: random.Random
+    loss: Loss | None = None
+    topic: LogTopic = field(init=False)
+    topic_id: str = TOPIC_ID
+    ends: list[int] = field(default_factory=lambda: [-1])
+    lost_at: int | None = None
+    torn_from: int | None = None
+    pruned_below: int = 0
+    may_lose: Callable[[], bool] = lambda: False
+    carried: int = 0
+
+    def __post_init__(self) -> None:
+        self.topic = WalTopic(TABLES) if self.source.log is Log.WAL else LogTopic(TABLES)
+
+    @property
+    def is_drained(self) -> bool:
+        return self.carried == len(self.source.commits)
+
+    @property
+    def last_offset(self) -> int:
+        return self.topic.records[-1].offset
+
+    def carry_on(self, wait: Callable[[], None]) -> None:
+        """The capture's life: one transaction after the other."""
+        while True:
+            while self.is_drained:
+                wait()
+            self.carry()
+            if self.dice.random() < 0.5:
+                wait()
+
+    def carry(self) -> None:
+        told = self.source.commits[self.carried]
+        if self.loss in (Loss.ROW, Loss.TAIL) and self._loses_now(told):
+            self._lose_rows(told)
+        elif self.loss is Loss.ORDER and self._loses_now(told) and self._swap(told):
+            return
+        else:
+            self._write(told)
+        self.carried = told.number
+
+    def lose_the_rest(self, ledger_offset: int) -> None:
+        """What happens to a topic as a whole."""
+        if self.loss is Loss.TOPIC:
+            self.topic_id = "topic-2"
+            self.lost_at = 0
+        elif self.loss is Loss.PURGED:
+            self.pruned_below = self.lost_at = ledger_offset + 1
+        self.schedule.tally[f"loss: {self.loss}"] += 1
+
+    # ---- losses -----------------------------------------------------------------------------------------------------
+
+    def _loses_now(self, told: Transaction) -> bool:
+        return self.lost_at is None and told.rows >= 1 and self.may_lose() and self.dice.random() < 0.5
+
+    def _lose_rows(self, told: Transaction) -> None:
+        records = self.topic.records
+        start, begins_at = len(records), self.topic.end
+        self._write(told, is_plain=True)
+        places = [place for place in range(start, len(records)) if records[place].kind is _ROW]
+        if self.loss is Loss.ROW:
+            del records[self.dice.choice([*places, start, len(records) - 1])]
+        else:
+            # The first row stays: an empty BEGIN without END says nothing of a loss.
+            del records[self.dice.choice(places[1:] or [len(records) - 1]) :]
+        self.lost_at = begins_at
+        self.schedule.tally[f"loss: {self.loss}"] += 1
+
+    def _swap(self, told: Transaction) -> bool:
+        if told.number == len(self.source.commits):
+            return False
+        later = self.source.commits[told.number]
+        if not later.rows:
+            self._write(told)
+            self.carried = told.number
+            return True
+        self.torn_from = self.topic.end
+        self._write(later, is_plain=True)
+        self.lost_at = self.topic.end
+        self._write(told, is_plain=True)
+        self.carried = later.number
+        self.schedule.tally[f"loss: {self.loss}"] += 1
+        return True
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
+
+    def _write(self, told: Transaction, *, is_plain: bool = False) -> None:
+        topic = self.topic
+        if isinstance(topic, WalTopic):
+            topic.told = told
+        if told.truncated:
+            topic.transactions = told.number - 1
+            topic.truncate(told.truncated)
+        else:
+            topic.begin(told.number)
+            self._write_rows(told, may_restart=not is_plain and isinstance(told.rows, int))
+            topic.finish()
+            if not is_plain and self.source.log is Log.BINLOG and self.dice.random() < 0.05:
+                # A connector that starts again tells its last transaction once more, without rows.
+                topic.begin(told.number)
+                topic.finish()
+                self.schedule.tally["last transaction told again"] += 1
+        while len(self.ends) <= told.number:
+            self.ends.append(-1)
+        self.ends[told.number] = self.last_offset
+
+    def _write_rows(self, told: Transaction, *, may_restart: bool) -> None:
+        topic = self.topic
+        if told.marker is not None:
+            row = {"id": told.marker.id, "kind": told.marker.kind, "payload": "{}", "at": 0}
+            topic.row(Change(MARKERS, after=row))
+        for change in told.changes:
+            if may_restart and self.source.log is Log.BINLOG and self.dice.random() < 0.03:
+                # After a restart in mid-transaction END counts only what follows the new BEGIN.
+                topic.begin(told.number)
+                self.schedule.tally["BEGIN told again"] += 1
+            topic.row(change)
+            if may_restart and self.dice.random() < 0.05:
+                topic.heartbeat()
+                self.schedule.tally["heartbeat inside"] += 1
+            if may_restart and self.dice.random() < 0.05:
+                self.schedule.wait()
+
+    def applied(self, next_offset: int) -> int:
+        """How many transactions lie before an offset of the topic."""
+        return sum(0 <= end < next_offset for end in self.ends)
+
+
+class SimulatedReader(TopicReader):
+    """Polls of random sizes, a network that breaks, and the losses of the topic as a whole."""
+
+    def __init__(self, capture: Capture, dice: random.Random, pass_time: Callable[[float], None]) -> None:
+        super().__init__(capture.topic)
+        self.topic_id = capture.topic_id
+        self._capture = capture
+        self._dice = dice
+        self._pass_time = pass_time
+
+    def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        self._capture.schedule.step("poll", is_network=True)
+        self._require_same_topic()
+        self._at_most = self._dice.choice([1, 2, 5, 20, 100])
+        taken = super().poll(timeout_s, records_max)
+        if not taken and timeout_s:
+            self._pass_time(timeout_s)
+        # Records are shared by all readers of the model, and nobody may change one.
+        return taken
+
+    def _require_same_topic(self) -> None:
+        if self.topic_id != self._capture.topic_id:
+            raise PositionLost("the log topic was made anew")
+        if not self.assigned:
+            raise Violation("reader", "polled before it was assigned")
+        if self.assigned[0] < self._capture.pruned_below:
+            raise PositionLost(f"the log topic begins at {self._capture.pruned_below}")
+
+
+def unchanged(records: Sequence[LogRecord]) -> list[LogRecord]:
+    return [replace(record) for record in records]
