@@ -82,9 +82,8 @@ def report(seconds: dict[str, list[float]], *, rows: int) -> int:
         middle, goal = statistics.median(times), GOALS.get(name)
         reached = reached and (goal is None or pipe / middle >= goal)
         told = f"{pipe / middle:6.2f}x the pipe, goal {goal}" if goal else ""
-        print(
-            f"{name:10s} {middle:6.2f} s ({min(times):.2f} to {max(times):.2f}) {rows / middle / 1000:7.0f} krow/s {told}"
-        )
+        spread = f"{middle:6.2f} s ({min(times):.2f} to {max(times):.2f})"
+        print(f"{name:10s} {spread} {rows / middle / 1000:7.0f} krow/s {told}")
     return 0 if reached else 1
 
 

@@ -123,7 +123,8 @@ class PostgresWorld:
         definitions = MARIADB.staging_definitions(table.columns)
         casts = ", ".join(MARIADB.cast(c, of=f"w.{quoted(c.name)}") for c in table.columns)
         self.session.execute(
-            f"INSERT INTO {place} SELECT {casts} FROM json_to_recordset(%s) AS w({definitions})", (json.dumps(rows),)
+            f"INSERT INTO {place.replace('%', '%%')} SELECT {casts} FROM json_to_recordset(%s) AS w({definitions})",
+            (json.dumps(rows),),
         )
         return Load(table, name, len(rows))
 

@@ -15,6 +15,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres_source import bulk, sessions
 from seamline.adapters.postgres_source.client import Session, role
+from seamline.adapters.postgres_source.copy_out import CopyOut
 from seamline.adapters.postgres_source.sessions import SharedSnapshot, join_snapshot, views_at_one_snapshot
 from seamline.domain.catalogue import Table
 from seamline.domain.cutover import is_covered
@@ -329,11 +330,15 @@ def test_a_session_that_stands_elsewhere_is_found_out_before_it_reads(
 def test_a_table_that_a_task_read_elsewhere_is_found_out_by_what_its_session_says(
     bank: PostgresCaptured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stand_apart(connection: Connection, shared: SharedSnapshot, *, schema: str, tables: Sequence[str]) -> Session:
+    def stand_apart(connection: Connection, shared: SharedSnapshot) -> CopyOut:
         bank.execute("INSERT INTO audit VALUES (0, 'between two snapshots')")
-        return sessions._begin(connection)  # noqa: SLF001
+        with closing(sessions._begin(connection)) as other:  # noqa: SLF001
+            seen = sessions.seen_by(other)
+            row = other.execute("SELECT pg_export_snapshot()").fetchone()
+            assert row is not None
+            return CopyOut(connection, SharedSnapshot(str(row[0]), seen))
 
-    monkeypatch.setattr(bulk, "join_snapshot", stand_apart)
+    monkeypatch.setattr(bulk, "CopyOut", stand_apart)
     with postgres(warehouse) as session:
         session.execute("DROP SCHEMA IF EXISTS bank_stage CASCADE")
     run = run_of(bank, TABLES)
