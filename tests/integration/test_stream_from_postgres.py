@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, resolve
 from seamline.domain.errors import Diverged, SchemaConflict
 from seamline.plan.model import StreamPlan
 from seamline.ports import Orders
@@ -162,6 +162,24 @@ def test_an_altered_table_stops_the_stream_before_a_wrong_row(
         assert isinstance(stream.error, SchemaConflict)
         assert said in str(stream.error)
         assert stream.query("SELECT * FROM live.account") == before
+
+
+def test_a_session_that_the_server_ended_in_between_does_not_end_the_stream(
+    bank: PostgresCaptured, warehouse: Connection
+) -> None:
+    """An administrator ends sessions that are idle for long; the stream's with the catalogue is, on a quiet source."""
+    with streamed(bank, warehouse, "account") as stream:
+        stream.start()
+        bank.execute("INSERT INTO account VALUES (1, 1, 'before')")
+        stream.wait_until_applied()
+        reader = resolve(bank.source_plan.reader).login
+        ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s"
+        with closing(bank.session()) as session:
+            assert session.execute(ended, (reader,)).fetchall() == [(True,)]
+        bank.execute("INSERT INTO account VALUES (2, 2, 'after')")
+        stream.wait_until_applied()
+        assert stream.query("SELECT id FROM live.account ORDER BY id") == [(1,), (2,)]
+        assert stream.error is None
 
 
 @pytest.fixture

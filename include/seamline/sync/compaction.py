@@ -87,17 +87,28 @@ def _keep_newest(newest: dict[bytes, KeyedChange], row: LogRecord) -> None:
     image = row.before if is_delete else row.after
     if key is None or image is None:
         raise _without_image(row, "key" if key is None else "row image")
-    if row.is_partial and row.op == "c" and row.old_key is None and lacks_values(image):
-        raise _without_image(row, "all values of the row and the key it had before")
     known = newest.get(key)
-    if known is None:
-        known = newest[key] = KeyedChange(key, is_delete, row.op != "c", image, row.offset)
+    if row.is_partial:
+        _keep_partial(newest, key, row, image)
+    elif known is None:
+        newest[key] = KeyedChange(key, is_delete, row.op != "c", image, row.offset)
     else:
-        if row.is_partial and not known.is_delete:
-            image = filled(image, known.row)
-        known.replaced = known.row if is_delete and not known.is_delete else None
+        if is_delete:
+            known.replaced = None if known.is_delete else known.row
         known.is_delete, known.row, known.offset = is_delete, image, row.offset
-    if row.is_partial and row.old_key is not None:
+
+
+def _keep_partial(newest: dict[bytes, KeyedChange], key: bytes, row: LogRecord, image: bytes) -> None:
+    """As `_keep_newest`, for an insert or update whose image lacks values."""
+    known = newest.get(key)
+    if row.op == "c" and row.old_key is None and lacks_values(image):
+        raise _without_image(row, "all values of the row and the key it had before")
+    if known is None:
+        known = newest[key] = KeyedChange(key, False, row.op != "c", image, row.offset)  # noqa: FBT003 (a field)
+    else:
+        known.row = image if known.is_delete else filled(image, known.row)
+        known.is_delete, known.offset = False, row.offset
+    if row.old_key is not None:
         _take_from_old_key(known, newest.get(row.old_key), row.old_key)
 
 

@@ -4,10 +4,12 @@ A row image does not say what type its values have: after ALTER TABLE … TYPE a
 alike. So before a span is committed the catalogue itself is asked, and one answer serves for all of the log before it.
 """
 
+import select
 from collections.abc import Sequence
 
 import psycopg
 
+from seamline.adapters.connections import Connection
 from seamline.adapters.postgres_source.catalogue import read_catalogue
 from seamline.adapters.postgres_source.client import Session, open_session, role, source_error
 from seamline.domain.catalogue import Column, Table
@@ -48,11 +50,9 @@ class CatalogueGuard:
             return
         reader = role(self._source, self._source.reader)
         try:
-            if self._session is None:
-                self._session = open_session(reader)
-            end, mark = self._asked(self._session)
+            end, mark = self._asked(self._opened(reader))
             if mark != self._mark:
-                self._compare(self._session)
+                self._compare(self._opened(reader))
         except psycopg.Error as exc:
             self.close()
             raise source_error(exc, reader) from exc
@@ -68,6 +68,19 @@ class CatalogueGuard:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+    def _opened(self, reader: Connection) -> Session:
+        """The session of before, if it still answers: a quiet stream's may have been ended meanwhile."""
+        if self._session is not None and not self._is_alive(self._session):
+            self.close()
+        if self._session is None:
+            self._session = open_session(reader)
+        return self._session
+
+    @staticmethod
+    def _is_alive(session: Session) -> bool:
+        """Whether nothing came from the server unasked; without a round trip."""
+        return not session.closed and not select.select([session.fileno()], [], [], 0)[0]
 
     def _asked(self, session: Session) -> tuple[int, str]:
         names = [table.name for table in self._tables]
