@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.domain.errors import Diverged, SchemaConflict
 from seamline.plan.model import StreamPlan
-from seamline.ports import Orders
 from tests.conftest import RunningStack
-from tests.integration.bank_writers import in_postgres, writing
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres_database
 from tests.integration.postgres_kinds import CASES, TYPES, create_table, rows
@@ -19,7 +16,6 @@ from tests.integration.streamed import Streamed, streamed
 from tests.waiting import wait_until
 
 ACCOUNT_OF_OTHERS = "CREATE TABLE elsewhere (a int)"
-busy = partial(writing, session_of=in_postgres)
 
 
 @pytest.fixture
@@ -32,30 +28,6 @@ def bank(stack: RunningStack) -> Iterator[PostgresCaptured]:
 def warehouse(stack: RunningStack) -> Iterator[Connection]:
     with postgres_database("stream_pg_warehouse") as connection:
         yield connection
-
-
-def test_the_destination_follows_writers_through_stops_and_equals_the_source(
-    bank: PostgresCaptured, warehouse: Connection
-) -> None:
-    with streamed(bank, warehouse, "account", "audit") as stream:
-        stream.start()
-        with busy(bank.root, tables=("account", "audit")) as writers:
-            for goal in (150, 300, 450):
-                wait_until(lambda goal=goal: writers.committed > goal, timeout_s=120, what=f"{goal} transactions")
-                stream.stop()
-                assert stream.error is None
-                stream.start()
-        bank.execute(
-            "INSERT INTO audit SELECT 7, 'identical' FROM generate_series(1, 3000)",
-            "DELETE FROM audit WHERE ctid IN (SELECT ctid FROM audit WHERE memo = 'identical' LIMIT 1234)",
-            "UPDATE account SET id = id + 10000000 WHERE id IN (SELECT id FROM account ORDER BY id DESC LIMIT 50)",
-        )
-        stream.wait_until_applied()
-        assert stream.differences("account", "audit") == {}
-        assert stream.findings() == 0
-        assert not stream.ledger().is_catching_up
-        stream.stop()
-        assert stream.error is None
 
 
 def test_a_truncate_wipes_what_its_transaction_did_before_and_keeps_what_it_did_after(
@@ -77,53 +49,6 @@ def test_a_truncate_wipes_what_its_transaction_did_before_and_keeps_what_it_did_
         stream.wait_until_applied()
         assert stream.query("SELECT count(*) FROM live.audit") == [(0,)]
         assert stream.findings() == 0
-
-
-def test_a_barrier_holds_the_stream_at_one_position_of_the_source(
-    bank: PostgresCaptured, warehouse: Connection
-) -> None:
-    with streamed(bank, warehouse, "account", "audit") as stream:
-        stream.start()
-        with busy(bank.root, tables=("account", "audit")) as writers:
-            wait_until(lambda: writers.committed > 100, timeout_s=120, what="writers at work")
-            stream.control.given = Orders(hold_id="h", hold_until_s=2e9)
-            wait_until(lambda: stream.control.reports[-1].state == "held", timeout_s=30, what="the stream to stand")
-            (view,) = bank.source.open_views(1)
-            with closing(view):
-                position = view.position
-                stream.control.given = Orders(hold_id="h", hold_until_s=2e9, apply_to=position)
-                wait_until(lambda: stream.ledger().position == position, timeout_s=60, what="the position asked for")
-                assert stream.differences("account", "audit", source=view) == {}
-                units = stream.ledger().applied_units
-                before = writers.committed
-                wait_until(lambda: writers.committed > before + 30, timeout_s=60, what="writers beyond the position")
-                assert stream.ledger().applied_units == units, "it stands still"
-            stream.control.given = Orders()
-        stream.wait_until_applied()
-        assert stream.differences("account", "audit") == {}
-
-
-def test_a_transaction_larger_than_a_span_and_than_memory_is_seen_whole(
-    bank: PostgresCaptured, warehouse: Connection
-) -> None:
-    options = StreamPlan(span_changes_max=1000)
-    with streamed(bank, warehouse, "account", "audit", options=options) as stream:
-        stream.start()
-        with closing(bank.session()) as session, session.transaction():
-            session.execute("INSERT INTO account SELECT n, 1, 'large' FROM generate_series(1, 20000) n")
-            session.execute("INSERT INTO audit SELECT 1, 'large' FROM generate_series(1, 5000)")
-            session.execute("UPDATE account SET memo = 'twice' WHERE id % 2 = 0")
-        seen = set()
-
-        def is_there() -> bool:
-            counts = stream.query("SELECT (SELECT count(*) FROM live.account), (SELECT count(*) FROM live.audit)")
-            seen.add(tuple(counts))
-            return counts == [(20000, 5000)]
-
-        wait_until(is_there, timeout_s=120, what="the large transaction")
-        assert seen <= {((0, 0),), ((20000, 5000),)}
-        stream.wait_until_applied()
-        assert stream.differences("account", "audit") == {}
 
 
 ALTERATIONS = {

@@ -8,6 +8,7 @@ from seamline.adapters.debezium.envelope import (
     NOTHING,
     RECAPTURE,
     Record,
+    bracket,
     decode_record,
     foreign,
     unknown_shape,
@@ -156,20 +157,12 @@ class BinlogDecoder:
     def _bracket(self, offset: int, record: Record) -> LogRecord:
         if _GTID.fullmatch(record.id) is None or record.status not in ("BEGIN", "END"):
             raise LogCorrupted(f"offset {offset}: {record.status} of transaction {record.id!r}", hint=RECAPTURE)
-        position = BinlogPosition(record.id)
-        if record.status == "BEGIN":
-            return LogRecord(offset, RecordKind.BEGIN, record.id, position=position, ts_ms=record.ts_ms)
-        if record.event_count is None:
-            raise LogCorrupted(f"offset {offset}: END of {record.id} carries no counts", hint=RECAPTURE)
-        counts = {self._plain(offset, c.data_collection): c.event_count for c in record.data_collections or ()}
-        return LogRecord(
+        return bracket(
             offset,
-            RecordKind.END,
-            record.id,
-            position=position,
-            total=record.event_count,
-            counts=counts,
-            ts_ms=record.ts_ms,
+            record,
+            unit_id=record.id,
+            position=BinlogPosition(record.id),
+            table_of=lambda collection: self._plain(offset, collection),
         )
 
     def _truncate(self, offset: int, source: _RowSource) -> LogRecord:

@@ -3,12 +3,14 @@
 Debezium's envelope is read only as far as order, counts and placement need it; row images stay raw JSON.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.log import LogRecord
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.position import Position
 
 RECAPTURE = "stop the sync and onboard it again; the log topic must be written by its own capture only"
 NOTHING = msgspec.Raw(b"null")
@@ -55,6 +57,26 @@ class Decoder(Protocol):
     """One record's bytes → LogRecord; LogCorrupted (with the offset) for anything a capture does not write."""
 
     def __call__(self, offset: int, key: bytes | None, value: bytes | None) -> LogRecord: ...
+
+
+def bracket(
+    offset: int, record: Record, *, unit_id: str, position: Position, table_of: Callable[[str], str]
+) -> LogRecord:
+    """BEGIN or END. `table_of` gives a table's plain name, or refuses it."""
+    if record.status == "BEGIN":
+        return LogRecord(offset, RecordKind.BEGIN, unit_id, position=position, ts_ms=record.ts_ms)
+    if record.event_count is None:
+        raise LogCorrupted(f"offset {offset}: END of {record.id} carries no counts", hint=RECAPTURE)
+    counts = {table_of(c.data_collection): c.event_count for c in record.data_collections or ()}
+    return LogRecord(
+        offset,
+        RecordKind.END,
+        unit_id,
+        position=position,
+        total=record.event_count,
+        counts=counts,
+        ts_ms=record.ts_ms,
+    )
 
 
 def unknown_shape(offset: int, value: bytes) -> LogCorrupted:

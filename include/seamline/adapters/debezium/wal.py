@@ -8,6 +8,7 @@ from seamline.adapters.debezium.envelope import (
     NOTHING,
     RECAPTURE,
     Record,
+    bracket,
     decode_record,
     foreign,
     unknown_shape,
@@ -130,20 +131,12 @@ class WalDecoder:
         if match is None or record.status not in ("BEGIN", "END"):
             raise LogCorrupted(f"offset {offset}: {record.status} of transaction {record.id!r}", hint=RECAPTURE)
         xid, lsn = match[1], int(match[2])
-        position = PostgresPosition(lsn, int(xid))
-        if record.status == "BEGIN":
-            return LogRecord(offset, RecordKind.BEGIN, xid, position=position, ts_ms=record.ts_ms)
-        if record.event_count is None:
-            raise LogCorrupted(f"offset {offset}: END of {record.id} carries no counts", hint=RECAPTURE)
-        counts = {self._plain(offset, c.data_collection): c.event_count for c in record.data_collections or ()}
-        return LogRecord(
+        return bracket(
             offset,
-            RecordKind.END,
-            xid,
-            position=position,
-            total=record.event_count,
-            counts=counts,
-            ts_ms=record.ts_ms,
+            record,
+            unit_id=xid,
+            position=PostgresPosition(lsn, int(xid)),
+            table_of=lambda collection: self._plain(offset, collection),
         )
 
     def _truncate(self, offset: int, source: _RowSource) -> LogRecord:
