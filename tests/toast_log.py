@@ -24,7 +24,7 @@ Change = tuple[Row | None, Row | None]
 
 # A percent sign is what a client would take for a parameter.
 NOTE = Table(
-    "no%te",
+    "no%table",
     (
         Column("id", Kind.INTEGER, "integer", nullable=False, length=32),
         Column("title", Kind.STRING, "varchar(40)", length=40),

@@ -106,10 +106,12 @@ class Sink(Protocol):
     def read_ledger(self, stream: StreamId) -> LedgerRow | None:
         """The ledger as committed now; None before the first publish."""
 
-    def acquire(self, stream: StreamId) -> Lease:
+    def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
         """Take the next epoch. Waits for or fences a commit in flight; drops stages of older epochs.
 
-        Raises Refused when nothing was published yet. Each call raises the epoch by one.
+        `after_epoch`: only if that is the ledger's epoch still, else Fenced: who only wants to know what became of its
+        own commit takes the stream from nobody. Raises Refused when nothing was published yet. Each call that returns
+        has raised the epoch by one.
         """
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged: ...

@@ -114,6 +114,18 @@ def a_destination_where_nothing_was_published_has_no_ledger_and_gives_no_lease(w
 
 
 @behaviour
+def who_asks_for_the_epoch_after_its_own_takes_the_stream_from_nobody(world: World) -> None:
+    lease = published(world).lease
+    assert world.sink().acquire(STREAM, after_epoch=lease.epoch).epoch == lease.epoch + 1
+    late = world.sink()
+    with pytest.raises(Fenced):
+        late.acquire(STREAM, after_epoch=lease.epoch)
+    ledger = late.read_ledger(STREAM)
+    assert ledger is not None
+    assert ledger.epoch == lease.epoch + 1
+
+
+@behaviour
 def rows_and_ledger_are_committed_together(world: World) -> None:
     stream = published(world)
     commit = stream.span(insert(ACCOUNT, **account(1)), insert(AUDIT, actor="x", action="y"), marker="m-7")

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 from seamline.domain.errors import PositionLost
@@ -21,6 +21,7 @@ class Loss(Enum):
     ROW = "a lost record"
     TAIL = "a lost tail"
     ORDER = "a reordered unit"
+    TWICE = "a unit told twice"
     TOPIC = "a topic made anew"
     PURGED = "records pruned below the ledger"
 
@@ -90,7 +91,10 @@ class Capture:
     torn_from: int | None = None
     pruned_below: int = 0
     may_lose: Callable[[], bool] = lambda: False
+    # How often it waits between two transactions: a slow one lets boundaries stay open for long.
+    waits: float = 0.5
     carried: int = 0
+    last_end: int = -1
 
     def __post_init__(self) -> None:
         self.topic = WalTopic(TABLES) if self.source.log is Log.WAL else LogTopic(TABLES)
@@ -100,7 +104,13 @@ class Capture:
         return self.carried == len(self.source.commits)
 
     @property
+    def is_another_log(self) -> bool:
+        """Whether the topic as a whole was lost: what was read of it before may still be applied."""
+        return self.lost_at is not None and self.loss in (Loss.TOPIC, Loss.PURGED)
+
+    @property
     def last_offset(self) -> int:
+        """Of any record; `last_end` is that of the last transaction."""
         return self.topic.records[-1].offset
 
     def carry_on(self, wait: Callable[[], None]) -> None:
@@ -109,32 +119,42 @@ class Capture:
             while self.is_drained:
                 wait()
             self.carry()
-            if self.dice.random() < 0.5:
+            while self.dice.random() < self.waits:
                 wait()
 
     def carry(self) -> None:
         told = self.source.commits[self.carried]
-        if self.loss in (Loss.ROW, Loss.TAIL) and self._loses_now(told):
-            self._lose_rows(told)
-        elif self.loss is Loss.ORDER and self._loses_now(told) and self._swap(told):
-            return
-        else:
-            self._write(told)
         self.carried = told.number
+        if not self._loses_now(told):
+            self._write(told)
+        elif self.loss is Loss.ORDER:
+            self._swap(told)
+        elif self.loss is Loss.TWICE:
+            self._tell_twice(told)
+        else:
+            self._lose_rows(told)
 
-    def lose_the_rest(self, ledger_offset: int) -> None:
+    def lose_topic(self, ledger_offset: int) -> None:
         """What happens to a topic as a whole."""
         if self.loss is Loss.TOPIC:
             self.topic_id = "topic-2"
-            self.lost_at = 0
-        elif self.loss is Loss.PURGED:
-            self.pruned_below = self.lost_at = ledger_offset + 1
-        self.schedule.tally[f"loss: {self.loss}"] += 1
+        else:
+            # One more record is needed than the ledger has, or nothing would be missing.
+            self.source.commit_nothing()
+            self.carry()
+            self.pruned_below = self.last_offset + 1
+        self.lost_at = ledger_offset
+        self._count_loss()
+
+    def _count_loss(self) -> None:
+        assert self.loss is not None
+        self.schedule.tally[f"loss: {self.loss.value}"] += 1
 
     # ---- losses -----------------------------------------------------------------------------------------------------
 
     def _loses_now(self, told: Transaction) -> bool:
-        return self.lost_at is None and told.rows >= 1 and self.may_lose() and self.dice.random() < 0.5
+        by_unit = self.loss in (Loss.ROW, Loss.TAIL, Loss.ORDER, Loss.TWICE) and self.lost_at is None
+        return by_unit and told.rows >= 1 and self.may_lose() and self.dice.random() < 0.5
 
     def _lose_rows(self, told: Transaction) -> None:
         records = self.topic.records
@@ -147,23 +167,26 @@ class Capture:
             # The first row stays: an empty BEGIN without END says nothing of a loss.
             del records[self.dice.choice(places[1:] or [len(records) - 1]) :]
         self.lost_at = begins_at
-        self.schedule.tally[f"loss: {self.loss}"] += 1
+        self._count_loss()
 
-    def _swap(self, told: Transaction) -> bool:
-        if told.number == len(self.source.commits):
-            return False
-        later = self.source.commits[told.number]
-        if not later.rows:
+    def _swap(self, told: Transaction) -> None:
+        later = self.source.commits[told.number] if told.number < len(self.source.commits) else None
+        if later is None or not later.rows:
             self._write(told)
-            self.carried = told.number
-            return True
+            return
         self.torn_from = self.topic.end
         self._write(later, is_plain=True)
         self.lost_at = self.topic.end
         self._write(told, is_plain=True)
         self.carried = later.number
-        self.schedule.tally[f"loss: {self.loss}"] += 1
-        return True
+        self._count_loss()
+
+    def _tell_twice(self, told: Transaction) -> None:
+        self._write(told, is_plain=True)
+        first_end, self.lost_at = self.last_end, self.topic.end
+        self._write(told, is_plain=True)
+        self.ends[told.number] = first_end
+        self._count_loss()
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
@@ -174,18 +197,21 @@ class Capture:
         if told.truncated:
             topic.transactions = told.number - 1
             topic.truncate(told.truncated)
+            self._ended(told.number)
         else:
             topic.begin(told.number)
-            self._write_rows(told, may_restart=not is_plain and isinstance(told.rows, int))
+            self._write_rows(told, may_restart=not is_plain)
             topic.finish()
+            self._ended(told.number)
             if not is_plain and self.source.log is Log.BINLOG and self.dice.random() < 0.05:
                 # A connector that starts again tells its last transaction once more, without rows.
                 topic.begin(told.number)
                 topic.finish()
                 self.schedule.tally["last transaction told again"] += 1
-        while len(self.ends) <= told.number:
-            self.ends.append(-1)
-        self.ends[told.number] = self.last_offset
+
+    def _ended(self, number: int) -> None:
+        self.ends += [-1] * (number + 1 - len(self.ends))
+        self.ends[number] = self.last_end = self.last_offset
 
     def _write_rows(self, told: Transaction, *, may_restart: bool) -> None:
         topic = self.topic
@@ -226,7 +252,6 @@ class SimulatedReader(TopicReader):
         taken = super().poll(timeout_s, records_max)
         if not taken and timeout_s:
             self._pass_time(timeout_s)
-        # Records are shared by all readers of the model, and nobody may change one.
         return taken
 
     def _require_same_topic(self) -> None:
@@ -234,9 +259,6 @@ class SimulatedReader(TopicReader):
             raise PositionLost("the log topic was made anew")
         if not self.assigned:
             raise Violation("reader", "polled before it was assigned")
-        if self.assigned[0] < self._capture.pruned_below:
+        records = self._log.records
+        if self._next < len(records) and records[self._next].offset < self._capture.pruned_below:
             raise PositionLost(f"the log topic begins at {self._capture.pruned_below}")
-
-
-def unchanged(records: Sequence[LogRecord]) -> list[LogRecord]:
-    return [replace(record) for record in records]

@@ -256,23 +256,6 @@ def test_a_stream_with_an_older_epoch_never_writes_again() -> None:
     assert [row["id"] for row in destination.rows(ACCOUNT)] == [1]
 
 
-def test_a_lost_answer_does_not_take_the_stream_back_from_a_new_owner() -> None:
-    log = LogTopic()
-    log.transaction(insert(ACCOUNT, id=1, name="a"))
-    destination = published()
-    stage = Stage(log, destination)
-
-    class Stolen(WatchedSink):
-        def read_ledger(self, stream: object) -> LedgerRow | None:
-            MemorySink(stage.plan, destination).acquire(STREAM)
-            return super().read_ledger(STREAM)
-
-    stage.sink = Stolen(stage.plan, destination)
-    destination.lose_answer = LostAnswer.APPLIED
-    with pytest.raises(Fenced):
-        stage.run()
-
-
 def test_a_log_topic_that_was_made_again_is_refused() -> None:
     stage = Stage(LogTopic(), published())
     stage.reader.topic_id = "topic-2"

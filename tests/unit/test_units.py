@@ -438,3 +438,12 @@ def test_a_truncate_outside_of_its_transaction_is_not_taken_for_part_of_another(
     stray = replace(wal_truncate("account"), unit_id="744", offset=2)
     with pytest.raises(LogCorrupted, match="745 has 1 rows but no END before offset 2"):
         one_unit([*records[:2], stray, replace(records[2], offset=3)])
+
+
+def test_a_begin_without_end_is_lost_log_in_a_wal_where_every_transaction_has_one() -> None:
+    begin = LogRecord(0, RecordKind.BEGIN, "745", position=PostgresPosition(1_000, 745))
+    following = LogRecord(1, RecordKind.BEGIN, "746", position=PostgresPosition(2_000, 746))
+    units = assembler()
+    assert units.feed([begin, following]) == []
+    assert isinstance(units.trouble, LogCorrupted)
+    assert "745 has no END" in str(units.trouble)

@@ -70,10 +70,12 @@ class MemorySink:
     def read_ledger(self, stream: StreamId) -> LedgerRow | None:
         return self._database.ledgers.get(stream)
 
-    def acquire(self, stream: StreamId) -> Lease:
+    def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
         row = self._database.ledgers.get(stream)
         if row is None:
             raise Refused(f"the destination holds no ledger of {stream}", hint="onboard the sync first")
+        if after_epoch is not None and row.epoch != after_epoch:
+            raise Fenced(f"{stream}: epoch {after_epoch} is over, the ledger's is {row.epoch}")
         row = replace(row, epoch=row.epoch + 1)
         self._database.ledgers[stream] = row
         for owner in [owner for owner in self._database.pieces if owner[0] == stream and owner[1] < row.epoch]:

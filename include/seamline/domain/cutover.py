@@ -77,6 +77,11 @@ class BoundaryGate:
         """Whether at least one boundary still asks the position rule."""
         return len(self._ended) < len(self.boundaries)
 
+    def expects_covered(self, position: Position) -> bool:
+        """Whether units that a snapshot covers may still come, for a stream that stands at `position`."""
+        still_open = (boundary for name, boundary in self.boundaries.items() if name not in self._ended)
+        return any(boundary.position.covers(position) for boundary in still_open)  # type: ignore[arg-type]
+
     def keeps(self, table: str, unit: Position) -> bool:
         """Whether changes of `table` in this unit come from the log."""
         boundary = self.boundaries[table]

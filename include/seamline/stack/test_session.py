@@ -49,6 +49,7 @@ class Layer:
 
 LAYERS = (
     Layer("unit"),
+    Layer("fault", test_max_s=300),
     Layer("contract", ("postgres", "mariadb")),
     Layer("dags"),
     Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),

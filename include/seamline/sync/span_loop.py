@@ -15,7 +15,6 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate, is_covered
 from seamline.domain.errors import (
     CommitUnknown,
-    Fenced,
     InvariantViolated,
     PositionLost,
     SchemaConflict,
@@ -206,8 +205,9 @@ class _SpanLoop:
             self._reader,
             self._tables,
             marker_table=self._plan.source.marker_table,
-            # While boundaries are open, units before the ledger's position are expected; later none may come twice.
-            after=_nowhere(position) if self._gate.is_open else position,
+            # Until the first unit beyond a snapshot is applied, units from before it are expected; later none may come
+            # twice.
+            after=_nowhere(position) if self._gate.expects_covered(position) else position,
             limits=IntakeLimits(
                 self._plan.stream.span_changes_max,
                 self._pace.poll_records_max,
@@ -217,8 +217,8 @@ class _SpanLoop:
         )
         self._reader.assign(self._ledger.next_offset)
 
-    def _take_lease(self) -> None:
-        lease = self._sink.acquire(self._stream)
+    def _take_lease(self, *, after_epoch: int | None = None) -> None:
+        lease = self._sink.acquire(self._stream, after_epoch=after_epoch)
         self._failpoints.reach("app.epoch_taken")
         ledger = lease.ledger
         if ledger.topic_id != self._reader.topic_id:
@@ -248,14 +248,11 @@ class _SpanLoop:
 
     def _recover(self, unknown: CommitUnknown) -> None:
         """The answer is lost, not the commit: a new epoch waits for it or fences it, then the ledger is final."""
-        ledger = self._sink.read_ledger(self._stream)
-        if ledger is None or ledger.epoch != self._lease.epoch:
-            raise Fenced(f"another owner took {self._stream} meanwhile") from unknown
         sent, draft, had_pieces = self._sent, self._draft, bool(self._pieces)
         self._sent = None
         if sent is None:
             raise InvariantViolated(f"{self._stream}: an answer is lost although no commit was sent") from unknown
-        self._take_lease()
+        self._take_lease(after_epoch=self._lease.epoch)
         stands_at = self._ledger.next_offset
         if stands_at not in (sent.draft.start, sent.draft.end):
             raise InvariantViolated(

@@ -172,7 +172,14 @@ class UnitAssembler:
                 hint="its tail is lost, or it is an XA transaction, which the capture cannot carry. " + _ONBOARD_AGAIN,
                 position=str(unit.begin.position or unit.unit_id),
             )
-        # TRUNCATE and DDL come after a BEGIN that no END closes (MariaDB 3.5.0.Final).
+        if isinstance(unit.begin.position, PostgresPosition):
+            raise LogCorrupted(
+                f"transaction {unit.unit_id} has no END before offset {record.offset}, where {record.unit_id} begins",
+                hint="its rows and its END are lost. " + _ONBOARD_AGAIN,
+                position=str(unit.begin.position),
+            )
+        # TRUNCATE and DDL come after a BEGIN that no END closes (MariaDB 3.5.0.Final), and statements of tables that
+        # the capture does not tell of leave a BEGIN alone.
         return self._whole(unit, end=unit.last_offset + 1, committed_ms=_time_of(unit))
 
     def _end(self, record: LogRecord) -> Unit:

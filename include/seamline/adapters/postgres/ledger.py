@@ -111,13 +111,14 @@ def _boundaries(session: Session, stream: StreamId) -> tuple[Boundary, ...]:
     )
 
 
-def take_epoch(session: Session, stream: StreamId) -> int | None:
-    """Raise the epoch by one and return it; None where there is no ledger row. Waits for a commit in flight."""
+def take_epoch(session: Session, stream: StreamId, *, after_epoch: int | None = None) -> int | None:
+    """Raise the epoch by one and return it; None where there is no ledger row, or where its epoch is not `after_epoch`.
+    Waits for a commit in flight."""
     with session.transaction():
         row = session.execute(
             "SELECT epoch FROM seamline.ledger WHERE stream = %s FOR UPDATE", (str(stream),)
         ).fetchone()
-        if row is None:
+        if row is None or after_epoch not in (None, row[0]):
             return None
         epoch = int(row[0]) + 1
         session.execute("UPDATE seamline.ledger SET epoch = %s WHERE stream = %s", (epoch, str(stream)))

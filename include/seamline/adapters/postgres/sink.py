@@ -89,7 +89,7 @@ class PostgresSink:
         with self._short_session(stream) as session, translated("read the ledger"):
             return ledger_tables.read_ledger(session, stream)
 
-    def acquire(self, stream: StreamId) -> Lease:
+    def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
         self._drop_session()
         session = self._open(session_name(stream, None))
         with translated("take a new epoch"):
@@ -101,12 +101,15 @@ class PostgresSink:
                     hint="onboard the sync first",
                     sync=stream.sync,
                 )
-            # A worker that hangs inside a transaction would make us wait for its time-out.
-            end_older_sessions(session, stream, below_epoch=known.epoch + 1)
-            epoch = ledger_tables.take_epoch(session, stream)
-            session.execute(f"SET application_name = '{session_name(stream, epoch).replace(chr(39), chr(39) * 2)}'")
+            epoch = None
+            if after_epoch in (None, known.epoch):
+                # A worker that hangs inside a transaction would make us wait for its time-out.
+                end_older_sessions(session, stream, below_epoch=known.epoch + 1)
+                epoch = ledger_tables.take_epoch(session, stream, after_epoch=after_epoch)
             if epoch is None:
-                raise InvariantViolated(f"the ledger of {stream} vanished while its epoch was taken")
+                session.close()
+                raise Fenced(f"another owner took {stream} meanwhile", sync=stream.sync)
+            session.execute(f"SET application_name = '{session_name(stream, epoch).replace(chr(39), chr(39) * 2)}'")
             end_older_sessions(session, stream, below_epoch=epoch)
             self._drop_pieces(session, stream, below_epoch=epoch)
             row = ledger_tables.read_ledger(session, stream)

@@ -1,0 +1,344 @@
+"""Protocol bugs, planted into the real code one at a time: the simulator has to find each by the check named here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seamline.adapters import memory_sink
+from seamline.adapters.memory_sink import MemorySink
+from seamline.domain import cutover
+from seamline.domain.changes import KeyedChange
+from seamline.domain.cutover import BoundaryGate
+from seamline.domain.errors import CommitUnknown
+from seamline.domain.ledger import StreamId
+from seamline.domain.log import LogRecord, RecordKind, Unit
+from seamline.domain.position import BinlogPosition, Position, PostgresPosition, widen_xid
+from seamline.ports import Commit, Lease, Orders, Progress, Staged
+from seamline.sync import compaction, units
+from seamline.sync.intake import Intake
+from seamline.sync.progress import PositionTracker
+from seamline.sync.span_loop import _SpanLoop
+from seamline.sync.units import UnitAssembler
+from tests.contract import test_planted_bugs as contract
+from tests.fault import simulation
+from tests.fault.ports import SteppedSink
+
+# ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def _sink(patch: pytest.MonkeyPatch, kind: type[MemorySink]) -> None:
+    """The wrong sink lies between the simulator's and the right one."""
+    patch.setattr(simulation, "SteppedSink", type("Planted", (SteppedSink, kind), {}))
+
+
+# ---- the ledger and the epoch ---------------------------------------------------------------------------------------
+
+
+class OffsetBeforeData(MemorySink):
+    """Two transactions where there should be one: the ledger's, then that of the rows."""
+
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        ledgers, before = self._database.ledgers, self._database.ledgers[lease.stream]
+        if not memory_sink._is_my_lost_answer(before, lease, progress):
+            ledgers[lease.stream] = memory_sink._advanced(before, progress)
+            self._failpoints.reach("app.dml_half")
+            ledgers[lease.stream] = before
+        return super().commit(lease, staged, progress=progress)
+
+
+def offset_before_data(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, OffsetBeforeData)
+
+
+def epoch_ignored(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, contract.EpochIgnored)
+
+
+def start_offset_ignored(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, contract.LedgerNotCompared)
+
+
+def unknown_commit_taken_for_done_by_the_sink(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, contract.CommitErrorSwallowed)
+
+
+def unknown_commit_taken_for_done(patch: pytest.MonkeyPatch) -> None:
+    """The stream goes on behind the span, from wherever the ledger stands."""
+
+    def recover(loop: Any, unknown: CommitUnknown) -> None:
+        draft, loop._sent = loop._draft, None
+        loop._take_lease()
+        loop._pieces = []
+        loop._intake.put_back(draft.units)
+
+    patch.setattr(_SpanLoop, "_recover", recover)
+
+
+def unknown_commit_taken_for_failed(patch: pytest.MonkeyPatch) -> None:
+    """The span is sent again although it may have arrived."""
+
+    def recover(loop: Any, unknown: CommitUnknown) -> None:
+        sent, draft, loop._sent = loop._sent, loop._draft, None
+        loop._take_lease()
+        loop._pieces = []
+        loop._intake.put_back(draft.units)
+        loop._intake.put_back(sent.draft.units)
+
+    patch.setattr(_SpanLoop, "_recover", recover)
+
+
+def no_new_epoch_after_an_unknown_commit(patch: pytest.MonkeyPatch) -> None:
+    """The ledger is believed while the commit may still be on its way."""
+    right = _SpanLoop._recover
+
+    def recover(loop: Any, unknown: CommitUnknown) -> None:
+        lease, acquire = loop._lease, loop._sink.acquire
+        loop._sink.acquire = lambda stream, after_epoch: replace(lease, ledger=loop._sink.read_ledger(stream))
+        try:
+            right(loop, unknown)
+        finally:
+            loop._sink.acquire = acquire
+
+    patch.setattr(_SpanLoop, "_recover", recover)
+
+
+def position_of_covered_units_moves_the_ledger_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PositionTracker, "has_passed", lambda tracker, unit: False)
+
+
+# ---- the boundary ---------------------------------------------------------------------------------------------------
+
+
+def boundary_off_by_one(patch: pytest.MonkeyPatch) -> None:
+    """`<=` where `<` should stand: the first transaction after the read view is taken for one inside."""
+
+    def is_covered(unit: Position, snapshot: Position) -> bool:
+        if isinstance(unit, BinlogPosition) and isinstance(snapshot, BinlogPosition):
+            return int(unit.gtid.rpartition("-")[2]) <= int(snapshot.gtid.rpartition("-")[2]) + 1
+        assert isinstance(unit, PostgresPosition)
+        assert isinstance(snapshot, PostgresPosition)
+        xid = widen_xid(unit.xid or 0, snapshot.xmax)
+        return xid <= snapshot.xmax and xid not in snapshot.in_progress
+
+    patch.setattr(cutover, "is_covered", is_covered)
+
+
+def transactions_in_progress_taken_for_seen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PostgresPosition, "sees", lambda at, xid: widen_xid(xid, at.xmax) < at.xmax)
+
+
+def boundary_by_the_lsn_of_rows(patch: pytest.MonkeyPatch) -> None:
+    right = compaction._dropped_tables
+
+    def dropped(unit: Unit, gate: BoundaryGate) -> frozenset[str]:
+        names = set(right(unit, gate))
+        for row in unit.rows:
+            at = gate.boundaries[row.table].position
+            if isinstance(row.position, PostgresPosition) and isinstance(at, PostgresPosition):
+                names |= {row.table} if row.position.lsn < at.lsn else set()
+        return frozenset(names)
+
+    patch.setattr(compaction, "_dropped_tables", dropped)
+
+
+def xid_of_64_bits_compared_with_one_of_32(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PostgresPosition, "sees", lambda at, xid: xid < at.xmax and xid not in at.in_progress)
+
+
+def boundary_ends_at_any_marker(patch: pytest.MonkeyPatch) -> None:
+    """Units before the high marker, which the snapshot covers, are applied once more."""
+
+    def end_at_marker(gate: BoundaryGate, marker: str) -> tuple[str, ...]:
+        ending = tuple(name for name in gate.boundaries if name not in gate._ended)
+        gate._ended.update(ending)
+        return ending
+
+    patch.setattr(BoundaryGate, "end_at_marker", end_at_marker)
+
+
+def boundary_ends_one_unit_before_the_last_covered(patch: pytest.MonkeyPatch) -> None:
+    """The gate opens when the *next* unit is no longer covered, as if it had looked ahead and decided too soon."""
+    right = BoundaryGate.keeps
+
+    def keeps(gate: BoundaryGate, table: str, unit: Position) -> bool:
+        at = gate.boundaries[table].position
+        if isinstance(unit, BinlogPosition) and isinstance(at, BinlogPosition) and table not in gate._ended:
+            return int(unit.gtid.rpartition("-")[2]) >= int(at.gtid.rpartition("-")[2])
+        return right(gate, table, unit)
+
+    patch.setattr(BoundaryGate, "keeps", keeps)
+
+
+def boundaries_never_ended(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, contract.BoundariesNeverEnded)
+
+
+# ---- what a span does -----------------------------------------------------------------------------------------------
+
+
+def deletes_dropped(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, contract.DeletesDropped)
+
+
+def truncate_ignored(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, contract.TruncateForgotten)
+
+
+def identical_rows_joined(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, contract.IdenticalRowsJoined)
+
+
+def delete_of_a_key_change_applied_after_the_insert(patch: pytest.MonkeyPatch) -> None:
+    right = compaction._keep_newest
+
+    def keep(newest: dict[bytes, KeyedChange], row: LogRecord) -> None:
+        known = newest.get(row.key or b"")
+        if known is None or not known.is_delete or row.op != "c":
+            right(newest, row)
+
+    patch.setattr(compaction, "_keep_newest", keep)
+
+
+def pieces_of_a_large_unit_forgotten(patch: pytest.MonkeyPatch) -> None:
+    right = _SpanLoop._stage
+
+    def stage(loop: Any, changes: Mapping[str, Any]) -> list[Staged]:
+        return [staged for staged in right(loop, dict(changes)) if not staged.batch.piece]
+
+    patch.setattr(_SpanLoop, "_stage", stage)
+
+
+# ---- the log --------------------------------------------------------------------------------------------------------
+
+
+def counts_of_end_not_verified(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(units, "_verify_counts", lambda unit, end: None)
+
+
+def unit_applied_before_its_end(patch: pytest.MonkeyPatch) -> None:
+    """What has come so far is taken for a whole unit."""
+    right = UnitAssembler.feed
+
+    def feed(assembler: UnitAssembler, records: Sequence[LogRecord]) -> list[Unit]:
+        found = right(assembler, records)
+        opened = assembler._open
+        if opened is not None and opened.rows and records[-1].kind is RecordKind.ROW:
+            found.append(assembler.take_piece())
+            opened.pieces = 0
+        return found
+
+    patch.setattr(UnitAssembler, "feed", feed)
+
+
+def end_of_another_transaction_accepted(patch: pytest.MonkeyPatch) -> None:
+    """A BEGIN inside of an open unit closes it as if it were whole."""
+    patch.setattr(
+        UnitAssembler,
+        "_close_without_end",
+        lambda assembler, unit, record: assembler._whole(unit, end=unit.last_offset + 1, committed_ms=0),
+    )
+
+
+def order_of_units_not_verified(patch: pytest.MonkeyPatch) -> None:
+    def take_in(taken: Any, found: Sequence[Unit]) -> None:
+        taken._units.extend(found)
+        taken.changes += sum(len(unit.rows) for unit in found)
+        taken.trouble = taken._assembler.trouble
+
+    patch.setattr(Intake, "_take_in", take_in)
+
+
+class _AnyTopic(str):
+    """An identity that is equal to every other."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+class TopicNotCompared(MemorySink):
+    def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
+        lease = super().acquire(stream, after_epoch=after_epoch)
+        return replace(lease, ledger=replace(lease.ledger, topic_id=_AnyTopic(lease.ledger.topic_id)))
+
+
+def identity_of_the_topic_not_compared(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, TopicNotCompared)
+
+
+# ---- holds ----------------------------------------------------------------------------------------------------------
+
+
+def hold_ignored(patch: pytest.MonkeyPatch) -> None:
+    right = _SpanLoop._obey
+    patch.setattr(_SpanLoop, "_obey", lambda loop, orders: right(loop, Orders(paused=orders.paused)))
+
+
+def hold_told_and_not_kept(patch: pytest.MonkeyPatch) -> None:
+    right = _SpanLoop._stand_still
+
+    def stand(loop: Any, state: str, hold_id: str) -> None:
+        right(loop, state, hold_id)
+        loop._stream_on()
+
+    patch.setattr(_SpanLoop, "_stand_still", stand)
+
+
+def one_unit_too_many_before_a_barrier(patch: pytest.MonkeyPatch) -> None:
+    def apply_up_to(loop: Any, hold_id: str, position: Position) -> None:
+        loop._read(0.0 if loop._intake else 0.05)
+        while loop._intake:
+            one = loop._intake.first
+            loop._apply([one])
+            if not cutover.is_covered(one.position, position):
+                loop._settle()
+                loop._commit_draft(at=position)
+                loop._reached_hold = hold_id
+                loop._tell("held", hold_id=hold_id)
+                return
+
+    patch.setattr(_SpanLoop, "_apply_up_to", apply_up_to)
+
+
+_STATE = {"I1 sums", "I2 legs", "I3 state", "I6 position", "findings"}
+_STOP = "unexplained stop"
+_LOST = {"I9 nothing beyond", "I9 named stop"}
+# Which checks may be the first to see it.
+PLANTED: dict[Plant, set[str]] = {
+    offset_before_data: _STATE,
+    epoch_ignored: {"I6 epoch"},
+    start_offset_ignored: _STATE,
+    unknown_commit_taken_for_done_by_the_sink: {_STOP},
+    unknown_commit_taken_for_done: _STATE,
+    unknown_commit_taken_for_failed: _STATE,
+    no_new_epoch_after_an_unknown_commit: {_STOP, *_STATE},
+    position_of_covered_units_moves_the_ledger_back: {"I6 position"},
+    boundary_off_by_one: _STATE,
+    transactions_in_progress_taken_for_seen: _STATE,
+    boundary_by_the_lsn_of_rows: _STATE,
+    xid_of_64_bits_compared_with_one_of_32: _STATE,
+    boundary_ends_at_any_marker: _STATE,
+    boundary_ends_one_unit_before_the_last_covered: _STATE,
+    boundaries_never_ended: {"I4 end", "I10"},
+    deletes_dropped: _STATE,
+    truncate_ignored: _STATE,
+    identical_rows_joined: _STATE,
+    delete_of_a_key_change_applied_after_the_insert: _STATE,
+    pieces_of_a_large_unit_forgotten: _STATE,
+    counts_of_end_not_verified: _LOST,
+    unit_applied_before_its_end: _STATE,
+    end_of_another_transaction_accepted: _LOST,
+    order_of_units_not_verified: _LOST,
+    identity_of_the_topic_not_compared: _LOST,
+    hold_ignored: {"I10"},
+    hold_told_and_not_kept: {"I10"},
+    one_unit_too_many_before_a_barrier: {"barrier", *_STATE},
+}

@@ -1,0 +1,331 @@
+"""The world as the real code sees it: a destination, a control and a source whose every call is a step."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
+from seamline.domain.changes import TableChanges
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import CommitUnknown, Fenced
+from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.position import Position
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Commit, Lease, Load, Marker, Orders, Progress, Publication, Staged, StreamReport, TableRead
+from tests.bank_history import text_of
+from tests.fault.bank_source import TABLES, BankSource
+from tests.fault.checks import Checks, as_held, held_by
+from tests.fault.schedule import Process, Schedule
+from tests.log_topic import STREAM, ManualClock
+from tests.unit.memory_views import MemoryView
+
+# Those that the real code reaches over a destination in memory.
+FAILPOINTS = (
+    "app.epoch_taken",
+    "app.fetched",
+    "app.dml_half",
+    "app.commit_acked",
+    "app.hold",
+    "snap.opened",
+    "snap.chunk_staged",
+    "snap.manifest_written",
+)
+
+
+class SteppedFailpoints:
+    """ports.Failpoints: each place is a step. The one inside a transaction lets nobody in between."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    def reach(self, name: str) -> None:
+        self._schedule.tally[f"reached {name}"] += 1
+        if name == "app.dml_half":
+            self._schedule.inside(name)
+        else:
+            self._schedule.step(name, is_network=name.startswith("app."))
+
+
+class SteppedSink(MemorySink):
+    """Crashes and lost answers on either side of each effect, late and repeated requests."""
+
+    def __init__(
+        self, plan: SyncPlan, database: MemoryDestination, schedule: Schedule, checks: Checks, process: Process
+    ) -> None:
+        super().__init__(plan, database, failpoints=SteppedFailpoints(schedule))
+        self._schedule = schedule
+        self._checks = checks
+        self._process = process
+
+    def read_ledger(self, stream: StreamId) -> LedgerRow | None:
+        self._schedule.step("read_ledger", is_network=True)
+        return super().read_ledger(stream)
+
+    def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
+        self._schedule.step("acquire", is_network=True)
+        lease = super().acquire(stream, after_epoch=after_epoch)
+        self._checks.after_acquire(lease.epoch)
+        self._process.epoch, self._process.has_begun = lease.epoch, True
+        self._schedule.step("acquired", is_network=True)
+        return lease
+
+    def stage(self, lease: Lease, changes: TableChanges) -> Staged:
+        self._schedule.step("stage", is_network=True)
+        if changes.piece:
+            self._schedule.tally["piece staged"] += 1
+        return super().stage(lease, changes)
+
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        self._schedule.step("commit", is_network=True)
+        self._schedule.send()
+        commit = self._answered(lease, staged, progress)
+        self._schedule.step("committed")
+        return commit
+
+    def _answered(self, lease: Lease, staged: Sequence[Staged], progress: Progress) -> Commit:
+        dice, odds = self._schedule.dice, self._schedule.odds
+        if dice.random() < odds.lost_answer:
+            return self._unanswered(dice, lease, staged, progress)
+        commit = self._take_effect(lease, staged, progress)
+        if dice.random() < odds.repeat:
+            # The network's own repeat of the request must change nothing.
+            self._schedule.tally["repeated request"] += 1
+            self._take_effect(lease, staged, progress)
+        return commit
+
+    def _unanswered(self, dice: random.Random, lease: Lease, staged: Sequence[Staged], progress: Progress) -> Commit:
+        how = dice.choice(["applied", "not applied", "late"])
+        self._schedule.tally[f"lost answer: {how}"] += 1
+        if how == "late":
+            self._deliver_later(lease, staged, progress)
+            raise CommitUnknown("the answer of the commit is lost")
+        self._database.lose_answer = LostAnswer(how)
+        try:
+            return self._take_effect(lease, staged, progress)
+        finally:
+            self._database.lose_answer = None
+
+    def _deliver_later(self, lease: Lease, staged: Sequence[Staged], progress: Progress) -> None:
+        def life() -> None:
+            self._schedule.wait()
+            self._schedule.wait()
+            self._take_effect(lease, staged, progress)
+
+        self._schedule.spawn(Process("a request on its way", may_crash=False), life)
+
+    def _take_effect(self, lease: Lease, staged: Sequence[Staged], progress: Progress) -> Commit:
+        database = self._database
+        before, commits = database.ledgers[lease.stream], database.commits
+        try:
+            return super().commit(lease, staged, progress=progress)
+        except Fenced:
+            self._schedule.tally["fenced"] += 1
+            raise
+        finally:
+            if database.commits != commits:
+                self._schedule.tally["commits"] += 1
+                self._checks.after_commit(before, lease.epoch)
+
+    def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
+        self._schedule.step("publish", is_network=True)
+        known = self._database.ledgers.get(stream)
+        if self._schedule.dice.random() < self._schedule.odds.lost_answer:
+            self._database.lose_answer = self._schedule.dice.choice(list(LostAnswer))
+        try:
+            commit = super().publish(stream, loads, publication=publication)
+        finally:
+            ledger = self._database.ledgers.get(stream)
+            if ledger is not None and ledger is not known:
+                self._schedule.tally[f"published, generation {ledger.boundaries[0].generation}"] += 1
+                self._checks.after_publish(known, ledger)
+        self._schedule.step("published")
+        return commit
+
+
+@dataclass
+class Direction:
+    """Orders and reports of the one stream: both sides of the platform database. A hold's lease ends by the clock."""
+
+    schedule: Schedule
+    clock: ManualClock
+    is_wanted: bool = False
+    is_paused: bool = False
+    want_number: int = 0
+    hold_id: str = ""
+    hold_until: float = 0.0
+    apply_to: Position | None = None
+    holds: int = 0
+    report: StreamReport | None = None
+
+    def want(self) -> None:
+        self.is_wanted = True
+        self.want_number += 1
+
+    def orders(self) -> Orders:
+        if self.hold_id and self.clock.time >= self.hold_until:
+            self.schedule.tally["hold expired"] += 1
+            self.hold_id = ""
+        apply_to = self.apply_to if self.hold_id else None
+        return Orders(self.is_wanted, self.is_paused, self.hold_id, self.hold_until, apply_to)
+
+    # ports.StreamDirector, as far as the barrier asks
+
+    def latest_report(self, stream: StreamId) -> StreamReport | None:
+        self.schedule.step("report read")
+        return self.report
+
+    def hold(self, stream: StreamId, *, lease_s: float) -> str:
+        self.schedule.step("hold")
+        self.holds += 1
+        self.hold_id, self.hold_until, self.apply_to = f"hold-{self.holds}", self.clock.time + lease_s, None
+        return self.hold_id
+
+    def apply_up_to(self, hold_id: str, position: Position) -> None:
+        self.schedule.step("apply_up_to")
+        if hold_id == self.hold_id:
+            self.apply_to = position
+
+    def release(self, hold_id: str) -> None:
+        if hold_id == self.hold_id:
+            self.hold_id = ""
+
+    # for the barrier's clock
+
+    def now(self) -> float:
+        return self.clock.time
+
+    def pause(self, seconds: float) -> None:
+        self.clock.time += seconds
+        self.schedule.wait()
+        self.schedule.step("look")
+
+
+class Control:
+    """ports.StreamControl of one worker."""
+
+    def __init__(self, direction: Direction) -> None:
+        self._direction = direction
+
+    def orders(self) -> Orders:
+        self._direction.schedule.step("orders")
+        return self._direction.orders()
+
+    def report(self, report: StreamReport) -> None:
+        self._direction.report = report
+
+
+class Tables:
+    """A read view of all tables of one side, as they were when it was opened."""
+
+    def __init__(self, held: dict[str, Any], position: Position) -> None:
+        self.held = {name: rows.copy() for name, rows in held.items()}
+        self.position = position
+
+    def rows_of(self, table: str) -> list[dict[str, Any]]:
+        if table == "audit":
+            return [{"action": text.split('"')[3]} for text in self.held["audit"].elements()]
+        return list(self.held[table].values())
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(about: Any, *more: Any, **said: Any) -> Any:
+            table = next(table for table in TABLES if table.name == (about if isinstance(about, str) else about.table))
+            return getattr(MemoryView(table, self.rows_of(table.name), self.position), name)(about, *more, **said)
+
+        return ask
+
+    def close(self) -> None:
+        return
+
+
+@dataclass
+class SteppedSource:
+    """ports.Source and the bulk read of an onboarding, over the model source."""
+
+    source: BankSource
+    schedule: Schedule
+    database: MemoryDestination
+    results: dict[tuple[str, str], Any] = field(default_factory=dict)
+    staged: int = 0
+    read_at: Position = field(init=False)
+
+    def commit_marker(self, marker: Marker) -> None:
+        self.schedule.step("marker", is_network=True)
+        self.source.commit_marker(marker)
+        self.schedule.step("marker committed", is_network=True)
+
+    def view(self) -> Tables:
+        return Tables(as_held(self.source.now), self.source.position())
+
+    def open_views(self, count: int) -> Sequence[Tables]:
+        self.schedule.step("views")
+        view = self.view()
+        self.schedule.step("views open")
+        return [view] * count
+
+    def open_destination(self, count: int) -> Sequence[Tables]:
+        self.schedule.step("destination views")
+        view = Tables(held_by(self.database), self.database.ledgers[STREAM].position)
+        self.schedule.step("destination views open")
+        return [view] * count
+
+    @contextmanager
+    def open_read(self, reads: Sequence[TableRead]) -> Iterator["StagedRead"]:
+        self.schedule.step("read")
+        view = self.view()
+        self.read_at = view.position
+        yield StagedRead(self, view)
+
+    @contextmanager
+    def open_staged(self, destination: DestinationPlan, loads: Sequence[Load], count: int) -> Iterator[list[Tables]]:
+        held: dict[str, Any] = {}
+        for load in loads:
+            rows = self.database.staged[load.staged_as]
+            if load.table.is_keyed:
+                held[load.table.name] = {tuple(row[name] for name in load.table.key): row for row in rows}
+            else:
+                held[load.table.name] = Counter(text_of(row) for row in rows)
+        yield [Tables(held, self.read_at)] * count
+
+    # platform database and pruning
+
+    def put_result(self, run_id: str, key: str, value: Any) -> None:
+        self.schedule.step("result", is_network=True)
+        self.results[run_id, key] = value
+
+    def put_receipt(self, run_id: str, receipt: object) -> None:
+        return
+
+    def hold_log(self, topic: str, *, holder: str, offset: int, lease_s: float) -> str:
+        return holder
+
+    def release_log(self, hold_id: str) -> None:
+        return
+
+
+class StagedRead:
+    """ports for `take_snapshot`: all tables at one position; staging lasts while the source goes on."""
+
+    position_time = datetime(2026, 11, 20, 1, 2, 3, tzinfo=UTC)
+
+    def __init__(self, world: SteppedSource, view: Tables) -> None:
+        self._world = world
+        self._view = view
+        self.position = view.position
+        self.views = [view]
+
+    def stage(self, destination: DestinationPlan) -> Sequence[Load]:
+        loads = []
+        for table in TABLES:
+            self._world.schedule.step("stage table", is_network=True)
+            self._world.staged += 1
+            name = f"{table.name}_{self._world.staged}"
+            rows = self._world.database.staged[name] = self._view.rows_of(table.name)
+            loads.append(Load(table, name, len(rows)))
+        return loads
+
+    def digest(self, segment: Segment) -> SegmentDigest:
+        return SegmentDigest(len(self._view.rows_of(segment.table)))
