@@ -1,12 +1,13 @@
 """The whole way of a change on real servers: PostgreSQL, its capture, the log topic, the span loop, PostgreSQL."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
-from seamline.domain.errors import Diverged, SchemaConflict
+from seamline.domain.errors import Diverged, SchemaConflict, TransientError
 from seamline.plan.model import StreamPlan
 from tests.conftest import RunningStack
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
@@ -86,6 +87,65 @@ def test_an_altered_table_stops_the_stream_before_a_wrong_row(
         wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
         assert isinstance(stream.error, SchemaConflict)
         assert said in str(stream.error)
+        assert stream.query("SELECT * FROM live.account") == before
+
+
+@contextmanager
+def nobody_to_wait_for(bank: PostgresCaptured) -> Iterator[None]:
+    """Commits of sessions that want a standby's word wait for one that does not exist; all others go on."""
+    with closing(bank.session()) as session:
+        session.execute("ALTER SYSTEM SET synchronous_commit = local")
+        session.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        session.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: shown(bank, "synchronous_standby_names") == "nobody", timeout_s=10, what="the settings")
+        try:
+            yield
+        finally:
+            session.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            session.execute("ALTER SYSTEM RESET synchronous_commit")
+            session.execute("SELECT pg_reload_conf()")
+            wait_until(
+                lambda: not shown(bank, "synchronous_standby_names"), timeout_s=10, what="the settings to be gone"
+            )
+
+
+def shown(bank: PostgresCaptured, setting: str) -> str:
+    with closing(bank.session()) as session:
+        row = session.execute(f"SHOW {setting}".encode()).fetchone()
+    return str(row[0]) if row else ""
+
+
+def test_an_alteration_that_stands_in_the_log_and_is_not_visible_yet_is_waited_for(
+    stack: RunningStack, warehouse: Connection
+) -> None:
+    """A commit is in the log before it is visible; with synchronous replication for as long as the standby takes."""
+    create = ("CREATE TABLE account (id bigint PRIMARY KEY, code varchar(3))",)
+    with (
+        captured_postgres("limbo_pg", create=create, tables=("account",)) as bank,
+        streamed(bank, warehouse, "account") as stream,
+    ):
+        stream.start()
+        bank.execute("INSERT INTO account VALUES (1, 'abc')")
+        stream.wait_until_applied()
+        before = stream.query("SELECT * FROM live.account")
+        with nobody_to_wait_for(bank), ThreadPoolExecutor(1) as pool, closing(bank.session()) as altering:
+            altering.execute("SET synchronous_commit = on")
+            statements = (
+                "ALTER TABLE account ALTER COLUMN code TYPE varchar(9); INSERT INTO account VALUES (2, 'abcdef')"
+            )
+            waiting = pool.submit(altering.execute, statements.encode())
+            wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to give up for now")
+            assert isinstance(stream.error, TransientError)
+            assert not waiting.done()
+            with closing(bank.session()) as session:
+                session.execute("SELECT pg_cancel_backend(%s)", (altering.info.backend_pid,))
+            waiting.result(timeout=30)
+        assert stream.query("SELECT * FROM live.account") == before
+        stream.stop()
+        stream.start()
+        wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
+        assert isinstance(stream.error, SchemaConflict)
+        assert "account.code is now character varying(9)" in str(stream.error)
         assert stream.query("SELECT * FROM live.account") == before
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import psycopg
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source.catalogue import read_catalogue
 from seamline.adapters.postgres_source.client import Session, open_session, role, source_error
 from seamline.domain.catalogue import Column, Table
@@ -17,6 +18,8 @@ from seamline.domain.errors import InvariantViolated, SchemaConflict
 from seamline.domain.position import Position, PostgresPosition
 from seamline.plan.model import SourcePlan, SyncPlan
 
+# So long is waited for somebody who alters a table just now; then the stream is tried again later.
+_LOCK_TIMEOUT_MS = 10_000
 _LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 # A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone.
 _MARK = """
@@ -41,21 +44,15 @@ class CatalogueGuard:
     def verify(self, through: Position) -> None:
         """Every change up to `through` was made while the tables had their planned shape.
 
-        The WAL's end is read before the catalogue, in statements of their own: an ALTER that committed before any
-        change up to that end is visible to the second one, because locks are let go after a commit is visible.
+        The WAL's end is read first, then the tables are locked for a moment (ACCESS SHARE), then the catalogue is read,
+        in statements of their own. An ALTER whose commit lies before that end lets go of its lock only when it is
+        visible, which may be long after its commit stands in the log (synchronous replication).
         """
         if not isinstance(through, PostgresPosition):
             raise InvariantViolated(f"{through} is no position of a PostgreSQL source")
         if through.lsn <= self._verified_lsn:
             return
-        reader = role(self._source, self._source.reader)
-        try:
-            end, mark = self._asked(self._opened(reader))
-            if mark != self._mark:
-                self._compare(self._opened(reader))
-        except psycopg.Error as exc:
-            self.close()
-            raise source_error(exc, reader) from exc
+        end, mark = self._looked()
         if end < through.lsn:
             raise InvariantViolated(
                 f"the source's log ends at {PostgresPosition(end)}, and {through} was read from the log topic: this is"
@@ -63,6 +60,23 @@ class CatalogueGuard:
                 hint="find out which server answers at the reader's connection; after a restore onboard again",
             )
         self._mark, self._verified_lsn = mark, end
+
+    def _looked(self) -> tuple[int, str]:
+        """(the WAL's end, the catalogue's mark at least from then), once the tables are known to be as planned."""
+        reader = role(self._source, self._source.reader)
+        try:
+            try:
+                end, mark = self._asked(self._opened(reader))
+            except psycopg.errors.UndefinedTable:
+                self.close()
+                self._compare(self._opened(reader))
+                raise
+            if mark != self._mark:
+                self._compare(self._opened(reader))
+        except psycopg.Error as exc:
+            self.close()
+            raise source_error(exc, reader) from exc
+        return end, mark
 
     def close(self) -> None:
         if self._session is not None:
@@ -74,7 +88,7 @@ class CatalogueGuard:
         if self._session is not None and not self._is_alive(self._session):
             self.close()
         if self._session is None:
-            self._session = open_session(reader)
+            self._session = open_session(reader, settings=(f"lock_timeout={_LOCK_TIMEOUT_MS}",))
         return self._session
 
     @staticmethod
@@ -84,8 +98,10 @@ class CatalogueGuard:
 
     def _asked(self, session: Session) -> tuple[int, str]:
         names = [table.name for table in self._tables]
-        with session.pipeline():
+        places = ", ".join(f"{quoted(self._source.schema)}.{quoted(name)}" for name in names)
+        with session.pipeline(), session.transaction():
             end = session.execute(_LSN)
+            session.execute(f"LOCK TABLE {places} IN ACCESS SHARE MODE".encode())
             mark = session.execute(_MARK, {"schema": self._source.schema, "tables": names})
         (lsn,), (text,) = end.fetchone() or (0,), mark.fetchone() or ("",)
         return int(lsn), str(text)
