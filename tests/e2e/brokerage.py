@@ -13,7 +13,8 @@ import psycopg
 
 from seamline import settings
 from seamline.adapters import connections
-from seamline.adapters.postgres_source.grants import Logins, grant_script
+from seamline.adapters.logins import Logins
+from seamline.adapters.postgres_source.grants import grant_script
 from seamline.plan.compile import compile_plan
 from seamline.spec.load import load_declarations
 

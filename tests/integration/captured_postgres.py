@@ -12,7 +12,8 @@ from seamline.adapters.connect.endpoint import CaptureEndpoint
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka.client import client_settings
-from seamline.adapters.postgres_source.grants import Logins, grant_script
+from seamline.adapters.logins import Logins
+from seamline.adapters.postgres_source.grants import grant_script
 from seamline.adapters.postgres_source.source import PostgresSource
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.settings import load

@@ -6,8 +6,9 @@ from contextlib import closing
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.logins import Logins
 from seamline.adapters.mariadb.client import query
-from seamline.adapters.mariadb.grants import Logins, grant_script
+from seamline.adapters.mariadb.grants import grant_script
 from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.catalogue import Kind
 from seamline.domain.errors import ConfigError, Refused, SchemaConflict

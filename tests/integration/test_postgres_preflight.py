@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.logins import Logins
 from seamline.adapters.postgres_source import preflight_facts
 from seamline.adapters.postgres_source.client import role
-from seamline.adapters.postgres_source.grants import Logins, grant_script, publication_statement
+from seamline.adapters.postgres_source.grants import grant_script, publication_statement
 from seamline.adapters.postgres_source.marker import commit_marker, prune_markers
 from seamline.adapters.postgres_source.preflight import SourceFacts, check
 from seamline.domain.catalogue import Table

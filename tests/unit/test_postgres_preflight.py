@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres_source.grants import Logins, grant_script
+from seamline.adapters.logins import Logins
+from seamline.adapters.postgres_source.grants import grant_script
 from seamline.adapters.postgres_source.marker import commit_marker, create_statement
 from seamline.adapters.postgres_source.preflight import (
     MARKER_SHAPE,

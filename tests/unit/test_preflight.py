@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.mariadb.grants import Logins, grant_script
+from seamline.adapters.logins import Logins
+from seamline.adapters.mariadb.grants import grant_script
 from seamline.adapters.mariadb.preflight import (
     MARKER_SHAPE,
     ForeignKeyAction,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from seamline import settings
 from seamline.adapters.connections import resolve
+from seamline.adapters.logins import Logins
 from seamline.adapters.mariadb import grants as mariadb
 from seamline.adapters.postgres_source import grants as postgres
 from seamline.domain.errors import ConfigError
@@ -32,13 +33,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _script(source: SourcePlan, tables: Sequence[str]) -> str:
-    logins = _known_logins(source)
+    logins = Logins(**_known_logins(source))
     if source.kind == "postgres":
-        return postgres.grant_script(source, tables, logins=postgres.Logins(**logins))
+        return postgres.grant_script(source, tables, logins=logins)
     return mariadb.grant_script(
         source.database,
         tables,
-        logins=mariadb.Logins(**logins),
+        logins=logins,
         marker_table=source.marker_table,
         snapshot_lock=source.snapshot_lock,
     )

@@ -55,13 +55,12 @@ class ControlTotal:
 
     @property
     def is_equal(self) -> bool:
-        # NaN, which PostgreSQL's numeric may hold, is equal to nothing else, and by Decimal's rule not to itself.
-        sums = [str(total) if total is not None and total.is_nan() else total for total in self._sums]
-        return self.source_rows == self.destination_rows and sums[0] == sums[1]
+        return self.source_rows == self.destination_rows and _is_same(self.source_sum, self.destination_sum)
 
-    @property
-    def _sums(self) -> tuple[Decimal | None, Decimal | None]:
-        return self.source_sum, self.destination_sum
+
+def _is_same(one: Decimal | None, other: Decimal | None) -> bool:
+    """NaN, which PostgreSQL's numeric may hold, is the same as NaN here, though Decimal's rule denies it."""
+    return one == other or (one is not None and other is not None and one.is_nan() and other.is_nan())
 
 
 @dataclass(frozen=True, slots=True)

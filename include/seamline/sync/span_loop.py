@@ -443,9 +443,11 @@ class _SpanLoop:
             self._settle()
 
     def _commit(self, stage: Callable[[], list[Staged]] | None, progress: Progress) -> Commit:
-        if self._shapes is not None and stage is not None:
-            self._shapes.verify(progress.span.position)
-        staged = stage() if stage is not None else []
+        staged: list[Staged] = []
+        if stage is not None:
+            if self._shapes is not None:
+                self._shapes.verify(progress.span.position)
+            staged = stage()
         commit = self._sink.commit(self._lease, staged, progress=progress)
         self._failpoints.reach("app.commit_acked")
         return commit

@@ -83,7 +83,7 @@ def _stream(task: StreamTask) -> None:
         with ExitStack() as opened:
             shapes = registry.shape_guard(plan)
             if shapes is not None:
-                opened.callback(shapes.close)
+                opened.enter_context(closing(shapes))
             run_stream(
                 plan,
                 task.destination,

@@ -1,19 +1,10 @@
 """The statements that the owner of a MariaDB database runs once: four roles, each with the least it needs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from seamline.adapters.logins import Logins
 from seamline.adapters.mariadb.canonical import quoted
 from seamline.adapters.mariadb.marker import create_statement
-
-
-@dataclass(frozen=True, slots=True)
-class Logins:
-    """Login names of the roles; one login may hold several."""
-
-    capture: str = "seamline_capture"
-    reader: str = "seamline_reader"
-    marker: str = "seamline_marker"
 
 
 def grant_script(

@@ -1,6 +1,5 @@
 """Marker rows: committed in the source, found again in the log topic."""
 
-import json
 from typing import Any
 
 import pymysql
@@ -9,11 +8,8 @@ from pymysql.constants import ER
 from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb.canonical import quoted
 from seamline.adapters.mariadb.client import Session, open_session, translated
-from seamline.domain.errors import InvariantViolated
+from seamline.adapters.marker_row import marker_row
 from seamline.ports import Marker
-
-ID_LENGTH_MAX = 64
-KIND_LENGTH_MAX = 16
 
 # The owner of the source's database creates it.
 CREATE = """CREATE TABLE IF NOT EXISTS {table} (
@@ -30,11 +26,10 @@ def create_statement(table: str) -> str:
 
 def commit_marker(connection: Connection, table: str, marker: Marker) -> None:
     """Commit the row; returns after the commit. A repeat with the same id is a no-op."""
-    if len(marker.id) > ID_LENGTH_MAX or len(marker.kind) > KIND_LENGTH_MAX:
-        raise InvariantViolated(f"marker {marker.id!r} of kind {marker.kind!r} does not fit its table")
+    row = marker_row(marker)
     session = open_session(connection)
     try:
-        _insert(session, table, marker)
+        _insert(session, table, row)
     except pymysql.err.MySQLError as exc:
         raise translated(exc, connection) from exc
     finally:
@@ -56,14 +51,10 @@ def prune_markers(connection: Connection, table: str, *, older_than_s: float, ro
         session.close()
 
 
-def _insert(session: "Session[Any]", table: str, marker: Marker) -> None:
-    payload = json.dumps(marker.payload, sort_keys=True, ensure_ascii=False)
+def _insert(session: "Session[Any]", table: str, row: tuple[str, str, str]) -> None:
     try:
         with session.cursor() as cursor:
-            cursor.execute(
-                f"INSERT INTO {quoted(table)} (id, kind, payload) VALUES (%s, %s, %s)",
-                (marker.id, marker.kind, payload),
-            )
+            cursor.execute(f"INSERT INTO {quoted(table)} (id, kind, payload) VALUES (%s, %s, %s)", row)
     except pymysql.err.IntegrityError as exc:
         if exc.args[0] != ER.DUP_ENTRY:
             raise

@@ -15,7 +15,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 
-from seamline.adapters.postgres.statements import COPIES_FIELD, DELETED_FIELD, MET_FIELD, OFFSET_FIELD
+from seamline.adapters.postgres.statements import (
+    COPIES_FIELD,
+    DELETED_FIELD,
+    MET_FIELD,
+    OFFSET_FIELD,
+    left_out_flags,
+)
 from seamline.adapters.postgres.wire import WireForms
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import TableChanges
@@ -68,7 +74,7 @@ class RowEncoder:
         self._name_set = frozenset(self._names)
         forms = [(column.name, wire.form(column)) for column in table.columns]
         self._fields = [(name, _PYTHON_TYPES[form.arrow]) for name, form in forms]
-        self._is_toastable = any(column.toastable for column in table.columns)
+        self._may_lack = bool(left_out_flags(table))
         self._words = {name: form.words for name, form in forms if form.words}
 
     def encode(self, changes: TableChanges) -> Encoded:
@@ -82,7 +88,7 @@ class RowEncoder:
             changes.truncate_first,
             any(change.is_delete and change.met_row for change in changes.keyed),
             changes.piece,
-            self._is_toastable and any(map(may_lack_values, images)),
+            self._may_lack and any(map(may_lack_values, images)),
         )
 
     def _json(self, changes: TableChanges) -> bytes:

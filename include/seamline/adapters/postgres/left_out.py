@@ -39,11 +39,12 @@ def _is_wanting(change: KeyedChange) -> bool:
 
 def _are_in_pieces(session: Session, on: TableStatements, changes: list[KeyedChange], pieces: str) -> bool:
     """Whether pieces of this unit hold a row under one of the old keys, which are written alike everywhere."""
-    if session.execute("SELECT to_regclass(%s)", (pieces,)).fetchone() == (None,):
-        return False
     same = " AND ".join(f"p.{quoted(name)} = w.{quoted(name)}" for name in on.table.key)
-    statement = as_client_text(f"SELECT EXISTS (SELECT FROM {pieces} AS p, {_old_key(on)} WHERE {same})")
-    return any(session.execute(statement.encode(), _parameter(change)).fetchone() == (True,) for change in changes)
+    statement = as_client_text(f"SELECT EXISTS (SELECT FROM {pieces} AS p, {_old_key(on)} WHERE {same})").encode()
+    with translated("look for old keys in the pieces of a large transaction", table=on.table.name):
+        if session.execute("SELECT to_regclass(%s)", (pieces,)).fetchone() == (None,):
+            return False
+        return any(session.execute(statement, _parameter(change)).fetchone() == (True,) for change in changes)
 
 
 def _completed(session: Session, on: TableStatements, change: KeyedChange) -> KeyedChange:

@@ -121,7 +121,7 @@ class PostgresSink:
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         on = self._statements[changes.table]
-        if on.table.is_keyed:
+        if on.left_out:
             pieces = self._pieces_of(lease, changes.table)
             changes = with_old_values(self._applier_of(lease).session, on, changes, pieces=pieces)
         batch = self._encoders[changes.table].encode(changes)

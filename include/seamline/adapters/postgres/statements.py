@@ -36,6 +36,7 @@ class TableStatements:
         self.table = table
         self.number = number
         self.wire = wire
+        self.left_out = left_out_flags(table)
         self.live = f"{quoted(schema)}.{quoted(table.name)}"
         self.staging = f"pg_temp.seamline_staging_{number}"
         control = f"{OFFSET} bigint, {DELETED} boolean, {MET} boolean" if table.is_keyed else f"{COPIES} bigint"
@@ -75,7 +76,7 @@ class TableStatements:
         keys = ", ".join(quoted(name) for name in self.table.key)
         window = f"OVER (PARTITION BY {keys} ORDER BY"
         # A value that the newest change left out is that of the newest one that has it.
-        flags = left_out_flags(self.table)
+        flags = self.left_out
         named = "".join(
             f", first_value({quoted(column.name)}) {window} coalesce({quoted(column.name)}="
             f"{_literal(self.wire.left_out(column))},false), {PIECE} DESC) AS {flags[quoted(column.name)]}"

@@ -32,27 +32,32 @@ def open_session(connection: Connection, *, settings: Sequence[str] = (), replic
 
     `replication` "database": a session for commands of the replication protocol.
     """
-    options = " ".join(f"-c {setting}" for setting in ("TimeZone=UTC", "search_path=pg_catalog", *settings))
-    extra = {"replication": replication} if replication else {}
+    arguments = libpq_arguments(connection, settings=settings)
+    if replication:
+        arguments["replication"] = replication
     try:
-        return psycopg.connect(
-            host=connection.host,
-            port=connection.port,
-            user=connection.login,
-            password=connection.password,
-            dbname=connection.database,
-            application_name="seamline",
-            options=options,
-            connect_timeout=_CONNECT_TIMEOUT_S,
-            keepalives_idle=5,
-            keepalives_interval=5,
-            keepalives_count=2,
-            client_encoding="utf8",
-            autocommit=True,
-            **extra,  # type: ignore[arg-type]
-        )
+        return psycopg.connect(**arguments, autocommit=True)
     except psycopg.Error as exc:
         raise source_error(exc, connection) from exc
+
+
+def libpq_arguments(connection: Connection, *, settings: Sequence[str] = ()) -> dict[str, Any]:
+    """How every session of a source is opened, in libpq's own words, which both drivers take."""
+    options = " ".join(f"-c {setting}" for setting in ("TimeZone=UTC", "search_path=pg_catalog", *settings))
+    return {
+        "host": connection.host,
+        "port": connection.port,
+        "user": connection.login,
+        "password": connection.password,
+        "dbname": connection.database,
+        "application_name": "seamline",
+        "options": options,
+        "connect_timeout": _CONNECT_TIMEOUT_S,
+        "keepalives_idle": 5,
+        "keepalives_interval": 5,
+        "keepalives_count": 2,
+        "client_encoding": "utf8",
+    }
 
 
 @contextmanager

@@ -1,20 +1,11 @@
 """The statements that the owner of a PostgreSQL source's tables runs once: roles, marker table, grants, publication."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from seamline.adapters.logins import Logins
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres_source.marker import create_statement
 from seamline.plan.model import SourcePlan
-
-
-@dataclass(frozen=True, slots=True)
-class Logins:
-    """Login names of the roles; one login may hold several."""
-
-    capture: str = "seamline_capture"
-    reader: str = "seamline_reader"
-    marker: str = "seamline_marker"
 
 
 def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | None = None) -> str:

@@ -1,16 +1,12 @@
 """Marker rows: committed in the source, found again in the log topic."""
 
-import json
 from contextlib import closing
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.marker_row import marker_row
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source.client import open_session, translated
-from seamline.domain.errors import InvariantViolated
 from seamline.ports import Marker
-
-ID_LENGTH_MAX = 64
-KIND_LENGTH_MAX = 16
 
 # The owner of the source's tables creates it.
 CREATE = """CREATE TABLE IF NOT EXISTS {table} (
@@ -27,13 +23,11 @@ def create_statement(schema: str, table: str) -> str:
 
 def commit_marker(connection: Connection, schema: str, table: str, marker: Marker) -> None:
     """Commit the row; returns after the commit. A repeat with the same id is a no-op."""
-    if len(marker.id) > ID_LENGTH_MAX or len(marker.kind) > KIND_LENGTH_MAX:
-        raise InvariantViolated(f"marker {marker.id!r} of kind {marker.kind!r} does not fit its table")
-    payload = json.dumps(marker.payload, sort_keys=True, ensure_ascii=False)
+    row = marker_row(marker)
     with closing(open_session(connection)) as session, translated(connection):
         session.execute(
             f"INSERT INTO {_place(schema, table)} (id, kind, payload) VALUES (%s, %s, %s) ON CONFLICT (id) DO NOTHING",
-            (marker.id, marker.kind, payload),
+            row,
         )
 
 
