@@ -1,5 +1,6 @@
 """Snapshots of a captured database as an onboarding takes them, in this process, and what the log says of them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -151,5 +152,6 @@ def staged_as_the_log_says(
     state = state_at(bank, position, snapshot["next_offset"], snapshot["high_marker"])
     staged = rows_in(warehouse, "bank_stage", staged_names(snapshot))
     for table in tables:
-        assert staged[table] == state.holds(table), f"{table} at {position}"
+        found, told = Counter(staged[table]), Counter(state.holds(table))
+        assert found == told, f"{table} at {snapshot['position']}: staged {found - told}, in the log {told - found}"
     return staged

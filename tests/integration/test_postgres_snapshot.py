@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -384,26 +384,82 @@ def waiting_for(bank: PostgresCaptured, pid: int) -> bool:
     return row is not None and row[0] > 0
 
 
-def test_a_change_is_placed_by_its_transaction_and_not_by_the_address_of_its_row(bank: PostgresCaptured) -> None:
-    """A slot waits twice: for who wrote as it began, then for who began meanwhile. Who writes while it waits the second
-    time has rows before its consistent point, is not waited for, and commits behind it."""
-    first_id = next(FIRST_IDS)
-    insert = "INSERT INTO account VALUES (%s, 1, 'in order')"
+INSERT = "INSERT INTO account VALUES (%s, 1, 'in order')"
+
+
+@contextmanager
+def opening_amid(bank: PostgresCaptured, first_id: int) -> Iterator[tuple[Future[Sequence[ReadView]], Any]]:
+    """Views that are just being opened, and the open transaction that their slot waits for.
+
+    A slot waits twice: for who wrote as it began, then for who began meanwhile.
+    """
     with (
         closing(in_postgres(bank.root)) as first,
         closing(in_postgres(bank.root)) as second,
-        closing(in_postgres(bank.root)) as third,
         ThreadPoolExecutor(1) as pool,
     ):
-        first.execute(insert, (first_id,))
+        first.execute(INSERT, (first_id,))
         opening: Future[Sequence[ReadView]] = pool.submit(sessions.open_views, bank.source_plan, 1)
         wait_until(lambda: waiting_for(bank, first.info.backend_pid), timeout_s=15, what="the slot to wait")
-        second.execute(insert, (first_id + 1,))
+        second.execute(INSERT, (first_id + 1,))
         first.commit()
         wait_until(lambda: waiting_for(bank, second.info.backend_pid), timeout_s=15, what="the slot to wait again")
-        third.execute(insert, (first_id + 2,))
-        second.commit()
-        (view,) = opening.result(timeout=30)
+        yield opening, second
+
+
+@contextmanager
+def commits_that_hang(bank: PostgresCaptured) -> Iterator[None]:
+    """Commits that ask for a standby stand in the log and do not end; there is none. Sessions opened now do not ask."""
+    bank.execute("ALTER ROLE ALL SET synchronous_commit = 'local'")
+    bank.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    try:
+        yield
+    finally:
+        bank.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        bank.execute("ALTER ROLE ALL RESET synchronous_commit")
+
+
+def test_no_row_is_read_before_every_transaction_that_the_snapshot_sees_has_ended(
+    bank: PostgresCaptured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commit is in the log, so the slot's snapshot sees it; to the server it is running."""
+    monkeypatch.setattr(sessions, "_VIEWS_S", 5.0)
+    first_id = next(FIRST_IDS)
+    with closing(in_postgres(bank.root)) as third, ThreadPoolExecutor(1) as pool:
+        with commits_that_hang(bank), opening_amid(bank, first_id) as (opening, second):
+            third.execute("SET synchronous_commit = on")
+            third.execute(INSERT, (first_id + 2,))
+            row = third.execute("SELECT pg_current_xact_id()").fetchone()
+            assert row
+            hanging = pool.submit(third.commit)
+            wait_until(lambda: is_waiting_for_a_standby(bank, third), timeout_s=15, what="a commit that hangs")
+            second.commit()
+            with pytest.raises(TransientError, match=f"transactions {row[0]} are committed in the source's log"):
+                opening.result(timeout=30)
+            assert not hanging.done()
+        hanging.result(timeout=30)
+    (view,) = sessions.open_views(bank.source_plan, 1)
+    with closing(view):
+        assert len(view.rows("account", [str(first_id + number) for number in range(3)])) == 3
+
+
+def is_waiting_for_a_standby(bank: PostgresCaptured, session: "psycopg.Connection[Any]") -> bool:
+    with closing(bank.session()) as other:
+        row = other.execute(
+            "SELECT wait_event FROM pg_stat_activity WHERE pid = %s", (session.info.backend_pid,)
+        ).fetchone()
+    return row == ("SyncRep",)
+
+
+def test_a_change_is_placed_by_its_transaction_and_not_by_the_address_of_its_row(bank: PostgresCaptured) -> None:
+    """Who writes while the slot waits the second time has rows before its consistent point, is not waited for, and
+    commits behind it."""
+    first_id = next(FIRST_IDS)
+    with closing(in_postgres(bank.root)) as third:
+        with opening_amid(bank, first_id) as (opening, second):
+            third.execute(INSERT, (first_id + 2,))
+            second.commit()
+            (view,) = opening.result(timeout=30)
         third.commit()
     with closing(view):
         seen = view.rows("account", [str(first_id + number) for number in range(3)])

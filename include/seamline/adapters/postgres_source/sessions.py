@@ -2,10 +2,15 @@
 
 The slot lives for moments only: the first session imports its snapshot and exports it again, and from that one all
 others come, also those of other processes. Each session says by its own word which snapshot it stands on.
+
+To a slot's snapshot a transaction is committed as soon as its commit stands in the WAL, a moment before the server
+itself holds it so. Rows that are read in that moment are not found and, worse, are marked as rolled back, for everybody
+and for ever (ADR 12). So no row is read before every transaction that the snapshot sees has ended.
 """
 
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -24,6 +29,7 @@ from seamline.plan.model import SourcePlan
 
 # A stream that is held waits at most its lease for the views.
 _VIEWS_S = 20.0
+_PAUSE_S = 0.002
 # What an administrator gave the role must not end a view in its hours, and rows that a policy would hide are an error,
 # not a smaller table. A table that somebody alters just now is waited for for 30 s.
 READ_SETTINGS = (
@@ -112,6 +118,12 @@ def position_at(lsn: int, seen: str) -> PostgresPosition:
     return PostgresPosition(lsn=lsn, xmin=int(xmin), xmax=int(xmax), in_progress=in_progress)
 
 
+def unfinished(snapshot: PostgresPosition, now: PostgresPosition) -> list[int]:
+    """The transactions that `snapshot` sees and that the server, by its own snapshot `now`, still holds for running."""
+    running = (*now.in_progress, *range(now.xmax, snapshot.xmax))
+    return [xid for xid in running if xid < snapshot.xmax and xid not in snapshot.in_progress]
+
+
 def lock_tables(session: Session, schema: str, tables: Sequence[str]) -> None:
     """Hold ACCESS SHARE on the tables, and be certain that the snapshot still sees their rows.
 
@@ -152,6 +164,8 @@ def _opened(
             sessions[0].execute(f"SET TRANSACTION SNAPSHOT {text_literal(exported.name)}".encode())
             # The first statement after it: the slot may go only when somebody else stands on its snapshot.
             seen = seen_by(sessions[0])
+    position = position_at(exported.lsn, seen)
+    _wait_for_the_seen(reader, position, patience_s)
     with translated(reader):
         lock_tables(sessions[0], source.schema, names)
         row = sessions[0].execute("SELECT pg_export_snapshot(), clock_timestamp()").fetchone()
@@ -160,9 +174,22 @@ def _opened(
     shared = SharedSnapshot(str(row[0]), seen)
     while len(sessions) < count:
         sessions.append(join_snapshot(reader, shared, schema=source.schema, tables=names))
-    position = position_at(exported.lsn, seen)
     views = [SourceReadView(session, source=source, tables=tables, position=position) for session in sessions]
     return OpenedViews(views, shared, position, row[1].astimezone(UTC))
+
+
+def _wait_for_the_seen(reader: Connection, position: PostgresPosition, patience_s: float) -> None:
+    """Return when every transaction that the snapshot sees has ended for the server too."""
+    deadline = time.monotonic() + patience_s
+    with closing(open_session(reader)) as session, translated(reader):
+        while waited_for := unfinished(position, position_at(0, seen_by(session))):
+            if time.monotonic() > deadline:
+                raise TransientError(
+                    f"transactions {', '.join(map(str, waited_for))} are committed in the source's log and have not"
+                    f" ended within {patience_s:g} s",
+                    hint="they wait for a synchronous standby, or their server process stands still; then try again",
+                )
+            time.sleep(_PAUSE_S)
 
 
 def _begin(connection: Connection) -> Session:
