@@ -1,6 +1,6 @@
 # Aliases only: every target calls ./seamline, which needs no make. `make` lists them.
 .DEFAULT_GOAL := list
-.PHONY: list setup demo up down status doctor test unit contract dags spark integration e2e check format schema validate explain lock
+.PHONY: list setup demo up down status doctor test unit fault contract dags spark integration e2e check format schema validate explain lock
 
 bin := .seamline/env/venv/bin
 
@@ -28,6 +28,8 @@ dags: ## DAGs, operators and triggers
 	./seamline test dags
 spark: ## jobs in a local Spark session
 	./seamline test spark
+fault: ## kills at every failpoint, on real servers: a quarter of an hour
+	./seamline test fault
 integration: ## tests with real servers
 	./seamline test integration
 e2e: ## the demo at reduced size, through Airflow

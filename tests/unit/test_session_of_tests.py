@@ -13,7 +13,14 @@ from seamline import settings
 from seamline.cli.main import COMMANDS, main
 from seamline.settings import Ports, Settings
 from seamline.stack.components import COMPONENTS
-from seamline.stack.test_session import LAYERS, Layer, Outcome, TestSession, free_port_base
+from seamline.stack.test_session import (
+    LAYERS,
+    Layer,
+    Outcome,
+    TestSession,
+    chosen_layers,
+    free_port_base,
+)
 
 PASSES = "def test_one_is_one(): assert 1 == 1\n"
 FAILS = "def test_one_is_two(): assert 1 == 2\n"
@@ -134,8 +141,34 @@ def test_an_unknown_layer_is_answered_with_the_nearest(capsys: pytest.CaptureFix
 
 
 def test_every_folder_of_tests_is_a_layer(checkout: Path) -> None:
-    folders = {path.name for path in (checkout / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders <= {layer.name for layer in LAYERS}
+    tests = {path.parent.relative_to(checkout / "tests").as_posix() for path in (checkout / "tests").rglob("test_*.py")}
+    assert tests <= {layer.path for layer in LAYERS}
+
+
+def test_without_names_all_layers_run_but_those_that_only_run_by_name() -> None:
+    left_out = {layer.name for layer in LAYERS} - {layer.name for layer in chosen_layers([])}
+    assert left_out == {"fault"}
+
+
+def test_a_named_layer_runs_alone_also_one_that_only_runs_by_name() -> None:
+    assert [layer.name for layer in chosen_layers(["fault"])] == ["fault"]
+    assert [layer.name for layer in chosen_layers(["e2e", "simulator"])] == ["simulator", "e2e"]
+
+
+def test_the_help_names_the_layer_that_only_runs_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["test", "--help"])
+    assert "all of them but fault" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_layer_in_a_folder_of_another_name_is_found(around: Settings) -> None:
+    folder = around.root / "tests" / "deep" / "inside"
+    folder.mkdir(parents=True)
+    (folder / "test_planted.py").write_text(PASSES, encoding="utf-8")
+    with TestSession(around, python=Path(sys.executable)) as session:
+        outcome = session.run(Layer("named", folder="deep/inside"), ["-p", "no:cacheprovider"])
+    assert outcome.passed
+    assert " named: 1 passed" in outcome.line
 
 
 def test_every_make_target_calls_a_command_that_exists(checkout: Path) -> None:

@@ -21,6 +21,7 @@ import psutil
 from seamline import settings
 from seamline.domain.errors import ConfigError
 from seamline.settings import Ports, Settings
+from seamline.spec.faults import guess
 from seamline.stack.components import COMPONENTS
 from seamline.stack.waiting import wait_until
 
@@ -36,7 +37,8 @@ _TOLD_MAX = 160
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One folder under tests/. `needs` are components; `is_own_stack`: its tests bring up all they need.
+    """One folder under tests/, of its name unless `folder` names another. `needs` are components; `is_own_stack`: its
+    tests bring up all they need; `is_by_name_only`: it takes too long to be run unless somebody names it.
 
     A test that takes longer than `test_max_s` hangs: its stacks are printed and the layer ends there.
     """
@@ -45,17 +47,40 @@ class Layer:
     needs: tuple[str, ...] = ()
     test_max_s: int = 120
     is_own_stack: bool = False
+    is_by_name_only: bool = False
+    folder: str = ""
+
+    @property
+    def path(self) -> str:
+        """Where its tests lie under tests/."""
+        return self.folder or self.name
 
 
 LAYERS = (
     Layer("unit"),
-    Layer("fault", test_max_s=300),
+    Layer("simulator", test_max_s=300, folder="fault/simulator"),
     Layer("contract", ("postgres", "mariadb")),
     Layer("dags"),
     Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
     Layer("integration", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
     Layer("e2e", test_max_s=1500, is_own_stack=True),
+    Layer(
+        "fault",
+        ("postgres", "mariadb", "kafka", "connect"),
+        test_max_s=300,
+        is_by_name_only=True,
+        folder="fault/real",
+    ),
 )
+
+
+def chosen_layers(names: Sequence[str]) -> list[Layer]:
+    """The layers of these names; without names all but those that run by name only."""
+    known = [layer.name for layer in LAYERS]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"there is no layer `{name}`", hint=guess(name, known))
+    return [layer for layer in LAYERS if (layer.name in names if names else not layer.is_by_name_only)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +160,7 @@ class TestSession:
         )
 
     def _pytest(self, layer: Layer, at: Settings, arguments: Sequence[str]) -> tuple[int, str]:
-        command = [str(self._python), "-m", "pytest", str(at.root / "tests" / layer.name)]
+        command = [str(self._python), "-m", "pytest", str(at.root / "tests" / layer.path)]
         command += ["-o", f"faulthandler_timeout={layer.test_max_s}", "-o", "faulthandler_exit_on_timeout=true"]
         command += arguments
         if sys.stdout.isatty():

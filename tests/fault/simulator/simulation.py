@@ -27,11 +27,11 @@ from seamline.sync.barrier import Barrier, NotAligned, NotComparable, Patience
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from seamline.sync.span_loop import Pace, run_stream
-from tests.fault.bank_source import TABLES, BankSource, Log
-from tests.fault.checks import Checks
-from tests.fault.ports import Control, Direction, SteppedFailpoints, SteppedSink, SteppedSource
-from tests.fault.schedule import Committer, Crash, KnownGap, Odds, Process, Schedule, Violation
-from tests.fault.topic import Capture, Loss, SimulatedReader
+from tests.fault.simulator.bank_source import TABLES, BankSource, Log
+from tests.fault.simulator.checks import Checks
+from tests.fault.simulator.ports import Control, Direction, SteppedFailpoints, SteppedSink, SteppedSource
+from tests.fault.simulator.schedule import Committer, Crash, KnownGap, Odds, Process, Schedule, Violation
+from tests.fault.simulator.topic import Capture, Loss, SimulatedReader
 from tests.log_topic import STREAM, ManualClock, sync_plan
 
 RESTARTS_AFTER_THE_LAST_FAULT = 3

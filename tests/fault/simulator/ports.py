@@ -17,9 +17,9 @@ from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Lease, Load, Marker, Orders, Progress, Publication, Staged, StreamReport, TableRead
 from tests.bank_history import text_of
-from tests.fault.bank_source import TABLES, BankSource
-from tests.fault.checks import Checks, as_held, held_by
-from tests.fault.schedule import Process, Schedule
+from tests.fault.simulator.bank_source import TABLES, BankSource
+from tests.fault.simulator.checks import Checks, as_held, held_by
+from tests.fault.simulator.schedule import Process, Schedule
 from tests.log_topic import STREAM, ManualClock
 from tests.unit.memory_views import MemoryView
 

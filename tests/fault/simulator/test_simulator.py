@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.fault.ports import FAILPOINTS
-from tests.fault.schedule import Violation
-from tests.fault.simulation import run_seed
-from tests.fault.topic import Loss
+from tests.fault.simulator.ports import FAILPOINTS
+from tests.fault.simulator.schedule import Violation
+from tests.fault.simulator.simulation import run_seed
+from tests.fault.simulator.topic import Loss
 
 # What a minute of one core is enough for. A night runs more of them, from another first seed.
 SEEDS = 2_000
 NAMED_MAX = 10
-# `SEAMLINE_SEED=17 python -m pytest tests/fault/test_simulator.py` repeats one schedule; nothing of it is random.
+# `SEAMLINE_SEED=17 python -m pytest tests/fault/simulator/test_simulator.py` repeats one schedule, nothing is random.
 ONLY = os.environ.get("SEAMLINE_SEED", "")  # noqa: TID251 (a test's own switch, no setting of the product)
 
 

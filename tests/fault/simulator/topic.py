@@ -8,8 +8,8 @@ from enum import Enum
 from seamline.domain.errors import PositionLost
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import PostgresPosition
-from tests.fault.bank_source import TABLES, WIDTH, BankSource, Log, Transaction
-from tests.fault.schedule import Schedule, Violation
+from tests.fault.simulator.bank_source import TABLES, WIDTH, BankSource, Log, Transaction
+from tests.fault.simulator.schedule import Schedule, Violation
 from tests.log_topic import MARKERS, TOPIC_ID, Change, LogTopic, TopicReader
 
 _ROW = RecordKind.ROW

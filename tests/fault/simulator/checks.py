@@ -6,9 +6,9 @@ from typing import Any
 
 from seamline.adapters.memory_sink import MemoryDestination
 from seamline.domain.ledger import LedgerRow
-from tests.fault.bank_source import CURRENCIES, OPENING, BankSource, State
-from tests.fault.schedule import KnownGap, Violation
-from tests.fault.topic import Capture, Loss
+from tests.fault.simulator.bank_source import CURRENCIES, OPENING, BankSource, State
+from tests.fault.simulator.schedule import KnownGap, Violation
+from tests.fault.simulator.topic import Capture, Loss
 from tests.log_topic import STREAM
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.fault.planted import PLANTED, Plant
-from tests.fault.schedule import Violation
-from tests.fault.simulation import run_seed
+from tests.fault.simulator.planted import PLANTED, Plant
+from tests.fault.simulator.schedule import Violation
+from tests.fault.simulator.simulation import run_seed
 
 SEEDS_MAX = 1_000
 

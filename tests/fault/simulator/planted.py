@@ -22,8 +22,8 @@ from seamline.sync.progress import PositionTracker
 from seamline.sync.span_loop import _SpanLoop
 from seamline.sync.units import UnitAssembler
 from tests.contract import test_planted_bugs as contract
-from tests.fault import simulation
-from tests.fault.ports import SteppedSink
+from tests.fault.simulator import simulation
+from tests.fault.simulator.ports import SteppedSink
 
 # ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
 Plant = Callable[[pytest.MonkeyPatch], None]
