@@ -1,0 +1,266 @@
+"""The workload: a bank whose writers transfer, roll back, change keys, delete and insert again, and say nothing twice.
+
+Every committed transaction leaves one row of `seq`, numbered without a gap per writer; every transfer leaves its legs
+in `entry`, each with how many there are; `audit` has no key and many rows that are alike.
+"""
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from decimal import Decimal
+from itertools import accumulate
+from typing import Any
+
+import psycopg
+import pymysql
+
+from tests.fault.real.history import Attempt, AuditRow, History, Outcome
+
+TABLES = ("account", "entry", "seq", "audit")
+CURRENCIES = ("CHF", "EUR", "JPY")
+ACCOUNTS = 200
+OPENING = Decimal("1000000.0000")
+WRITERS = 6
+BATCH_LEGS = 1_000
+_PAUSE_S_MAX = 0.16
+_ACTIONS = ("look", "look", "sign", "hold ü€")
+_MEMOS = ("", "rent", "Löhne €", "'quoted' \\ back", "x" * 90)
+# An attempt has at most so many ids of entries; those whose key was changed lie in the upper half.
+_IDS_PER_ATTEMPT = 10_000
+_ATTEMPTS_PER_WRITER = 10_000_000
+_DEADLOCK, _LOCK_TIMEOUT = 1213, 1205
+_SHARES = {
+    "transfer": 82.0,
+    "roll back": 3.0,
+    "savepoint": 2.0,
+    "change of key": 4.0,
+    "delete and insert": 3.0,
+    "no change": 3.0,
+    "batch": 0.2,
+}
+
+SCHEMA_MARIADB = (
+    "CREATE TABLE account (id BIGINT PRIMARY KEY, ccy CHAR(3) NOT NULL, balance DECIMAL(20,4) NOT NULL, "
+    "ver INT NOT NULL)",
+    "CREATE TABLE entry (id BIGINT PRIMARY KEY, tx_id BIGINT NOT NULL, leg INT NOT NULL, legs INT NOT NULL, "
+    "account_id BIGINT NOT NULL, ccy CHAR(3) NOT NULL, amount DECIMAL(20,4) NOT NULL, "
+    "booked_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), memo VARCHAR(100))",
+    "CREATE TABLE seq (writer INT NOT NULL, n BIGINT NOT NULL, attempt BIGINT NOT NULL, PRIMARY KEY (writer, n))",
+    "CREATE TABLE audit (actor VARCHAR(20), action VARCHAR(20))",
+)
+SCHEMA_POSTGRES = (
+    "CREATE TABLE account (id bigint PRIMARY KEY, ccy char(3) NOT NULL, balance numeric(20,4) NOT NULL, "
+    "ver int NOT NULL)",
+    "CREATE TABLE entry (id bigint PRIMARY KEY, tx_id bigint NOT NULL, leg int NOT NULL, legs int NOT NULL, "
+    "account_id bigint NOT NULL, ccy char(3) NOT NULL, amount numeric(20,4) NOT NULL, "
+    "booked_at timestamptz NOT NULL DEFAULT clock_timestamp(), memo varchar(100))",
+    "CREATE TABLE seq (writer int NOT NULL, n bigint NOT NULL, attempt bigint NOT NULL, PRIMARY KEY (writer, n))",
+    "CREATE TABLE audit (actor text, action text)",
+    "ALTER TABLE audit REPLICA IDENTITY FULL",
+)
+# Of rows that are alike one goes: the two servers say that differently.
+ONE_AUDIT_ROW = {
+    "mariadb": "DELETE FROM audit WHERE actor = %s AND action = %s LIMIT 1",
+    "postgres": "DELETE FROM audit WHERE ctid IN (SELECT ctid FROM audit WHERE actor = %s AND action = %s LIMIT 1)",
+}
+
+
+def opening_totals() -> dict[str, Decimal]:
+    counted = Counter(_currency(number) for number in range(ACCOUNTS))
+    return {ccy: OPENING * counted[ccy] for ccy in CURRENCIES}
+
+
+def open_accounts(session: Any) -> None:
+    with session.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO account (id, ccy, balance, ver) VALUES (%s, %s, %s, 0)",
+            [(number, _currency(number), OPENING) for number in range(ACCOUNTS)],
+        )
+    session.commit()
+
+
+def _currency(account: int) -> str:
+    return CURRENCIES[account % len(CURRENCIES)]
+
+
+class BankWriters:
+    """`open_session` gives sessions without autocommit. An error that is no deadlock is raised by `stop`."""
+
+    def __init__(self, kind: str, open_session: Callable[[], Any], history: History, *, seed: str) -> None:
+        self.history = history
+        self._stop = threading.Event()
+        self._writers = [_Writer(n, kind, open_session, history, random.Random(f"{seed}/{n}")) for n in range(WRITERS)]
+        self._threads = [threading.Thread(target=one.write_until, args=(self._stop,)) for one in self._writers]
+
+    @property
+    def committed(self) -> int:
+        return sum(one.number for one in self._writers)
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Repeatable."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        for one in self._writers:
+            if one.error is not None:
+                raise one.error
+
+
+class _Writer:
+    def __init__(
+        self, writer: int, kind: str, open_session: Callable[[], Any], history: History, chance: random.Random
+    ) -> None:
+        self.number = 0
+        self.error: BaseException | None = None
+        self._writer = writer
+        self._open_session = open_session
+        self._history = history
+        self._chance = chance
+        self._one_audit_row = ONE_AUDIT_ROW[kind]
+        self._attempts = 0
+        # Entries of mine that still have their first key.
+        self._movable: list[int] = []
+
+    def write_until(self, stop: threading.Event) -> None:
+        try:
+            with closing(self._open_session()) as session:
+                while not stop.is_set():
+                    kind = self._chance.choices(list(_SHARES), cum_weights=list(accumulate(_SHARES.values())))[0]
+                    self._attempt(session, kind)
+                    stop.wait(self._chance.random() * _PAUSE_S_MAX)
+        except (pymysql.err.MySQLError, psycopg.Error) as exc:
+            self.error = exc
+
+    def _next_id(self) -> int:
+        self._attempts += 1
+        return self._writer * _ATTEMPTS_PER_WRITER + self._attempts
+
+    def _attempt(self, session: Any, kind: str) -> None:
+        attempt_id, audit = self._next_id(), Counter[AuditRow]()
+        legs = 0
+        try:
+            with session.cursor() as cursor:
+                legs = self._change(cursor, kind, attempt_id, audit)
+                cursor.execute(
+                    "INSERT INTO seq (writer, n, attempt) VALUES (%s, %s, %s)",
+                    (self._writer, self.number + 1, attempt_id),
+                )
+        except (pymysql.err.OperationalError, psycopg.errors.DeadlockDetected) as exc:
+            if isinstance(exc, pymysql.err.OperationalError) and exc.args[0] not in (_DEADLOCK, _LOCK_TIMEOUT):
+                raise
+            session.rollback()
+            self._tell(attempt_id, kind, Outcome.FAIL, legs, audit)
+            return
+        if kind == "roll back":
+            session.rollback()
+            self._tell(attempt_id, kind, Outcome.FAIL, legs, audit)
+            return
+        self._commit(session, attempt_id, kind, legs, audit)
+
+    def _commit(self, session: Any, attempt_id: int, kind: str, legs: int, audit: Counter[AuditRow]) -> None:
+        try:
+            session.commit()
+        except (pymysql.err.MySQLError, psycopg.Error):
+            self._tell(attempt_id, kind, Outcome.INFO, legs, audit)
+            raise
+        self.number += 1
+        self._tell(attempt_id, kind, Outcome.OK, legs, audit)
+        if legs and legs != BATCH_LEGS:
+            self._movable.append(attempt_id * _IDS_PER_ATTEMPT)
+
+    def _tell(self, attempt_id: int, kind: str, outcome: Outcome, legs: int, audit: Counter[AuditRow]) -> None:
+        number = self.number if outcome is Outcome.OK else self.number + 1
+        self._history.append(Attempt(attempt_id, self._writer, kind, outcome, number, legs, audit))
+
+    # ---- what a transaction does ----------------------------------------------------------------------------------
+
+    def _change(self, cursor: Any, kind: str, attempt_id: int, audit: Counter[AuditRow]) -> int:
+        """Returns the number of legs that the attempt wrote."""
+        self._audit(cursor, audit)
+        match kind:
+            case "change of key" if self._movable:
+                first = self._movable.pop(self._chance.randrange(len(self._movable)))
+                cursor.execute("UPDATE entry SET id = %s WHERE id = %s", (first + _IDS_PER_ATTEMPT // 2, first))
+                return 0
+            case "delete and insert":
+                self._insert_again(cursor)
+                return 0
+            case "no change":
+                cursor.execute("UPDATE account SET ver = ver WHERE id = %s", (self._chance.randrange(ACCOUNTS),))
+                return 0
+            case "batch":
+                return self._transfer(cursor, attempt_id, BATCH_LEGS)
+            case "savepoint":
+                self._take_back(cursor)
+        return self._transfer(cursor, attempt_id, self._chance.randint(2, 8))
+
+    def _take_back(self, cursor: Any) -> None:
+        """A transfer that is rolled back inside a transaction that goes on."""
+        ghost = self._next_id()
+        cursor.execute("SAVEPOINT before_the_ghost")
+        legs = self._transfer(cursor, ghost, self._chance.randint(2, 4))
+        cursor.execute("ROLLBACK TO SAVEPOINT before_the_ghost")
+        self._history.append(Attempt(ghost, self._writer, "ghost", Outcome.FAIL, legs=legs))
+
+    def _transfer(self, cursor: Any, attempt_id: int, legs: int) -> int:
+        ccy = self._chance.randrange(len(CURRENCIES))
+        mine = range(ccy, ACCOUNTS, len(CURRENCIES))
+        # In the order of their ids, so that writers wait for each other and seldom meet in a deadlock.
+        accounts = sorted(self._chance.choices(mine, k=legs) if legs > len(mine) else self._chance.sample(mine, legs))
+        amounts = [Decimal(self._chance.randint(-9_999_999, 9_999_999)).scaleb(-4) for _ in range(legs - 1)]
+        amounts.append(-sum(amounts, Decimal(0)))
+        net = dict.fromkeys(accounts, Decimal(0))
+        for account, amount in zip(accounts, amounts, strict=True):
+            net[account] += amount
+        for account, change in net.items():
+            cursor.execute("UPDATE account SET balance = balance + %s, ver = ver + 1 WHERE id = %s", (change, account))
+        cursor.executemany(
+            "INSERT INTO entry (id, tx_id, leg, legs, account_id, ccy, amount, memo) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+            [
+                (attempt_id * _IDS_PER_ATTEMPT + leg, attempt_id, leg, legs, *where, self._chance.choice(_MEMOS))
+                for leg, where in enumerate(self._placed(accounts, amounts))
+            ],
+        )
+        return legs
+
+    @staticmethod
+    def _placed(accounts: Sequence[int], amounts: Sequence[Decimal]) -> Iterator[tuple[int, str, Decimal]]:
+        for account, amount in zip(accounts, amounts, strict=True):
+            yield account, _currency(account), amount
+
+    def _insert_again(self, cursor: Any) -> None:
+        account = self._chance.randrange(ACCOUNTS)
+        cursor.execute("SELECT ccy, balance, ver FROM account WHERE id = %s FOR UPDATE", (account,))
+        ccy, balance, ver = cursor.fetchone()
+        cursor.execute("DELETE FROM account WHERE id = %s", (account,))
+        cursor.execute(
+            "INSERT INTO account (id, ccy, balance, ver) VALUES (%s, %s, %s, %s)", (account, ccy, balance, ver + 1)
+        )
+
+    def _audit(self, cursor: Any, audit: Counter[AuditRow]) -> None:
+        row = (f"desk {self._writer % 3}", self._chance.choice(_ACTIONS))
+        if self._chance.random() < 0.05:
+            cursor.execute(self._one_audit_row, row)
+            if cursor.rowcount:
+                audit[row] -= 1
+        elif self._chance.random() < 0.5:
+            copies = self._chance.randint(1, 3)
+            cursor.executemany("INSERT INTO audit VALUES (%s, %s)", [row] * copies)
+            audit[row] += copies
+
+
+@contextmanager
+def bank_writers(kind: str, open_session: Callable[[], Any], history: History, *, seed: str) -> Iterator[BankWriters]:
+    writers = BankWriters(kind, open_session, history, seed=seed)
+    writers.start()
+    try:
+        yield writers
+    finally:
+        writers.stop()

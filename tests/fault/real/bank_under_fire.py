@@ -1,0 +1,369 @@
+"""A bank that is written to all the time, its stream into a warehouse, and the kills of whatever works on it.
+
+After a kill the process is started again, as its host or Airflow would, and nothing else is done by hand.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from seamline import settings
+from seamline.adapters.connections import Connection
+from seamline.plan.model import DestinationPlan, TablePlan, plan_to_json
+from seamline.ports import Marker, Orders
+from tests.fault.real import commit_audit
+from tests.fault.real.anomalies import Commit, Stop, check_commits
+from tests.fault.real.bank_plus import (
+    SCHEMA_MARIADB,
+    SCHEMA_POSTGRES,
+    TABLES,
+    BankWriters,
+    bank_writers,
+    open_accounts,
+)
+from tests.fault.real.history import History
+from tests.fault.real.log_replay import LogReplay, Rows, differences
+from tests.fault.real.warehouse import Warehouse
+from tests.fault.real.worker import DESTINATION, FENCED, TRANSIENT, write_whole
+from tests.integration.bank_writers import in_mariadb, in_postgres
+from tests.integration.captured import Captured, captured
+from tests.integration.captured_postgres import captured_postgres
+from tests.integration.databases import postgres_database
+from tests.integration.known import known_by_id
+from tests.waiting import wait_until
+
+WAREHOUSE = DestinationPlan(DESTINATION, "postgres", "t1_warehouse", "live")
+RECOVERY_MAX_S = 60.0
+# A case in which the warehouse saw fewer commits has checked too little.
+COMMITS_MIN = 40
+_DIES_WITHIN_S = 120.0
+_ENDS_WITHIN_S = 60.0
+_ATTEMPTS_MAX = 5
+KILLED = -signal.SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One kill and what became of it. `commits`: how many the warehouse has checked from before it until after it."""
+
+    source: str
+    failpoint: str
+    hit: int
+    recovery_s: float
+    commits: int
+    transfers: int
+    violations: tuple[str, ...]
+
+
+@dataclass
+class Worker:
+    """A process that may be killed by the failpoint that is armed in its own file."""
+
+    what: str
+    process: "subprocess.Popen[bytes]"
+    arming: Path
+    log: Path
+
+    @property
+    def fired(self) -> list[str]:
+        file = self.arming.with_name(self.arming.name + ".fired")
+        return file.read_text(encoding="utf-8").split() if file.exists() else []
+
+    def ended(self, within_s: float) -> int:
+        """Its exit code; fails, with what it said, if it lives on."""
+        wait_until(lambda: self.process.poll() is not None, timeout_s=within_s, what=f"the end of {self.what}")
+        return self.process.returncode
+
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")[-1500:]
+
+
+@dataclass
+class BankUnderFire:
+    """`kill_stream` and `kill_onboarding` each leave the stream stopped and the destination compared."""
+
+    kind: str
+    source: Captured
+    warehouse: Warehouse
+    writers: BankWriters
+    replay: LogReplay
+    folder: Path
+    stops: list[Stop] = field(default_factory=list)
+    workers: list[Worker] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    # ---- kills ----------------------------------------------------------------------------------------------------
+
+    def kill_stream(self, failpoint: str, hit: int) -> Kill:
+        before = self._at_rest()
+        worker = self._start("stream", f"{failpoint}=kill9@{hit}")
+        is_hold = failpoint == "app.hold"
+        if is_hold:
+            self._hold_again_and_again(worker)
+        began = self._killed(worker, failpoint)
+        if is_hold:
+            self._stand_and_go_on()
+        else:
+            self._start("stream")
+        recovery_s = self._recovered(began)
+        return self._judged(failpoint, hit, recovery_s, before)
+
+    def kill_onboarding(self, failpoint: str) -> Kill:
+        """The sync is onboarded anew while its stream runs; its snapshot, or its publish, is killed."""
+        before = self._at_rest()
+        stream = self._start("stream")
+        self._new_run()
+        began = time.monotonic()
+        for step, prefix in (("snapshot", "snap."), ("publish", "pub.")):
+            if failpoint.startswith(prefix):
+                began = self._killed(self._start(step, f"{failpoint}=kill9@1"), failpoint)
+            self._done(step)
+        # The publish has taken the stream from whoever had it; a fenced stream is started by the onboarding alone.
+        self._ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
+        self._start("stream")
+        recovery_s = self._recovered(began)
+        return self._judged(failpoint, 1, recovery_s, before)
+
+    def onboard(self) -> None:
+        """The first one, which nobody disturbs; from its publish on the warehouse looks at each commit."""
+        self._new_run()
+        self._done("snapshot")
+        self._done("publish")
+        with self.warehouse.session() as session:
+            commit_audit.install(session)
+
+    def stop_stream(self) -> None:
+        self._order(Orders(wanted=False))
+        worker = self.workers[-1]
+        assert worker.what == "stream"
+        self._ended(worker, within_s=_ENDS_WITHIN_S, wanted=(0,))
+
+    def apply_all(self) -> None:
+        """Until everything that the source has committed by now is in the warehouse, and the stream has stopped."""
+        self._order(Orders())
+        self._start("stream")
+        self._recovered(time.monotonic())
+        self.stop_stream()
+
+    # ---- checks ---------------------------------------------------------------------------------------------------
+
+    def state_differences(self) -> list[str]:
+        """I3: the warehouse against the replay of the log up to the ledger's offset, row for row."""
+        offset, rows = self.warehouse.state()
+        self.replay.advance(offset)
+        return differences(rows, self.replay.rows())
+
+    def source_rows(self) -> Rows:
+        return self.warehouse.counted({table: self.source.rows(table) for table in TABLES})
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.process.poll() is None:
+                worker.process.kill()
+                worker.process.wait()
+
+    def _judged(self, failpoint: str, hit: int, recovery_s: float, before: int) -> Kill:
+        wait_until(
+            lambda: self.warehouse.commits_seen() >= before + COMMITS_MIN,
+            timeout_s=RECOVERY_MAX_S,
+            what=f"{COMMITS_MIN} commits of the stream",
+        )
+        self.stop_stream()
+        violations = self.state_differences()
+        # With the last one of before: the first new commit must follow it.
+        with self.warehouse.session() as session:
+            new = commit_audit.commits(session, after=self.commits[-1].number if self.commits else 0)
+        violations += [str(found) for found in check_commits([*self.commits[-1:], *new])]
+        self.commits += new
+        if recovery_s > RECOVERY_MAX_S:
+            violations.append(f"it took {recovery_s:.0f} s to go on")
+        transfers = sum(commit.transfers_checked for commit in new)
+        return Kill(self.kind, failpoint, hit, recovery_s, len(new), transfers, tuple(violations))
+
+    def _at_rest(self) -> int:
+        """Nothing of a case before is at work any more, also if it failed; how many commits there were."""
+        self.close()
+        self._order(Orders())
+        return self.warehouse.commits_seen()
+
+    # ---- processes ------------------------------------------------------------------------------------------------
+
+    def _start(self, what: str, arming: str = "") -> Worker:
+        number = next(self._numbers)
+        armed = self.folder / f"failpoints-{number}"
+        armed.write_text(arming, encoding="utf-8")
+        log = self.folder / f"{what}-{number}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.fault.real.worker", what, str(self.folder)],
+                cwd=Path(__file__).parents[3],
+                env=settings.process_environment() | {"SEAMLINE_FAILPOINTS_FILE": str(armed)},
+                stdout=output,
+                stderr=output,
+            )
+        worker = Worker(what, process, armed, log)
+        self.workers.append(worker)
+        return worker
+
+    def _ended(self, worker: Worker, *, within_s: float, wanted: Sequence[int]) -> None:
+        code = worker.ended(within_s)
+        self.stops.append(Stop(worker.what, code, tuple(wanted)))
+        assert code in wanted, f"{worker.what} ended with {code}, wanted {wanted}: {worker.said()}"
+
+    def _killed(self, worker: Worker, failpoint: str) -> float:
+        """Wait until it has died there, with all that it had started; when it died."""
+        self._ended(worker, within_s=_DIES_WITHIN_S, wanted=(KILLED,))
+        began = time.monotonic()
+        assert worker.fired == [failpoint], f"{failpoint} did not fire: {worker.fired}"
+        wait_until(lambda: not _left_by(worker), timeout_s=20, what="the end of what the killed process had started")
+        return began
+
+    def _done(self, step: str) -> None:
+        """A task of Airflow: tried again after an error that may pass."""
+        for _ in range(_ATTEMPTS_MAX):
+            worker = self._start(step)
+            self._ended(worker, within_s=_DIES_WITHIN_S, wanted=(0, TRANSIENT))
+            if worker.process.returncode == 0:
+                return
+        raise AssertionError(f"{step} did not succeed in {_ATTEMPTS_MAX} attempts: {self.workers[-1].said()}")
+
+    def _recovered(self, began: float) -> float:
+        """Seconds since `began` until all that the source has committed by now is visible in the warehouse."""
+        marker = Marker(id=f"t1-{uuid.uuid4().hex}", kind="barrier")
+        self.source.source.commit_marker(marker)
+        wait_until(
+            lambda: self._keep_streaming() and self.warehouse.last_marker() == marker.id,
+            timeout_s=2 * RECOVERY_MAX_S,
+            what="the marker of now in the ledger",
+        )
+        return time.monotonic() - began
+
+    def _keep_streaming(self) -> bool:
+        """As the stream host does: a stream that met trouble that may pass is started again."""
+        worker = self.workers[-1]
+        if worker.process.poll() is not None:
+            self._ended(worker, within_s=1, wanted=(TRANSIENT,))
+            self._start("stream")
+        return True
+
+    # ---- orders ---------------------------------------------------------------------------------------------------
+
+    def _order(self, orders: Orders) -> None:
+        write_whole(self.folder / "orders.json", json.dumps(asdict(orders)))
+
+    def _hold_again_and_again(self, worker: Worker) -> None:
+        """Let it stand and go on, each time for another holder, until the failpoint ends it."""
+        for hold in map(str, count(1)):
+            self._order(Orders(hold_id=hold, hold_until_s=2e9))
+            wait_until(
+                lambda hold=hold: worker.process.poll() is not None or self._report() == ("held", hold),  # type: ignore[misc]
+                timeout_s=_ENDS_WITHIN_S,
+                what=f"hold {hold}",
+            )
+            self._order(Orders())
+            wait_until(
+                lambda: worker.process.poll() is not None or self._report()[0] != "held",
+                timeout_s=_ENDS_WITHIN_S,
+                what="the stream to go on",
+            )
+            if worker.process.poll() is not None:
+                return
+
+    def _stand_and_go_on(self) -> None:
+        """Its successor finds the stream held, stands, and goes on when it is let go."""
+        self._order(Orders(hold_id="still", hold_until_s=2e9))
+        (self.folder / "report.json").unlink(missing_ok=True)
+        self._start("stream")
+        wait_until(lambda: self._report() == ("held", "still"), timeout_s=_ENDS_WITHIN_S, what="the successor")
+        self._order(Orders())
+
+    def _report(self) -> tuple[str, str]:
+        file = self.folder / "report.json"
+        if not file.exists():
+            return "", ""
+        said = json.loads(file.read_text(encoding="utf-8"))
+        return said["state"], said["hold_id"]
+
+    def _new_run(self) -> None:
+        (self.folder / "snapshot.json").unlink(missing_ok=True)
+        write_whole(self.folder / "run_id", f"t1/onboard/-/{next(self._numbers)}")
+
+
+def _left_by(worker: Worker) -> list[psutil.Process]:
+    """What runs with this worker's failpoints: its children inherit them."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SEAMLINE_FAILPOINTS_FILE") == str(worker.arming):
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return [process for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+
+# ---- the two kinds of source --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _in_mariadb() -> Iterator[Captured]:
+    with captured("t1_mariadb") as one:
+        one.execute("DROP TABLE account, audit, later", *SCHEMA_MARIADB)
+        yield one
+
+
+@contextmanager
+def _in_postgres() -> Iterator[Captured]:
+    with captured_postgres("t1_postgres", create=SCHEMA_POSTGRES, tables=TABLES) as one:
+        yield one
+
+
+def _mariadb_session(root: Connection) -> Any:
+    """Under REPEATABLE READ a search in a table without an index locks all of it."""
+    session = in_mariadb(root)
+    with session.cursor() as cursor:
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        cursor.execute("SET SESSION innodb_lock_wait_timeout = 5")
+    return session
+
+
+KINDS: dict[str, Callable[[], Any]] = {"mariadb": _in_mariadb, "postgres": _in_postgres}
+_SESSIONS: dict[str, Callable[[Connection], Any]] = {"mariadb": _mariadb_session, "postgres": in_postgres}
+
+
+@contextmanager
+def bank_under_fire(kind: str, *, folder: Path, seed: str) -> Iterator[BankUnderFire]:
+    """Captured, onboarded and under writers; its stream is not started yet."""
+    with ExitStack() as opened:
+        one: Captured = opened.enter_context(KINDS[kind]())
+        database = opened.enter_context(postgres_database(WAREHOUSE.connection))
+        opened.enter_context(known_by_id(database, WAREHOUSE.connection, "postgres"))
+        one.plan = replace(one.with_tables(*TABLES), destinations=(WAREHOUSE,))
+        one.ensure()
+        shapes = tuple(TablePlan(table.name, table=table) for table in one.source.catalogue(TABLES))
+        one.plan = replace(one.plan, tables=shapes)
+        write_whole(folder / "plan.json", plan_to_json(one.plan))
+        log = LogReplay(one.open_log(), one.kafka.offsets(one.plan.source.log_topic)[0])
+        opened.callback(log.close)
+        with closing(_SESSIONS[kind](one.root)) as session:
+            open_accounts(session)
+        history = History(folder / "history.jsonl")
+        writers = opened.enter_context(
+            bank_writers(kind, lambda: _SESSIONS[kind](one.root), history, seed=f"{seed}/{kind}")
+        )
+        bank = BankUnderFire(kind, one, Warehouse(database), writers, log, folder)
+        opened.callback(bank.close)
+        wait_until(lambda: writers.committed > 50, timeout_s=60, what="writers at work")
+        bank.onboard()
+        yield bank

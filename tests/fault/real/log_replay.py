@@ -1,0 +1,85 @@
+"""The model: what the log topic says up to an offset, read once and carried on, against rows of the destination."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.ports import LogReader
+from tests.fault.real.bank_plus import TABLES
+from tests.integration.captured import Replayed, apply_unit
+from tests.waiting import wait_until
+
+Row = tuple[Any, ...]
+Rows = dict[str, Counter[Row]]
+
+_RECORDS_MAX = 20_000
+_COMPARED_SHOWN = 3
+# Where the log's texts are not yet what a client of a database gives.
+_MEANT: dict[str, dict[int, Any]] = {
+    "account": {2: Decimal},
+    "entry": {6: Decimal, 7: lambda text: datetime.fromisoformat(text).astimezone(UTC)},
+    "seq": {},
+    "audit": {},
+}
+
+
+class LogReplay:
+    """Reads the log from `start` on; `advance` only goes forward."""
+
+    def __init__(self, reader: LogReader, start: int) -> None:
+        self._reader = reader
+        self._reader.assign(start)
+        self._state = Replayed()
+        self._ahead: deque[LogRecord] = deque()
+        self._passed = start
+
+    @property
+    def units(self) -> int:
+        return self._state.units
+
+    def advance(self, offset: int) -> None:
+        """Apply every unit before `offset`, which must be where a unit ends."""
+        unit: list[LogRecord] = []
+        while self._passed < offset:
+            if not self._ahead:
+                records = wait_until(
+                    lambda: self._reader.poll(1.0, _RECORDS_MAX), timeout_s=60, what=f"the log before offset {offset}"
+                )
+                self._ahead.extend(records)
+            record = self._ahead.popleft()
+            assert record.offset < offset, f"the ledger stands at {offset}, where no unit ends"
+            self._passed = record.offset + 1
+            if record.kind is RecordKind.ROW:
+                unit.append(record)
+            elif record.kind is RecordKind.END:
+                assert record.total == len(unit), f"unit {record.unit_id} is not whole in the log"
+                apply_unit(self._state, unit)
+                self._state.units += 1
+                unit = []
+        assert not unit, f"the ledger stands at {offset}, inside a unit"
+
+    def rows(self) -> Rows:
+        return {table: Counter(meant(table, row) for row in self._state.holds(table)) for table in TABLES}
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def meant(table: str, row: Sequence[Any]) -> Row:
+    """A row of the log with values as databases give them."""
+    meanings = _MEANT[table]
+    return tuple(meanings[place](value) if place in meanings else value for place, value in enumerate(row))
+
+
+def differences(found: Rows, wanted: Rows) -> list[str]:
+    """Per table what is there and should not be, and what should be and is not; a few rows of each."""
+    said = []
+    for table in TABLES:
+        more, less = found[table] - wanted[table], wanted[table] - found[table]
+        if more or less:
+            shown = [list(rows.elements())[:_COMPARED_SHOWN] for rows in (more, less)]
+            said.append(f"{table}: {more.total()} too many {shown[0]}, {less.total()} missing {shown[1]}")
+    return said

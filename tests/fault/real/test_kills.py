@@ -1,0 +1,85 @@
+"""T1: whatever works on a sync is killed at every failpoint, under writers, and goes on by itself from the ledger.
+
+`./seamline test fault`; `--pytest "-k commit_sent --seed 17"` for a part with the hits of that seed.
+"""
+
+import random
+
+import pytest
+
+from seamline.adapters.failpoints import NAMES
+from tests.fault.real.anomalies import Anomaly, check_commits, check_rows, check_stops
+from tests.fault.real.bank_under_fire import COMMITS_MIN, RECOVERY_MAX_S, BankUnderFire
+from tests.fault.real.log_replay import differences
+from tests.fault.real.report import End, Tally
+
+KILLS_PER_POINT = 3
+# Where a place can be reached more often than once in the life of a process; then it dies at any of its first times.
+HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4}
+HITS_MAX_ELSE = 25
+STREAM = sorted(name for name in NAMES if name.startswith("app."))
+ONBOARDING = sorted(name for name in NAMES if name.startswith(("snap.", "pub.")))
+NOT_REACHED = {"addtable.joined": "the harness adds no tables yet"}
+
+
+def test_every_failpoint_has_a_case(tally: Tally) -> None:
+    tally.not_reached = {name: why for name, why in NOT_REACHED.items() if name in NAMES}
+    assert {*STREAM, *ONBOARDING, *tally.not_reached} == NAMES
+
+
+# Wrong states by what the trigger must say of them; each is rolled back.
+WRONG_STATES = {
+    "UPDATE live.account SET balance = balance + 0.0001 WHERE id = 7": Anomaly.TORN,
+    "DELETE FROM live.account WHERE id = 7": Anomaly.TORN,
+    "DELETE FROM live.entry WHERE id = (SELECT min(id) FROM live.entry)": Anomaly.TORN,
+    "UPDATE live.entry SET amount = amount + 1 WHERE id = (SELECT min(id) FROM live.entry)": Anomaly.TORN,
+    "INSERT INTO live.entry SELECT -1, tx_id, leg, legs, account_id, ccy, amount, booked_at, memo FROM live.entry "
+    "LIMIT 1": Anomaly.TORN,
+    "DELETE FROM live.seq WHERE (writer, n) = (0, 1)": Anomaly.REORDERED,
+}
+
+
+@pytest.mark.parametrize("statement", WRONG_STATES)
+def test_the_warehouse_sees_a_wrong_state_when_it_is_committed(bank: BankUnderFire, statement: str) -> None:
+    (found,) = check_commits([bank.warehouse.seen_after(statement)])
+    assert found.anomaly is WRONG_STATES[statement]
+    assert check_commits([bank.warehouse.seen_after("SELECT 1")]) == []
+
+
+@pytest.mark.parametrize("failpoint", ONBOARDING)
+def test_an_onboarding_that_is_killed_is_done_by_the_next_attempt(
+    bank: BankUnderFire, tally: Tally, failpoint: str
+) -> None:
+    kill = bank.kill_onboarding(failpoint)
+    tally.kills.append(kill)
+    assert kill.violations == ()
+
+
+@pytest.mark.parametrize("failpoint", STREAM)
+def test_a_stream_that_is_killed_goes_on_from_the_ledger(bank: BankUnderFire, tally: Tally, failpoint: str) -> None:
+    chance = random.Random(f"{tally.seed}/{bank.kind}/{failpoint}")
+    for _ in range(KILLS_PER_POINT):
+        kill = bank.kill_stream(failpoint, chance.randint(1, HITS_MAX.get(failpoint, HITS_MAX_ELSE)))
+        tally.kills.append(kill)
+        assert kill.violations == ()
+        assert kill.recovery_s <= RECOVERY_MAX_S
+
+
+def test_after_all_kills_every_transaction_is_there_once_and_the_destination_is_the_source(
+    bank: BankUnderFire, tally: Tally
+) -> None:
+    bank.writers.stop()
+    bank.apply_all()
+    _, found = bank.warehouse.state()
+    history = bank.writers.history.attempts
+    anomalies = [str(one) for one in (*check_rows(history, bank.warehouse.dump()), *check_stops(bank.stops))]
+    anomalies += bank.state_differences()
+    anomalies += [f"not as the source: {said}" for said in differences(found, bank.source_rows())]
+    if bank.warehouse.findings():
+        anomalies.append(f"{bank.warehouse.findings()} findings")
+    commits = bank.warehouse.commits_seen()
+    tally.ends.append(
+        End(bank.kind, len(history), bank.writers.committed, bank.replay.units, commits, tuple(anomalies))
+    )
+    assert anomalies == []
+    assert commits >= COMMITS_MIN

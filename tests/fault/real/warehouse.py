@@ -1,0 +1,82 @@
+"""The warehouse of a run, as somebody reads it who is no part of the stream."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+
+from seamline.adapters.connections import Connection
+from tests.fault.real.anomalies import Commit, Dump, Leg
+from tests.fault.real.bank_plus import TABLES
+from tests.fault.real.commit_audit import commits
+from tests.fault.real.log_replay import Rows
+from tests.integration.databases import postgres
+
+
+class Warehouse:
+    """Each question is asked in a session of its own: the stream's are killed all the time."""
+
+    def __init__(self, database: Connection) -> None:
+        self._database = database
+
+    @contextmanager
+    def session(self) -> Iterator["psycopg.Connection[Any]"]:
+        with postgres(self._database) as session:
+            yield session
+
+    def last_marker(self) -> str:
+        return str(self._one("SELECT last_marker FROM seamline.ledger"))
+
+    def commits_seen(self) -> int:
+        return int(self._one("SELECT count(*) FROM checked.commits"))
+
+    def findings(self) -> int:
+        return int(self._one("SELECT count(*) FROM seamline.finding"))
+
+    def state(self) -> tuple[int, Rows]:
+        """The ledger's offset and all rows, of one and the same state."""
+        with self.session() as session, session.transaction():
+            session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            row = session.execute("SELECT next_offset FROM seamline.ledger").fetchone()
+            assert row is not None, "nothing was ever published"
+            rows = {table: session.execute(f"SELECT * FROM live.{table}".encode()).fetchall() for table in TABLES}
+        return int(row[0]), self.counted(rows)
+
+    @staticmethod
+    def counted(rows: Mapping[str, Sequence[Sequence[Any]]]) -> Rows:
+        """Rows as a multiset per table; MariaDB's client tells moments without their zone, which is UTC."""
+        return {table: Counter(tuple(map(_in_utc, row)) for row in found) for table, found in rows.items()}
+
+    def seen_after(self, statement: str) -> Commit:
+        """What the trigger says of a state that this statement makes; nothing of it is kept."""
+        with self.session() as session, session.transaction(force_rollback=True):
+            session.execute(statement.encode())
+            session.execute("UPDATE seamline.ledger SET next_offset = next_offset")
+            session.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            return commits(session)[-1]
+
+    def dump(self) -> Dump:
+        with self.session() as session:
+            entries = session.execute("SELECT tx_id, leg, legs, amount FROM live.entry").fetchall()
+            seq = session.execute("SELECT writer, n FROM live.seq").fetchall()
+            audit = session.execute("SELECT actor, action, count(*) FROM live.audit GROUP BY 1, 2").fetchall()
+        return Dump(
+            [Leg(*row) for row in entries],
+            [(writer, number) for writer, number in seq],
+            {(actor, action): copies for actor, action, copies in audit},
+        )
+
+    def _one(self, statement: str) -> Any:
+        with self.session() as session:
+            row = session.execute(statement.encode()).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def _in_utc(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return value

@@ -1,0 +1,255 @@
+"""The history checker of the fault layer: it finds a planted anomaly of every class, and nothing in a clean history."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from tests.fault.real.anomalies import (
+    Anomaly,
+    Commit,
+    Dump,
+    Found,
+    Leg,
+    NothingChecked,
+    Stop,
+    check_commits,
+    check_rows,
+    check_stops,
+)
+from tests.fault.real.bank_plus import TABLES
+from tests.fault.real.history import Attempt, AuditRow, History, Outcome
+from tests.fault.real.log_replay import differences
+
+LOOK = ("desk 1", "look")
+
+
+@dataclass
+class Run:
+    """A clean run of two writers; a plant makes it wrong."""
+
+    history: list[Attempt] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    entries: list[Leg] = field(default_factory=list)
+    seq: list[tuple[int, int]] = field(default_factory=list)
+    audit: Counter[AuditRow] = field(default_factory=Counter)
+    stops: list[Stop] = field(default_factory=list)
+
+    def found(self) -> list[Found]:
+        dump = Dump(self.entries, self.seq, self.audit)
+        return [*check_commits(self.commits), *check_rows(self.history, dump), *check_stops(self.stops)]
+
+
+def clean() -> Run:
+    run = Run()
+    for writer in (0, 1):
+        for number in (1, 2, 3):
+            attempt_id = writer * 100 + number
+            audit = Counter({LOOK: 3 if number == 1 else -1})
+            run.history.append(Attempt(attempt_id, writer, "transfer", Outcome.OK, number, 3, audit))
+            run.entries += legs(attempt_id)
+            run.seq.append((writer, number))
+            run.audit.update(audit)
+    run.history.append(Attempt(50, 0, "roll back", Outcome.FAIL, 4, 2, Counter({LOOK: 1})))
+    run.history.append(Attempt(51, 0, "no change", Outcome.OK, 4))
+    run.seq.append((0, 4))
+    run.commits = [
+        Commit(1, 1, 10, 100, 1, transfers_checked=2),
+        Commit(2, 1, 20, 200, 1, transfers_checked=2),
+        Commit(3, 2, 20, 200, 1),
+        Commit(4, 2, 30, 300, 1, transfers_checked=2),
+        # A publish takes readers back to its snapshot.
+        Commit(5, 3, 15, 250, 2),
+        Commit(6, 4, 15, 250, 2),
+        Commit(7, 4, 40, 400, 2),
+    ]
+    run.stops = [Stop("stream", -9, (-9,)), Stop("stream", 0, (0,))]
+    return run
+
+
+def legs(attempt_id: int) -> list[Leg]:
+    return [Leg(attempt_id, leg, 3, Decimal(amount)) for leg, amount in enumerate(("1.5", "2.5", "-4"))]
+
+
+def amid(run: Run, outcome: Outcome) -> Attempt:
+    """One more attempt of writer 1, its last, whose outcome is this."""
+    attempt = Attempt(150, 1, "transfer", outcome, 4, 3, Counter({LOOK: 1}))
+    run.history.append(attempt)
+    return attempt
+
+
+def a_transfer_is_missing(run: Run) -> None:
+    run.entries = [leg for leg in run.entries if leg.transfer != 102]
+
+
+def a_number_is_missing(run: Run) -> None:
+    run.seq.remove((1, 2))
+
+
+def a_keyless_row_is_missing(run: Run) -> None:
+    run.audit[LOOK] -= 1
+
+
+def a_transfer_that_nobody_made(run: Run) -> None:
+    run.entries += legs(999)
+
+
+def a_number_that_nobody_committed(run: Run) -> None:
+    run.seq.append((1, 4))
+
+
+def a_keyless_row_that_nobody_wrote(run: Run) -> None:
+    run.audit["desk 9", "sign"] = 1
+
+
+def a_transfer_that_was_rolled_back(run: Run) -> None:
+    run.entries += legs(50)[:2]
+
+
+def a_leg_is_missing(run: Run) -> None:
+    run.entries.remove(legs(102)[1])
+
+
+def a_leg_has_another_amount(run: Run) -> None:
+    run.entries[0] = replace(run.entries[0], amount=Decimal(9))
+
+
+def half_of_a_transfer_whose_outcome_is_unknown(run: Run) -> None:
+    amid(run, Outcome.INFO)
+    run.entries += legs(150)[:1]
+
+
+def a_commit_with_wrong_sums(run: Run) -> None:
+    run.commits[1] = replace(run.commits[1], wrong_sums=("EUR",))
+
+
+def a_commit_with_half_a_transfer(run: Run) -> None:
+    run.commits[1] = replace(run.commits[1], torn=(102,))
+
+
+def a_leg_is_there_twice(run: Run) -> None:
+    run.entries.append(legs(102)[1])
+
+
+def a_number_is_there_twice(run: Run) -> None:
+    run.seq.append((1, 2))
+
+
+def a_keyless_row_is_there_once_more(run: Run) -> None:
+    run.audit[LOOK] += 1
+
+
+def the_offset_falls(run: Run) -> None:
+    run.commits[1] = replace(run.commits[1], next_offset=9)
+
+
+def the_position_stands_though_a_span_was_applied(run: Run) -> None:
+    run.commits[1] = replace(run.commits[1], place=100)
+
+
+def a_later_number_comes_first(run: Run) -> None:
+    run.commits[1] = replace(run.commits[1], gaps=(1,))
+
+
+def a_commit_of_an_epoch_that_is_over(run: Run) -> None:
+    run.commits.append(Commit(8, 3, 50, 500, 2))
+
+
+def a_publish_lowers_the_epoch(run: Run) -> None:
+    run.commits[4] = replace(run.commits[4], epoch=1)
+
+
+def a_stream_that_ends_by_itself(run: Run) -> None:
+    run.stops.append(Stop("stream", 5, (0,)))
+
+
+def a_stream_that_nobody_killed(run: Run) -> None:
+    run.stops.append(Stop("stream", -9, (0,)))
+
+
+PLANTED: dict[Callable[[Run], None], Anomaly] = {
+    a_transfer_is_missing: Anomaly.LOST,
+    a_number_is_missing: Anomaly.LOST,
+    a_keyless_row_is_missing: Anomaly.LOST,
+    a_transfer_that_nobody_made: Anomaly.PHANTOM,
+    a_number_that_nobody_committed: Anomaly.PHANTOM,
+    a_keyless_row_that_nobody_wrote: Anomaly.PHANTOM,
+    a_transfer_that_was_rolled_back: Anomaly.ABORTED_VISIBLE,
+    a_leg_is_missing: Anomaly.TORN,
+    a_leg_has_another_amount: Anomaly.TORN,
+    half_of_a_transfer_whose_outcome_is_unknown: Anomaly.TORN,
+    a_commit_with_wrong_sums: Anomaly.TORN,
+    a_commit_with_half_a_transfer: Anomaly.TORN,
+    a_leg_is_there_twice: Anomaly.DUPLICATED,
+    a_number_is_there_twice: Anomaly.DUPLICATED,
+    a_keyless_row_is_there_once_more: Anomaly.DUPLICATED,
+    the_offset_falls: Anomaly.REORDERED,
+    the_position_stands_though_a_span_was_applied: Anomaly.REORDERED,
+    a_later_number_comes_first: Anomaly.REORDERED,
+    a_commit_of_an_epoch_that_is_over: Anomaly.STALE_EPOCH,
+    a_publish_lowers_the_epoch: Anomaly.STALE_EPOCH,
+    a_stream_that_ends_by_itself: Anomaly.UNEXPLAINED_STOP,
+    a_stream_that_nobody_killed: Anomaly.UNEXPLAINED_STOP,
+}
+
+
+def test_a_clean_history_has_no_anomaly() -> None:
+    assert clean().found() == []
+
+
+@pytest.mark.parametrize("plant", list(PLANTED), ids=lambda plant: plant.__name__)
+def test_a_planted_anomaly_is_found_in_its_class(plant: Callable[[Run], None]) -> None:
+    run = clean()
+    plant(run)
+    assert {found.anomaly for found in run.found()} == {PLANTED[plant]}
+
+
+def test_there_is_a_planted_anomaly_of_every_class() -> None:
+    assert set(PLANTED.values()) == set(Anomaly)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_attempt_without_an_answer_may_be_there_once_or_not_at_all(is_there: bool) -> None:
+    run = clean()
+    amid(run, Outcome.INFO)
+    if is_there:
+        run.entries += legs(150)
+        run.seq.append((1, 4))
+        run.audit[LOOK] += 1
+    assert run.found() == []
+
+
+def test_an_attempt_without_an_answer_is_not_there_twice() -> None:
+    run = clean()
+    amid(run, Outcome.INFO)
+    run.entries += legs(150) * 2
+    assert [found.anomaly for found in run.found()] == [Anomaly.DUPLICATED]
+
+
+@pytest.mark.parametrize("missing", ["history", "commits", "entries", "seq"])
+def test_a_run_that_has_seen_nothing_is_no_pass(missing: str) -> None:
+    run = clean()
+    setattr(run, missing, [])
+    with pytest.raises(NothingChecked):
+        run.found()
+
+
+def test_a_history_is_on_disk_attempt_by_attempt(tmp_path: Path) -> None:
+    history = History(tmp_path / "history.jsonl")
+    for attempt in clean().history:
+        history.append(attempt)
+    lines = (tmp_path / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == len(history.attempts) == len(clean().history)
+    assert '"outcome": "ok"' in lines[0]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_row_too_many_or_too_few_is_a_difference_in_any_table(table: str) -> None:
+    rows = {name: Counter({(1, "a"): 2, (2, "b"): 1}) for name in TABLES}
+    assert differences(rows, rows) == []
+    for change in (1, -1):
+        (said,) = differences({**rows, table: Counter({**rows[table], (2, "b"): 1 + change})}, rows)
+        assert said.startswith(f"{table}: ")
