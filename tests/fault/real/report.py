@@ -89,6 +89,7 @@ def _minutes(tally: Tally) -> str:
 
 
 def _commit() -> str:
-    command = ["git", "rev-parse", "--short", "HEAD"]
+    # `-dirty`: with changes that no commit holds.
+    command = ["git", "describe", "--always", "--dirty"]
     ended = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     return ended.stdout.strip() or "unknown"
