@@ -112,6 +112,11 @@ class BankWriters:
                 raise one.error
 
 
+class RowGoneError(Exception):
+    """Another writer deleted the account and inserted it again while this one waited for its lock: PostgreSQL's UPDATE
+    then finds no row, and money would be lost if the transfer went on."""
+
+
 class _Writer:
     def __init__(
         self, writer: int, kind: str, open_session: Callable[[], Any], history: History, chance: random.Random
@@ -151,7 +156,7 @@ class _Writer:
                     "INSERT INTO seq (writer, n, attempt) VALUES (%s, %s, %s)",
                     (self._writer, self.number + 1, attempt_id),
                 )
-        except (pymysql.err.OperationalError, psycopg.errors.DeadlockDetected) as exc:
+        except (RowGoneError, pymysql.err.OperationalError, psycopg.errors.DeadlockDetected) as exc:
             if isinstance(exc, pymysql.err.OperationalError) and exc.args[0] not in (_DEADLOCK, _LOCK_TIMEOUT):
                 raise
             session.rollback()
@@ -220,6 +225,8 @@ class _Writer:
             net[account] += amount
         for account, change in net.items():
             cursor.execute("UPDATE account SET balance = balance + %s, ver = ver + 1 WHERE id = %s", (change, account))
+            if cursor.rowcount != 1:
+                raise RowGoneError
         cursor.executemany(
             "INSERT INTO entry (id, tx_id, leg, legs, account_id, ccy, amount, memo) "
             "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
@@ -238,7 +245,10 @@ class _Writer:
     def _insert_again(self, cursor: Any) -> None:
         account = self._chance.randrange(ACCOUNTS)
         cursor.execute("SELECT ccy, balance, ver FROM account WHERE id = %s FOR UPDATE", (account,))
-        ccy, balance, ver = cursor.fetchone()
+        found = cursor.fetchone()
+        if found is None:
+            raise RowGoneError
+        ccy, balance, ver = found
         cursor.execute("DELETE FROM account WHERE id = %s", (account,))
         cursor.execute(
             "INSERT INTO account (id, ccy, balance, ver) VALUES (%s, %s, %s, %s)", (account, ccy, balance, ver + 1)

@@ -189,6 +189,11 @@ class BankUnderFire:
         self.commits += new
         if recovery_s > RECOVERY_MAX_S:
             violations.append(f"it took {recovery_s:.0f} s to go on")
+        if violations:
+            # The databases and the topic of a run are dropped at its end.
+            (self.folder / f"evidence-{next(self._numbers)}.txt").write_text(
+                self.warehouse.evidence(), encoding="utf-8"
+            )
         transfers = sum(commit.transfers_checked for commit in new)
         return Kill(self.kind, failpoint, hit, recovery_s, len(new), transfers, tuple(violations))
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from seamline.adapters.failpoints import NAMES
 from tests.fault.real.bank_under_fire import Kill
 
+TOLD_MAX = 20
+
 
 @dataclass(frozen=True, slots=True)
 class End:
@@ -72,16 +74,19 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
         yield (
             f"| {end.source} | {end.attempts} | {end.committed} | {end.units} | {end.commits} | {len(end.anomalies)} |"
         )
-    if tally.not_reached:
+    left = sorted(NAMES - reached)
+    if left:
         yield ""
-        yield "Not killed here:"
+        yield "Not killed in this run:"
         yield ""
-        yield from (f"- `{name}`: {why}" for name, why in sorted(tally.not_reached.items()))
+        yield from (f"- `{name}`: {tally.not_reached.get(name, 'left out of this run')}" for name in left)
     if violations:
         yield ""
         yield "Violations:"
         yield ""
-        yield from (f"- {said}" for said in violations)
+        yield from (f"- {said}" for said in violations[:TOLD_MAX])
+        if len(violations) > TOLD_MAX:
+            yield f"- and {len(violations) - TOLD_MAX} more"
 
 
 def _minutes(tally: Tally) -> str:

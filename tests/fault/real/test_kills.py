@@ -9,11 +9,12 @@ import pytest
 
 from seamline.adapters.failpoints import NAMES
 from tests.fault.real.anomalies import Anomaly, check_commits, check_rows, check_stops
-from tests.fault.real.bank_under_fire import COMMITS_MIN, RECOVERY_MAX_S, BankUnderFire
+from tests.fault.real.bank_under_fire import COMMITS_MIN, BankUnderFire
 from tests.fault.real.log_replay import differences
 from tests.fault.real.report import End, Tally
 
-KILLS_PER_POINT = 3
+KILLS_OF_A_STREAM = 4
+KILLS_OF_AN_ONBOARDING = 2
 # Where a place can be reached more often than once in the life of a process; then it dies at any of its first times.
 HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4}
 HITS_MAX_ELSE = 25
@@ -50,19 +51,19 @@ def test_the_warehouse_sees_a_wrong_state_when_it_is_committed(bank: BankUnderFi
 def test_an_onboarding_that_is_killed_is_done_by_the_next_attempt(
     bank: BankUnderFire, tally: Tally, failpoint: str
 ) -> None:
-    kill = bank.kill_onboarding(failpoint)
-    tally.kills.append(kill)
-    assert kill.violations == ()
+    for _ in range(KILLS_OF_AN_ONBOARDING):
+        kill = bank.kill_onboarding(failpoint)
+        tally.kills.append(kill)
+        assert kill.violations == ()
 
 
 @pytest.mark.parametrize("failpoint", STREAM)
 def test_a_stream_that_is_killed_goes_on_from_the_ledger(bank: BankUnderFire, tally: Tally, failpoint: str) -> None:
     chance = random.Random(f"{tally.seed}/{bank.kind}/{failpoint}")
-    for _ in range(KILLS_PER_POINT):
+    for _ in range(KILLS_OF_A_STREAM):
         kill = bank.kill_stream(failpoint, chance.randint(1, HITS_MAX.get(failpoint, HITS_MAX_ELSE)))
         tally.kills.append(kill)
         assert kill.violations == ()
-        assert kill.recovery_s <= RECOVERY_MAX_S
 
 
 def test_after_all_kills_every_transaction_is_there_once_and_the_destination_is_the_source(

@@ -50,6 +50,15 @@ class Warehouse:
         """Rows as a multiset per table; MariaDB's client tells moments without their zone, which is UTC."""
         return {table: Counter(tuple(map(_in_utc, row)) for row in found) for table, found in rows.items()}
 
+    def evidence(self) -> str:
+        """What the destination's own tables say of progress, boundaries and findings."""
+        said = []
+        with self.session() as session:
+            for table in ("ledger", "boundary", "publication", "finding"):
+                rows = session.execute(f"SELECT to_json(t)::text FROM seamline.{table} AS t".encode()).fetchall()
+                said += [f"{table}: {row[0]}" for row in rows]
+        return "\n".join(said) + "\n"
+
     def seen_after(self, statement: str) -> Commit:
         """What the trigger says of a state that this statement makes; nothing of it is kept."""
         with self.session() as session, session.transaction(force_rollback=True):
