@@ -28,7 +28,7 @@ dags: ## DAGs, operators and triggers
 	./seamline test dags
 spark: ## jobs in a local Spark session
 	./seamline test spark
-fault: ## kills at every failpoint, on real servers: a quarter of an hour
+fault: ## kills at every failpoint, on real servers: ten minutes
 	./seamline test fault
 integration: ## tests with real servers
 	./seamline test integration
