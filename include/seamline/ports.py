@@ -100,6 +100,21 @@ class Publication:
     boundaries: tuple[Boundary, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Tables that enter a stream that goes on, from their pass, and tables that leave it. Resolved by `run_id`.
+
+    `passed_as` is the stream of their pass, `pass_schema` where they lie; `kept_as` the name under which a removed
+    table's rows are kept.
+    """
+
+    run_id: str
+    tables: tuple[Table, ...] = ()
+    passed_as: StreamId | None = None
+    pass_schema: str = ""
+    kept_as: Mapping[str, str] = field(default_factory=dict)
+
+
 class Sink(Protocol):
     """A transactional destination of one stream. One commit is one transaction over all tables and the ledger."""
 
@@ -125,6 +140,14 @@ class Sink(Protocol):
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
         """Put whole staged tables in place with boundaries, a new epoch and the ledger, in one transaction."""
+
+    def join(self, stream: StreamId, joining: Joining) -> Commit:
+        """Let tables enter and leave a published stream where it stands, in one transaction with a new epoch.
+
+        NotAbreast: the ledger of their pass does not stand where the stream's stands; nothing was changed. A table that
+        the stream carries already becomes what its pass says, in place; readers, views and grants stay. Every pass into
+        this stream is over then, also those that were given up.
+        """
 
     def close(self) -> None: ...
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run
 from seamline.ports import Sink, StreamReport
 from seamline_airflow import parts
@@ -43,13 +44,13 @@ def judge(
     reports: Mapping[StreamId, StreamReport],
     paused: Collection[StreamId] = (),
 ) -> Cutover:
-    marker = high_marker(run)
+    marker = high_marker(run) if _has_read(run) else ""
     waiting, positions = [], {}
     for destination in run.plan.destinations:
         stream = run.plan.stream_id(destination.name)
         with sink_of(destination.name) as sink:
             ledger = sink.read_ledger(stream)
-        if ledger is not None and has_passed(ledger, marker):
+        if ledger is not None and (not marker or has_passed(ledger, marker)):
             positions[str(stream)] = str(ledger.position)
             continue
         report = reports.get(stream)
@@ -60,6 +61,12 @@ def judge(
             return Cutover((str(stream),), f"stream {stream} is paused, so the cutover never comes: {cure}")
         waiting.append(str(stream))
     return Cutover(tuple(waiting), "", positions)
+
+
+def _has_read(run: Run) -> bool:
+    """Only a run that does nothing but let tables leave has no snapshot, and so no cutover to wait for."""
+    change = run.result.get("tables")
+    return change is None or bool(ListChange.from_json(change).entering)
 
 
 def high_marker(run: Run) -> str:

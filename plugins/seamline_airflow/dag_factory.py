@@ -32,13 +32,17 @@ _START = datetime(2020, 1, 1, tzinfo=UTC)
 _RETRIES = {"owner": "seamline", "retries": 2, "retry_delay": timedelta(seconds=30)}
 _TITLES = {
     "onboard": "onboard",
+    "tables": "change the tables",
     "nightly": "nightly cut",
     "stream": "stream of the day",
     "reconcile": "reconcile live tables",
 }
 _ABOUT = {
     "onboard": "Brings the tables into the destinations at one position of the source's log and lets the stream take "
-    "over exactly there. Run it by hand: once for a new sync, again when its tables changed.",
+    "over exactly there. Run it by hand, once for a new sync; again when its place in the log is lost.",
+    "tables": "Brings the running streams to the declared list of tables: added ones are loaded and join at one place "
+    "of the log, removed ones are put aside, those named in `again` are loaded once more in place. The others go on, "
+    "untouched. Run it by hand after the list was edited.",
     "nightly": "Cuts the business date that has ended: all tables at one position, compared with the source at that "
     "very position, checked, then published in one step. A backfill over dates makes their cuts too.",
     "stream": "Stands for the stream of one business date. The stream itself lives in its stream host and does not "
@@ -46,6 +50,13 @@ _ABOUT = {
     "reconcile": "Compares the live tables with the source at one position, after each nightly cut and on demand. Red "
     "on a break, and names it.",
 }
+_AGAIN = Param(
+    [],
+    type="array",
+    items={"type": "string"},
+    title="Tables to load again",
+    description_md="Carried tables whose rows are read from the source once more and merged in place. Usually none.",
+)
 _RUN = "{{ seamline_run(dag_run, params) }}"
 
 
@@ -156,6 +167,8 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
     timezone = plan.nightly.timezone if plan.nightly else "UTC"
     if kind == "onboard":
         return {"schedule": None}
+    if kind == "tables":
+        return {"schedule": None, "params": {"again": _AGAIN}}
     if kind == "stream":
         return {"schedule": CronPartitionTimetable("0 0 * * *", timezone=timezone, key_format="%Y-%m-%d")}
     if kind == "nightly" and plan.nightly:
@@ -211,6 +224,7 @@ Every step may be cleared and run again. `./seamline explain {plan.sync}` prints
 
 _BUILDERS: dict[str, Callable[..., Any]] = {
     "onboard": lambda plan, stage, **task: stage_tasks.onboard_task(plan, stage, _RUN, **task),
+    "tables": lambda plan, stage, **task: stage_tasks.tables_task(plan, stage, _RUN, **task),
     "nightly": lambda plan, stage, **task: stage_tasks.nightly_task(plan, stage, _RUN, cut_asset(plan), **task),
     "stream": lambda plan, stage, **task: stage_tasks.stream_task(plan, stage, **task),
     "reconcile": lambda plan, stage, **task: stage_tasks.reconcile_task(plan, stage, _RUN, **task),

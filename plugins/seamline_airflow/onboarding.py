@@ -5,11 +5,10 @@ from typing import Any
 
 from seamline import settings
 from seamline.domain.errors import Refused
+from seamline.domain.ledger import LedgerRow
 from seamline.plan.model import Run, SyncPlan
 from seamline.ports import Problem
 from seamline_airflow import parts
-
-_RELEASE_S = 60.0
 
 
 def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
@@ -23,6 +22,15 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
         problems = list(source.preflight(tables))
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
     return compile_plan(declared, plan.sync, tables), problems
+
+
+def ledgers(plan: SyncPlan) -> dict[str, LedgerRow | None]:
+    """What each destination says of this sync's stream."""
+    found: dict[str, LedgerRow | None] = {}
+    for destination in plan.destinations:
+        with parts.sink(plan, destination.name) as sink:
+            found[destination.name] = sink.read_ledger(plan.stream_id(destination.name))
+    return found
 
 
 def refuse_fatal(plan: SyncPlan, problems: Sequence[Problem]) -> None:
@@ -70,9 +78,5 @@ def publish(run: Run) -> Mapping[str, str]:
         with parts.sink(run.plan, destination.name) as sink:
             commit = onboard.publish(run, destination.name, sink=sink)
         positions[destination.name] = str(commit.ledger.position)
-    holds = registry.pruning_holds()
-    snapshot = onboard.staged_snapshot(run)
-    # Asking again for a hold names the one that this run has. From here on the ledgers protect the log.
-    mine = holds.hold_log(snapshot["topic"], holder=run.run_id, offset=snapshot["next_offset"], lease_s=_RELEASE_S)
-    holds.release_log(mine)
+    onboard.let_log_go(run, registry.pruning_holds())
     return positions

@@ -1,14 +1,16 @@
 """Opening a run: which plan it runs by, and whether its sync may run at all."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
 from airflow.sdk.exceptions import AirflowSkipException
 
 from seamline.domain.errors import Refused
+from seamline.domain.ledger import LedgerRow
 from seamline.domain.runs import Cut, RunKind, SyncState
 from seamline.domain.verdict import Verdict
+from seamline.plan.list_change import list_change
 from seamline.plan.model import Run, SyncPlan, plan_to_json
 from seamline_airflow.run_context import business_date, optional_business_date
 
@@ -17,6 +19,10 @@ _SCHEDULED = "scheduled"
 
 # A run that has published is what it is. Cleared and run again, it goes on under a name of its own.
 PUBLISH = "publish"
+# What a run has to change in the list of tables.
+TABLES = "tables"
+
+Ledgers = Mapping[str, LedgerRow | None]
 
 
 class Records(Protocol):
@@ -26,11 +32,13 @@ class Records(Protocol):
 
     def sync_state(self, sync: str) -> SyncState | None: ...
 
-    def latest_run(self, sync: str, kind: str, *, with_result: str = "") -> Run | None: ...
+    def latest_run(self, sync: str, *kinds: str, with_result: str = "") -> Run | None: ...
 
     def set_sync_state(self, sync: str, state: str) -> None: ...
 
     def cuts(self, sync: str, business_date: Any = None) -> tuple[Cut, ...]: ...
+
+    def put_result(self, run_id: str, key: str, value: Any) -> None: ...
 
     def start_run(self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: Any = None) -> None: ...
 
@@ -62,6 +70,25 @@ def open_onboarding(records: Records, plan: SyncPlan, run_id: str) -> None:
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
     if records.sync_state(plan.sync) is None:
         records.set_sync_state(plan.sync, SyncState.ONBOARDING)
+
+
+def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection[str], ledgers: Ledgers) -> None:
+    """Write a run down that brings the running streams to the declared tables, with what it has to do.
+
+    Refused where there is nothing to do. A run that changed the destination and died before it said so finds nothing
+    to change there, and says so now.
+    """
+    require_enabled(records, plan.sync)
+    change = list_change(plan, ledgers, again=again)
+    known = _onboarded(records, plan).plan
+    if not change and {table.name for table in known.tables} == {table.name for table in plan.tables}:
+        raise Refused(
+            f"the streams of {plan.sync} carry exactly the declared tables",
+            hint="edit the sync's list of tables, or name tables in `again` to load them once more",
+            sync=plan.sync,
+        )
+    records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.TABLES, plan_json=plan_to_json(plan))
+    records.put_result(run_id, TABLES, change.as_json())
 
 
 def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:
@@ -122,22 +149,27 @@ def require_enabled(records: Records, sync: str) -> None:
 def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     """The declared plan of now with the tables as they were onboarded.
 
-    A changed setting counts at once; a changed list of tables does not: tables enter and leave by onboarding only.
+    A changed setting counts at once; a changed list of tables does not: tables enter and leave by a run of their own.
     An onboarding that has not begun to publish, because it still runs or because it failed, has changed no table yet.
     """
-    onboarded = records.latest_run(plan.sync, RunKind.ONBOARD, with_result=PUBLISH)
-    if onboarded is None:
-        raise Refused(f"sync {plan.sync} was never onboarded", hint=f"run {plan.sync}__onboard", sync=plan.sync)
-    known = {table.name: table.table for table in onboarded.plan.tables}
+    known = {table.name: table.table for table in _onboarded(records, plan).plan.tables}
     declared = {table.name for table in plan.tables}
     if declared != set(known):
         differing = ", ".join(sorted(declared ^ set(known)))
         raise Refused(
             f"the tables of sync {plan.sync} differ from those that were onboarded: {differing}",
-            hint=f"run {plan.sync}__onboard, or take the change back",
+            hint=f"run {plan.sync}__tables, or take the change back",
             sync=plan.sync,
         )
     return replace(plan, tables=tuple(replace(table, table=known[table.name]) for table in plan.tables))
+
+
+def _onboarded(records: Records, plan: SyncPlan) -> Run:
+    """The run whose tables the streams carry."""
+    found = records.latest_run(plan.sync, RunKind.ONBOARD, RunKind.TABLES, with_result=PUBLISH)
+    if found is None:
+        raise Refused(f"sync {plan.sync} was never onboarded", hint=f"run {plan.sync}__onboard", sync=plan.sync)
+    return found
 
 
 def _start(records: Records, plan: SyncPlan, run_id: str, kind: RunKind, day: Any) -> None:

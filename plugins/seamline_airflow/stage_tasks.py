@@ -23,6 +23,7 @@ from seamline_airflow.operators.step import (
     PublishCutOperator,
     PublishOperator,
     StartStreamOperator,
+    TablesPreflightOperator,
     VerdictsOperator,
     WantStreamOperator,
 )
@@ -30,7 +31,16 @@ from seamline_airflow.sensors.cutover import CutoverSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
 
 # Absolute weights, so that a long chain of tasks does not outrank a short urgent one.
-_WEIGHTS = {"want": 90, "watch": 90, "report": 80, "publish": 60, "start_stream": 60, "cut": 40, "compare": 20}
+_WEIGHTS = {
+    "want": 90,
+    "watch": 90,
+    "report": 80,
+    "publish": 60,
+    "join": 60,
+    "start_stream": 60,
+    "cut": 40,
+    "compare": 20,
+}
 _WEIGHT = 30
 _CUTOVER_TIMEOUT = timedelta(hours=6)
 _APPROVAL_TIMEOUT = timedelta(hours=24)
@@ -74,6 +84,15 @@ def onboard_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
         case "enable":
             return EnableOperator(run=run, **task)
     return _job(stage, run, **task)
+
+
+def tables_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
+    match stage.id:
+        case "preflight":
+            return TablesPreflightOperator(run=run, plan_json=plan_to_json(plan), **task)
+        case "verdicts":
+            return VerdictsOperator(run=_opened_by("preflight"), scope="live", **task)
+    return onboard_task(plan, stage, run, **task)
 
 
 def nightly_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any) -> Any:

@@ -2,8 +2,11 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 _LOCAL = "local[2]"
@@ -36,3 +39,19 @@ def open_session(name: str) -> SparkSession:
         context.pythonExec = sys.executable
     context.setLogLevel("WARN")
     return session
+
+
+@contextmanager
+def as_an_application() -> Iterator[None]:
+    """For a job whose work no Spark does. In cluster mode a context: YARN takes a driver that never opens one for
+    failed. Else none, it costs seconds."""
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    conf = SparkConf(_jvm=gateway.jvm)
+    if conf.get("spark.submit.deployMode") != "cluster":
+        yield
+        return
+    context = SparkContext(conf=conf, gateway=gateway)
+    try:
+        yield
+    finally:
+        context.stop()

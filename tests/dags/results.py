@@ -150,11 +150,11 @@ class Platform:
             before.result if before else {},
         )  # fmt: skip
 
-    def latest_run(self, sync: str, kind: str, *, with_result: str = "") -> Run | None:
+    def latest_run(self, sync: str, *kinds: str, with_result: str = "") -> Run | None:
         found = [
             one
             for one in self.runs.values()
-            if one.sync == sync and one.kind == kind and (not with_result or with_result in one.result)
+            if one.sync == sync and one.kind in kinds and (not with_result or with_result in one.result)
         ]
         return found[-1] if found else None
 

@@ -16,7 +16,7 @@ from seamline.spec.load import load_sync
 from seamline_airflow.dag_factory import sync_dags
 from seamline_airflow.operators.spark_job import SparkJobOperator
 
-KINDS = ("onboard", "nightly", "stream", "reconcile")
+KINDS = ("onboard", "tables", "nightly", "stream", "reconcile")
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_parsing_imports_neither_great_expectations_nor_spark_nor_a_client(check
         "import airflow.sdk.definitions.dag\n"
         "began = time.process_time()\n"
         f"bag = DagBag(dag_folder={str(checkout / 'dags')!r}, bundle_name='dags')\n"
-        "assert len(bag.dags) == 5, bag.import_errors\n"
+        "assert len(bag.dags) == 6, bag.import_errors\n"
         "heavy = {'great_expectations', 'pyspark', 'pandas', 'psycopg', 'confluent_kafka', 'pymysql'}\n"
         "print(sorted(heavy & set(sys.modules)), time.process_time() - began)\n"
     )
@@ -194,5 +194,5 @@ def test_without_a_person_to_ask_the_gate_leads_straight_on(settlement: Any, on_
 
 def test_a_sync_without_a_nightly_cut_compares_on_demand_only(settlement: Any) -> None:
     dags = sync_dags(replace(settlement, nightly=None))
-    assert set(dags) == {f"settlement__{kind}" for kind in ("onboard", "stream", "reconcile")}
+    assert set(dags) == {f"settlement__{kind}" for kind in ("onboard", "tables", "stream", "reconcile")}
     assert dags["settlement__reconcile"].schedule is None

@@ -40,7 +40,7 @@ from tests.dags import results
 ONBOARD = "settlement/onboard/-/manual__0"
 
 
-def _context(key: str | None = "2026-11-19", run_type: str = "manual", **params: Any) -> dict[str, Any]:
+def context(key: str | None = "2026-11-19", run_type: str = "manual", **params: Any) -> dict[str, Any]:
     return {
         "dag_run": SimpleNamespace(partition_key=key, run_id="manual__1", run_type=run_type),
         "params": params,
@@ -57,18 +57,18 @@ def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
 
 
 def test_the_business_date_is_the_partition_key_then_the_parameter() -> None:
-    assert business_date(_context()) == results.DATE
-    assert business_date(_context(None, business_date="2026-11-01")).isoformat() == "2026-11-01"
+    assert business_date(context()) == results.DATE
+    assert business_date(context(None, business_date="2026-11-01")).isoformat() == "2026-11-01"
     with pytest.raises(ConfigError, match="no business date"):
-        business_date(_context(None))
+        business_date(context(None))
     with pytest.raises(ConfigError, match="not a business date"):
-        business_date(_context("yesterday"))
+        business_date(context("yesterday"))
 
 
 def test_every_task_and_attempt_of_a_run_says_the_same_name() -> None:
-    assert run_id(_context(), sync="settlement", kind=RunKind.NIGHTLY) == results.RUN
-    assert run_id(_context(None), sync="s", kind=RunKind.ONBOARD) == "s/onboard/-/manual__1"
-    rendered = run_id_macro("settlement", RunKind.NIGHTLY)(_context()["dag_run"], {})
+    assert run_id(context(), sync="settlement", kind=RunKind.NIGHTLY) == results.RUN
+    assert run_id(context(None), sync="s", kind=RunKind.ONBOARD) == "s/onboard/-/manual__1"
+    rendered = run_id_macro("settlement", RunKind.NIGHTLY)(context()["dag_run"], {})
     assert rendered == results.RUN
 
 
@@ -94,30 +94,30 @@ def test_a_sync_that_is_not_enabled_is_refused_with_the_reason(
 ) -> None:
     platform.state = state
     with pytest.raises(Refused, match=reason):
-        runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+        runs.open_nightly(context(), platform, results.plan(), results.RUN)
     with pytest.raises(Refused, match=reason):
-        runs.open_reconcile(_context(), platform, results.plan(), results.RUN)
+        runs.open_reconcile(context(), platform, results.plan(), results.RUN)
 
 
 def test_the_schedule_is_silent_until_the_sync_is_onboarded(platform: results.Platform) -> None:
     platform.state = None
     with pytest.raises(AirflowSkipException, match="not onboarded yet"):
-        runs.open_nightly(_context(run_type="scheduled"), platform, results.plan(), results.RUN)
+        runs.open_nightly(context(run_type="scheduled"), platform, results.plan(), results.RUN)
 
 
 def test_the_schedule_does_not_repeat_a_date_and_a_person_may(platform: results.Platform) -> None:
     platform.cut_list = [SimpleNamespace(run_id="other", verdict=Verdict.MATCH, destination="warehouse")]
     with pytest.raises(AirflowSkipException, match="published already"):
-        runs.open_nightly(_context(run_type="scheduled"), platform, results.plan(), results.RUN)
+        runs.open_nightly(context(run_type="scheduled"), platform, results.plan(), results.RUN)
     for run_type in ("manual", "backfill"):
-        runs.open_nightly(_context(run_type=run_type), platform, results.plan(), results.RUN)
+        runs.open_nightly(context(run_type=run_type), platform, results.plan(), results.RUN)
         assert platform.runs[results.RUN].business_date == results.DATE
 
 
 def test_a_scheduled_run_that_is_cleared_does_its_work_again(platform: results.Platform) -> None:
     platform.cut_list = [SimpleNamespace(run_id=results.RUN, verdict=Verdict.MATCH, destination="warehouse")]
     again = f"{results.RUN}~2"
-    runs.open_nightly(_context(run_type="scheduled"), platform, results.plan(), again)
+    runs.open_nightly(context(run_type="scheduled"), platform, results.plan(), again)
     assert platform.runs[again].business_date == results.DATE
 
 
@@ -125,19 +125,19 @@ def test_the_night_of_a_sync_that_is_onboarded_again_is_red_and_not_skipped(plat
     platform.state = SyncState.ONBOARDING
     platform.cut_list = [SimpleNamespace(run_id="other", verdict=Verdict.MATCH, destination="warehouse")]
     with pytest.raises(Refused, match="has not ended"):
-        runs.open_nightly(_context(run_type="scheduled"), platform, results.plan(), results.RUN)
+        runs.open_nightly(context(run_type="scheduled"), platform, results.plan(), results.RUN)
 
 
 def test_opening_a_run_twice_is_opening_it_once(platform: results.Platform) -> None:
-    runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    runs.open_nightly(context(), platform, results.plan(), results.RUN)
     platform.put_result(results.RUN, "cut", {"warehouse": 1})
-    runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    runs.open_nightly(context(), platform, results.plan(), results.RUN)
     assert platform.runs[results.RUN].result == {"cut": {"warehouse": 1}}
 
 
 def test_a_run_that_has_published_goes_on_under_a_new_name_when_it_is_cleared(platform: results.Platform) -> None:
     assert runs.take_of(platform, results.RUN) == results.RUN
-    runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    runs.open_nightly(context(), platform, results.plan(), results.RUN)
     assert runs.take_of(platform, results.RUN) == results.RUN
     platform.put_result(results.RUN, runs.PUBLISH, {"warehouse": 1})
     assert runs.take_of(platform, results.RUN) == f"{results.RUN}~2"
@@ -156,7 +156,7 @@ def test_a_snapshot_of_a_run_that_has_published_is_refused(platform: results.Pla
 def test_a_run_takes_todays_settings_and_the_tables_as_onboarded(platform: results.Platform) -> None:
     declared = results.plan(tables=tuple(replace(table, table=None) for table in results.plan().tables))
     declared = replace(declared, reconcile=replace(declared.reconcile, on_break="fail"))
-    runs.open_nightly(_context(), platform, declared, results.RUN)
+    runs.open_nightly(context(), platform, declared, results.RUN)
     opened = platform.runs[results.RUN].plan
     assert opened.reconcile.on_break == "fail"
     assert opened.table("account").shape.key == ("id",)
@@ -165,7 +165,7 @@ def test_a_run_takes_todays_settings_and_the_tables_as_onboarded(platform: resul
 def test_a_table_that_was_not_onboarded_stops_the_run(platform: results.Platform) -> None:
     declared = results.plan(tables=(*results.plan().tables, TablePlan("fees")))
     with pytest.raises(Refused, match="fees"):
-        runs.open_nightly(_context(), platform, declared, results.RUN)
+        runs.open_nightly(context(), platform, declared, results.RUN)
 
 
 def test_a_sync_is_enabled_only_by_a_match(platform: results.Platform) -> None:
@@ -189,9 +189,9 @@ def test_an_onboarding_that_fails_before_it_publishes_leaves_everything_as_it_wa
     )
     runs.open_onboarding(platform, wider, "settlement/onboard/-/manual__2")
     assert platform.state is SyncState.ENABLED
-    runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    runs.open_nightly(context(), platform, results.plan(), results.RUN)
     assert {table.name for table in platform.runs[results.RUN].plan.tables} == {"account", "ledger_entry"}
-    assert _want().execute(_context()) == ["settlement@warehouse"]
+    assert _want().execute(context()) == ["settlement@warehouse"]
     assert platform.wants == [(results.STREAM, plan_to_json(results.plan()))]
 
 
@@ -222,30 +222,30 @@ def _want() -> WantStreamOperator:
 def test_a_stream_that_runs_by_its_plan_is_left_alone(platform: results.Platform) -> None:
     platform.wanted_streams = (WantedStream(results.STREAM, plan_to_json(results.plan()), 1),)
     platform.reports = {results.STREAM: results.report()}
-    assert _want().execute(_context()) == []
+    assert _want().execute(context()) == []
     assert platform.wants == []
 
 
 def test_a_stream_that_is_down_or_has_another_plan_is_wanted_anew(platform: results.Platform) -> None:
     platform.wanted_streams = (WantedStream(results.STREAM, plan_to_json(results.plan()), 1),)
     platform.reports = {results.STREAM: results.report(state="failed")}
-    assert _want().execute(_context()) == ["settlement@warehouse"]
+    assert _want().execute(context()) == ["settlement@warehouse"]
     platform.reports = {results.STREAM: results.report()}
     platform.wanted_streams = (WantedStream(results.STREAM, "{}", 1),)
-    assert _want().execute(_context()) == ["settlement@warehouse"]
+    assert _want().execute(context()) == ["settlement@warehouse"]
 
 
 def test_no_stream_stands_for_a_date_before_the_sync_is_enabled(platform: results.Platform) -> None:
     platform.state = None
     with pytest.raises(AirflowSkipException, match="not enabled"):
-        _want().execute(_context())
+        _want().execute(context())
 
 
 def _report(states: dict[str, str]) -> Any:
-    context = _context()
-    context["ti"] = SimpleNamespace(dag_id="settlement__stream", get_task_states=lambda **_: {"manual__1": states})
+    here = context()
+    here["ti"] = SimpleNamespace(dag_id="settlement__stream", get_task_states=lambda **_: {"manual__1": states})
     operator = DayReportOperator(task_id="report", sync="settlement", destinations=["warehouse"], timezone="UTC")
-    return operator.execute(context)
+    return operator.execute(here)
 
 
 def test_the_days_report_is_as_red_as_its_watch(platform: results.Platform) -> None:
@@ -262,7 +262,7 @@ def test_the_days_report_is_as_red_as_its_watch(platform: results.Platform) -> N
 def test_a_verdict_that_is_late_opens_an_alarm_and_ends_it_when_it_comes(platform: results.Platform) -> None:
     asyncio.run(deadline.verdict_is_late("settlement", context={"dag_run": {"partition_key": "2026-11-19"}}))
     assert list(platform.alarms) == [("verdict_late", "settlement 2026-11-19")]
-    runs.open_nightly(_context(), platform, results.plan(), results.RUN)
+    runs.open_nightly(context(), platform, results.plan(), results.RUN)
     platform.found = [results.clean()]
     VerdictsOperator(task_id="verdicts", run=results.RUN, scope="cut").execute({})
     assert platform.alarms == {}

@@ -64,6 +64,8 @@ CREATE TABLE trading.fill (
   PRIMARY KEY (trade_id, part));
 CREATE TABLE trading.access_audit (who text, what text, at timestamp(3));
 ALTER TABLE trading.access_audit REPLICA IDENTITY FULL;
+CREATE TABLE trading.fee (id bigint PRIMARY KEY, trade_id bigint, amount numeric(20,4));
+INSERT INTO trading.fee SELECT n, n, n / 3.0 FROM generate_series(1, 3000) n;
 INSERT INTO trading.account SELECT n, (array['EUR', 'USD', 'CNY'])[n % 3 + 1], 1000000, repeat('note ', n % 50),
   jsonb_build_object('n', n) FROM generate_series(1, 1000) n;
 INSERT INTO trading.trade (account_id, currency, amount, side, booked_at, memo)
@@ -96,6 +98,17 @@ def make_database() -> None:
     with _session(DATABASE) as session:
         session.execute(_TABLES.encode())
         session.execute(script.encode())
+
+
+def declare_fees() -> None:
+    """A person adds a table to the sync, and lets another go; the owner publishes the new one."""
+    file = settings.load().declarations / "syncs" / f"{SYNC}.yaml"
+    text = file.read_text(encoding="utf-8").replace("  - access_audit\n", "  - fee\n")
+    file.write_text(text, encoding="utf-8")
+    logins = ", ".join(dict.fromkeys((LOGINS.capture, LOGINS.reader)))
+    with _session(DATABASE) as session:
+        session.execute(f"GRANT SELECT ON trading.fee TO {logins}".encode())
+        session.execute("ALTER PUBLICATION seamline_broker ADD TABLE trading.fee")
 
 
 def add_connections() -> None:
@@ -143,6 +156,7 @@ def _transact(session: "psycopg.Connection[Any]", chance: random.Random) -> None
             (account, amount),
         )
     session.execute("INSERT INTO access_audit VALUES ('trader', 'same', '2026-01-02')")
+    session.execute("UPDATE fee SET amount = amount + 1 WHERE id = %s", (chance.randint(1, 3000),))
     if chance.random() < 0.2:
         session.execute("UPDATE fill SET trade_id = trade_id + 1000000 WHERE trade_id = %s", (chance.randint(1, 5000),))
         session.execute("DELETE FROM access_audit WHERE ctid = (SELECT ctid FROM access_audit LIMIT 1)")

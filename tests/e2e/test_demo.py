@@ -127,6 +127,17 @@ def test_a_second_sync_from_postgres_is_onboarded_and_cut_under_writers_and_all_
     assert all(table.source_rows and table.source_rows == table.destination_rows for table in live.tables)
 
 
+def test_tables_enter_and_leave_the_second_sync_while_its_stream_goes_on(
+    demo: subprocess.CompletedProcess[str],
+) -> None:
+    brokerage.declare_fees()
+    with brokerage.trading():
+        assert run(f"{brokerage.SYNC}__tables", "fees") == "success"
+    (live,) = [one for one in registry.platform().reconciliations(brokerage.SYNC, 20) if one.run_id.endswith("/fees")]
+    assert live.verdict is Verdict.MATCH
+    assert {table.table for table in live.tables} == {"account", "trade", "fill", "fee"}
+
+
 def test_three_planted_differences_are_listed_and_nothing_else(warehouse: psycopg.Connection) -> None:
     deleted = warehouse.execute("SELECT min(id) FROM settlement.ledger_entry").fetchone()
     assert deleted is not None

@@ -139,7 +139,6 @@ def test_xids_around_their_wraparound_are_told_apart(epoch: int, offset: int, di
     assert PostgresPosition(lsn=1, xmin=xmax, xmax=xmax).sees(xid & 0xFFFFFFFF) == (distance < 0)
 
 
-@pytest.mark.xfail(strict=True, reason="what lies below xmin is not seen where xmax is smaller still")
 def test_a_snapshot_sees_what_lies_below_its_xmin_though_its_xmax_is_smaller() -> None:
     # A slot exports such ones: xmin follows every record of running transactions, xmax does not (PostgreSQL 18.4).
     # `2444:2443:` at 0/33525D0 saw 2443, which had committed at 0/33524A0: XidInMVCCSnapshot asks for xmin first.

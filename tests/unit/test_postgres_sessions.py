@@ -25,6 +25,12 @@ def test_a_last_commit_that_the_server_has_not_counted_yet_is_waited_for() -> No
     assert unfinished(position_at(0, "755:756:"), position_at(0, "755:755:")) == [755]
 
 
+def test_a_snapshot_whose_xmax_lies_below_its_xmin_sees_what_lies_between() -> None:
+    """As a slot of PostgreSQL 18.4 exported one."""
+    assert unfinished(position_at(0, "2444:2443:"), position_at(0, "2443:2443:")) == [2443]
+    assert unfinished(position_at(0, "2444:2443:"), position_at(0, "2444:2444:")) == []
+
+
 def snapshot_text(completed: set[int]) -> str:
     """What pg_current_snapshot prints: xmax is one beyond the last that has ended, all others below it are running."""
     xmax = max(completed, default=FIRST - 1) + 1

@@ -30,6 +30,7 @@ NAMES = frozenset(
         "app.commit_acked",
         "app.hold",
         "pub.commit_sent",
+        "addtable.joined",
         "snap.opened",
         "snap.chunk_staged",
         "snap.manifest_written",

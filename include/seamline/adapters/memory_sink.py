@@ -6,7 +6,7 @@ as the JSON values of their images.
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -14,11 +14,19 @@ from typing import Any
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, KeyedChange, TableChanges
 from seamline.domain.cutover import Boundary
-from seamline.domain.errors import CommitUnknown, Diverged, Fenced, InvariantViolated, Refused, SchemaConflict
+from seamline.domain.errors import (
+    CommitUnknown,
+    Diverged,
+    Fenced,
+    InvariantViolated,
+    NotAbreast,
+    Refused,
+    SchemaConflict,
+)
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.left_out import filled, filled_row, lacks_values
-from seamline.plan.model import SyncPlan
-from seamline.ports import Commit, Failpoints, Lease, Load, Progress, Publication, Staged
+from seamline.plan.model import PASS, SyncPlan
+from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged
 
 Key = tuple[Any, ...]
 JsonRow = dict[str, Any]
@@ -41,6 +49,7 @@ class MemoryDestination:
     pieces: dict[tuple[StreamId, int], list[TableChanges]] = field(default_factory=dict)
     ledgers: dict[StreamId, LedgerRow] = field(default_factory=dict)
     publications: set[str] = field(default_factory=set)
+    generations: dict[tuple[StreamId, str], int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     commits: int = 0
     lose_answer: LostAnswer | None = None
@@ -64,6 +73,8 @@ class MemorySink:
 
     def __init__(self, plan: SyncPlan, database: MemoryDestination, *, failpoints: Failpoints | None = None) -> None:
         self._tables = {entry.name: entry.shape for entry in plan.tables}
+        # The tables of a pass lie beside the live ones.
+        self._schema = plan.destinations[0].schema if plan.is_pass else ""
         self._database = database
         self._failpoints = failpoints or _Unarmed()
 
@@ -98,10 +109,11 @@ class MemorySink:
         keyless = {name: Counter(rows) for name, rows in database.keyless.items()}
         findings: list[Finding] = []
         for number, changes in enumerate(_joined(staged)):
+            place = _place(self._schema, changes.table)
             if self._tables[changes.table].is_keyed:
-                findings += _apply_keyed(self._tables[changes.table], keyed.setdefault(changes.table, {}), changes)
+                findings += _apply_keyed(self._tables[changes.table], keyed.setdefault(place, {}), changes)
             else:
-                _apply_keyless(keyless.setdefault(changes.table, Counter()), changes)
+                _apply_keyless(keyless.setdefault(place, Counter()), changes)
             if number == 0:
                 self._failpoints.reach("app.dml_half")
         row = _advanced(before, progress)
@@ -124,11 +136,11 @@ class MemorySink:
         for load in loads:
             if load.staged_as not in database.staged:
                 raise Refused(f"the staged table {load.staged_as} is gone", table=load.table.name)
-            rows = database.staged[load.staged_as]
+            rows, place = database.staged[load.staged_as], _place(self._schema, load.table.name)
             if load.table.is_keyed:
-                keyed[load.table.name] = {_key_of(load.table, row): row for row in rows}
+                keyed[place] = {_key_of(load.table, row): row for row in rows}
             else:
-                keyless[load.table.name] = Counter(_canonical(row) for row in rows)
+                keyless[place] = Counter(_canonical(row) for row in rows)
         known = database.ledgers.get(stream)
         row = LedgerRow(
             stream,
@@ -139,16 +151,70 @@ class MemorySink:
             known.epoch + 1 if known else 1,
             known.applied_units if known else 0,
             0,
-            _next_generation(known, publication.boundaries),
+            known.boundaries if known else (),
         )
+        row = replace(row, boundaries=self._boundaries(row, publication.boundaries))
+        self._publish(row, keyed, keyless, publication.run_id)
+        return Commit(row)
+
+    def join(self, stream: StreamId, joining: Joining) -> Commit:
+        database = self._database
+        known = database.ledgers.get(stream)
+        if known is None:
+            raise Refused(f"nothing was published for {stream}", hint="onboard the sync first")
+        if joining.run_id in database.publications:
+            return Commit(known)
+        passed = database.ledgers.get(joining.passed_as) if joining.passed_as else None
+        if joining.passed_as and (passed is None or passed.next_offset != known.next_offset):
+            raise NotAbreast(f"{stream} stands at {known.next_offset}, its pass elsewhere")
+        keyed, keyless = dict(database.keyed), dict(database.keyless)
+        moves = [
+            *joining.kept_as.items(),
+            *((_place(joining.pass_schema, one.name), one.name) for one in joining.tables),
+        ]
+        for tables in (keyed, keyless):
+            _rename(tables, moves)
+        names = {table.name for table in joining.tables}
+        row = replace(
+            known,
+            epoch=known.epoch + 1,
+            boundaries=self._boundaries(
+                known, [b for b in (passed.boundaries if passed else ()) if b.table in names], left=joining.kept_as
+            ),
+        )
+        passes = [one for one in database.ledgers if one.sync.startswith(f"{stream.sync}{PASS}")]
+        self._publish(row, keyed, keyless, joining.run_id, ended=passes)
+        return Commit(row)
+
+    def _boundaries(
+        self, known: LedgerRow, entering: Sequence[Boundary], *, left: Collection[str] = ()
+    ) -> tuple[Boundary, ...]:
+        """Those that were, without tables that left, and the next generation of those that enter."""
+        lives = self._database.generations
+        stay = {b.table: b for b in known.boundaries if b.table not in left}
+        fresh = {b.table: replace(b, generation=lives.get((known.stream, b.table), 0) + 1) for b in entering}
+        return tuple({**stay, **fresh}.values())
+
+    def _publish(
+        self,
+        row: LedgerRow,
+        keyed: dict[str, dict[Key, JsonRow]],
+        keyless: dict[str, Counter[str]],
+        run_id: str,
+        *,
+        ended: Sequence[StreamId] = (),
+    ) -> None:
+        database = self._database
         lost, database.lose_answer = database.lose_answer, None
         if lost is not LostAnswer.NOT_APPLIED:
             database.keyed, database.keyless = keyed, keyless
-            database.ledgers[stream] = row
-            database.publications.add(publication.run_id)
+            database.ledgers[row.stream] = row
+            database.generations.update({(row.stream, b.table): b.generation for b in row.boundaries})
+            database.publications.add(run_id)
+            for over in ended:
+                del database.ledgers[over]
         if lost is not None:
             raise CommitUnknown("the answer of the publish is lost")
-        return Commit(row)
 
     def close(self) -> None:
         return
@@ -281,9 +347,11 @@ def _advanced(before: LedgerRow, progress: Progress) -> LedgerRow:
     )
 
 
-def _next_generation(known: LedgerRow | None, boundaries: Sequence[Boundary]) -> tuple[Boundary, ...]:
-    older = {boundary.table: boundary for boundary in known.boundaries} if known else {}
-    fresh = {
-        b.table: replace(b, generation=older[b.table].generation + 1 if b.table in older else 1) for b in boundaries
-    }
-    return tuple({**older, **fresh}.values())
+def _place(schema: str, table: str) -> str:
+    return f"{schema}.{table}" if schema else table
+
+
+def _rename(tables: dict[str, Any], moves: Sequence[tuple[str, str]]) -> None:
+    for old, new in moves:
+        if old in tables:
+            tables[new] = tables.pop(old)

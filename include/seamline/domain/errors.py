@@ -3,6 +3,7 @@
 SeamlineError
 ├─ ConfigError         a person must edit a file or a setting     never retried, exit code 2
 ├─ TransientError      the world may recover                      the one retry owner tries again
+│  └─ NotAbreast       a pass and its stream do not stand at one place: bring them there again
 ├─ TerminalError       trying again cannot help                   stops, names the cure
 │  ├─ PositionLost     log purged, truncated, recreated, another server
 │  ├─ SchemaConflict   a table no longer looks as planned
@@ -70,6 +71,10 @@ class ConfigError(SeamlineError):
 
 class TransientError(SeamlineError):
     """A server or network is away for now."""
+
+
+class NotAbreast(TransientError):
+    """Tables cannot join a stream that stands elsewhere in the log than they do."""
 
 
 class TerminalError(SeamlineError):

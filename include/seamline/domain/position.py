@@ -83,8 +83,15 @@ class PostgresPosition:
 
     def sees(self, xid32: int) -> bool:
         """Whether a committed transaction is visible in this snapshot; MVCC visibility is this predicate."""
-        xid = widen_xid(xid32, self.xmax)
-        return xid < self.xmax and xid not in self.in_progress
+        return self.sees_wide(widen_xid(xid32, self.xmax))
+
+    def sees_wide(self, xid: int) -> bool:
+        """The same for a 64-bit id, asked in PostgreSQL's own order (XidInMVCCSnapshot): what lies below xmin is seen.
+
+        A snapshot that a slot exports may have an xmax below its xmin: xmin follows every record of running
+        transactions, xmax only commits that were decoded (PostgreSQL 18.4 said `2444:2443:` and saw 2443).
+        """
+        return xid < self.xmin or (xid < self.xmax and xid not in self.in_progress)
 
     def __str__(self) -> str:
         return f"{self.lsn >> 32:X}/{self.lsn & 0xFFFFFFFF:X}"

@@ -18,6 +18,7 @@ class RunKind(StrEnum):
     ONBOARD = "onboard"
     NIGHTLY = "nightly"
     RECONCILE = "reconcile"
+    TABLES = "tables"
 
 
 class RunState(StrEnum):

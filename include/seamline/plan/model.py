@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -10,6 +11,9 @@ from seamline.domain.catalogue import Table, table_from_json, table_to_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import RunKind, RunState
+
+# Between the name of a sync and the mark of a pass into its stream.
+PASS = "~pass_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +50,16 @@ class SourcePlan:
 
 @dataclass(frozen=True, slots=True)
 class DestinationPlan:
-    """Live tables in `schema`, cuts in `<schema>_cut`, staging in `<schema>_stage`, ledger in `seamline`."""
+    """Live tables in `schema`, cuts in `<schema>_cut`, staging in `<schema>_stage`, ledger in `seamline`.
+
+    Tables on their way into a running stream lie in `<schema>_pass_<mark>`. `staged_in`: another schema to stage in.
+    """
 
     name: str
     kind: str
     connection: str
     schema: str
+    staged_in: str = ""
 
     @property
     def cut_schema(self) -> str:
@@ -59,7 +67,11 @@ class DestinationPlan:
 
     @property
     def stage_schema(self) -> str:
-        return f"{self.schema}_stage"
+        return self.staged_in or f"{self.schema}_stage"
+
+    def pass_schema(self, mark: str) -> str:
+        """Where the tables of one pass lie."""
+        return f"{self.schema}_pass_{mark}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +168,22 @@ class SyncPlan:
 
     def stream_id(self, destination: str) -> StreamId:
         return StreamId(self.sync, self.destination(destination).name)
+
+    def pass_over(self, tables: Collection[str], mark: str) -> "SyncPlan":
+        """The plan of these tables' own pass: a stream of its own, into a schema of its own, with its own ledger.
+
+        `mark` tells one pass from every other. The name cannot be that of a declared sync, whose names are plain words.
+        """
+        destinations = tuple(
+            dataclasses.replace(one, schema=one.pass_schema(mark), staged_in=one.stage_schema)
+            for one in self.destinations
+        )
+        kept = tuple(table for table in self.tables if table.name in tables)
+        return dataclasses.replace(self, sync=f"{self.sync}{PASS}{mark}", destinations=destinations, tables=kept)
+
+    @property
+    def is_pass(self) -> bool:
+        return PASS in self.sync
 
 
 def plan_to_json(plan: SyncPlan) -> str:

@@ -78,6 +78,53 @@ def onboard_stages(plan: SyncPlan) -> tuple[Stage, ...]:
     )
 
 
+def tables_stages(plan: SyncPlan) -> tuple[Stage, ...]:
+    return (
+        Stage(
+            "preflight",
+            "Find out what has to change",
+            "compares the declared tables with those that the ledgers say are carried, reads the catalogue and checks "
+            "all of it; refuses with the cure before anything is changed",
+        ),
+        Stage(
+            "capture",
+            "Make the capture carry them",
+            f"connector {plan.source.connector} is stopped at its place and started with the longer list; a marker "
+            "read back proves it",
+        ),
+        Stage(
+            "snapshot",
+            "Read the tables that enter, at one position",
+            "as an onboarding does, for these tables only; the stream goes on meanwhile",
+            RunsIn.SPARK,
+            "snapshot_load",
+        ),
+        Stage(
+            "join",
+            "Let them join the stream",
+            "a stream of their own brings them along the log to where the held stream stands; one destination "
+            "transaction takes them over and puts removed tables aside; a repeat finds it done by its run id",
+            RunsIn.SPARK,
+            "table_join",
+        ),
+        Stage("start_stream", "Go on with the new list", "the stream starts where it stood, with the new tables"),
+        Stage(
+            "cutover",
+            "Wait for the cutover",
+            "until the ledger of every destination has passed this run's high marker",
+            RunsIn.TRIGGER,
+        ),
+        Stage(
+            "compare",
+            "Compare all live tables at one position",
+            "holds the stream at an END, reads both sides at the same P, digests and lists what differs",
+            RunsIn.SPARK,
+            "table_compare",
+        ),
+        Stage("verdicts", "Verdict of each table", "MATCH, BREAK, INCONCLUSIVE or NOT_RUN; anything but MATCH is red"),
+    )
+
+
 def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
     if plan.nightly is None:
         return ()
@@ -153,6 +200,7 @@ def all_stages(plan: SyncPlan) -> dict[str, tuple[Stage, ...]]:
     """The stages of every DAG that this plan has, by the DAG's kind; the DAG's id is `<sync>__<kind>`."""
     dags = {
         "onboard": onboard_stages(plan),
+        "tables": tables_stages(plan),
         "nightly": nightly_stages(plan),
         "stream": stream_stages(plan),
         "reconcile": reconcile_stages(plan),

@@ -7,7 +7,9 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.errors import Refused
 from seamline.domain.position import position_from_json
 from seamline.plan.model import Run
-from seamline.ports import Commit, Load, Publication, Sink
+from seamline.ports import Commit, Load, PruningHolds, Publication, Sink
+
+_RELEASE_S = 60.0
 
 
 def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
@@ -38,6 +40,14 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
         boundaries=tuple(Boundary(load.table.name, position, high_marker=snapshot["high_marker"]) for load in loads),
     )
     return sink.publish(run.plan.stream_id(destination), loads, publication=publication)
+
+
+def let_log_go(run: Run, holds: PruningHolds) -> None:
+    """End the run's hold on the log: from its publish on the ledgers protect what they need."""
+    snapshot = staged_snapshot(run)
+    # Asking again for a hold names the one that this run has.
+    mine = holds.hold_log(snapshot["topic"], holder=run.run_id, offset=snapshot["next_offset"], lease_s=_RELEASE_S)
+    holds.release_log(mine)
 
 
 def staged_snapshot(run: Run) -> Mapping[str, Any]:

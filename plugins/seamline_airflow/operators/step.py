@@ -13,7 +13,7 @@ from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, worst
-from seamline.plan.model import Run, plan_from_json, plan_to_json
+from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import Question
@@ -54,8 +54,20 @@ class PreflightOperator(StepOperator):
             self.log.warning("%s%s → %s", f"{problem.table}: " if problem.table else "", problem.what, problem.cure)
         onboarding.refuse_fatal(plan, problems)
         run_id = runs.take_of(store, self.run)
-        runs.open_onboarding(store, plan, run_id)
+        self.open_run(context, store, plan, run_id)
         return run_id
+
+    def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str) -> None:
+        runs.open_onboarding(store, plan, run_id)
+
+
+class TablesPreflightOperator(PreflightOperator):
+    """The same for a change of the tables: what has to enter and to leave is found and written down."""
+
+    def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str) -> None:
+        again = list(context["params"].get("again") or ())
+        runs.open_tables(store, plan, run_id, again, onboarding.ledgers(plan))
+        self.log.info("to change: %s", json.dumps(store.run(run_id).result[runs.TABLES]))
 
 
 class CaptureOperator(StepOperator):

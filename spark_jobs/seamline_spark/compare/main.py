@@ -7,11 +7,8 @@ goes through Spark. The verdict is the result, also when it is BREAK: the exit c
 import argparse
 import logging
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
+from collections.abc import Sequence
+from contextlib import closing
 
 from seamline.adapters import registry
 from seamline.adapters.connections import resolve
@@ -23,6 +20,7 @@ from seamline.domain.runs import Reconciliation
 from seamline.plan.model import Run
 from seamline.sync.barrier import Barrier, Patience
 from seamline.sync.comparison import StreamFindings, compare_live, findings_reported
+from seamline_spark.session import as_an_application
 
 log = logging.getLogger("seamline_spark.compare")
 
@@ -38,27 +36,12 @@ def main(argv: Sequence[str]) -> int:
     run_id = parser.parse_args(argv).run
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
-        with _as_an_application():
+        with as_an_application():
             compare_run(run_id)
     except SeamlineError as exc:
         sys.stderr.write(f"table_compare: {exc}\n")
         return exc.exit_code
     return 0
-
-
-@contextmanager
-def _as_an_application() -> Iterator[None]:
-    """In cluster mode a context: YARN takes a driver that never opens one for failed. Else none, it costs seconds."""
-    gateway = launch_gateway()  # type: ignore[no-untyped-call]
-    conf = SparkConf(_jvm=gateway.jvm)
-    if conf.get("spark.submit.deployMode") != "cluster":
-        yield
-        return
-    context = SparkContext(conf=conf, gateway=gateway)
-    try:
-        yield
-    finally:
-        context.stop()
 
 
 def compare_run(run_id: str) -> tuple[Reconciliation, ...]:

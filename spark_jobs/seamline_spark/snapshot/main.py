@@ -12,6 +12,8 @@ from pyspark import SparkContext
 from seamline import settings
 from seamline.adapters import failpoints, registry
 from seamline.domain.errors import SeamlineError
+from seamline.plan.list_change import ListChange, entering_only
+from seamline.plan.model import Run
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from seamline_spark.session import open_session
 from seamline_spark.snapshot.bulk_read import SparkReader
@@ -39,10 +41,19 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def _what_to_read(run: Run) -> Run:
+    """A run that changes the tables of a running stream reads only those that enter."""
+    change = run.result.get("tables")
+    return run if change is None else entering_only(run, ListChange.from_json(change))
+
+
 def load(context: SparkContext, run_id: str) -> Mapping[str, Any]:
     """Take the snapshot of a run; its result is kept as `result["snapshot"]`. A repeat takes a new one."""
     with closing(registry.platform()) as store:
-        run = store.run(run_id)
+        run = _what_to_read(store.run(run_id))
+        if not run.plan.tables:
+            log.info("no table enters: sync=%s", run.sync)
+            return {"loads": {}}
         reader = SparkReader(context, run)
         tools = SnapshotTools(
             source=registry.source(run.plan),

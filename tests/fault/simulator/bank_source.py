@@ -98,14 +98,19 @@ class BankSource:
         if self.log is Log.BINLOG:
             return position(len(self.commits))
         running = tuple(sorted(xid for xid, _ in self._running))
-        return PostgresPosition(self._lsn, None, min(running, default=self._next_xid), self._next_xid, running)
+        xmin = min(running, default=self._next_xid)
+        # A slot's snapshot takes its xmax from the commits that it decoded: with nothing running it may lie below xmin.
+        xmax = self._next_xid if running else xmin - self.dice.choice([0, 0, 1, 2])
+        return PostgresPosition(self._lsn, None, xmin, xmax, running)
 
     def covered_by(self, at: Position) -> int:
         """How many transactions a position includes: the model's own reckoning, which asks the product nothing."""
         if isinstance(at, BinlogPosition):
             return int(at.gtid.rpartition("-")[2] or 0)
         if at.xmax:
-            return sum(one.xid < at.xmax and one.xid not in at.in_progress for one in self.commits)
+            return sum(
+                one.xid < at.xmin or (one.xid < at.xmax and one.xid not in at.in_progress) for one in self.commits
+            )
         return sum(one.commit_lsn <= at.lsn for one in self.commits)
 
     # ---- writing ----------------------------------------------------------------------------------------------------

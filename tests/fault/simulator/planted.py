@@ -130,6 +130,16 @@ def transactions_in_progress_taken_for_seen(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PostgresPosition, "sees", lambda at, xid: widen_xid(xid, at.xmax) < at.xmax)
 
 
+def xmax_asked_before_xmin(patch: pytest.MonkeyPatch) -> None:
+    """As we had it: a snapshot whose xmax lies below its xmin sees more than it says."""
+
+    def sees(at: PostgresPosition, xid: int) -> bool:
+        wide = widen_xid(xid, at.xmax)
+        return wide < at.xmax and wide not in at.in_progress
+
+    patch.setattr(PostgresPosition, "sees", sees)
+
+
 def boundary_by_the_lsn_of_rows(patch: pytest.MonkeyPatch) -> None:
     right = compaction._dropped_tables
 
@@ -323,6 +333,7 @@ PLANTED: dict[Plant, set[str]] = {
     position_of_covered_units_moves_the_ledger_back: {"I6 position"},
     boundary_off_by_one: _STATE,
     transactions_in_progress_taken_for_seen: _STATE,
+    xmax_asked_before_xmin: _STATE,
     boundary_by_the_lsn_of_rows: _STATE,
     xid_of_64_bits_compared_with_one_of_32: _STATE,
     boundary_ends_at_any_marker: _STATE,

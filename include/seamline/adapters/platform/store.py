@@ -67,11 +67,11 @@ class PlatformStore:
             )
         return found
 
-    def latest_run(self, sync: str, kind: str, *, with_result: str = "") -> Run | None:
-        """The one that started last; `with_result`: of those that have this result."""
+    def latest_run(self, sync: str, *kinds: str, with_result: str = "") -> Run | None:
+        """The one of these kinds that started last; `with_result`: of those that have this result."""
         return self._run_where(
-            "sync = %s and kind = %s and (%s = '' or result ? %s) order by started_at desc limit 1",
-            (sync, RunKind(kind).value, with_result, with_result),
+            "sync = %s and kind = any(%s) and (%s = '' or result ? %s) order by started_at desc limit 1",
+            (sync, [RunKind(kind).value for kind in kinds], with_result, with_result),
         )
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:

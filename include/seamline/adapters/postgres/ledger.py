@@ -41,6 +41,7 @@ CREATE TABLE IF NOT EXISTS seamline.boundary (
     ended_at timestamptz,
     PRIMARY KEY (stream, table_name, generation)
 );
+ALTER TABLE seamline.boundary ADD COLUMN IF NOT EXISTS removed_at timestamptz;
 CREATE TABLE IF NOT EXISTS seamline.publication (
     run_id text PRIMARY KEY,
     stream text NOT NULL,
@@ -77,7 +78,7 @@ def create_tables(session: Session) -> None:
 
 
 def read_ledger(session: Session, stream: StreamId) -> LedgerRow | None:
-    """The committed ledger with the newest boundary of each table; None where nothing was ever published."""
+    """The committed ledger with the newest boundary of each carried table; None where nothing was ever published."""
     try:
         row = session.execute(f"SELECT {_COLUMNS} FROM seamline.ledger WHERE stream = %s", (str(stream),)).fetchone()
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
@@ -101,13 +102,16 @@ def read_ledger(session: Session, stream: StreamId) -> LedgerRow | None:
 
 def _boundaries(session: Session, stream: StreamId) -> tuple[Boundary, ...]:
     rows = session.execute(
-        "SELECT DISTINCT ON (table_name) table_name, position, generation, high_marker, ended_at IS NOT NULL "
-        "FROM seamline.boundary WHERE stream = %s ORDER BY table_name, generation DESC",
+        # As JSON, because a destination of an earlier version has no such column until something is published.
+        "SELECT * FROM (SELECT DISTINCT ON (table_name) table_name, position, generation, high_marker,"
+        " ended_at IS NOT NULL, to_jsonb(b) ->> 'removed_at' AS removed"
+        " FROM seamline.boundary b WHERE stream = %s ORDER BY table_name, generation DESC) newest"
+        " WHERE removed IS NULL",
         (str(stream),),
     ).fetchall()
     return tuple(
         Boundary(table, position_from_json(position), generation, high_marker, ended)
-        for table, position, generation, high_marker, ended in rows
+        for table, position, generation, high_marker, ended, _ in rows
     )
 
 
@@ -204,7 +208,57 @@ def write_publication(session: Session, stream: StreamId, publication: Publicati
                 boundary.table,
             ),
         )
+    write_run(session, stream, publication.run_id, tables)
+
+
+def write_run(session: Session, stream: StreamId, run_id: str, tables: Sequence[str]) -> None:
+    """By this row a repeat of the run finds it done."""
     session.execute(
         "INSERT INTO seamline.publication (run_id, stream, tables) VALUES (%s, %s, %s)",
-        (publication.run_id, str(stream), json.dumps(list(tables))),
+        (run_id, str(stream), json.dumps(list(tables))),
     )
+
+
+def locked_place(session: Session, stream: StreamId) -> tuple[str, int] | None:
+    """(topic id, next offset) of a stream, which then stands there until the transaction ends; None: no ledger."""
+    row = session.execute(
+        "SELECT topic_id, next_offset FROM seamline.ledger WHERE stream = %s FOR UPDATE", (str(stream),)
+    ).fetchone()
+    return None if row is None else (str(row[0]), int(row[1]))
+
+
+def take_over_boundaries(session: Session, stream: StreamId, passed_as: StreamId, tables: Sequence[str]) -> None:
+    """The newest boundary that each table has in its pass begins its next generation in the stream."""
+    session.execute(
+        "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, ended_at) "
+        "SELECT DISTINCT ON (p.table_name) %(stream)s, p.table_name, (SELECT coalesce(max(b.generation), 0) + 1 "
+        "FROM seamline.boundary b WHERE b.stream = %(stream)s AND b.table_name = p.table_name), "
+        "p.position, p.high_marker, p.ended_at FROM seamline.boundary p "
+        "WHERE p.stream = %(pass)s AND p.table_name = ANY(%(tables)s) ORDER BY p.table_name, p.generation DESC",
+        {"stream": str(stream), "pass": str(passed_as), "tables": list(tables)},
+    )
+
+
+def end_life(session: Session, stream: StreamId, tables: Sequence[str]) -> None:
+    """The stream does not carry these tables any more; their last generation stays to be counted from."""
+    session.execute(
+        "UPDATE seamline.boundary SET removed_at = clock_timestamp(), ended_at = coalesce(ended_at, clock_timestamp()) "
+        "WHERE stream = %s AND table_name = ANY(%s) AND removed_at IS NULL",
+        (str(stream), list(tables)),
+    )
+
+
+def streams_of(session: Session, prefix: str, destination: str) -> list[StreamId]:
+    """The streams into this destination whose sync's name begins so."""
+    rows = session.execute(
+        "SELECT left(stream, -length(%(tail)s)) FROM seamline.ledger"
+        " WHERE starts_with(stream, %(prefix)s) AND right(stream, length(%(tail)s)) = %(tail)s",
+        {"prefix": prefix, "tail": f"@{destination}"},
+    ).fetchall()
+    return [StreamId(str(sync), destination) for (sync,) in rows]
+
+
+def forget(session: Session, stream: StreamId) -> None:
+    """Everything that a stream has recorded of itself, except its findings."""
+    for table in ("ledger", "boundary", "publication"):
+        session.execute(f"DELETE FROM seamline.{table} WHERE stream = %s", (str(stream),))

@@ -27,14 +27,23 @@ def prepare(session: Session, loads: Sequence[Load], destination: DestinationPla
 
     One publish at a time per destination: the lock lives as long as the session.
     """
-    session.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"seamline publish {destination.schema}",))
-    ledger_tables.create_tables(session)
+    lock_publishes(session, destination)
     if ledger_tables.is_published(session, publication.run_id):
         return True
     session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(destination.schema)}")
     for load in loads:
         _build_indexes(session, load, destination)
     return False
+
+
+def lock_publishes(session: Session, destination: DestinationPlan) -> None:
+    session.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (f"seamline publish {destination.schema}",))
+    ledger_tables.create_tables(session)
+
+
+def begin(session: Session) -> None:
+    session.execute("BEGIN")
+    session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
 
 
 def put_in_place(
@@ -45,16 +54,22 @@ def put_in_place(
     publication: Publication,
 ) -> None:
     """Open the transaction and do all but COMMIT."""
-    session.execute("BEGIN")
-    session.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+    begin(session)
     # First: from here on a stream of the old epoch cannot commit between our statements.
     ledger_tables.end_epoch(session, stream)
+    put_tables_in_place(session, stream, loads, destination)
+    ledger_tables.write_publication(session, stream, publication, [load.table.name for load in loads])
+
+
+def put_tables_in_place(
+    session: Session, stream: StreamId, loads: Sequence[Load], destination: DestinationPlan
+) -> None:
+    """Inside the transaction: each staged table becomes the live one, or what differs is merged into the live one."""
     for load in loads:
         if _exists(session, destination.schema, load.table.name):
             _merge_into_live(session, stream, load, destination)
         else:
             _move(session, load, destination)
-    ledger_tables.write_publication(session, stream, publication, [load.table.name for load in loads])
 
 
 def staged_place(load: Load, destination: DestinationPlan) -> tuple[str, str]:
@@ -151,7 +166,8 @@ def _check_owned(session: Session, stream: StreamId, load: Load, destination: De
     """A live table is written only if this stream made it and it still has the planned shape."""
     name = f"{destination.schema}.{load.table.name}"
     known = session.execute(
-        "SELECT 1 FROM seamline.boundary WHERE stream = %s AND table_name = %s", (str(stream), load.table.name)
+        "SELECT 1 FROM seamline.boundary WHERE stream = %s AND table_name = %s AND removed_at IS NULL",
+        (str(stream), load.table.name),
     ).fetchone()
     if known is None:
         raise Refused(

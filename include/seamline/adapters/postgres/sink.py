@@ -12,6 +12,7 @@ from psycopg import pq
 from seamline import settings
 from seamline.adapters import connections, failpoints
 from seamline.adapters.connections import Connection
+from seamline.adapters.postgres import joining as together
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres.apply import SpanApplier
@@ -40,7 +41,7 @@ from seamline.domain.errors import (
 )
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.ports import Commit, Failpoints, Lease, Load, Progress, Publication, Staged
+from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged
 
 _WIRE_FORMS = {"mariadb": MARIADB, "postgres": POSTGRES}
 
@@ -170,9 +171,19 @@ class PostgresSink:
                 row = ledger_tables.read_ledger(session, stream)
         finally:
             session.close()
-        if row is None:
-            raise InvariantViolated(f"{stream} is published but has no ledger")
-        return Commit(row)
+        return _committed(stream, row)
+
+    def join(self, stream: StreamId, joining: Joining) -> Commit:
+        session = self._open(f"seamline publish {stream}")
+        try:
+            with translated("let tables join"):
+                if not together.is_done(session, joining, self._destination):
+                    together.put_together(session, stream, joining, self._destination)
+                    self._send_commit(session, "addtable.joined")
+                row = ledger_tables.read_ledger(session, stream)
+        finally:
+            session.close()
+        return _committed(stream, row)
 
     def close(self) -> None:
         self._drop_session()
@@ -300,6 +311,12 @@ class PostgresSink:
         for (name,) in rows:
             if int(name.removeprefix(prefix).partition("_")[0]) < below_epoch:
                 session.execute(f"DROP TABLE IF EXISTS seamline.{quoted(name)}")
+
+
+def _committed(stream: StreamId, row: LedgerRow | None) -> Commit:
+    if row is None:
+        raise InvariantViolated(f"{stream} is published but has no ledger")
+    return Commit(row)
 
 
 def _pieces_prefix(stream: StreamId) -> str:

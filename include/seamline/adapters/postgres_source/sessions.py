@@ -120,8 +120,8 @@ def position_at(lsn: int, seen: str) -> PostgresPosition:
 
 def unfinished(snapshot: PostgresPosition, now: PostgresPosition) -> list[int]:
     """The transactions that `snapshot` sees and that the server, by its own snapshot `now`, still holds for running."""
-    running = (*now.in_progress, *range(now.xmax, snapshot.xmax))
-    return [xid for xid in running if xid < snapshot.xmax and xid not in snapshot.in_progress]
+    running = (*now.in_progress, *range(now.xmax, max(snapshot.xmin, snapshot.xmax)))
+    return [xid for xid in running if snapshot.sees_wide(xid)]
 
 
 def lock_tables(session: Session, schema: str, tables: Sequence[str]) -> None:

@@ -1,0 +1,285 @@
+"""A table's own way into a stream that goes on: read and staged by itself, led along the log, joined at one offset.
+
+The pass is a stream of its own, into a schema of its own, with a ledger of its own, so everything that makes a stream
+exact makes it exact too. It follows the stream and never overtakes it: it reads the log only as far as the stream has
+applied it. Once it is near, the stream is held for a moment, the pass comes to the very same offset, and one
+transaction takes its tables over. That transaction itself compares both places: the hold makes it likely, not right.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from seamline.domain.cutover import Boundary
+from seamline.domain.errors import InvariantViolated, NotAbreast, Refused, TransientError
+from seamline.domain.ledger import StreamId
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.position import position_from_json
+from seamline.plan.list_change import ListChange
+from seamline.plan.model import Run, SyncPlan
+from seamline.ports import (
+    Commit,
+    Failpoints,
+    Joining,
+    Load,
+    LogReader,
+    Orders,
+    Publication,
+    ShapeGuard,
+    Sink,
+    StreamDirector,
+    StreamReport,
+)
+from seamline.sync.onboard import staged_snapshot
+from seamline.sync.span_loop import Clock, Pace, SystemClock, run_stream
+
+_STANDS = ("failed", "stopped", "paused")
+# The pass says where it stands as often as the stream is looked at.
+_PACE = Pace(idle_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds. The stream stands still for at most `lease_s` each time; `attempts`: how often it is asked to."""
+
+    lease_s: float = 30.0
+    attempts: int = 5
+    look_every_s: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class PassTools:
+    """The world of one pass. `open_sink` and `open_shapes` take the plan of the pass or of the sync."""
+
+    director: StreamDirector
+    open_log: Callable[[], LogReader]
+    open_sink: Callable[[SyncPlan], Sink]
+    open_shapes: Callable[[SyncPlan], ShapeGuard | None]
+    failpoints: Failpoints
+    clock: Clock = field(default_factory=SystemClock)
+    patience: Patience = field(default_factory=Patience)
+
+
+def join_stream(run: Run, destination: str, change: ListChange, *, tools: PassTools) -> Commit:
+    """Let the run's tables enter and leave the stream into one destination. Resolved by the run id; may be repeated.
+
+    Afterwards the stream's epoch is over: it has to be wanted again, by the run's plan. Refused where it stands on
+    purpose or has failed; TransientError where it could not be met.
+    """
+    stream = run.plan.stream_id(destination)
+    joining = Joining(run.run_id, kept_as={name: kept_name(name, run.run_id) for name in change.removed})
+    beside = _pass_plan(run, change) if change.entering else None
+    if beside is not None:
+        joining = replace(
+            joining,
+            tables=tuple(table.shape for table in beside.tables),
+            passed_as=beside.stream_id(destination),
+            pass_schema=beside.destination(destination).schema,
+        )
+    with closing(tools.open_sink(run.plan)) as sink:
+        for _ in range(tools.patience.attempts):
+            try:
+                return sink.join(stream, joining)
+            except NotAbreast:
+                # Also the first time: only the destination knows whether this run has joined already.
+                if beside is None:
+                    raise
+            with _Meeting(stream, tools) as meeting:
+                _lead(run, destination, beside, meeting, tools)
+                try:
+                    return sink.join(stream, joining)
+                except NotAbreast:
+                    continue
+    raise TransientError(
+        f"the pass of {', '.join(change.entering)} did not meet {stream} in {tools.patience.attempts} attempts",
+        hint="the stream is busy or its host is slow; run the task again",
+        sync=run.sync,
+    )
+
+
+def kept_name(table: str, run_id: str) -> str:
+    """Under which name a removed table's rows are kept: at most 63 bytes, told apart by run."""
+    mark = f"__removed_{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
+    return table.encode()[: 63 - len(mark)].decode(errors="ignore") + mark
+
+
+def _pass_plan(run: Run, change: ListChange) -> SyncPlan:
+    """A new snapshot begins a new pass: what an older one left can never be taken for it."""
+    mark = hashlib.sha256(f"{run.run_id} {staged_snapshot(run)['low_marker']}".encode()).hexdigest()[:10]
+    return run.plan.pass_over(change.entering, mark)
+
+
+def _lead(run: Run, destination: str, beside: SyncPlan, meeting: "_Meeting", tools: PassTools) -> None:
+    """Publish the pass, unless it is under way, and run it until it stands where the held stream stands."""
+    shapes = tools.open_shapes(beside)
+    try:
+        with closing(tools.open_log()) as log, closing(tools.open_sink(beside)) as sink:
+            _publish_pass(run, destination, beside, sink)
+            reader = ReaderBehind(log, tools.clock)
+            control = _PassControl(meeting, reader, tools)
+            run_stream(
+                beside,
+                destination,
+                reader=reader,
+                sink=sink,
+                control=control,
+                shapes=shapes,
+                failpoints=tools.failpoints,
+                clock=tools.clock,
+                pace=_PACE,
+            )
+    finally:
+        if shapes is not None:
+            shapes.close()
+
+
+def _publish_pass(run: Run, destination: str, beside: SyncPlan, sink: Sink) -> None:
+    snapshot: Mapping[str, Any] = staged_snapshot(run)
+    position = position_from_json(snapshot["position"])
+    staged = {load["table"]: load for load in snapshot["loads"].get(destination, [])}
+    loads = [
+        Load(table.shape, staged[table.name]["staged_as"], staged[table.name]["rows"])
+        for table in beside.tables
+        if table.name in staged
+    ]
+    publication = Publication(
+        run_id=beside.sync,
+        topic=snapshot["topic"],
+        topic_id=snapshot["topic_id"],
+        next_offset=snapshot["next_offset"],
+        position=position,
+        boundaries=tuple(Boundary(load.table.name, position, high_marker=snapshot["high_marker"]) for load in loads),
+    )
+    sink.publish(beside.stream_id(destination), loads, publication=publication)
+
+
+class ReaderBehind:
+    """ports.LogReader of a pass: gives only records before `limit`, where the stream stands, and the BEGIN that
+    follows: it alone says that a transaction without END is over."""
+
+    def __init__(self, log: LogReader, clock: Clock) -> None:
+        self.topic, self.topic_id = log.topic, log.topic_id
+        self.limit = 0
+        self.began_at = 0
+        self._log = log
+        self._clock = clock
+        self._kept: deque[LogRecord] = deque()
+
+    def assign(self, offset: int) -> None:
+        self.began_at = offset
+        self._log.assign(offset)
+
+    def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        if not self._kept:
+            self._kept.extend(self._log.poll(timeout_s, records_max))
+        given: list[LogRecord] = []
+        while self._kept and self._may_give(self._kept[0]) and len(given) < records_max:
+            given.append(self._kept.popleft())
+        if not given and self._kept and timeout_s:
+            self._clock.sleep(timeout_s)
+        return given
+
+    def _may_give(self, record: LogRecord) -> bool:
+        return record.offset < self.limit or record.kind is RecordKind.BEGIN
+
+    def end_offset(self) -> int:
+        return min(self.limit, self._log.end_offset())
+
+    def close(self) -> None:
+        self._log.close()
+
+
+class _Meeting:
+    """The stream as its pass sees it: looked at, held, let go at the end of the context."""
+
+    def __init__(self, stream: StreamId, tools: PassTools) -> None:
+        self.stream = stream
+        self._director = tools.director
+        self._clock = tools.clock
+        self._lease_s = tools.patience.lease_s
+        self._hold_id = ""
+        self._held_at = 0.0
+
+    def __enter__(self) -> "_Meeting":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.let_go()
+
+    @property
+    def is_asked(self) -> bool:
+        return bool(self._hold_id)
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_asked and self._clock.now() - self._held_at > self._lease_s
+
+    def look(self) -> StreamReport:
+        report = self._director.latest_report(self.stream)
+        if report is None or report.state in _STANDS:
+            state = report.state if report else "not running"
+            error = f": {report.error}" if report and report.error else ""
+            raise Refused(
+                f"{self.stream} is {state}{error}",
+                hint="tables enter a stream that moves: mend, resume or start it first",
+                sync=self.stream.sync,
+            )
+        return report
+
+    def holds(self, report: StreamReport) -> bool:
+        return report.state == "held" and report.hold_id == self._hold_id
+
+    def ask(self) -> None:
+        self._hold_id = self._director.hold(self.stream, lease_s=self._lease_s)
+        self._held_at = self._clock.now()
+
+    def let_go(self) -> None:
+        hold_id, self._hold_id = self._hold_id, ""
+        if hold_id:
+            self._director.release(hold_id)
+
+
+class _PassControl:
+    """ports.StreamControl of a pass: follow the stream, ask it to stand once near, end where it stands."""
+
+    def __init__(self, meeting: _Meeting, reader: ReaderBehind, tools: PassTools) -> None:
+        self._meeting = meeting
+        self._reader = reader
+        self._clock = tools.clock
+        self._patience = tools.patience
+        self._next_look = 0.0
+        self._stands_at = -1
+        self._asked = 0
+        self._is_done = False
+
+    def report(self, report: StreamReport) -> None:
+        # Before its first epoch it does not know its place.
+        if not report.epoch:
+            return
+        if report.next_offset > max(self._reader.limit, self._reader.began_at):
+            raise InvariantViolated(f"a pass overtook {self._meeting.stream}: it stands at {report.next_offset}")
+        self._stands_at = report.next_offset
+
+    def orders(self) -> Orders:
+        now = self._clock.now()
+        if now >= self._next_look:
+            self._next_look = now + self._patience.look_every_s
+            self._look()
+        return Orders(wanted=not self._is_done)
+
+    def _look(self) -> None:
+        report = self._meeting.look()
+        self._reader.limit = max(self._reader.limit, report.next_offset)
+        is_abreast = self._stands_at == report.next_offset
+        if self._meeting.holds(report):
+            self._is_done = is_abreast
+        elif self._meeting.is_over:
+            self._meeting.let_go()
+            if self._asked >= self._patience.attempts:
+                raise TransientError(f"{self._meeting.stream} was asked {self._asked} times to stand and did not")
+        elif is_abreast and not self._meeting.is_asked:
+            self._meeting.ask()
+            self._asked += 1

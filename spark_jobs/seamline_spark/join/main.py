@@ -1,0 +1,67 @@
+"""The joining of a run's tables as a job: their pass is a stream of its own, which lives in this process."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+
+from seamline import settings
+from seamline.adapters import failpoints, registry
+from seamline.domain.errors import SeamlineError
+from seamline.plan.list_change import ListChange
+from seamline.plan.model import Run, SyncPlan
+from seamline.ports import Sink
+from seamline.sync.onboard import let_log_go
+from seamline.sync.table_pass import PassTools, join_stream
+from seamline_spark.session import as_an_application
+
+log = logging.getLogger("seamline_spark.join")
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="table_join", description="Lets tables enter and leave running streams.")
+    parser.add_argument("--run", required=True, help="id of the run in the platform database")
+    run_id = parser.parse_args(argv).run
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        with as_an_application():
+            join_run(run_id)
+    except SeamlineError as exc:
+        sys.stderr.write(f"table_join: {exc}\n")
+        return exc.exit_code
+    return 0
+
+
+def join_run(run_id: str) -> Mapping[str, str]:
+    """Change the tables in every destination; the position of each. Repeat-safe: a repeat finds done what is done."""
+    with closing(registry.platform()) as store:
+        run = store.run(run_id)
+        change = ListChange.from_json(run.result["tables"])
+        positions = {one.name: _join(run, one.name, change) for one in run.plan.destinations}
+        # From now on this run's tables are those that the streams carry.
+        store.put_result(run_id, "publish", positions)
+        if change.entering:
+            let_log_go(run, registry.pruning_holds())
+    return positions
+
+
+def _join(run: Run, destination: str, change: ListChange) -> str:
+    def open_sink(plan: SyncPlan) -> Sink:
+        return registry.sink(plan, destination)
+
+    armed = failpoints.from_environment(settings.process_environment()) or failpoints.ArmedFailpoints()
+    with closing(registry.director()) as director:
+        tools = PassTools(
+            director=director,
+            open_log=lambda: registry.log_reader(run.plan),
+            open_sink=open_sink,
+            open_shapes=registry.shape_guard,
+            failpoints=armed,
+        )
+        commit = join_stream(run, destination, change, tools=tools)
+    log.info(
+        "tables changed: sync=%s destination=%s added=%s again=%s removed=%s position=%s",
+        run.sync, destination, change.added, change.again, change.removed, commit.ledger.position,
+    )  # fmt: skip
+    return str(commit.ledger.position)

@@ -1,0 +1,89 @@
+"""Runs that change the tables of running streams: what they write down, and from when on others go by it."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from seamline.domain.cutover import Boundary
+from seamline.domain.errors import InvariantViolated, Refused
+from seamline.domain.ledger import LedgerRow
+from seamline.domain.runs import RunKind, SyncState
+from seamline.plan.model import SyncPlan, TablePlan, plan_to_json
+from seamline_airflow import cutover, runs
+from seamline_airflow.operators.step import TablesPreflightOperator, WantStreamOperator
+from tests.dags import results
+from tests.dags.test_runs import context
+from tests.dags.test_runs import platform as platform
+
+
+def ledger(*tables: str) -> LedgerRow:
+    boundaries = tuple(Boundary(table, results.POSITION, ended=True) for table in tables)
+    return LedgerRow(results.STREAM, "t", "t-1", 5, results.POSITION, 3, 0, 0, boundaries)
+
+
+CARRIED = {"warehouse": ledger("account", "ledger_entry")}
+CHANGED = "settlement/tables/-/manual__3"
+
+
+def with_fees() -> SyncPlan:
+    return results.plan(
+        tables=(*results.plan().tables, TablePlan("fees", None, replace(results.plan().table("account").shape)))
+    )
+
+
+def test_a_run_that_changes_the_tables_writes_down_what_enters_and_leaves(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = replace(with_fees(), tables=with_fees().tables[1:])
+    monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan: (plan, ()))
+    monkeypatch.setattr("seamline_airflow.onboarding.ledgers", lambda plan: CARRIED)
+    operator = TablesPreflightOperator(task_id="preflight", run=CHANGED, plan_json=plan_to_json(declared))
+    assert operator.execute(context(None, again=["ledger_entry"])) == CHANGED
+    run = platform.runs[CHANGED]
+    assert (run.kind, platform.state) == (RunKind.TABLES, SyncState.ENABLED)
+    assert run.result[runs.TABLES] == {"added": ["fees"], "again": ["ledger_entry"], "removed": ["account"]}
+
+
+def test_nights_and_streams_take_the_new_tables_once_they_have_joined_and_not_before(
+    platform: results.Platform,
+) -> None:
+    runs.open_tables(platform, with_fees(), CHANGED, (), CARRIED)
+    with pytest.raises(Refused, match="fees") as raised:
+        runs.onboarded_plan(platform, with_fees())
+    assert raised.value.hint == "run settlement__tables, or take the change back"
+    platform.put_result(CHANGED, runs.PUBLISH, {"warehouse": str(results.POSITION)})
+    assert {table.name for table in runs.onboarded_plan(platform, with_fees()).tables} >= {"fees"}
+    assert WantStreamOperator(task_id="want", plan_json=plan_to_json(with_fees())).execute(context(None)) == [
+        "settlement@warehouse"
+    ]
+
+
+def test_an_unchanged_list_is_refused_with_what_to_do(platform: results.Platform) -> None:
+    with pytest.raises(Refused, match="exactly the declared tables") as raised:
+        runs.open_tables(platform, results.plan(), CHANGED, (), CARRIED)
+    assert "`again`" in raised.value.hint
+
+
+def test_a_run_that_joined_and_died_before_it_said_so_says_so_when_it_is_cleared(platform: results.Platform) -> None:
+    runs.open_tables(platform, with_fees(), CHANGED, (), CARRIED)
+    joined = {"warehouse": ledger("account", "ledger_entry", "fees")}
+    runs.open_tables(platform, with_fees(), CHANGED, (), joined)
+    assert platform.runs[CHANGED].result[runs.TABLES] == {"added": [], "again": [], "removed": []}
+
+
+def test_the_tables_of_a_sync_that_is_not_enabled_are_not_changed(platform: results.Platform) -> None:
+    platform.state = SyncState.ONBOARDING
+    with pytest.raises(Refused, match="has not ended"):
+        runs.open_tables(platform, with_fees(), CHANGED, (), CARRIED)
+
+
+def test_a_run_that_only_lets_tables_leave_has_no_cutover_to_wait_for(platform: results.Platform) -> None:
+    run = results.run(result={"tables": {"added": [], "again": [], "removed": ["fees"]}})
+    sink = SimpleNamespace(read_ledger=lambda stream: ledger("account"))
+    state = cutover.judge(run, sink_of=lambda name: nullcontext(sink), reports={})  # type: ignore[arg-type,return-value]
+    assert state.is_reached
+    entering = replace(run, result={"tables": {"added": ["fees"], "again": [], "removed": []}})
+    with pytest.raises(InvariantViolated, match="no high marker"):
+        cutover.judge(entering, sink_of=lambda name: nullcontext(sink), reports={})  # type: ignore[arg-type,return-value]

@@ -1,0 +1,277 @@
+"""Tables enter and leave a stream that goes on, on real servers and under writers; the others are untouched."""
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from seamline.adapters import registry
+from seamline.adapters.connections import Connection
+from seamline.adapters.failpoints import ArmedFailpoints
+from seamline.adapters.postgres.sink import PostgresSink
+from seamline.domain.errors import CommitUnknown, Fenced, Refused, TransientError
+from seamline.domain.ledger import StreamId
+from seamline.plan.list_change import ListChange, entering_only, list_change
+from seamline.plan.model import Run
+from seamline.ports import Commit, Marker, Orders, StreamReport
+from seamline.sync.snapshot import take_snapshot
+from seamline.sync.table_pass import PassTools, join_stream
+from tests.conftest import RunningStack
+from tests.integration.bank_writers import Writers, in_mariadb, in_postgres, writing
+from tests.integration.captured import LATER, Captured, captured
+from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
+from tests.integration.databases import postgres, postgres_database
+from tests.integration.known import known_by_id
+from tests.integration.snapshot_run import Records, run_of, tools_of
+from tests.integration.streamed import DESTINATION, HeldOrders, Streamed, streamed
+from tests.waiting import wait_until
+
+ALL = ("account", "audit", "later")
+RUNS = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """`let_in` does what the owner of the tables does before a table can be captured."""
+
+    one: Captured
+    session_of: Callable[[Connection], Any]
+    let_in: Callable[[str], None]
+
+    def busy(self, first_id: int = 1) -> AbstractContextManager[Writers]:
+        return writing(self.one.root, tables=ALL, session_of=self.session_of, first_id=first_id)
+
+
+@contextmanager
+def _in_mariadb() -> Iterator[Bank]:
+    with captured("pass_any") as one:
+        yield Bank(one, in_mariadb, lambda table: None)
+
+
+@contextmanager
+def _in_postgres() -> Iterator[Bank]:
+    with captured_postgres("pass_any") as one:
+        one.execute(LATER.replace("INT,", "int,"))
+        yield Bank(one, in_postgres, partial(_publish, one))
+
+
+def _publish(one: PostgresCaptured, table: str) -> None:
+    publication = one.source_plan.publication
+    one.execute(f"GRANT SELECT ON {table} TO PUBLIC", f"ALTER PUBLICATION {publication} ADD TABLE {table}")
+
+
+@pytest.fixture(params=[_in_mariadb, _in_postgres], ids=["mariadb", "postgres"])
+def bank(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Bank]:
+    with request.param() as made:
+        yield made
+
+
+@pytest.fixture
+def warehouse(stack: RunningStack) -> Iterator[Connection]:
+    name = DESTINATION.connection
+    with postgres_database("pass_any_warehouse") as connection, known_by_id(connection, name, "postgres"):
+        yield connection
+
+
+class DirectorByHand:
+    """StreamDirector over the orders of a stream in this process."""
+
+    def __init__(self, control: HeldOrders) -> None:
+        self._control = control
+        self.holds = 0
+
+    def want(self, stream: StreamId, *, plan_json: str) -> None:
+        raise NotImplementedError
+
+    def unwant(self, stream: StreamId) -> None:
+        raise NotImplementedError
+
+    def apply_up_to(self, hold_id: str, position: object) -> None:
+        raise NotImplementedError
+
+    def latest_report(self, stream: StreamId) -> StreamReport | None:
+        return self._control.reports[-1] if self._control.reports else None
+
+    def hold(self, stream: StreamId, *, lease_s: float) -> str:
+        self.holds += 1
+        hold_id = f"hold-{self.holds}"
+        self._control.given = Orders(hold_id=hold_id, hold_until_s=2e9)
+        return hold_id
+
+    def release(self, hold_id: str) -> None:
+        if self._control.given.hold_id == hold_id:
+            self._control.given = Orders()
+
+
+@dataclass
+class Joiner:
+    """Brings a running stream to other tables, as the job and the tasks of a run do."""
+
+    bank: Bank
+    stream: Streamed
+    warehouse: Connection
+
+    def run(self, *tables: str, again: Sequence[str] = ()) -> tuple[Run, ListChange]:
+        """A run by the plan of these tables, with its snapshot taken."""
+        one = self.bank.one
+        run = run_of(one, tables, number=next(RUNS))
+        run = replace(run, plan=replace(run.plan, destinations=(DESTINATION,)))
+        change = list_change(run.plan, {DESTINATION.name: self.stream.ledger()}, again=again)
+        if change.entering:
+            one.ensure(one.with_tables(*tables))
+            part = entering_only(run, change)
+            run.result["snapshot"] = take_snapshot(part, tools_of(one, part, Records()))
+        return run, change
+
+    def join(self, run: Run, change: ListChange, failpoints: ArmedFailpoints | None = None) -> Commit:
+        armed = failpoints or ArmedFailpoints()
+        return join_stream(
+            run,
+            DESTINATION.name,
+            change,
+            tools=PassTools(
+                director=DirectorByHand(self.stream.control),
+                open_log=self.bank.one.open_log,
+                open_sink=lambda plan: PostgresSink(plan, plan.destinations[0], failpoints=armed),
+                open_shapes=registry.shape_guard,
+                failpoints=armed,
+            ),
+        )
+
+    def go_on(self, run: Run) -> None:
+        """The stream of before is fenced at its next commit; the host starts it by the plan of the run."""
+        self.bank.one.source.commit_marker(Marker(id=f"on-{uuid.uuid4().hex}", kind="barrier"))
+        wait_until(lambda: self.stream.error is not None, timeout_s=60, what="the old stream to be fenced")
+        assert isinstance(self.stream.error, Fenced)
+        self.stream.stop()
+        self.stream.plan = run.plan
+        self.stream.tables = tuple(table.shape for table in run.plan.tables)
+        self.stream.start()
+
+
+@contextmanager
+def joiner_of(bank: Bank, warehouse: Connection, *tables: str) -> Iterator[Joiner]:
+    with streamed(bank.one, warehouse, *tables) as stream:
+        stream.start()
+        yield Joiner(bank, stream, warehouse)
+
+
+def test_a_table_is_added_under_writers_and_every_commit_goes_on_from_where_the_stream_stood(
+    bank: Bank, warehouse: Connection
+) -> None:
+    with joiner_of(bank, warehouse, "account", "audit") as joiner:
+        stream = joiner.stream
+        with bank.busy() as writers:
+            wait_until(lambda: writers.committed > 100, timeout_s=60, what="writers at work")
+            assert bank.one.rows("later"), "it has rows that the log will never tell"
+            bank.let_in("later")
+            run, change = joiner.run(*ALL)
+            assert change == ListChange(added=("later",))
+            units = stream.ledger().applied_units
+            before = writers.committed
+            wait_until(lambda: writers.committed > before + 100, timeout_s=60, what="changes behind the snapshot")
+            assert stream.ledger().applied_units > units, "the stream went on meanwhile"
+            commit = joiner.join(run, change)
+            assert {b.table: b.generation for b in commit.ledger.boundaries} == dict.fromkeys(ALL, 1)
+            joiner.go_on(run)
+            before = writers.committed
+            wait_until(lambda: writers.committed > before + 100, timeout_s=60, what="changes of all three")
+        stream.wait_until_applied()
+        assert stream.differences(*ALL) == {}
+        assert stream.findings() == 0
+        assert not stream.ledger().is_catching_up
+        assert stream.query("SELECT nspname FROM pg_namespace WHERE nspname LIKE '%pass%'") == []
+
+
+def test_tables_are_loaded_again_in_place_and_those_who_read_them_are_undisturbed(
+    bank: Bank, warehouse: Connection
+) -> None:
+    with joiner_of(bank, warehouse, "account", "audit") as joiner:
+        stream = joiner.stream
+        with bank.busy() as writers:
+            wait_until(lambda: writers.committed > 100, timeout_s=60, what="writers at work")
+            stream.wait_until_applied()
+            spoil(warehouse)
+            run, change = joiner.run("account", "audit", again=["account", "audit"])
+            commit = joiner.join(run, change)
+            assert {b.table: b.generation for b in commit.ledger.boundaries} == {"account": 2, "audit": 2}
+            joiner.go_on(run)
+        stream.wait_until_applied()
+        assert stream.differences("account", "audit") == {}
+        assert stream.query("SELECT n FROM live.of_somebody") == stream.query("SELECT count(*) FROM live.account")
+
+
+def spoil(warehouse: Connection) -> None:
+    """Somebody's hand in the destination, and somebody's view over it."""
+    with postgres(warehouse) as session:
+        session.execute("CREATE VIEW live.of_somebody AS SELECT count(*) AS n FROM live.account")
+        session.execute("UPDATE live.account SET memo = 'by hand' WHERE id IN (SELECT id FROM live.account LIMIT 3)")
+        session.execute("DELETE FROM live.account WHERE id IN (SELECT max(id) FROM live.account)")
+        session.execute("INSERT INTO live.audit SELECT * FROM live.audit LIMIT 5")
+
+
+def test_a_table_leaves_and_comes_back_and_its_rows_of_before_are_kept(bank: Bank, warehouse: Connection) -> None:
+    with joiner_of(bank, warehouse, "account", "audit") as joiner:
+        stream = joiner.stream
+        with bank.busy() as writers:
+            wait_until(lambda: writers.committed > 60, timeout_s=60, what="writers at work")
+            stream.wait_until_applied()
+            run, change = joiner.run("account")
+            assert change == ListChange(removed=("audit",))
+            joiner.join(run, change)
+            joiner.go_on(run)
+            stream.wait_until_applied()
+            kept = stream.query("SELECT relname FROM pg_class WHERE relname LIKE 'audit%removed%' AND relkind = 'r'")
+            assert stream.query(f"SELECT count(*) > 0 FROM live.{kept[0][0]}") == [(True,)]
+            assert stream.query("SELECT to_regclass('live.audit')") == [(None,)]
+            run, change = joiner.run("account", "audit")
+            assert change == ListChange(added=("audit",))
+            commit = joiner.join(run, change)
+            assert {b.table: b.generation for b in commit.ledger.boundaries} == {"account": 1, "audit": 2}
+            joiner.go_on(run)
+        stream.wait_until_applied()
+        assert stream.differences("account", "audit") == {}
+
+
+@pytest.mark.parametrize("place", ["app.fetched", "app.commit_sent", "pub.commit_sent", "addtable.joined"])
+def test_a_pass_that_fails_anywhere_is_run_again_and_the_stream_goes_on_meanwhile(
+    place: str, bank: Bank, warehouse: Connection
+) -> None:
+    with joiner_of(bank, warehouse, "account", "audit") as joiner:
+        stream = joiner.stream
+        with bank.busy() as writers:
+            wait_until(lambda: writers.committed > 60, timeout_s=60, what="writers at work")
+            bank.let_in("later")
+            run, change = joiner.run(*ALL)
+            before = writers.committed
+            wait_until(lambda: writers.committed > before + 60, timeout_s=60, what="changes behind the snapshot")
+            armed = ArmedFailpoints(f"{place}=error")
+            # An answer that is lost in mid-stream is found again by the pass itself.
+            with suppress(TransientError, CommitUnknown):
+                joiner.join(run, change, armed)
+                assert place == "app.commit_sent"
+            assert armed.hits[place]
+            joiner.join(run, change)
+            joiner.go_on(run)
+        stream.wait_until_applied()
+        assert stream.differences(*ALL) == {}
+        assert stream.findings() == 0
+
+
+def test_tables_enter_no_stream_that_stands_on_purpose(bank: Bank, warehouse: Connection) -> None:
+    with joiner_of(bank, warehouse, "account", "audit") as joiner:
+        bank.let_in("later")
+        run, change = joiner.run(*ALL)
+        joiner.stream.stop()
+        with pytest.raises(Refused, match="resume or start it first"):
+            joiner.join(run, change)
+        joiner.stream.start()
+        joiner.join(run, change)
+        joiner.go_on(run)
+        joiner.stream.wait_until_applied()
+        assert joiner.stream.differences(*ALL) == {}

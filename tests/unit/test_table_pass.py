@@ -1,0 +1,237 @@
+"""Tables join a stream by a pass: for any history, wherever the stream stands and the snapshot was read."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamline.adapters.failpoints import ArmedFailpoints
+from seamline.adapters.memory_sink import MemoryDestination, MemorySink
+from seamline.domain.errors import Fenced, InvariantViolated, Refused, TransientError
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import position_to_json
+from seamline.domain.runs import RunKind, RunState
+from seamline.plan.list_change import ListChange
+from seamline.plan.model import Run
+from seamline.ports import Commit, StreamReport
+from seamline.sync import table_pass
+from seamline.sync.table_pass import PassTools, ReaderBehind, join_stream, kept_name
+from tests.bank_history import History, histories
+from tests.log_topic import (
+    ACCOUNT,
+    AUDIT,
+    STREAM,
+    TOPIC,
+    TOPIC_ID,
+    TRANSFER,
+    LogTopic,
+    ManualClock,
+    TopicReader,
+    insert,
+    position,
+    publication,
+    sync_plan,
+)
+from tests.unit.test_span_loop import Stage, state_of
+
+ENTERING = (TRANSFER, AUDIT)
+CHANGE = ListChange(added=("transfer", "audit"))
+
+
+class RunningClock(ManualClock):
+    """Each look costs a moment, so that waiting ends."""
+
+    def now(self) -> float:
+        self.time += 0.01
+        return self.time
+
+
+@dataclass
+class Standing:
+    """StreamDirector of a stream that is as far as its ledger says, and stands as soon as it is asked to."""
+
+    destination: MemoryDestination
+    state: str = "streaming"
+    obeys: bool = True
+    hold_id: str = ""
+    holds: int = 0
+
+    def latest_report(self, stream: StreamId) -> StreamReport | None:
+        place = self.destination.ledgers[stream].next_offset
+        state = "held" if self.hold_id and self.obeys else self.state
+        return StreamReport(stream, state, next_offset=place, hold_id=self.hold_id if state == "held" else "")
+
+    def hold(self, stream: StreamId, *, lease_s: float) -> str:
+        self.holds += 1
+        self.hold_id = f"hold-{self.holds}"
+        return self.hold_id
+
+    def release(self, hold_id: str) -> None:
+        self.hold_id = ""
+
+    def want(self, stream: StreamId, *, plan_json: str) -> None:
+        raise NotImplementedError
+
+    def unwant(self, stream: StreamId) -> None:
+        raise NotImplementedError
+
+    def apply_up_to(self, hold_id: str, position: Any) -> None:
+        raise NotImplementedError
+
+
+def prefix(log: LogTopic, count: int) -> LogTopic:
+    """What of the log had been written when the stream came so far."""
+    cut = LogTopic(records=log.records[:count])
+    cut._offset = log.records[count].offset if count < len(log.records) else log.end  # noqa: SLF001
+    return cut
+
+
+def carrying_accounts(history: History, records: int) -> MemoryDestination:
+    """A stream of accounts that has applied so many records of the log."""
+    destination = MemoryDestination()
+    plan = sync_plan([ACCOUNT])
+    MemorySink(plan, destination).publish(STREAM, (), publication=publication([ACCOUNT]))
+    Stage(prefix(history.log, records), destination, plan=plan).run()
+    return destination
+
+
+def run_reading(history: History, destination: MemoryDestination, covered: int) -> Run:
+    """A run whose snapshot holds the other tables as they were after this many transactions."""
+    loads = []
+    for table in ENTERING:
+        rows = [json.loads(text) for text in history.states[covered][table.name]]
+        destination.staged[f"s_{table.name}"] = rows
+        loads.append({"table": table.name, "staged_as": f"s_{table.name}", "rows": len(rows)})
+    snapshot = {
+        "position": position_to_json(position(covered)),
+        "low_marker": "low-1",
+        "high_marker": "high-1",
+        "topic": TOPIC,
+        "topic_id": TOPIC_ID,
+        "next_offset": 0,
+        "loads": {"warehouse": loads},
+    }
+    return Run("run-2", "settlement", RunKind.TABLES, None, sync_plan(), RunState.RUNNING, {"snapshot": snapshot})
+
+
+def joined(run: Run, history: History, director: Standing, change: ListChange = CHANGE, failpoints: str = "") -> Commit:
+    armed = ArmedFailpoints(failpoints)
+    tools = PassTools(
+        director=director,
+        open_log=lambda: TopicReader(history.log),
+        open_sink=lambda plan: MemorySink(plan, director.destination, failpoints=armed),
+        open_shapes=lambda plan: None,
+        failpoints=armed,
+        clock=RunningClock(),
+    )
+    return join_stream(run, "warehouse", change, tools=tools)
+
+
+@given(histories(), st.data())
+def test_whatever_the_place_the_tables_join_exactly_and_the_stream_goes_on_exactly(
+    history: History, data: st.DataObject
+) -> None:
+    destination = carrying_accounts(history, data.draw(st.integers(0, len(history.log.records)), label="applied"))
+    before = destination.ledgers[STREAM]
+    covered = data.draw(st.integers(0, len(history.states) - 1), label="covered")
+    director = Standing(destination)
+    commit = joined(run_reading(history, destination, covered), history, director)
+    assert (commit.ledger.next_offset, commit.ledger.position) == (before.next_offset, before.position)
+    stands_at = max(before.applied_units, covered)
+    assert state_of(destination) == {
+        "account": history.states[before.applied_units]["account"],
+        **{table.name: history.states[stands_at][table.name] for table in ENTERING},
+    }
+    assert director.hold_id == "", "the stream is let go"
+    Stage(history.log, destination).run()
+    assert state_of(destination) == history.states[-1]
+    assert destination.findings == []
+
+
+@given(histories(), st.sampled_from(["app.fetched", "app.dml_half", "app.commit_acked", "app.epoch_taken"]), st.data())
+def test_a_pass_that_ended_anywhere_goes_on_from_its_own_ledger(
+    history: History, place: str, data: st.DataObject
+) -> None:
+    destination = carrying_accounts(history, len(history.log.records))
+    run = run_reading(history, destination, data.draw(st.integers(0, len(history.states) - 1), label="covered"))
+    hit = data.draw(st.integers(1, 3), label="hit")
+    try:
+        joined(run, history, Standing(destination), failpoints=f"{place}=error@{hit}")
+    except TransientError:
+        joined(run, history, Standing(destination))
+    Stage(history.log, destination).run()
+    assert state_of(destination) == history.states[-1]
+    assert destination.findings == []
+
+
+def three_transfers() -> History:
+    log = LogTopic()
+    states: list[dict[str, list[str]]] = [{"account": [], "transfer": [], "audit": []}]
+    for number in range(3):
+        row = {"tx": number, "leg": 1, "amount": "1.0000"}
+        log.transaction(insert(TRANSFER, **row))
+        states.append({**states[-1], "transfer": [*states[-1]["transfer"], json.dumps(row, sort_keys=True)]})
+    return History(log, states)
+
+
+def test_a_pass_that_overtakes_the_stream_would_join_wrong_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: without its bound the pass applies what the stream will apply once more."""
+    history = three_transfers()
+    monkeypatch.setattr(ReaderBehind, "_may_give", lambda self, record: True)
+    destination = carrying_accounts(history, 3)
+    with pytest.raises(InvariantViolated, match="overtook settlement@warehouse"):
+        joined(run_reading(history, destination, 0), history, Standing(destination))
+    assert state_of(destination)["transfer"] == []
+
+
+def test_the_stream_of_before_is_fenced_and_a_repeat_changes_nothing() -> None:
+    history = three_transfers()
+    destination = carrying_accounts(history, 3)
+    old = MemorySink(sync_plan([ACCOUNT]), destination)
+    lease = old.acquire(STREAM)
+    run = run_reading(history, destination, 0)
+    first = joined(run, history, Standing(destination))
+    assert first.ledger.epoch > lease.epoch
+    with pytest.raises(Fenced):
+        old.acquire(STREAM, after_epoch=lease.epoch)
+    Stage(history.log, destination).run()
+    again = joined(run, history, Standing(destination))
+    assert again.ledger.next_offset > first.ledger.next_offset
+    assert state_of(destination) == history.states[-1]
+
+
+@pytest.mark.parametrize("state", ["paused", "failed", "stopped"])
+def test_a_stream_that_does_not_move_is_named_and_nothing_joins(state: str) -> None:
+    history = three_transfers()
+    destination = carrying_accounts(history, 3)
+    with pytest.raises(Refused, match=f"settlement@warehouse is {state}"):
+        joined(run_reading(history, destination, 0), history, Standing(destination, state=state))
+    assert state_of(destination)["transfer"] == []
+
+
+def test_a_stream_that_never_stands_still_is_asked_a_few_times_and_let_go() -> None:
+    history = three_transfers()
+    destination = carrying_accounts(history, 3)
+    director = Standing(destination, obeys=False)
+    with pytest.raises(TransientError, match="asked 5 times"):
+        joined(run_reading(history, destination, 0), history, director)
+    assert (director.holds, director.hold_id) == (5, "")
+
+
+def test_tables_leave_without_any_pass() -> None:
+    history = three_transfers()
+    destination = carrying_accounts(history, 3)
+    run = replace(run_reading(history, destination, 0), plan=sync_plan([]))
+    commit = joined(run, history, Standing(destination), ListChange(removed=("account",)))
+    assert commit.ledger.boundaries == ()
+    assert set(destination.keyed) <= {kept_name("account", "run-2"), "transfer"}
+
+
+def test_the_name_of_what_is_kept_fits_and_tells_runs_apart() -> None:
+    names = {kept_name("ü" * 40, run) for run in ("run-1", "run-2")}
+    assert len(names) == 2
+    assert all(len(name.encode()) <= 63 and "__removed_" in name for name in names)
+    assert table_pass.kept_name("account", "run-1").startswith("account__removed_")
