@@ -8,15 +8,16 @@ import pytest
 from seamline.adapters import memory_sink
 from seamline.adapters.connections import Connection
 from seamline.adapters.memory_sink import MemorySink
+from seamline.adapters.postgres import joining, statements
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres import sink as postgres_sink
-from seamline.adapters.postgres import statements
 from seamline.adapters.postgres.statements import DELETED, SpanStatements
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.ports import Commit, Lease, Load, Progress, Publication, Staged
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
+from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World
 from tests.log_topic import TABLES
@@ -154,11 +155,36 @@ def _say_instead(patch: pytest.MonkeyPatch, name: str, right: str, wrong: str) -
     patch.setattr(SpanStatements, name, property(planted))
 
 
+def places_not_compared_at_a_joining(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(joining, "_require_abreast", lambda *_: None)
+
+
+def stream_not_fenced_at_a_joining(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger_tables, "end_epoch", lambda *_: None)
+
+
+def boundary_of_the_pass_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger_tables, "take_over_boundaries", lambda *_: None)
+
+
+def table_that_left_still_carried(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger_tables, "end_life", lambda *_: None)
+
+
+def given_up_pass_left_behind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(joining, "_end_passes", lambda *_: None)
+
+
 ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     epoch_not_compared: "two_leases_of_one_sink_do_not_mix_their_epochs",
     offset_not_compared: "a_replayed_span_changes_nothing",
     deletes_dropped: "inserts_updates_and_deletes_reach_their_rows",
     hash_without_text: "rows_that_a_loose_comparison_would_join_are_told_apart",
+    places_not_compared_at_a_joining: "a_pass_that_stands_elsewhere_is_refused_and_changes_nothing",
+    stream_not_fenced_at_a_joining: "the_stream_of_before_is_fenced",
+    boundary_of_the_pass_forgotten: "a_table_that_is_loaded_again_becomes_what_its_pass_says_and_begins_a_generation",
+    table_that_left_still_carried: "a_table_that_leaves_is_carried_no_more_and_comes_back_as_another_generation",
+    given_up_pass_left_behind: "a_pass_that_was_given_up_lets_no_old_rows_in_and_is_gone_after_the_next_joining",
 }
 
 
@@ -167,7 +193,8 @@ def test_a_wrong_statement_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], sink_database: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = ON_POSTGRES[plant]
-    behaviours = [behaviour for behaviour in BEHAVIOURS if behaviour.__name__ == expected]
+    every = [*BEHAVIOURS, *JOINING_BEHAVIOURS]
+    behaviours = [behaviour for behaviour in every if behaviour.__name__ == expected]
     assert caught_by(behaviours, lambda: PostgresWorld(TABLES, sink_database)) == set()
     plant(monkeypatch)
     assert caught_by(behaviours, lambda: PostgresWorld(TABLES, sink_database)) == {expected}

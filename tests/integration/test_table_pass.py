@@ -14,7 +14,7 @@ from seamline.adapters import registry
 from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.postgres.sink import PostgresSink
-from seamline.domain.errors import CommitUnknown, Fenced, Refused, TransientError
+from seamline.domain.errors import CommitUnknown, Fenced, Refused, SchemaConflict, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.list_change import ListChange, entering_only, list_change
 from seamline.plan.model import Run
@@ -148,6 +148,9 @@ class Joiner:
         self.bank.one.source.commit_marker(Marker(id=f"on-{uuid.uuid4().hex}", kind="barrier"))
         wait_until(lambda: self.stream.error is not None, timeout_s=60, what="the old stream to be fenced")
         assert isinstance(self.stream.error, Fenced)
+        self.restart(run)
+
+    def restart(self, run: Run) -> None:
         self.stream.stop()
         self.stream.plan = run.plan
         self.stream.tables = tuple(table.shape for table in run.plan.tables)
@@ -275,3 +278,32 @@ def test_tables_enter_no_stream_that_stands_on_purpose(bank: Bank, warehouse: Co
         joiner.go_on(run)
         joiner.stream.wait_until_applied()
         assert joiner.stream.differences(*ALL) == {}
+
+
+def test_a_table_that_was_altered_is_parked_and_comes_back_in_its_new_shape_while_the_others_go_on(
+    bank: Bank, warehouse: Connection
+) -> None:
+    bank.let_in("later")
+    with joiner_of(bank, warehouse, *ALL) as joiner:
+        stream = joiner.stream
+        bank.one.execute("INSERT INTO later VALUES (1, 1, 'before')")
+        stream.wait_until_applied()
+        bank.one.execute("ALTER TABLE later ADD COLUMN b int", "INSERT INTO later VALUES (2, 2, 'after', 2)")
+        bank.one.execute("INSERT INTO account VALUES (1, 1, 'waits behind it')")
+        wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
+        assert isinstance(stream.error, SchemaConflict)
+        assert "__tables" in stream.error.hint
+        run, change = joiner.run("account", "audit")
+        assert change == ListChange(removed=("later",))
+        joiner.join(run, change)
+        joiner.restart(run)
+        stream.wait_until_applied()
+        assert stream.differences("account", "audit") == {}
+        assert stream.query("SELECT memo FROM live.account") == [("waits behind it",)]
+        run, change = joiner.run(*ALL)
+        joiner.join(run, change)
+        joiner.go_on(run)
+        bank.one.execute("INSERT INTO later VALUES (3, 3, 'new', 3)")
+        stream.wait_until_applied()
+        assert stream.differences(*ALL) == {}
+        assert stream.query("SELECT b FROM live.later ORDER BY id") == [(None,), (2,), (3,)]

@@ -345,7 +345,7 @@ def test_ddl_of_a_table_of_the_sync_stops_after_everything_before_it() -> None:
     with pytest.raises(SchemaConflict, match="ALTER TABLE account ADD x INT") as caught:
         stage.run()
     assert caught.value.table == "account"
-    assert "nboard" in caught.value.hint
+    assert "__tables" in caught.value.hint
     assert [row["id"] for row in stage.destination.rows(ACCOUNT)] == [1]
     assert stage.ledger.applied_units == 1
 

@@ -6,6 +6,12 @@ from typing import Any
 
 from seamline.domain.errors import SchemaConflict
 
+# What a person does about a table that was altered.
+PARK_IT = (
+    "Take the table out of the sync's list and run `<sync>__tables`: the others go on, its rows are kept under another "
+    "name. Put back into the list and run again, it is loaded in its new shape"
+)
+
 
 class Kind(StrEnum):
     """What a column holds, independent of any engine. One row per kind in every adapter's type table."""

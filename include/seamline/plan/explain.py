@@ -8,6 +8,7 @@ from seamline.plan.stages import RunsIn, Stage, all_stages
 WIDTH = 118
 _WHEN = {
     "onboard": "once, started by a person",
+    "tables": "by a person, after the list of tables was edited",
     "stream": "one run per business date",
     "reconcile": "after each published cut, and on demand",
 }

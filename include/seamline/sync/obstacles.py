@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection
 
+from seamline.domain.catalogue import PARK_IT
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import PositionLost, SchemaConflict, SeamlineError
 from seamline.domain.log import LogRecord, Unit
@@ -36,7 +37,7 @@ def _changed_structure(unit: Unit, ddl: LogRecord, tables: Collection[str], gate
         return None
     return SchemaConflict(
         f"offset {ddl.offset}: the source changed the structure of {', '.join(touched)}: {ddl.statement}",
-        hint="everything before it is applied. Onboard the sync again: it loads the tables in their new shape",
+        hint=f"everything before it is applied. {PARK_IT}",
         table=touched[0],
         position=str(unit.position),
     )

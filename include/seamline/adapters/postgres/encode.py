@@ -23,7 +23,7 @@ from seamline.adapters.postgres.statements import (
     left_out_flags,
 )
 from seamline.adapters.postgres.wire import WireForms
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import PARK_IT, Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.left_out import may_lack_values
@@ -43,7 +43,7 @@ _PYTHON_TYPES: dict[pa.DataType, frozenset[type]] = {
     pa.bool_(): frozenset({bool, _NOTHING}),
     pa.string(): frozenset({str, _NOTHING}),
 }
-_CURE = "the shape of the table changed: onboard the sync again, so that the new shape is planned and loaded"
+_CURE = f"the shape of the table changed: {PARK_IT}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source.catalogue import read_catalogue
 from seamline.adapters.postgres_source.client import Session, open_session, role, source_error
-from seamline.domain.catalogue import Column, Table
+from seamline.domain.catalogue import PARK_IT, Column, Table
 from seamline.domain.errors import InvariantViolated, SchemaConflict
 from seamline.domain.position import Position, PostgresPosition
 from seamline.plan.model import SourcePlan, SyncPlan
@@ -113,7 +113,7 @@ class CatalogueGuard:
         if changed:
             raise SchemaConflict(
                 f"tables of source {self._source.name} were altered: {'; '.join(changed)}",
-                hint="onboard the sync again, so that the new shape is planned and loaded, or undo the change",
+                hint=f"Undo the change. Or: {PARK_IT}",
                 table=next(old.name for old, new in zip(self._tables, now, strict=True) if differences(old, new)),
             )
 
