@@ -183,8 +183,7 @@ class BankUnderFire:
         self.stop_stream()
         violations = self.state_differences()
         # With the last one of before: the first new commit must follow it.
-        with self.warehouse.session() as session:
-            new = commit_audit.commits(session, after=self.commits[-1].number if self.commits else 0)
+        new = self.warehouse.commits(after=self.commits[-1].number if self.commits else 0)
         violations += [str(found) for found in check_commits([*self.commits[-1:], *new])]
         self.commits += new
         if recovery_s > RECOVERY_MAX_S:
@@ -367,7 +366,7 @@ def bank_under_fire(kind: str, *, folder: Path, seed: str) -> Iterator[BankUnder
         writers = opened.enter_context(
             bank_writers(kind, lambda: _SESSIONS[kind](one.root), history, seed=f"{seed}/{kind}")
         )
-        bank = BankUnderFire(kind, one, Warehouse(database), writers, log, folder)
+        bank = BankUnderFire(kind, one, Warehouse(database, one.plan.stream_id(DESTINATION)), writers, log, folder)
         opened.callback(bank.close)
         wait_until(lambda: writers.committed > 50, timeout_s=60, what="writers at work")
         bank.onboard()

@@ -99,12 +99,12 @@ def install(session: "psycopg.Connection[Any]") -> None:
             cursor.executemany("INSERT INTO checked.opening VALUES (%s, %s)", list(opening_totals().items()))
 
 
-def commits(session: "psycopg.Connection[Any]", *, after: int = 0) -> list[Commit]:
-    """What was seen after commit `after`, in the order of the commits: the ledger's row lock makes it."""
+def commits(session: "psycopg.Connection[Any]", stream: str, *, after: int = 0) -> list[Commit]:
+    """What was seen of a stream after commit `after`, in the order of its commits: the ledger's row lock makes it."""
     rows = session.execute(
         "SELECT commit_id, epoch, next_offset, position, publications, wrong_sums, torn, gaps, transfers_checked "
-        "FROM checked.commits WHERE commit_id > %s ORDER BY commit_id",
-        (after,),
+        "FROM checked.commits WHERE stream = %s AND commit_id > %s ORDER BY commit_id",
+        (stream, after),
     ).fetchall()
     return [
         Commit(number, epoch, offset, place(position_from_json(position)), publications,

@@ -76,6 +76,7 @@ def test_after_all_kills_every_transaction_is_there_once_and_the_destination_is_
     anomalies = [str(one) for one in (*check_rows(history, bank.warehouse.dump()), *check_stops(bank.stops))]
     anomalies += bank.state_differences()
     anomalies += [f"not as the source: {said}" for said in differences(found, bank.source_rows())]
+    anomalies += [f"left behind: {name}" for name in bank.warehouse.leftovers()]
     if bank.warehouse.findings():
         anomalies.append(f"{bank.warehouse.findings()} findings")
     commits = bank.warehouse.commits_seen()

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from seamline.adapters.connections import Connection
+from seamline.domain.ledger import StreamId
 from tests.fault.real.anomalies import Commit, Dump, Leg
 from tests.fault.real.bank_plus import TABLES
 from tests.fault.real.commit_audit import commits
@@ -19,8 +20,9 @@ from tests.integration.databases import postgres
 class Warehouse:
     """Each question is asked in a session of its own: the stream's are killed all the time."""
 
-    def __init__(self, database: Connection) -> None:
+    def __init__(self, database: Connection, stream: StreamId) -> None:
         self._database = database
+        self._stream = str(stream)
 
     @contextmanager
     def session(self) -> Iterator["psycopg.Connection[Any]"]:
@@ -28,19 +30,35 @@ class Warehouse:
             yield session
 
     def last_marker(self) -> str:
-        return str(self._one("SELECT last_marker FROM seamline.ledger"))
+        return str(self._one("SELECT last_marker FROM seamline.ledger WHERE stream = %s", self._stream))
 
     def commits_seen(self) -> int:
-        return int(self._one("SELECT count(*) FROM checked.commits"))
+        return int(self._one("SELECT count(*) FROM checked.commits WHERE stream = %s", self._stream))
+
+    def commits(self, *, after: int = 0) -> list[Commit]:
+        with self.session() as session:
+            return commits(session, self._stream, after=after)
 
     def findings(self) -> int:
         return int(self._one("SELECT count(*) FROM seamline.finding"))
+
+    def leftovers(self) -> list[str]:
+        """Tables that only work in progress needs: staged ones, and pieces of large transactions."""
+        with self.session() as session:
+            rows = session.execute(
+                "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND ("
+                "relnamespace = 'live_stage'::regnamespace "
+                "OR relnamespace = 'seamline'::regnamespace AND starts_with(relname, 'piece_')) ORDER BY 1"
+            ).fetchall()
+        return [str(name) for (name,) in rows]
 
     def state(self) -> tuple[int, Rows]:
         """The ledger's offset and all rows, of one and the same state."""
         with self.session() as session, session.transaction():
             session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            row = session.execute("SELECT next_offset FROM seamline.ledger").fetchone()
+            row = session.execute(
+                "SELECT next_offset FROM seamline.ledger WHERE stream = %s", (self._stream,)
+            ).fetchone()
             assert row is not None, "nothing was ever published"
             rows = {table: session.execute(f"SELECT * FROM live.{table}".encode()).fetchall() for table in TABLES}
         return int(row[0]), self.counted(rows)
@@ -63,9 +81,9 @@ class Warehouse:
         """What the trigger says of a state that this statement makes; nothing of it is kept."""
         with self.session() as session, session.transaction(force_rollback=True):
             session.execute(statement.encode())
-            session.execute("UPDATE seamline.ledger SET next_offset = next_offset")
+            session.execute("UPDATE seamline.ledger SET next_offset = next_offset WHERE stream = %s", (self._stream,))
             session.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            return commits(session)[-1]
+            return commits(session, self._stream)[-1]
 
     def dump(self) -> Dump:
         with self.session() as session:
@@ -78,9 +96,9 @@ class Warehouse:
             {(actor, action): copies for actor, action, copies in audit},
         )
 
-    def _one(self, statement: str) -> Any:
+    def _one(self, statement: str, *values: str) -> Any:
         with self.session() as session:
-            row = session.execute(statement.encode()).fetchone()
+            row = session.execute(statement.encode(), values or None).fetchone()
         assert row is not None
         return row[0]
 
