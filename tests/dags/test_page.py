@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
+from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, reports
 from seamline_airflow.page.app import app
 from tests.dags import results
@@ -149,7 +150,9 @@ def test_the_page_of_a_run_shows_that_run_only(signed_in: TestClient, platform: 
     text = signed_in.get("/page", params={"dag_id": "settlement__nightly", "run_id": "manual__2"}).text
     assert "manual__2" in text
     assert "manual__1" not in text
-    assert "NOT_RUN" in signed_in.get("/page", params={"dag_id": "settlement__nightly", "run_id": "none"}).text
+    for kind in DAG_KINDS:
+        other = signed_in.get("/page", params={"dag_id": f"settlement__{kind}", "run_id": "none"})
+        assert "NOT_RUN" in other.text
 
 
 def test_the_exports_hold_every_table_and_total(signed_in: TestClient, platform: results.Platform) -> None:

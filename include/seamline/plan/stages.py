@@ -1,5 +1,6 @@
 """The stages of every DAG of a sync, once: the DAG factory builds tasks from this list and `explain` prints it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -196,16 +197,19 @@ def reconcile_stages(plan: SyncPlan) -> tuple[Stage, ...]:
     )
 
 
+_STAGES: dict[str, Callable[[SyncPlan], tuple[Stage, ...]]] = {
+    "onboard": onboard_stages,
+    "tables": tables_stages,
+    "nightly": nightly_stages,
+    "stream": stream_stages,
+    "reconcile": reconcile_stages,
+}
+DAG_KINDS = tuple(_STAGES)
+
+
 def all_stages(plan: SyncPlan) -> dict[str, tuple[Stage, ...]]:
     """The stages of every DAG that this plan has, by the DAG's kind; the DAG's id is `<sync>__<kind>`."""
-    dags = {
-        "onboard": onboard_stages(plan),
-        "tables": tables_stages(plan),
-        "nightly": nightly_stages(plan),
-        "stream": stream_stages(plan),
-        "reconcile": reconcile_stages(plan),
-    }
-    return {kind: stages for kind, stages in dags.items() if stages}
+    return {kind: stages for kind, stages_of in _STAGES.items() if (stages := stages_of(plan))}
 
 
 def _dated(plan: SyncPlan) -> str:

@@ -17,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation
+from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, reports
 
 _HEADERS = {
@@ -106,7 +107,7 @@ def export_csv(user: access.User, sync: SyncName, business_date: date | None = N
 
 def _run_page(user: Any, dag_id: str, run_id: str) -> str:
     sync, _, kind = dag_id.rpartition("__")
-    if not re.match(_NAME, sync) or kind not in ("onboard", "nightly", "reconcile", "stream"):
+    if not re.match(_NAME, sync) or kind not in DAG_KINDS:
         return _render("no_sync.html", user, dag_id=dag_id)
     access.require(user, sync)
     return _render("run.html", user, sync=sync, run_id=run_id, shown=reports.of_run(sync, run_id))

@@ -15,12 +15,14 @@ from tests.fault.simulator.topic import Loss
 # What a minute of one core is enough for. A night runs more of them, from another first seed.
 SEEDS = 2_000
 NAMED_MAX = 10
-# `SEAMLINE_SEED=17 python -m pytest tests/fault/simulator/test_simulator.py` repeats one schedule, nothing is random.
+# `SEAMLINE_SEED=17 python -m pytest tests/fault/simulator/test_simulator.py` repeats one schedule, nothing is random;
+# `SEAMLINE_SEED=2000-20000` runs those from 2000 on and before 20000.
 ONLY = os.environ.get("SEAMLINE_SEED", "")  # noqa: TID251 (a test's own switch, no setting of the product)
 
 
 def seeds() -> Sequence[int]:
-    return [int(ONLY)] if ONLY else range(SEEDS)
+    first, _, end = ONLY.partition("-")
+    return range(SEEDS) if not ONLY else range(int(first), int(end or first) + (not end))
 
 
 def violations(tally: Counter[str]) -> list[str]:
