@@ -8,32 +8,27 @@ transaction takes its tables over. That transaction itself compares both places:
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from seamline.domain.cutover import Boundary
 from seamline.domain.errors import InvariantViolated, NotAbreast, Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord, RecordKind
-from seamline.domain.position import position_from_json
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run, SyncPlan
 from seamline.ports import (
     Commit,
     Failpoints,
     Joining,
-    Load,
     LogReader,
     Orders,
-    Publication,
     ShapeGuard,
     Sink,
     StreamDirector,
     StreamReport,
 )
-from seamline.sync.onboard import staged_snapshot
+from seamline.sync.onboard import publish, staged_snapshot
 from seamline.sync.span_loop import Clock, Pace, SystemClock, run_stream
 
 _STANDS = ("failed", "stopped", "paused")
@@ -70,25 +65,14 @@ def join_stream(run: Run, destination: str, change: ListChange, *, tools: PassTo
     purpose or has failed; TransientError where it could not be met.
     """
     stream = run.plan.stream_id(destination)
-    joining = Joining(run.run_id, kept_as={name: kept_name(name, run.run_id) for name in change.removed})
     beside = _pass_plan(run, change) if change.entering else None
-    if beside is not None:
-        joining = replace(
-            joining,
-            tables=tuple(table.shape for table in beside.tables),
-            passed_as=beside.stream_id(destination),
-            pass_schema=beside.destination(destination).schema,
-        )
+    joining = _joining(run, destination, change, beside)
     with closing(tools.open_sink(run.plan)) as sink:
-        for _ in range(tools.patience.attempts):
-            try:
-                return sink.join(stream, joining)
-            except NotAbreast:
-                # Also the first time: only the destination knows whether this run has joined already.
-                if beside is None:
-                    raise
+        for attempt in range(tools.patience.attempts + 1):
             with _Meeting(stream, tools) as meeting:
-                _lead(run, destination, beside, meeting, tools)
+                # Only the destination knows whether this run has joined already: so it is asked before any pass.
+                if attempt and beside is not None:
+                    _lead(run, destination, beside, meeting, tools)
                 try:
                     return sink.join(stream, joining)
                 except NotAbreast:
@@ -97,6 +81,19 @@ def join_stream(run: Run, destination: str, change: ListChange, *, tools: PassTo
         f"the pass of {', '.join(change.entering)} did not meet {stream} in {tools.patience.attempts} attempts",
         hint="the stream is busy or its host is slow; run the task again",
         sync=run.sync,
+    )
+
+
+def _joining(run: Run, destination: str, change: ListChange, beside: SyncPlan | None) -> Joining:
+    kept_as = {name: kept_name(name, run.run_id) for name in change.removed}
+    if beside is None:
+        return Joining(run.run_id, kept_as=kept_as)
+    return Joining(
+        run.run_id,
+        tuple(table.shape for table in beside.tables),
+        beside.stream_id(destination),
+        beside.destination(destination).schema,
+        kept_as,
     )
 
 
@@ -117,7 +114,7 @@ def _lead(run: Run, destination: str, beside: SyncPlan, meeting: "_Meeting", too
     shapes = tools.open_shapes(beside)
     try:
         with closing(tools.open_log()) as log, closing(tools.open_sink(beside)) as sink:
-            _publish_pass(run, destination, beside, sink)
+            publish(replace(run, run_id=beside.sync, plan=beside), destination, sink=sink)
             reader = ReaderBehind(log, tools.clock)
             control = _PassControl(meeting, reader, tools)
             run_stream(
@@ -134,26 +131,6 @@ def _lead(run: Run, destination: str, beside: SyncPlan, meeting: "_Meeting", too
     finally:
         if shapes is not None:
             shapes.close()
-
-
-def _publish_pass(run: Run, destination: str, beside: SyncPlan, sink: Sink) -> None:
-    snapshot: Mapping[str, Any] = staged_snapshot(run)
-    position = position_from_json(snapshot["position"])
-    staged = {load["table"]: load for load in snapshot["loads"].get(destination, [])}
-    loads = [
-        Load(table.shape, staged[table.name]["staged_as"], staged[table.name]["rows"])
-        for table in beside.tables
-        if table.name in staged
-    ]
-    publication = Publication(
-        run_id=beside.sync,
-        topic=snapshot["topic"],
-        topic_id=snapshot["topic_id"],
-        next_offset=snapshot["next_offset"],
-        position=position,
-        boundaries=tuple(Boundary(load.table.name, position, high_marker=snapshot["high_marker"]) for load in loads),
-    )
-    sink.publish(beside.stream_id(destination), loads, publication=publication)
 
 
 class ReaderBehind:
