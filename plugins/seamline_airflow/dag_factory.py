@@ -193,6 +193,10 @@ def _run_kind(kind: str) -> RunKind:
 def _chain_stages(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> None:
     build = _BUILDERS[kind]
     tasks = {stage.id: build(plan, stage, **_task_arguments(plan, stage)) for stage in stages}
+    if "check" in tasks:
+        # Beside the watch: what it finds must not end it.
+        chain(tasks["want"], [tasks["check"], tasks["watch"]], tasks["report"])
+        return
     chain(*tasks.values())
     if "approve" in tasks:
         # Without breaks nobody is asked, and `publish` follows the decision itself.

@@ -24,6 +24,12 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
     return compile_plan(declared, plan.sync, tables), problems
 
 
+def check_source(plan: SyncPlan) -> Sequence[Problem]:
+    """Every problem of a source whose tables are as planned."""
+    with parts.source(plan) as source:
+        return source.preflight([table.shape for table in plan.tables])
+
+
 def ledgers(plan: SyncPlan) -> dict[str, LedgerRow | None]:
     """What each destination says of this sync's stream."""
     found: dict[str, LedgerRow | None] = {}

@@ -22,6 +22,7 @@ from seamline_airflow.operators.step import (
     PreflightOperator,
     PublishCutOperator,
     PublishOperator,
+    SourceCheckOperator,
     StartStreamOperator,
     TablesPreflightOperator,
     VerdictsOperator,
@@ -59,7 +60,7 @@ def isolation(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
     """Pool and weight of a stage. Reads are bounded per source, writes per destination."""
     task: dict[str, Any] = {"priority_weight": _WEIGHTS.get(stage.id, _WEIGHT), "weight_rule": "absolute"}
     if settings.load().has_pools:
-        if stage.runs_in is RunsIn.SPARK or stage.id in ("preflight", "capture"):
+        if stage.runs_in is RunsIn.SPARK or stage.id in ("preflight", "capture", "check"):
             task["pool"] = source_pool(plan.source.name)
         elif stage.id == "publish":
             task["pool"] = destination_pool(plan.destinations[0].name)
@@ -122,6 +123,8 @@ def stream_task(plan: SyncPlan, stage: Stage, **task: Any) -> Any:
     match stage.id:
         case "want":
             return WantStreamOperator(plan_json=plan_to_json(plan), **task)
+        case "check":
+            return SourceCheckOperator(plan_json=plan_to_json(plan), **task)
         case "watch":
             return StreamWatchSensor(
                 sync=plan.sync,

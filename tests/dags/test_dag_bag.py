@@ -79,6 +79,12 @@ def test_streams_outrank_reads(bag: DagBag) -> None:
     assert weight("settlement__nightly", "cut") > weight("settlement__reconcile", "compare")
 
 
+def test_the_source_s_check_ends_no_watch(bag: DagBag) -> None:
+    dag = bag.dags["settlement__stream"]
+    assert dag.get_task("want").downstream_task_ids == {"check", "watch"}
+    assert dag.get_task("report").upstream_task_ids == {"check", "watch"}
+
+
 def test_a_dag_reads_back_from_its_serialized_form(bag: DagBag) -> None:
     for dag in bag.dags.values():
         document = DagSerialization.to_dict(dag)

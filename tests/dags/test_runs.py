@@ -1,6 +1,7 @@
 """A run knows its date and its name, and a sync that is not enabled is refused with its reason."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from seamline.domain.errors import (
 from seamline.domain.runs import RunKind, Scope, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import TablePlan, plan_to_json
-from seamline.ports import WantedStream
+from seamline.ports import Problem, WantedStream
 from seamline_airflow import deadline, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.run_jobs import SnapshotJobOperator
@@ -30,6 +31,7 @@ from seamline_airflow.operators.step import (
     DayReportOperator,
     EnableOperator,
     PublishOperator,
+    SourceCheckOperator,
     VerdictsOperator,
     WantStreamOperator,
 )
@@ -250,13 +252,30 @@ def _report(states: dict[str, str]) -> Any:
 
 def test_the_days_report_is_as_red_as_its_watch(platform: results.Platform) -> None:
     platform.reports = {results.STREAM: results.report(findings=2)}
-    assert _report({"want": "success", "watch": "success"})["warehouse"]["findings"] == 2
+    assert _report({"want": "success", "check": "success", "watch": "success"})["warehouse"]["findings"] == 2
     with pytest.raises(AirflowFailException, match="watch of this date is failed"):
-        _report({"want": "success", "watch": "failed"})
+        _report({"want": "success", "check": "success", "watch": "failed"})
+    with pytest.raises(AirflowFailException, match="source's check is failed"):
+        _report({"want": "success", "check": "failed", "watch": "success"})
     with pytest.raises(AirflowFailException, match="upstream_failed"):
         _report({"want": "failed", "watch": "upstream_failed"})
     with pytest.raises(AirflowSkipException):
         _report({"want": "skipped", "watch": "skipped"})
+
+
+def test_the_source_is_checked_every_day_for_the_tables_that_are_carried(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    problems = [Problem("binlog_row_image is MINIMAL", "SET GLOBAL binlog_row_image = FULL")]
+    source = SimpleNamespace(preflight=lambda tables: asked.append(tables) or tuple(problems))
+    monkeypatch.setattr("seamline_airflow.parts.source", lambda plan: nullcontext(source))
+    operator = SourceCheckOperator(task_id="check", plan_json=plan_to_json(results.plan()))
+    with pytest.raises(AirflowFailException, match="MINIMAL"):
+        operator.execute(context())
+    assert [table.name for table in asked[0]] == ["account", "ledger_entry"]
+    problems[0] = replace(problems[0], is_fatal=False)
+    assert operator.execute(context()) == 1
 
 
 def test_a_verdict_that_is_late_opens_an_alarm_and_ends_it_when_it_comes(platform: results.Platform) -> None:

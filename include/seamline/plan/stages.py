@@ -174,12 +174,22 @@ def stream_stages(plan: SyncPlan) -> tuple[Stage, ...]:
             f"asks the host of pool {plan.stream.pool} for the streams of this sync; nothing to do when they run",
         ),
         Stage(
+            "check",
+            "Check the source again",
+            "asks what preflight asks, beside the watch: settings that somebody has changed since, and whatever would "
+            "end the capture or lose rows silently",
+        ),
+        Stage(
             "watch",
             "Watch until the business date ends",
             f"fires at once when a stream fails or lags more than {plan.stream.lag_max_s:g} s",
             RunsIn.TRIGGER,
         ),
-        Stage("report", "The day's report", "position, lag, units, changes and findings of the date"),
+        Stage(
+            "report",
+            "The day's report",
+            "position, lag, units, changes and findings; red as check and watch were",
+        ),
     )
 
 

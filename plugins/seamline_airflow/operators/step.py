@@ -14,6 +14,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, worst
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
+from seamline.ports import Problem
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import Question
@@ -41,6 +42,11 @@ class StepOperator(BaseOperator):
         raise NotImplementedError
 
 
+def tell(log: Any, problems: Sequence[Problem]) -> None:
+    for problem in problems:
+        log.warning("%s%s → %s", f"{problem.table}: " if problem.table else "", problem.what, problem.cure)
+
+
 class PreflightOperator(StepOperator):
     """Read the catalogue, check everything, and write the run down with its plan. Changes nothing outside."""
 
@@ -50,8 +56,7 @@ class PreflightOperator(StepOperator):
 
     def step(self, context: Any, store: Any) -> str:
         plan, problems = onboarding.preflight(plan_from_json(self.plan_json))
-        for problem in problems:
-            self.log.warning("%s%s → %s", f"{problem.table}: " if problem.table else "", problem.what, problem.cure)
+        tell(self.log, problems)
         onboarding.refuse_fatal(plan, problems)
         run_id = runs.take_of(store, self.run)
         self.open_run(context, store, plan, run_id)
@@ -228,8 +233,24 @@ class WantStreamOperator(BaseOperator):
             return asked
 
 
+class SourceCheckOperator(BaseOperator):
+    """Preflight's checks again, every day, for the tables that the streams carry. Red with the cures."""
+
+    def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan_json = plan_json
+
+    def execute(self, context: Any) -> int:
+        with task_errors(), parts.platform() as store:
+            plan = runs.onboarded_plan(store, plan_from_json(self.plan_json))
+            problems = onboarding.check_source(plan)
+            tell(self.log, problems)
+            onboarding.refuse_fatal(plan, problems)
+            return len(problems)
+
+
 class DayReportOperator(BaseOperator):
-    """What became of the streams on this business date: changes of state, position, lag. Red when the watch was."""
+    """What became of the streams on this business date: changes of state, position, lag. Red if check or watch was."""
 
     def __init__(self, *, sync: str, destinations: Sequence[str], timezone: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -256,11 +277,14 @@ class DayReportOperator(BaseOperator):
     def _require_watched(self, context: Any) -> None:
         """The report is the last task, written in any case: it must not turn a red day green."""
         ti, run_id = context["ti"], context["dag_run"].run_id
-        states = ti.get_task_states(dag_id=ti.dag_id, task_ids=["want", "watch"], run_ids=[run_id]).get(run_id) or {}
+        names = ["want", "check", "watch"]
+        states = ti.get_task_states(dag_id=ti.dag_id, task_ids=names, run_ids=[run_id]).get(run_id) or {}
         if states.get("want") == "skipped":
             raise AirflowSkipException("no stream stood for this date")
         if states.get("watch") != "success":
             raise AirflowFailException(f"the watch of this date is {states.get('watch')}: see the task `watch`")
+        if states.get("check") != "success":
+            raise AirflowFailException(f"the source's check is {states.get('check')}: see the task `check`")
 
 
 class StreamsCheckOperator(BaseOperator):
