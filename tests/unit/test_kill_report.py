@@ -22,15 +22,10 @@ def test_the_report_counts_kills_and_tells_every_violation() -> None:
         assert f"- {violation}\n" in text
 
 
-def test_the_report_names_the_failpoints_that_were_not_killed() -> None:
-    tally = Tally("1", not_reached={"snap.opened": "no snapshot here"})
-    assert "- `snap.opened`: no snapshot here\n" in written(tally, tests=1, failed=0)
-
-
 def test_the_report_of_a_part_names_the_failpoints_that_it_left_out() -> None:
     tally = Tally("1", kills=[Kill("mariadb", "app.fetched", 3, 2.0, 40, 90, ())])
     text = written(tally, tests=1, failed=0)
-    assert all(f"- `{name}`: " in text for name in NAMES - {"app.fetched"})
+    assert all(f"- `{name}`\n" in text for name in NAMES - {"app.fetched"})
 
 
 def test_a_flood_of_violations_is_told_in_part_and_counted_in_full() -> None:

@@ -20,6 +20,7 @@ import psutil
 
 from seamline import settings
 from seamline.adapters.connections import Connection
+from seamline.plan.list_change import ListChange
 from seamline.plan.model import DestinationPlan, TablePlan, plan_to_json
 from seamline.ports import Marker, Orders
 from tests.fault.real import commit_audit
@@ -47,6 +48,7 @@ WAREHOUSE = DestinationPlan(DESTINATION, "postgres", "t1_warehouse", "live")
 RECOVERY_MAX_S = 60.0
 # A case in which the warehouse saw fewer commits has checked too little.
 COMMITS_MIN = 40
+LOADED_AGAIN = ("account", "audit")
 _DIES_WITHIN_S = 120.0
 _ENDS_WITHIN_S = 60.0
 _ATTEMPTS_MAX = 5
@@ -131,6 +133,25 @@ class BankUnderFire:
                 began = self._killed(self._start(step, f"{failpoint}=kill9@1"), failpoint)
             self._done(step)
         # The publish has taken the stream from whoever had it; a fenced stream is started by the onboarding alone.
+        self._ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
+        self._start("stream")
+        recovery_s = self._recovered(began)
+        return self._judged(failpoint, 1, recovery_s, before)
+
+    def kill_joining(self, failpoint: str) -> Kill:
+        """A table with a key and one without are loaded again while the stream runs; their joining is killed."""
+        before = self._at_rest()
+        stream = self._start("stream")
+        self._new_run()
+        write_whole(self.folder / "change.json", json.dumps(ListChange(again=LOADED_AGAIN).as_json()))
+        try:
+            self._done("snapshot")
+            began = self._killed(self._start("join", f"{failpoint}=kill9@1"), failpoint)
+            # The hold of the dead one ends with its lease.
+            self._order(Orders())
+            self._done("join")
+        finally:
+            (self.folder / "change.json").unlink()
         self._ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
         self._start("stream")
         recovery_s = self._recovered(began)

@@ -54,9 +54,9 @@ class Checks:
         if lost_at is None or self._capture.is_another_log or not before.next_offset <= lost_at < after.next_offset:
             return
         said = f"applied up to {after.next_offset} although the log is lost at {lost_at}"
-        is_covered = self._source.covered_by(after.position) == self._snapshot(after)
-        if self._capture.loss in (Loss.ORDER, Loss.TWICE) and before.is_catching_up and is_covered:
-            # Until the first unit beyond the snapshot nobody can tell: those that it covers are dropped in any order.
+        disordered = self._capture.disordered
+        if disordered and before.is_catching_up and max(disordered) <= self._snapshot(after):
+            # Units that the snapshot covers are dropped, in any order and as often as they come.
             raise KnownGap("covered units in disorder are dropped", said)
         raise Violation("I9 nothing beyond", said)
 

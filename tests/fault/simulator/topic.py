@@ -77,7 +77,7 @@ class Capture:
     """Carries transactions from the source into the topic. `ends[n]`: the last offset of transaction n there.
 
     `lost_at`: the offset from which on nothing must be applied, once a loss has happened; `torn_from`: where units
-    out of order begin, whose states the source never had.
+    out of order begin, whose states the source never had; `disordered`: the transactions told twice or out of order.
     """
 
     source: BankSource
@@ -89,6 +89,7 @@ class Capture:
     ends: list[int] = field(default_factory=lambda: [-1])
     lost_at: int | None = None
     torn_from: int | None = None
+    disordered: tuple[int, ...] = ()
     pruned_below: int = 0
     may_lose: Callable[[], bool] = lambda: False
     # How often it waits between two transactions: a slow one lets boundaries stay open for long.
@@ -178,14 +179,14 @@ class Capture:
         self._write(later, is_plain=True)
         self.lost_at = self.topic.end
         self._write(told, is_plain=True)
-        self.carried = later.number
+        self.carried, self.disordered = later.number, (told.number, later.number)
         self._count_loss()
 
     def _tell_twice(self, told: Transaction) -> None:
         self._write(told, is_plain=True)
         first_end, self.lost_at = self.last_end, self.topic.end
         self._write(told, is_plain=True)
-        self.ends[told.number] = first_end
+        self.ends[told.number], self.disordered = first_end, (told.number,)
         self._count_loss()
 
     # ---- writing ----------------------------------------------------------------------------------------------------
