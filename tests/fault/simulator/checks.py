@@ -8,7 +8,7 @@ from seamline.adapters.memory_sink import MemoryDestination
 from seamline.domain.ledger import LedgerRow
 from tests.fault.simulator.bank_source import CURRENCIES, OPENING, BankSource, State
 from tests.fault.simulator.schedule import KnownGap, Violation
-from tests.fault.simulator.topic import Capture, Loss
+from tests.fault.simulator.topic import Capture
 from tests.log_topic import STREAM
 
 
