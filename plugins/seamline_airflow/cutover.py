@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run
 from seamline.ports import Sink, StreamReport
@@ -44,13 +45,12 @@ def judge(
     reports: Mapping[StreamId, StreamReport],
     paused: Collection[StreamId] = (),
 ) -> Cutover:
-    marker = high_marker(run) if _has_read(run) else ""
     waiting, positions = [], {}
     for destination in run.plan.destinations:
         stream = run.plan.stream_id(destination.name)
         with sink_of(destination.name) as sink:
             ledger = sink.read_ledger(stream)
-        if ledger is not None and (not marker or has_passed(ledger, marker)):
+        if ledger is not None and is_through(run, ledger):
             positions[str(stream)] = str(ledger.position)
             continue
         report = reports.get(stream)
@@ -63,10 +63,16 @@ def judge(
     return Cutover(tuple(waiting), "", positions)
 
 
-def _has_read(run: Run) -> bool:
-    """Only a run that does nothing but let tables leave has no snapshot, and so no cutover to wait for."""
-    change = run.result.get("tables")
-    return change is None or bool(ListChange.from_json(change).entering)
+def is_through(run: Run, ledger: LedgerRow) -> bool:
+    """Whether what the run has read is nowhere asked for its position any more.
+
+    Tables that joined bring their boundaries along, which their pass may have ended already.
+    """
+    change = run.result.get(TABLES)
+    if change is None:
+        return has_passed(ledger, high_marker(run))
+    entering = ListChange.from_json(change).entering
+    return all(boundary.ended for boundary in ledger.boundaries if boundary.table in entering)
 
 
 def high_marker(run: Run) -> str:

@@ -6,21 +6,16 @@ from typing import Any, Protocol
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from seamline.domain.catalogue import PARK_IT
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
-from seamline.domain.runs import Cut, RunKind, SyncState
+from seamline.domain.runs import PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
 from seamline.domain.verdict import Verdict
-from seamline.plan.list_change import list_change
+from seamline.plan.list_change import altered, list_change
 from seamline.plan.model import Run, SyncPlan, plan_to_json
 from seamline_airflow.run_context import business_date, optional_business_date
 
 _SCHEDULED = "scheduled"
-
-
-# A run that has published is what it is. Cleared and run again, it goes on under a name of its own.
-PUBLISH = "publish"
-# What a run has to change in the list of tables.
-TABLES = "tables"
 
 Ledgers = Mapping[str, LedgerRow | None]
 
@@ -87,6 +82,10 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
             hint="edit the sync's list of tables, or name tables in `again` to load them once more",
             sync=plan.sync,
         )
+    if names := altered(known, plan, change):
+        raise Refused(
+            f"{', '.join(names)} of {plan.sync} had another shape when they were loaded", hint=PARK_IT, sync=plan.sync
+        )
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.TABLES, plan_json=plan_to_json(plan))
     records.put_result(run_id, TABLES, change.as_json())
 
@@ -150,11 +149,16 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     """The declared plan of now with the tables as they were onboarded.
 
     A changed setting counts at once; a changed list of tables does not: tables enter and leave by a run of their own.
-    An onboarding that has not begun to publish, because it still runs or because it failed, has changed no table yet.
+    Until that run's tables have joined, everything goes on by the plan of before, as a whole. A run that has not begun
+    to publish, because it still runs or because it failed, has changed no table yet.
     """
-    known = {table.name: table.table for table in _onboarded(records, plan).plan.tables}
+    onboarded = _onboarded(records, plan).plan
+    known = {table.name: table.table for table in onboarded.tables}
     declared = {table.name for table in plan.tables}
     if declared != set(known):
+        opened = records.latest_run(plan.sync, RunKind.TABLES)
+        if opened is not None and opened.state is RunState.RUNNING and PUBLISH not in opened.result:
+            return onboarded
         differing = ", ".join(sorted(declared ^ set(known)))
         raise Refused(
             f"the tables of sync {plan.sync} differ from those that were onboarded: {differing}",

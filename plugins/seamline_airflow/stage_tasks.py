@@ -62,7 +62,7 @@ def isolation(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
     if settings.load().has_pools:
         if stage.runs_in is RunsIn.SPARK or stage.id in ("preflight", "capture", "check"):
             task["pool"] = source_pool(plan.source.name)
-        elif stage.id == "publish":
+        if stage.id in ("publish", "join"):
             task["pool"] = destination_pool(plan.destinations[0].name)
     return task
 

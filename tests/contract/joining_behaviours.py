@@ -176,3 +176,17 @@ def a_pass_that_was_given_up_lets_no_old_rows_in_and_is_gone_after_the_next_join
     world.sink().join(STREAM, passed(world, TRANSFER, rows=[LEG], at=10))
     assert world.rows(TRANSFER) == texts(LEG)
     assert world.sink().read_ledger(given_up) is None
+
+
+@behaviour
+def a_publish_of_fewer_tables_lets_the_others_leave(world: World) -> None:
+    stream = carrying(world, ACCOUNT, TRANSFER, AUDIT)
+    stream.span(insert(TRANSFER, **LEG), insert(AUDIT, **CALL))
+    world.plan = sync_plan((ACCOUNT,))
+    again = publication((ACCOUNT,), run_id="run-2", covered=50, next_offset=70)
+    after = world.sink().publish(STREAM, [world.load(ACCOUNT, [account(3)])], publication=again)
+    assert boundaries(after.ledger.boundaries) == {("account", 2)}
+    assert (world.rows(TRANSFER), world.rows(AUDIT)) == ([], [])
+    Applying(world).span(insert(ACCOUNT, **account(4)))
+    back = world.sink().join(STREAM, passed(world, TRANSFER, AUDIT, rows=[], at=80))
+    assert boundaries(back.ledger.boundaries) == {("account", 2), ("transfer", 2), ("audit", 2)}

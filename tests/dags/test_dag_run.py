@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from seamline import settings
-from seamline.domain.runs import RunKind, Scope
+from seamline.domain.runs import PUBLISH, RunKind, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import plan_to_json
 from seamline.spec.load import load_sync
-from seamline_airflow.runs import PUBLISH
 from tests.dags import results
 
 

@@ -20,7 +20,7 @@ from seamline.domain.errors import (
     Refused,
     TransientError,
 )
-from seamline.domain.runs import RunKind, Scope, SyncState
+from seamline.domain.runs import PUBLISH, RunKind, Scope, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import TablePlan, plan_to_json
 from seamline.ports import Problem, WantedStream
@@ -54,7 +54,7 @@ def context(key: str | None = "2026-11-19", run_type: str = "manual", **params: 
 def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
     made = results.use(monkeypatch, results.Platform())
     made.start_run(run_id=ONBOARD, sync="settlement", kind="onboard", plan_json=plan_to_json(results.plan()))
-    made.put_result(ONBOARD, runs.PUBLISH, {"warehouse": str(results.POSITION)})
+    made.put_result(ONBOARD, PUBLISH, {"warehouse": str(results.POSITION)})
     return made
 
 
@@ -141,7 +141,7 @@ def test_a_run_that_has_published_goes_on_under_a_new_name_when_it_is_cleared(pl
     assert runs.take_of(platform, results.RUN) == results.RUN
     runs.open_nightly(context(), platform, results.plan(), results.RUN)
     assert runs.take_of(platform, results.RUN) == results.RUN
-    platform.put_result(results.RUN, runs.PUBLISH, {"warehouse": 1})
+    platform.put_result(results.RUN, PUBLISH, {"warehouse": 1})
     assert runs.take_of(platform, results.RUN) == f"{results.RUN}~2"
     assert is_of(f"{results.RUN}~2", "manual__1")
     assert is_of(results.RUN, "manual__1")

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from seamline.domain.cutover import Boundary
-from seamline.domain.errors import InvariantViolated, Refused
+from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
-from seamline.domain.runs import RunKind, SyncState
+from seamline.domain.runs import PUBLISH, TABLES, RunKind, SyncState
 from seamline.plan.model import SyncPlan, TablePlan, plan_to_json
 from seamline_airflow import cutover, runs
 from seamline_airflow.operators.step import TablesPreflightOperator, WantStreamOperator
@@ -43,17 +43,18 @@ def test_a_run_that_changes_the_tables_writes_down_what_enters_and_leaves(
     assert operator.execute(context(None, again=["ledger_entry"])) == CHANGED
     run = platform.runs[CHANGED]
     assert (run.kind, platform.state) == (RunKind.TABLES, SyncState.ENABLED)
-    assert run.result[runs.TABLES] == {"added": ["fees"], "again": ["ledger_entry"], "removed": ["account"]}
+    assert run.result[TABLES] == {"added": ["fees"], "again": ["ledger_entry"], "removed": ["account"]}
 
 
 def test_nights_and_streams_take_the_new_tables_once_they_have_joined_and_not_before(
     platform: results.Platform,
 ) -> None:
-    runs.open_tables(platform, with_fees(), CHANGED, (), CARRIED)
     with pytest.raises(Refused, match="fees") as raised:
         runs.onboarded_plan(platform, with_fees())
     assert raised.value.hint == "run settlement__tables, or take the change back"
-    platform.put_result(CHANGED, runs.PUBLISH, {"warehouse": str(results.POSITION)})
+    runs.open_tables(platform, with_fees(), CHANGED, (), CARRIED)
+    assert runs.onboarded_plan(platform, with_fees()) == results.plan(), "a night does not wait for a load"
+    platform.put_result(CHANGED, PUBLISH, {"warehouse": str(results.POSITION)})
     assert {table.name for table in runs.onboarded_plan(platform, with_fees()).tables} >= {"fees"}
     assert WantStreamOperator(task_id="want", plan_json=plan_to_json(with_fees())).execute(context(None)) == [
         "settlement@warehouse"
@@ -70,7 +71,7 @@ def test_a_run_that_joined_and_died_before_it_said_so_says_so_when_it_is_cleared
     runs.open_tables(platform, with_fees(), CHANGED, (), CARRIED)
     joined = {"warehouse": ledger("account", "ledger_entry", "fees")}
     runs.open_tables(platform, with_fees(), CHANGED, (), joined)
-    assert platform.runs[CHANGED].result[runs.TABLES] == {"added": [], "again": [], "removed": []}
+    assert platform.runs[CHANGED].result[TABLES] == {"added": [], "again": [], "removed": []}
 
 
 def test_the_tables_of_a_sync_that_is_not_enabled_are_not_changed(platform: results.Platform) -> None:
@@ -79,11 +80,20 @@ def test_the_tables_of_a_sync_that_is_not_enabled_are_not_changed(platform: resu
         runs.open_tables(platform, with_fees(), CHANGED, (), CARRIED)
 
 
-def test_a_run_that_only_lets_tables_leave_has_no_cutover_to_wait_for(platform: results.Platform) -> None:
-    run = results.run(result={"tables": {"added": [], "again": [], "removed": ["fees"]}})
-    sink = SimpleNamespace(read_ledger=lambda stream: ledger("account"))
-    state = cutover.judge(run, sink_of=lambda name: nullcontext(sink), reports={})  # type: ignore[arg-type,return-value]
-    assert state.is_reached
-    entering = replace(run, result={"tables": {"added": ["fees"], "again": [], "removed": []}})
-    with pytest.raises(InvariantViolated, match="no high marker"):
-        cutover.judge(entering, sink_of=lambda name: nullcontext(sink), reports={})  # type: ignore[arg-type,return-value]
+def test_tables_whose_shape_changed_since_their_load_are_refused_with_the_cure(
+    platform: results.Platform,
+) -> None:
+    account, entry = results.plan().tables
+    wider = replace(account, table=replace(account.shape, columns=(*account.shape.columns, entry.shape.columns[1])))
+    with pytest.raises(Refused, match="account of settlement had another shape") as raised:
+        runs.open_tables(platform, replace(with_fees(), tables=(wider, *with_fees().tables[1:])), CHANGED, (), CARRIED)
+    assert "__tables" in raised.value.hint
+
+
+def test_the_cutover_of_joined_tables_is_the_end_of_their_boundaries() -> None:
+    run = results.run(result={"tables": {"added": ["fees"], "again": [], "removed": ["account"]}})
+    open_still = replace(ledger("fees"), boundaries=(Boundary("fees", results.POSITION), *ledger("entry").boundaries))
+    for row, is_reached in ((ledger("entry", "fees"), True), (open_still, False), (ledger("entry"), True)):
+        sink = SimpleNamespace(read_ledger=lambda stream, row=row: row)
+        state = cutover.judge(run, sink_of=lambda name, sink=sink: nullcontext(sink), reports={})  # type: ignore[misc]
+        assert state.is_reached == is_reached

@@ -84,9 +84,10 @@ class DirectorByHand:
     def __init__(self, control: HeldOrders) -> None:
         self._control = control
         self.holds = 0
+        self.wanted: list[str] = []
 
     def want(self, stream: StreamId, *, plan_json: str) -> None:
-        raise NotImplementedError
+        self.wanted.append(plan_json)
 
     def unwant(self, stream: StreamId) -> None:
         raise NotImplementedError

@@ -8,7 +8,7 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.runs import RunKind, RunState
-from seamline.plan.list_change import ListChange, entering_only, list_change
+from seamline.plan.list_change import ListChange, altered, entering_only, list_change
 from seamline.plan.model import Run
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, position, sync_plan
 
@@ -50,3 +50,12 @@ def test_a_sync_that_was_never_published_is_onboarded_first() -> None:
     with pytest.raises(Refused, match="nothing was published") as raised:
         list_change(replace(sync_plan(), sync="settlement"), {"warehouse": None}, again=[])
     assert raised.value.hint == "run settlement__onboard"
+
+
+def test_a_carried_table_that_has_another_shape_now_is_named_and_one_that_is_added_is_not() -> None:
+    known, grown = sync_plan([ACCOUNT, AUDIT]), replace(ACCOUNT, rows_estimate=7)
+    assert altered(known, sync_plan([grown, TRANSFER]), ListChange(added=("transfer",), removed=("audit",))) == []
+    wider = replace(ACCOUNT, columns=(*ACCOUNT.columns, AUDIT.columns[0]))
+    assert altered(known, sync_plan([wider, AUDIT]), ListChange()) == ["account"]
+    assert altered(known, sync_plan([wider, AUDIT]), ListChange(again=("account",))) == ["account"]
+    assert altered(known, sync_plan([wider, AUDIT]), ListChange(added=("account",))) == []

@@ -1,7 +1,7 @@
 """Tables join a stream by a pass: for any history, wherever the stream stands and the snapshot was read."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.memory_sink import MemoryDestination, MemorySink
-from seamline.domain.errors import Fenced, InvariantViolated, Refused, TransientError
+from seamline.domain.errors import Fenced, InvariantViolated, Refused, SchemaConflict, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import RunKind, RunState
-from seamline.plan.list_change import ListChange
-from seamline.plan.model import Run
+from seamline.plan.list_change import ListChange, kept_name
+from seamline.plan.model import Run, plan_to_json
 from seamline.ports import Commit, StreamReport
-from seamline.sync import table_pass
-from seamline.sync.table_pass import PassTools, ReaderBehind, join_stream, kept_name
+from seamline.sync.table_pass import PassTools, ReaderBehind, join_stream
 from tests.bank_history import History, histories
 from tests.log_topic import (
     ACCOUNT,
@@ -58,11 +57,14 @@ class Standing:
     obeys: bool = True
     hold_id: str = ""
     holds: int = 0
+    age_s: float = 0.0
+    wanted: list[tuple[StreamId, str]] = field(default_factory=list)
 
     def latest_report(self, stream: StreamId) -> StreamReport | None:
         place = self.destination.ledgers[stream].next_offset
         state = "held" if self.hold_id and self.obeys else self.state
-        return StreamReport(stream, state, next_offset=place, hold_id=self.hold_id if state == "held" else "")
+        hold_id = self.hold_id if state == "held" else ""
+        return StreamReport(stream, state, next_offset=place, hold_id=hold_id, age_s=self.age_s)
 
     def hold(self, stream: StreamId, *, lease_s: float) -> str:
         self.holds += 1
@@ -73,7 +75,7 @@ class Standing:
         self.hold_id = ""
 
     def want(self, stream: StreamId, *, plan_json: str) -> None:
-        raise NotImplementedError
+        self.wanted.append((stream, plan_json))
 
     def unwant(self, stream: StreamId) -> None:
         raise NotImplementedError
@@ -198,7 +200,9 @@ def test_the_stream_of_before_is_fenced_and_a_repeat_changes_nothing() -> None:
     with pytest.raises(Fenced):
         old.acquire(STREAM, after_epoch=lease.epoch)
     Stage(history.log, destination).run()
-    again = joined(run, history, Standing(destination))
+    director = Standing(destination)
+    again = joined(run, history, director)
+    assert director.wanted == [(STREAM, plan_to_json(run.plan))]
     assert again.ledger.next_offset > first.ledger.next_offset
     assert state_of(destination) == history.states[-1]
 
@@ -221,6 +225,39 @@ def test_a_stream_that_never_stands_still_is_asked_a_few_times_and_let_go() -> N
     assert (director.holds, director.hold_id) == (5, "")
 
 
+def test_a_stream_that_starts_by_an_older_plan_passes_over_no_change_of_a_table_that_joined() -> None:
+    """The joining raised the epoch, which fences who is alive; who starts later takes a newer one."""
+    history = three_transfers()
+    destination = carrying_accounts(history, 3)
+    joined(run_reading(history, destination, 0), history, Standing(destination))
+    before = destination.ledgers[STREAM].next_offset
+    with pytest.raises(SchemaConflict, match="carries audit, transfer"):
+        Stage(history.log, destination, plan=sync_plan([ACCOUNT])).run()
+    assert destination.ledgers[STREAM].next_offset == before
+    Stage(history.log, destination).run()
+    assert state_of(destination) == history.states[-1]
+
+
+@pytest.mark.parametrize(("state", "age_s"), [("streaming", 61.0), ("no_slot", 0.0)])
+def test_a_stream_of_which_nothing_is_heard_is_not_waited_for(state: str, age_s: float) -> None:
+    history = three_transfers()
+    destination = carrying_accounts(history, 3)
+    with pytest.raises(TransientError, match="does not move"):
+        joined(run_reading(history, destination, 0), history, Standing(destination, state=state, age_s=age_s))
+
+
+def test_of_what_lies_beyond_its_stream_a_pass_reads_one_begin_only() -> None:
+    """MariaDB leaves a BEGIN alone for a statement of tables that nobody captures."""
+    log = LogTopic()
+    for _ in range(3):
+        log.begin()
+    reader = ReaderBehind(TopicReader(log), RunningClock())
+    reader.assign(0)
+    for limit, records in ((0, 1), (0, 0), (1, 1), (3, 1)):
+        reader.limit = limit
+        assert len(reader.poll(0.1, 10)) == records, limit
+
+
 def test_tables_leave_without_any_pass() -> None:
     history = three_transfers()
     destination = carrying_accounts(history, 3)
@@ -233,5 +270,5 @@ def test_tables_leave_without_any_pass() -> None:
 def test_the_name_of_what_is_kept_fits_and_tells_runs_apart() -> None:
     names = {kept_name("ü" * 40, run) for run in ("run-1", "run-2")}
     assert len(names) == 2
-    assert all(len(name.encode()) <= 63 and "__removed_" in name for name in names)
-    assert table_pass.kept_name("account", "run-1").startswith("account__removed_")
+    assert all(len(f"{name}_pkey".encode()) <= 63 and "__removed_" in name for name in names)
+    assert kept_name("account", "run-1").startswith("account__removed_")

@@ -25,6 +25,7 @@ from seamline.domain.errors import (
 )
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.left_out import filled, filled_row, lacks_values
+from seamline.plan.list_change import kept_name
 from seamline.plan.model import PASS, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged
 
@@ -48,7 +49,7 @@ class MemoryDestination:
     staged: dict[str, list[JsonRow]] = field(default_factory=dict)
     pieces: dict[tuple[StreamId, int], list[TableChanges]] = field(default_factory=dict)
     ledgers: dict[StreamId, LedgerRow] = field(default_factory=dict)
-    publications: set[str] = field(default_factory=set)
+    publications: set[tuple[StreamId, str]] = field(default_factory=set)
     generations: dict[tuple[StreamId, str], int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     commits: int = 0
@@ -130,9 +131,14 @@ class MemorySink:
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
         database = self._database
-        if publication.run_id in database.publications:
+        if (stream, publication.run_id) in database.publications:
             return Commit(database.ledgers[stream])
+        known = database.ledgers.get(stream)
         keyed, keyless = dict(database.keyed), dict(database.keyless)
+        entering = {boundary.table for boundary in publication.boundaries}
+        left = [b.table for b in known.boundaries if b.table not in entering] if known else []
+        for tables in (keyed, keyless):
+            _rename(tables, [(name, kept_name(name, publication.run_id)) for name in left])
         for load in loads:
             if load.staged_as not in database.staged:
                 raise Refused(f"the staged table {load.staged_as} is gone", table=load.table.name)
@@ -141,7 +147,6 @@ class MemorySink:
                 keyed[place] = {_key_of(load.table, row): row for row in rows}
             else:
                 keyless[place] = Counter(_canonical(row) for row in rows)
-        known = database.ledgers.get(stream)
         row = LedgerRow(
             stream,
             publication.topic,
@@ -153,7 +158,7 @@ class MemorySink:
             0,
             known.boundaries if known else (),
         )
-        row = replace(row, boundaries=self._boundaries(row, publication.boundaries))
+        row = replace(row, boundaries=self._boundaries(row, publication.boundaries, left=left))
         self._publish(row, keyed, keyless, publication.run_id)
         return Commit(row)
 
@@ -162,10 +167,10 @@ class MemorySink:
         known = database.ledgers.get(stream)
         if known is None:
             raise Refused(f"nothing was published for {stream}", hint="onboard the sync first")
-        if joining.run_id in database.publications:
+        if (stream, joining.run_id) in database.publications:
             return Commit(known)
         passed = database.ledgers.get(joining.passed_as) if joining.passed_as else None
-        if joining.passed_as and (passed is None or passed.next_offset != known.next_offset):
+        if joining.passed_as and (passed is None or _at(passed) != _at(known)):
             raise NotAbreast(f"{stream} stands at {known.next_offset}, its pass elsewhere")
         keyed, keyless = dict(database.keyed), dict(database.keyless)
         moves = [
@@ -210,7 +215,7 @@ class MemorySink:
             database.keyed, database.keyless = keyed, keyless
             database.ledgers[row.stream] = row
             database.generations.update({(row.stream, b.table): b.generation for b in row.boundaries})
-            database.publications.add(run_id)
+            database.publications.add((row.stream, run_id))
             for over in ended:
                 del database.ledgers[over]
         if lost is not None:
@@ -345,6 +350,10 @@ def _advanced(before: LedgerRow, progress: Progress) -> LedgerRow:
         last_marker=progress.last_marker or before.last_marker,
         boundaries=tuple(replace(b, ended=b.ended or b.table in progress.ended) for b in before.boundaries),
     )
+
+
+def _at(row: LedgerRow) -> tuple[str, int]:
+    return row.topic_id, row.next_offset
 
 
 def _place(schema: str, table: str) -> str:

@@ -14,6 +14,11 @@ from seamline.domain.verdict import TableVerdict, Verdict
 Json = Mapping[str, object]
 
 
+# Under these keys of its result a run keeps that it has published, and what it has to change in the list of tables.
+PUBLISH = "publish"
+TABLES = "tables"
+
+
 class RunKind(StrEnum):
     ONBOARD = "onboard"
     NIGHTLY = "nightly"

@@ -1,11 +1,14 @@
 """How the tables that a running stream carries differ from those that it shall carry."""
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.plan.model import Run, SyncPlan
+
+_NAME_MAX = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ def list_change(plan: SyncPlan, ledgers: Mapping[str, LedgerRow | None], *, agai
         if carried is not None and carried != found:
             raise Refused(
                 f"the destinations of {plan.sync} carry different tables: {', '.join(sorted(carried ^ found))}",
-                hint=f"run {plan.sync}__onboard, which brings all of them everywhere",
+                hint="a run has changed only some of them: clear its task `join`. Where there is none, run "
+                f"{plan.sync}__onboard, which brings all of them everywhere",
                 sync=plan.sync,
             )
         carried = found
@@ -62,6 +66,21 @@ def list_change(plan: SyncPlan, ledgers: Mapping[str, LedgerRow | None], *, agai
             sync=plan.sync,
         )
     return ListChange(tuple(sorted(wanted - known)), tuple(sorted(again)), tuple(sorted(known - wanted)))
+
+
+def kept_name(table: str, run_id: str) -> str:
+    """Under which name the rows of a table that left are kept: told apart by run, with room for `_pkey` in 63 bytes."""
+    mark = f"__removed_{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
+    return table.encode()[: _NAME_MAX - len("_pkey") - len(mark)].decode(errors="ignore") + mark
+
+
+def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
+    """The carried tables whose shape is another one now. The stream would go on under a shape that they do not have."""
+    before = {table.name: replace(table.shape, rows_estimate=0) for table in known.tables}
+    after = {table.name: replace(table.shape, rows_estimate=0) for table in now.tables}
+    return sorted(
+        name for name in before.keys() & after.keys() if name not in change.added and before[name] != after[name]
+    )
 
 
 def entering_only(run: Run, change: ListChange) -> Run:

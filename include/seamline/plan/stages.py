@@ -104,15 +104,15 @@ def tables_stages(plan: SyncPlan) -> tuple[Stage, ...]:
             "join",
             "Let them join the stream",
             "a stream of their own brings them along the log to where the held stream stands; one destination "
-            "transaction takes them over and puts removed tables aside; a repeat finds it done by its run id",
+            "transaction takes them over and puts removed tables aside, and the stream is wanted by the new list; a "
+            "repeat finds it done by its run id",
             RunsIn.SPARK,
             "table_join",
         ),
-        Stage("start_stream", "Go on with the new list", "the stream starts where it stood, with the new tables"),
         Stage(
             "cutover",
             "Wait for the cutover",
-            "until the ledger of every destination has passed this run's high marker",
+            "until the ledger of every destination has passed what the joined tables were read at",
             RunsIn.TRIGGER,
         ),
         Stage(

@@ -56,8 +56,8 @@ def _schema(value: str) -> str:
         raise ValueError(f"schema {value!r} belongs to the database or to Seamline; choose another")
     if value.endswith(("_cut", "_stage")):
         raise ValueError(f"schema {value!r}: the endings _cut and _stage are those of the schemas made beside this one")
-    if len(value) > IDENTIFIER_LENGTH_MAX - len("_stage"):
-        raise ValueError(f"schema {value!r} is too long: _stage is added to it and 63 characters is the limit")
+    if len(value) > IDENTIFIER_LENGTH_MAX - len("_pass_0123456789"):
+        raise ValueError(f"schema {value!r} is too long: _pass_ and a mark are added to it, 47 characters is the limit")
     return value
 
 

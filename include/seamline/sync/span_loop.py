@@ -244,7 +244,16 @@ class _SpanLoop:
                 hint="onboard the sync so that the table is loaded and its boundary written",
                 table=missing[0],
             )
-        return BoundaryGate({name: boundaries[name] for name in self._tables})
+        unplanned = sorted(boundaries.keys() - self._tables.keys())
+        if unplanned:
+            # Its changes would be passed over, and nobody could tell later.
+            raise SchemaConflict(
+                f"the ledger of {self._stream} carries {', '.join(unplanned)}, and the plan by which this stream was"
+                " started does not: the plan is an older one",
+                hint="the run that let the tables join starts the stream by its plan: clear its task `join`",
+                table=unplanned[0],
+            )
+        return BoundaryGate(boundaries)
 
     def _recover(self, unknown: CommitUnknown) -> None:
         """The answer is lost, not the commit: a new epoch waits for it or fences it, then the ledger is final."""

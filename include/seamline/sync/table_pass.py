@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
-from seamline.domain.errors import InvariantViolated, NotAbreast, Refused, TransientError
+from seamline.domain.errors import InvariantViolated, Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord, RecordKind
-from seamline.plan.list_change import ListChange
-from seamline.plan.model import Run, SyncPlan
+from seamline.plan.list_change import ListChange, kept_name
+from seamline.plan.model import Run, SyncPlan, plan_to_json
 from seamline.ports import (
     Commit,
     Failpoints,
@@ -32,6 +32,7 @@ from seamline.sync.onboard import publish, staged_snapshot
 from seamline.sync.span_loop import Clock, Pace, SystemClock, run_stream
 
 _STANDS = ("failed", "stopped", "paused")
+_SILENT_S = 60.0
 # The pass says where it stands as often as the stream is looked at.
 _PACE = Pace(idle_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05)
 
@@ -59,14 +60,15 @@ class PassTools:
 
 
 def join_stream(run: Run, destination: str, change: ListChange, *, tools: PassTools) -> Commit:
-    """Let the run's tables enter and leave the stream into one destination. Resolved by the run id; may be repeated.
+    """Let the run's tables enter and leave the stream into one destination, and want it by the run's plan.
 
-    Afterwards the stream's epoch is over: it has to be wanted again, by the run's plan. Refused where it stands on
-    purpose or has failed; TransientError where it could not be met.
+    Resolved by the run id; may be repeated. Refused where the stream stands on purpose or has failed; TransientError
+    where it could not be met.
     """
     stream = run.plan.stream_id(destination)
     beside = _pass_plan(run, change) if change.entering else None
     joining = _joining(run, destination, change, beside)
+    missed: TransientError | None = None
     with closing(tools.open_sink(run.plan)) as sink:
         for attempt in range(tools.patience.attempts + 1):
             with _Meeting(stream, tools) as meeting:
@@ -74,11 +76,15 @@ def join_stream(run: Run, destination: str, change: ListChange, *, tools: PassTo
                 if attempt and beside is not None:
                     _lead(run, destination, beside, meeting, tools)
                 try:
-                    return sink.join(stream, joining)
-                except NotAbreast:
-                    continue
+                    commit = sink.join(stream, joining)
+                except TransientError as error:
+                    missed = error
+                else:
+                    # The old epoch is over, and by its old plan the stream refuses to start.
+                    tools.director.want(stream, plan_json=plan_to_json(run.plan))
+                    return commit
     raise TransientError(
-        f"the pass of {', '.join(change.entering)} did not meet {stream} in {tools.patience.attempts} attempts",
+        f"the tables of run {run.run_id} did not join {stream} in {tools.patience.attempts} attempts: {missed}",
         hint="the stream is busy or its host is slow; run the task again",
         sync=run.sync,
     )
@@ -95,12 +101,6 @@ def _joining(run: Run, destination: str, change: ListChange, beside: SyncPlan | 
         beside.destination(destination).schema,
         kept_as,
     )
-
-
-def kept_name(table: str, run_id: str) -> str:
-    """Under which name a removed table's rows are kept: at most 63 bytes, told apart by run."""
-    mark = f"__removed_{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
-    return table.encode()[: 63 - len(mark)].decode(errors="ignore") + mark
 
 
 def _pass_plan(run: Run, change: ListChange) -> SyncPlan:
@@ -144,6 +144,7 @@ class ReaderBehind:
         self._log = log
         self._clock = clock
         self._kept: deque[LogRecord] = deque()
+        self._given_beyond = -1
 
     def assign(self, offset: int) -> None:
         self.began_at = offset
@@ -155,12 +156,15 @@ class ReaderBehind:
         given: list[LogRecord] = []
         while self._kept and self._may_give(self._kept[0]) and len(given) < records_max:
             given.append(self._kept.popleft())
+            if given[-1].offset >= self.limit:
+                self._given_beyond = given[-1].offset
         if not given and self._kept and timeout_s:
             self._clock.sleep(timeout_s)
         return given
 
     def _may_give(self, record: LogRecord) -> bool:
-        return record.offset < self.limit or record.kind is RecordKind.BEGIN
+        is_next = self._given_beyond < self.limit
+        return record.offset < self.limit or (is_next and record.kind is RecordKind.BEGIN)
 
     def end_offset(self) -> int:
         return min(self.limit, self._log.end_offset())
@@ -196,12 +200,19 @@ class _Meeting:
 
     def look(self) -> StreamReport:
         report = self._director.latest_report(self.stream)
+        if report is not None and (report.age_s > _SILENT_S or report.state == "no_slot"):
+            raise TransientError(
+                f"{self.stream} does not move: {report.state}, last heard {report.age_s:.0f} s ago",
+                hint="see `seamline status`; once it moves, run the task again",
+                sync=self.stream.sync,
+            )
         if report is None or report.state in _STANDS:
             state = report.state if report else "not running"
             error = f": {report.error}" if report and report.error else ""
             raise Refused(
                 f"{self.stream} is {state}{error}",
-                hint="tables enter a stream that moves: mend, resume or start it first",
+                hint="tables enter a stream that moves: mend, resume or start it first. Where a table that was altered"
+                " stopped it, take that one alone out of the list first",
                 sync=self.stream.sync,
             )
         return report

@@ -3,6 +3,7 @@
 from typing import Any
 
 from seamline.domain.errors import Refused
+from seamline.domain.runs import PUBLISH
 from seamline.plan.model import plan_from_json
 from seamline_airflow import parts, runs
 from seamline_airflow.errors import task_errors
@@ -29,7 +30,7 @@ class SnapshotJobOperator(SparkJobOperator):
 
     def execute(self, context: Any) -> Any:
         with task_errors(), parts.platform() as store:
-            if runs.PUBLISH in store.run(self.run).result:
+            if PUBLISH in store.run(self.run).result:
                 raise Refused(
                     f"run {self.run} has published its tables: a new snapshot of it would never be published",
                     hint="clear the task `preflight` with all that follow, or trigger a new run",

@@ -11,7 +11,7 @@ from seamline.domain.calendar import day_of
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import Reconciliation, RunState, Scope, SyncState
+from seamline.domain.runs import PUBLISH, TABLES, Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, worst
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem
@@ -72,7 +72,7 @@ class TablesPreflightOperator(PreflightOperator):
     def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str) -> None:
         again = list(context["params"].get("again") or ())
         runs.open_tables(store, plan, run_id, again, onboarding.ledgers(plan))
-        self.log.info("to change: %s", json.dumps(store.run(run_id).result[runs.TABLES]))
+        self.log.info("to change: %s", json.dumps(store.run(run_id).result[TABLES]))
 
 
 class CaptureOperator(StepOperator):
@@ -94,9 +94,9 @@ class PublishOperator(StepOperator):
         # Before the commit: from now on the live tables may be new ones, and nobody has compared them yet.
         store.set_sync_state(run.sync, SyncState.ONBOARDING)
         # Also before it: whoever clears this run after a crash in between must get a new name.
-        store.put_result(run.run_id, runs.PUBLISH, {})
+        store.put_result(run.run_id, PUBLISH, {})
         result = onboarding.publish(run)
-        store.put_result(run.run_id, runs.PUBLISH, result)
+        store.put_result(run.run_id, PUBLISH, result)
         self.log.info("published: %s", json.dumps(result))
         return result
 
@@ -187,7 +187,7 @@ class PublishCutOperator(StepOperator):
         run = store.run(self.run)
         signature = Question.left_by_gate(run).signature(context["ti"].xcom_pull(task_ids="approve"))
         versions: dict[str, int] = {}
-        store.put_result(run.run_id, runs.PUBLISH, versions)
+        store.put_result(run.run_id, PUBLISH, versions)
         for destination in run.plan.destinations:
             with parts.cut_publisher(run.plan, destination.name) as publisher:
                 cut = publish_cut(run, destination.name, publisher=publisher, records=store, signed_by=signature)
@@ -195,7 +195,7 @@ class PublishCutOperator(StepOperator):
             self.log.info(
                 "cut of %s, version %d, %s in %s", cut.business_date, cut.version, cut.verdict, destination.name
             )
-        store.put_result(run.run_id, runs.PUBLISH, versions)
+        store.put_result(run.run_id, PUBLISH, versions)
         if signature:
             store.put_result(run.run_id, "approval", {"signed_by": signature})
         store.finish_run(run.run_id, state=RunState.SUCCEEDED)

@@ -9,6 +9,7 @@ from contextlib import closing
 from seamline import settings
 from seamline.adapters import failpoints, registry
 from seamline.domain.errors import SeamlineError
+from seamline.domain.runs import PUBLISH, TABLES
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run, SyncPlan
 from seamline.ports import Sink
@@ -37,11 +38,11 @@ def join_run(run_id: str) -> Mapping[str, str]:
     """Change the tables in every destination; the position of each. Repeat-safe: a repeat finds done what is done."""
     with closing(registry.platform()) as store:
         run = store.run(run_id)
-        change = ListChange.from_json(run.result["tables"])
+        change = ListChange.from_json(run.result[TABLES])
         positions = {one.name: _join(run, one.name, change) for one in run.plan.destinations}
         # From now on this run's tables are those that the streams carry.
-        store.put_result(run_id, "publish", positions)
-        if change.entering:
+        store.put_result(run_id, PUBLISH, positions)
+        if "snapshot" in run.result:
             let_log_go(run, registry.pruning_holds())
     return positions
 

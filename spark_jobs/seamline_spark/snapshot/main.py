@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from seamline import settings
 from seamline.adapters import failpoints, registry
 from seamline.domain.errors import SeamlineError
+from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange, entering_only
 from seamline.plan.model import Run
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
@@ -43,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _what_to_read(run: Run) -> Run:
     """A run that changes the tables of a running stream reads only those that enter."""
-    change = run.result.get("tables")
+    change = run.result.get(TABLES)
     return run if change is None else entering_only(run, ListChange.from_json(change))
 
 

@@ -76,7 +76,7 @@ class DirectorInFile:
         raise NotImplementedError
 
     def want(self, stream: StreamId, *, plan_json: str) -> None:
-        raise NotImplementedError
+        """Who runs the case starts the stream again, by the same plan."""
 
     def unwant(self, stream: StreamId) -> None:
         raise NotImplementedError

@@ -210,7 +210,7 @@ class Simulation:
         self.schedule.spawn(attempt, lambda: self._attempt(run_id, attempt))
         while not attempt.is_dead:
             self.schedule.wait()
-        return run_id in self.destination.publications
+        return (STREAM, run_id) in self.destination.publications
 
     def _attempt(self, run_id: str, process: Process) -> None:
         run = Run(run_id, self.plan.sync, RunKind.ONBOARD, None, self.plan, RunState.RUNNING)
@@ -240,7 +240,7 @@ class Simulation:
 
     @property
     def _is_published(self) -> bool:
-        return "run-1" in self.destination.publications
+        return (STREAM, "run-1") in self.destination.publications
 
     # ---- the host ---------------------------------------------------------------------------------------------------
 

@@ -4,23 +4,22 @@ A pass is a stream of its own, with its tables in a schema of its own. When both
 of the pass are what the stream's own would be.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session
-from seamline.adapters.postgres.publish import begin, lock_publishes, put_tables_in_place
+from seamline.adapters.postgres.publish import begin, lock_publishes, put_tables_in_place, set_aside
 from seamline.domain.errors import NotAbreast, Refused
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import PASS, DestinationPlan
 from seamline.ports import Joining, Load
 
 
-def is_done(session: Session, joining: Joining, destination: DestinationPlan) -> bool:
+def is_done(session: Session, stream: StreamId, joining: Joining, destination: DestinationPlan) -> bool:
     """Whether this run's tables have joined already. The lock on publishes lives as long as the session."""
     lock_publishes(session, destination)
-    return ledger_tables.is_published(session, joining.run_id)
+    return ledger_tables.is_published(session, stream, joining.run_id)
 
 
 def put_together(session: Session, stream: StreamId, joining: Joining, destination: DestinationPlan) -> None:
@@ -28,7 +27,7 @@ def put_together(session: Session, stream: StreamId, joining: Joining, destinati
     begin(session)
     _require_abreast(session, stream, joining)
     ledger_tables.end_epoch(session, stream)
-    _set_aside(session, stream, joining, destination)
+    set_aside(session, stream, joining.kept_as, destination)
     names = [table.name for table in joining.tables]
     if joining.passed_as is not None:
         loads = [Load(table, table.name, 0) for table in joining.tables]
@@ -64,20 +63,3 @@ def _require_abreast(session: Session, stream: StreamId, joining: Joining) -> No
 
 def _told(place: tuple[str, int] | None) -> str:
     return f"offset {place[1]} of topic {place[0]}" if place else "no place yet"
-
-
-def _set_aside(session: Session, stream: StreamId, joining: Joining, destination: DestinationPlan) -> None:
-    """Rename the live tables that leave, with their primary keys, whose names others may want."""
-    for table, kept in joining.kept_as.items():
-        live = f"{quoted(destination.schema)}.{quoted(table)}"
-        for name in _keys_of(session, live):
-            session.execute(f"ALTER TABLE {live} RENAME CONSTRAINT {quoted(name)} TO {quoted(f'{kept}_pkey'[:63])}")
-        session.execute(f"ALTER TABLE IF EXISTS {live} RENAME TO {quoted(kept)}")
-    ledger_tables.end_life(session, stream, list(joining.kept_as))
-
-
-def _keys_of(session: Session, place: str) -> Sequence[str]:
-    rows = session.execute(
-        "SELECT conname FROM pg_constraint WHERE conrelid = to_regclass(%s) AND contype = 'p'", (place,)
-    ).fetchall()
-    return [str(name) for (name,) in rows]

@@ -39,14 +39,15 @@ CREATE TABLE IF NOT EXISTS seamline.boundary (
     position jsonb NOT NULL,
     high_marker text NOT NULL DEFAULT '',
     ended_at timestamptz,
+    removed_at timestamptz,
     PRIMARY KEY (stream, table_name, generation)
 );
-ALTER TABLE seamline.boundary ADD COLUMN IF NOT EXISTS removed_at timestamptz;
 CREATE TABLE IF NOT EXISTS seamline.publication (
-    run_id text PRIMARY KEY,
-    stream text NOT NULL,
+    run_id text,
+    stream text,
     tables jsonb NOT NULL,
-    published_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    published_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (run_id, stream)
 );
 CREATE TABLE IF NOT EXISTS seamline.finding (
     finding_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -60,6 +61,15 @@ CREATE TABLE IF NOT EXISTS seamline.finding (
 );
 CREATE INDEX IF NOT EXISTS finding_of_stream ON seamline.finding (stream, found_at);
 """
+# What an earlier version has made. Asked first: an ALTER waits for every reader, also where it has nothing to do.
+_UPGRADES = {
+    "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'removed_at'": (
+        "ALTER TABLE seamline.boundary ADD COLUMN removed_at timestamptz"
+    ),
+    "SELECT 1 FROM pg_index WHERE indrelid = 'seamline.publication'::regclass AND indisprimary AND indnkeyatts = 2": (
+        "ALTER TABLE seamline.publication DROP CONSTRAINT publication_pkey, ADD PRIMARY KEY (run_id, stream)"
+    ),
+}
 _COLUMNS = "topic, topic_id, next_offset, position, epoch, applied_units, committed_ms, last_marker"
 _COMPARE_AND_SET = """
 UPDATE seamline.ledger
@@ -75,6 +85,9 @@ def create_tables(session: Session) -> None:
     with session.transaction():
         session.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))
         session.execute(_TABLES)
+        for question, statement in _UPGRADES.items():
+            if session.execute(question).fetchone() is None:
+                session.execute(statement)
 
 
 def read_ledger(session: Session, stream: StreamId) -> LedgerRow | None:
@@ -169,8 +182,10 @@ def keep_findings(session: Session, stream: StreamId, findings: Sequence[Finding
         )
 
 
-def is_published(session: Session, run_id: str) -> bool:
-    row = session.execute("SELECT 1 FROM seamline.publication WHERE run_id = %s", (run_id,)).fetchone()
+def is_published(session: Session, stream: StreamId, run_id: str) -> bool:
+    row = session.execute(
+        "SELECT 1 FROM seamline.publication WHERE run_id = %s AND stream = %s", (run_id, str(stream))
+    ).fetchone()
     return row is not None
 
 
@@ -189,7 +204,6 @@ def write_publication(session: Session, stream: StreamId, publication: Publicati
         "committed_ms = 0, last_marker = '', updated_at = clock_timestamp()",
         (str(stream), publication.topic, publication.topic_id, publication.next_offset, position),
     )
-    # Also those of tables that the sync no longer has: nothing would ever end them.
     session.execute(
         "UPDATE seamline.boundary SET ended_at = clock_timestamp() WHERE stream = %s AND ended_at IS NULL",
         (str(stream),),
@@ -228,7 +242,9 @@ def locked_place(session: Session, stream: StreamId) -> tuple[str, int] | None:
 
 
 def take_over_boundaries(session: Session, stream: StreamId, passed_as: StreamId, tables: Sequence[str]) -> None:
-    """The newest boundary that each table has in its pass begins its next generation in the stream."""
+    """The newest boundary that each table has in its pass begins its next generation in the stream, and what the pass
+    has found counts as found by the stream."""
+    session.execute("UPDATE seamline.finding SET stream = %s WHERE stream = %s", (str(stream), str(passed_as)))
     session.execute(
         "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, ended_at) "
         "SELECT DISTINCT ON (p.table_name) %(stream)s, p.table_name, (SELECT coalesce(max(b.generation), 0) + 1 "
@@ -237,6 +253,13 @@ def take_over_boundaries(session: Session, stream: StreamId, passed_as: StreamId
         "WHERE p.stream = %(pass)s AND p.table_name = ANY(%(tables)s) ORDER BY p.table_name, p.generation DESC",
         {"stream": str(stream), "pass": str(passed_as), "tables": list(tables)},
     )
+
+
+def carried(session: Session, stream: StreamId) -> set[str]:
+    rows = session.execute(
+        "SELECT DISTINCT table_name FROM seamline.boundary WHERE stream = %s AND removed_at IS NULL", (str(stream),)
+    ).fetchall()
+    return {str(name) for (name,) in rows}
 
 
 def end_life(session: Session, stream: StreamId, tables: Sequence[str]) -> None:

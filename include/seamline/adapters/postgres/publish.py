@@ -5,7 +5,7 @@ its differences to the staged rows are merged into it.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres.canonical import quoted
@@ -14,7 +14,8 @@ from seamline.adapters.postgres.statements import identity_index
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import DestinationPlan
+from seamline.plan.list_change import kept_name
+from seamline.plan.model import PASS, DestinationPlan
 from seamline.ports import Load, Publication
 
 _NAME_MAX = 63
@@ -22,13 +23,19 @@ _NAME_MAX = 63
 _LOCK_TIMEOUT = "5s"
 
 
-def prepare(session: Session, loads: Sequence[Load], destination: DestinationPlan, publication: Publication) -> bool:
+def prepare(
+    session: Session,
+    stream: StreamId,
+    loads: Sequence[Load],
+    destination: DestinationPlan,
+    publication: Publication,
+) -> bool:
     """Everything that takes long, before the transaction. True if this run is published already. Repeatable.
 
     One publish at a time per destination: the lock lives as long as the session.
     """
     lock_publishes(session, destination)
-    if ledger_tables.is_published(session, publication.run_id):
+    if ledger_tables.is_published(session, stream, publication.run_id):
         return True
     session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(destination.schema)}")
     for load in loads:
@@ -57,8 +64,11 @@ def put_in_place(
     begin(session)
     # First: from here on a stream of the old epoch cannot commit between our statements.
     ledger_tables.end_epoch(session, stream)
+    names = [load.table.name for load in loads]
+    left = ledger_tables.carried(session, stream) - set(names)
+    set_aside(session, stream, {name: kept_name(name, publication.run_id) for name in left}, destination)
     put_tables_in_place(session, stream, loads, destination)
-    ledger_tables.write_publication(session, stream, publication, [load.table.name for load in loads])
+    ledger_tables.write_publication(session, stream, publication, names)
 
 
 def put_tables_in_place(
@@ -69,7 +79,18 @@ def put_tables_in_place(
         if _exists(session, destination.schema, load.table.name):
             _merge_into_live(session, stream, load, destination)
         else:
-            _move(session, load, destination)
+            _move(session, stream, load, destination)
+
+
+def set_aside(session: Session, stream: StreamId, kept_as: Mapping[str, str], destination: DestinationPlan) -> None:
+    """Rename the live tables that leave, with their primary keys, whose names others may want. In the transaction."""
+    for table, kept in kept_as.items():
+        live = f"{quoted(destination.schema)}.{quoted(table)}"
+        if _exists(session, destination.schema, table):
+            for name in _keys_of(session, live):
+                session.execute(f"ALTER TABLE {live} RENAME CONSTRAINT {quoted(name)} TO {quoted(f'{kept}_pkey')}")
+            session.execute(f"ALTER TABLE {live} RENAME TO {quoted(kept)}")
+    ledger_tables.end_life(session, stream, list(kept_as))
 
 
 def staged_place(load: Load, destination: DestinationPlan) -> tuple[str, str]:
@@ -116,7 +137,14 @@ def _exists(session: Session, schema: str, name: str) -> bool:
     return session.execute("SELECT to_regclass(%s)", (place,)).fetchone() != (None,)
 
 
-def _move(session: Session, load: Load, destination: DestinationPlan) -> None:
+def _keys_of(session: Session, place: str) -> Sequence[str]:
+    rows = session.execute(
+        "SELECT conname FROM pg_constraint WHERE conrelid = %s::regclass AND contype = 'p'", (place,)
+    ).fetchall()
+    return [str(name) for (name,) in rows]
+
+
+def _move(session: Session, stream: StreamId, load: Load, destination: DestinationPlan) -> None:
     schema, name = staged_place(load, destination)
     place = f"{quoted(schema)}.{quoted(name)}"
     live = quoted(load.table.name)
@@ -125,17 +153,12 @@ def _move(session: Session, load: Load, destination: DestinationPlan) -> None:
     moved = f"{quoted(destination.schema)}.{quoted(name)}"
     if name != load.table.name:
         session.execute(f"ALTER TABLE {moved} RENAME TO {live}")
-    if load.table.is_keyed:
-        wanted = f"{load.table.name}_pkey"[:_NAME_MAX]
-        row = session.execute(
-            "SELECT conname FROM pg_constraint WHERE conrelid = %s::regclass AND contype = 'p'",
-            (f"{quoted(destination.schema)}.{live}",),
-        ).fetchone()
-        if row and row[0] != wanted and not _exists(session, destination.schema, wanted):
-            session.execute(
-                f"ALTER TABLE {quoted(destination.schema)}.{live} "
-                f"RENAME CONSTRAINT {quoted(row[0])} TO {quoted(wanted)}"
-            )
+    # In a pass it keeps the name of its own: one like the others would be in the way when the table moves on.
+    if load.table.is_keyed and PASS not in stream.sync:
+        wanted, place = f"{load.table.name}_pkey"[:_NAME_MAX], f"{quoted(destination.schema)}.{live}"
+        for name in _keys_of(session, place):
+            if name != wanted and not _exists(session, destination.schema, wanted):
+                session.execute(f"ALTER TABLE {place} RENAME CONSTRAINT {quoted(name)} TO {quoted(wanted)}")
 
 
 def _merge_into_live(session: Session, stream: StreamId, load: Load, destination: DestinationPlan) -> None:

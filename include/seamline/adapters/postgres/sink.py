@@ -164,7 +164,7 @@ class PostgresSink:
         session = self._open(f"seamline publish {stream}")
         try:
             with translated("publish tables"):
-                done = publishing.prepare(session, loads, self._destination, publication)
+                done = publishing.prepare(session, stream, loads, self._destination, publication)
                 if not done:
                     publishing.put_in_place(session, stream, loads, self._destination, publication)
                     self._send_commit(session, "pub.commit_sent")
@@ -177,7 +177,7 @@ class PostgresSink:
         session = self._open(f"seamline publish {stream}")
         try:
             with translated("let tables join"):
-                if not together.is_done(session, joining, self._destination):
+                if not together.is_done(session, stream, joining, self._destination):
                     together.put_together(session, stream, joining, self._destination)
                     self._send_commit(session, "addtable.joined")
                 row = ledger_tables.read_ledger(session, stream)
