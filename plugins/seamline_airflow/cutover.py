@@ -45,12 +45,13 @@ def judge(
     reports: Mapping[StreamId, StreamReport],
     paused: Collection[StreamId] = (),
 ) -> Cutover:
+    is_through = _is_through(run)
     waiting, positions = [], {}
     for destination in run.plan.destinations:
         stream = run.plan.stream_id(destination.name)
         with sink_of(destination.name) as sink:
             ledger = sink.read_ledger(stream)
-        if ledger is not None and is_through(run, ledger):
+        if ledger is not None and is_through(ledger):
             positions[str(stream)] = str(ledger.position)
             continue
         report = reports.get(stream)
@@ -63,16 +64,17 @@ def judge(
     return Cutover(tuple(waiting), "", positions)
 
 
-def is_through(run: Run, ledger: LedgerRow) -> bool:
-    """Whether what the run has read is nowhere asked for its position any more.
+def _is_through(run: Run) -> Callable[[LedgerRow], bool]:
+    """Asks a ledger whether what the run has read is nowhere asked for its position any more.
 
     Tables that joined bring their boundaries along, which their pass may have ended already.
     """
     change = run.result.get(TABLES)
     if change is None:
-        return has_passed(ledger, high_marker(run))
+        marker = high_marker(run)
+        return lambda ledger: has_passed(ledger, marker)
     entering = ListChange.from_json(change).entering
-    return all(boundary.ended for boundary in ledger.boundaries if boundary.table in entering)
+    return lambda ledger: all(boundary.ended for boundary in ledger.boundaries if boundary.table in entering)
 
 
 def high_marker(run: Run) -> str:
