@@ -1,7 +1,6 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -138,24 +137,6 @@ def test_a_begin_told_again_continues_its_transaction_and_counts_anew() -> None:
     (unit,) = units_of(log)
     assert [row.after for row in unit.rows] == [change_json(n) for n in range(3)]
     assert unit.start == 0
-
-
-def test_a_postgres_transaction_that_is_told_in_two_parts_stops_the_stream() -> None:
-    """Its connector may leave rows out between the parts, and END counts only the second."""
-
-    def record(offset: int, kind: RecordKind, **fields: Any) -> LogRecord:
-        return LogRecord(offset, kind, "7", position=PostgresPosition(90 + offset, 7), **fields)
-
-    def told(*rows: int) -> list[LogRecord]:
-        row = [record(offset, RecordKind.ROW, table="account", op="c", after=b"{}") for offset in rows]
-        return [record(0, RecordKind.BEGIN), *row]
-
-    made = assembler()
-    end = record(9, RecordKind.END, total=1, counts={"account": 1})
-    assert made.feed([*told(1, 2), record(3, RecordKind.BEGIN), *told(4)[1:], end]) == []
-    assert "killed after 2 rows of transaction 7" in str(made.trouble)
-    made = assembler()
-    assert len(made.feed([*told(), record(3, RecordKind.BEGIN), *told(4)[1:], end])) == 1, "no row was told before"
 
 
 def test_a_begin_told_again_still_needs_all_rows_after_it() -> None:

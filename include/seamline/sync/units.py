@@ -149,24 +149,14 @@ class UnitAssembler:
     def _begin(self, record: LogRecord, units: list[Unit]) -> None:
         unit = self._open
         if unit is not None and unit.unit_id == record.unit_id:
-            self._continue(unit, record)
+            self._continue(unit)
             return
         if unit is not None:
             units.append(self._close_without_end(unit, record))
         self._open = _OpenUnit(record.unit_id, record.offset, record, last_offset=record.offset)
 
     @staticmethod
-    def _continue(unit: _OpenUnit, again: LogRecord) -> None:
-        rows = unit.rows_before + unit.total
-        if rows and isinstance(again.position, PostgresPosition):
-            # PostgreSQL connector 3.7.0.Final, killed after the first of several rows of one WAL record (COPY), goes on
-            # after all of them; END counts only what it tells then, so nothing in the log shows the hole (ADR 14).
-            raise LogCorrupted(
-                f"offset {again.offset}: the connector was killed after {rows} rows of transaction {unit.unit_id} and"
-                " told the rest; whether rows between are missing cannot be known",
-                hint="everything before this transaction is applied. " + _ONBOARD_AGAIN,
-                position=str(again.position),
-            )
+    def _continue(unit: _OpenUnit) -> None:
         # The connector was restarted in mid-transaction. It goes on after the last row that it committed, repeats none,
         # and its END counts only what follows the new BEGIN (kill -9 of Connect 4.3.1 in transactions of 40,001 rows,
         # MariaDB connector 3.5.0.Final, exactly-once: 4 of 4 so; (file, pos, row) is the same for many rows there).
