@@ -67,23 +67,17 @@ def own_worker(worker: ConnectWorker) -> Iterator[PostgresCaptured]:
         yield one
 
 
-@pytest.mark.parametrize("statement", ["INSERT", "COPY"])
 def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(
-    statement: str, own_worker: PostgresCaptured, stack: RunningStack, worker: ConnectWorker
+    own_worker: PostgresCaptured, stack: RunningStack, worker: ConnectWorker
 ) -> None:
-    """Rows of one COPY share their LSNs by the hundred: a place in the log is no place between them."""
+    """Of an INSERT. Of a COPY, whose rows share their LSNs, the connector may lose some: ADR 14."""
     bank = own_worker
     bank.ensure()
     start = bank.topics.end_offset()
     slow = producer_quota(stack.settings, stack.connection("kafka"), client_id=bank.connector.name, bytes_per_s=50_000)
     with slow:
         with closing(bank.session()) as session, session.transaction():
-            if statement == "COPY":
-                with session.cursor() as cursor, cursor.copy("COPY account FROM STDIN") as copy:
-                    for number in range(ROWS):
-                        copy.write_row((number, 0, "x" * 50))
-            else:
-                session.execute(f"INSERT INTO account SELECT n, 0, repeat('x', 50) FROM generate_series(1, {ROWS}) n")
+            session.execute(f"INSERT INTO account SELECT n, 0, repeat('x', 50) FROM generate_series(1, {ROWS}) n")
             session.execute("INSERT INTO audit VALUES (1, 'the same transaction')")
         wait_until(lambda: bank.topics.end_offset() > start + 1_000, timeout_s=60, what="part of the transaction")
         worker.kill()
