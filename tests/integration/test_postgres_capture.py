@@ -1,23 +1,33 @@
 """The capture of a PostgreSQL source: every odd record, every kill, and what the log then says."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from seamline.adapters.connect.endpoint import offsets_topic
 from seamline.adapters.connect.rest import ConnectClient
+from seamline.adapters.connections import resolve
+from seamline.adapters.kafka.client import client_settings
 from seamline.domain.errors import PositionLost
+from seamline.domain.position import PostgresPosition
 from seamline.ports import Marker
 from tests.conftest import RunningStack
+from tests.integration.bank_writers import in_postgres, writing
 from tests.integration.captured import replay
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.connect_worker import ConnectWorker, connect_worker
 from tests.integration.producer_quota import producer_quota
+from tests.integration.snapshot_run import units_of
 from tests.waiting import wait_until
 
-ROWS = 30_000
+ROWS = 100_000
+ENDINGS = 4
 
 
 @pytest.fixture
@@ -67,27 +77,97 @@ def own_worker(worker: ConnectWorker) -> Iterator[PostgresCaptured]:
         yield one
 
 
-def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(
-    own_worker: PostgresCaptured, stack: RunningStack, worker: ConnectWorker
+def large_transaction(bank: PostgresCaptured, statement: str) -> None:
+    with closing(bank.session()) as session, session.transaction():
+        if statement == "COPY":
+            with session.cursor() as cursor, cursor.copy("COPY account FROM STDIN") as copy:
+                for number in range(ROWS):
+                    copy.write_row((number, 0, "x" * 50))
+        else:
+            session.execute(f"INSERT INTO account SELECT n, 0, repeat('x', 50) FROM generate_series(1, {ROWS}) n")
+        session.execute("INSERT INTO audit VALUES (1, 'the same transaction')")
+
+
+# A connector that is stopped waits for its producer: slower than this, and Connect gives it up instead.
+@pytest.mark.parametrize(("ending", "bytes_per_s"), [("killed", 50_000), ("stopped", 200_000)])
+@pytest.mark.parametrize("statement", ["INSERT", "COPY"])
+def test_a_transaction_whose_connector_ended_in_its_middle_is_told_again_whole(
+    statement: str,
+    ending: str,
+    bytes_per_s: int,
+    own_worker: PostgresCaptured,
+    stack: RunningStack,
+    worker: ConnectWorker,
 ) -> None:
-    """Of an INSERT. Of a COPY, whose rows share their LSNs, the connector may lose some: ADR 14."""
+    """Rows of one COPY share their LSNs by the hundred: a place in the log is no place between them."""
     bank = own_worker
     bank.ensure()
     start = bank.topics.end_offset()
-    slow = producer_quota(stack.settings, stack.connection("kafka"), client_id=bank.connector.name, bytes_per_s=50_000)
-    with slow:
-        with closing(bank.session()) as session, session.transaction():
-            session.execute(f"INSERT INTO account SELECT n, 0, repeat('x', 50) FROM generate_series(1, {ROWS}) n")
-            session.execute("INSERT INTO audit VALUES (1, 'the same transaction')")
+    kafka, producer = stack.connection("kafka"), bank.connector.name
+    with producer_quota(stack.settings, kafka, client_id=producer, bytes_per_s=bytes_per_s):
+        large_transaction(bank, statement)
         wait_until(lambda: bank.topics.end_offset() > start + 1_000, timeout_s=60, what="part of the transaction")
-        worker.kill()
-        killed_at = bank.topics.end_offset()
-    worker.start()
+        if ending == "killed":
+            worker.kill()
+        else:
+            bank.connector.stop()
+        ended_at = bank.topics.end_offset()
+    if ending == "killed":
+        worker.start()
     bank.ensure()
     state = replay(bank, last_marker(bank))
-    assert killed_at < start + ROWS, "the worker was killed too late to prove anything"
+    assert ended_at < start + ROWS, f"the worker was {ending} too late to prove anything"
+    assert state.told_again > 0
     assert state.holds("account") == sorted(bank.rows("account"), key=repr)
     assert state.holds("audit") == bank.rows("audit")
+
+
+def test_a_connector_that_ends_again_and_again_under_writers_loses_and_doubles_nothing(
+    own_worker: PostgresCaptured, worker: ConnectWorker
+) -> None:
+    bank = own_worker
+    bank.ensure()
+    with writing(bank.root, tables=("account", "audit"), session_of=in_postgres) as writers:
+        for number in range(ENDINGS):
+            written = writers.committed
+            wait_until(lambda at=written: writers.committed > at + 20, timeout_s=60, what="writers at work")
+            if number % 4 == 3:
+                worker.kill()
+                worker.start()
+                bank.ensure()
+            else:
+                bank.connector.stop()
+                bank.connector.start()
+    state = replay(bank, last_marker(bank))
+    assert state.holds("account") == sorted(bank.rows("account"), key=repr)
+    assert state.holds("audit") == sorted(bank.rows("audit"), key=repr)
+
+
+def test_whatever_the_connector_stores_lies_behind_a_whole_transaction(bank: PostgresCaptured) -> None:
+    """At no moment can it be ended such that it goes on inside of one: it never keeps a place there."""
+    bank.ensure()
+    large_transaction(bank, "COPY")
+    ends = [end.position for end, _, _ in units_of(bank, last_marker(bank))]
+    seed, *stored = stored_offsets(bank)
+    assert len(stored) > len(ends), "the large transaction should have taken more than one commit"
+    places = {seed["lsn"], *(end.lsn for end in ends if isinstance(end, PostgresPosition))}
+    assert {offset["lsn"] for offset in stored} <= places
+
+
+def stored_offsets(bank: PostgresCaptured) -> list[dict[str, Any]]:
+    """All that Connect was told to keep, in order; the first is what we gave it to begin with."""
+    topic = offsets_topic(bank.source_plan)
+    settings = client_settings(resolve("kafka")) | {"group.id": "none", "isolation.level": "read_committed"}
+    first, end = bank.kafka.offsets(topic)
+    found: list[dict[str, Any]] = []
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(topic, 0, first)])
+        while consumer.position([TopicPartition(topic, 0)])[0].offset < end:
+            for message in consumer.consume(1_000, 1.0):
+                value = message.value()
+                assert value is not None
+                found.append(json.loads(value))
+    return found
 
 
 def test_a_slot_that_was_dropped_stops_the_capture_and_is_named(bank: PostgresCaptured) -> None:
@@ -109,6 +189,18 @@ def test_a_slot_that_was_made_anew_is_not_taken_for_the_old_one(bank: PostgresCa
     bank.execute(f"SELECT pg_drop_replication_slot('{slot}')")
     bank.execute("INSERT INTO account VALUES (1, 1, 'lost to the log')")
     bank.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+    with pytest.raises(PositionLost, match="no longer holds its place"):
+        bank.ensure()
+
+
+def test_a_slot_that_somebody_moved_on_stops_the_capture_and_is_named(bank: PostgresCaptured) -> None:
+    bank.ensure()
+    bank.connector.stop()
+    wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
+    bank.execute(
+        "INSERT INTO account VALUES (1, 1, 'lost to the log')",
+        f"SELECT pg_replication_slot_advance('{bank.source_plan.slot}', pg_current_wal_lsn())",
+    )
     with pytest.raises(PositionLost, match="no longer holds its place"):
         bank.ensure()
 

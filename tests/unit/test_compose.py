@@ -13,7 +13,7 @@ import yaml
 from seamline import settings
 from seamline.adapters.connections import resolve
 from seamline.settings import PORT_BASE_DEFAULT, Ports
-from seamline.stack import airflow, credentials, jars, programs, server_settings
+from seamline.stack import airflow, credentials, jars, own_connectors, programs, server_settings
 from seamline.stack.components import COMPONENTS
 from seamline.stack.layout import MARIADB_VERSION, Layout
 
@@ -64,6 +64,8 @@ def test_the_connect_image_gets_exactly_the_locked_plugins(checkout: Path) -> No
     assert "sha256sum -c" in dockerfile
     plugins = [file.path for file in jars.read_lock(checkout / "jars" / "jars.lock") if "debezium/" in file.path]
     assert len(plugins) == 2
+    assert f"own-connectors/{own_connectors.JAR} " in dockerfile
+    assert f"cp {own_connectors.JAR} " in dockerfile
 
 
 @pytest.mark.parametrize(

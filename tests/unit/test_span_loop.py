@@ -27,7 +27,6 @@ from tests.log_topic import (
     STREAM,
     TABLES,
     TRANSFER,
-    Change,
     LogTopic,
     ManualClock,
     ScriptedControl,
@@ -191,40 +190,6 @@ def test_a_transaction_larger_than_a_span_is_one_span() -> None:
     stage.run()
     assert len(stage.commits) == 1
     assert len(stage.destination.rows(ACCOUNT)) == 20
-
-
-def test_a_transaction_larger_than_memory_is_put_aside_in_pieces_and_committed_once() -> None:
-    log = LogTopic()
-    log.transaction(insert(ACCOUNT, id=0, name="before"))
-    changes = [insert(ACCOUNT, id=n, name="a") for n in range(1, 20)] + [insert(AUDIT, actor="x", action="y")] * 5
-    changes += [Change("account", {"id": n, "name": "a"}, {"id": n, "name": "b"}) for n in range(1, 20)]
-    log.transaction(*changes)
-    log.transaction(insert(ACCOUNT, id=99, name="after"))
-    stage = Stage(log, published())
-    stage.reader = TopicReader(log, at_most=4)
-    stage.control = ScriptedControl(stage.reader)
-    stage.run(pace=Pace(piece_rows_max=8))
-    assert {row["name"] for row in stage.destination.rows(ACCOUNT)} == {"before", "b", "after"}
-    assert len(stage.destination.rows(AUDIT)) == 5
-    assert stage.destination.findings == []
-    assert [row.applied_units for row in stage.commits] == [1, 2, 3]
-
-
-def test_a_lost_answer_in_the_commit_of_pieces_begins_again_from_the_ledger() -> None:
-    log = LogTopic()
-    log.transaction(*[insert(AUDIT, actor="x", action=str(n)) for n in range(20)])
-    destination = published()
-    for expected in (TransientError, None):
-        stage = Stage(log, destination)
-        stage.reader = TopicReader(log, at_most=4)
-        stage.control = ScriptedControl(stage.reader)
-        destination.lose_answer = LostAnswer.NOT_APPLIED if expected else None
-        if expected:
-            with pytest.raises(expected, match="read again"):
-                stage.run(pace=Pace(piece_rows_max=8))
-        else:
-            stage.run(pace=Pace(piece_rows_max=8))
-    assert len(destination.rows(AUDIT)) == 20
 
 
 # ---- epochs and lost answers ---------------------------------------------------------------------------------------

@@ -322,6 +322,36 @@ def one_unit(records: Wal) -> Unit:
     return unit
 
 
+def cut(records: Wal, *, after: int) -> Wal:
+    """The first records of the transaction, behind which its connector ended, and then all of it again."""
+    return [replace(record, offset=number) for number, record in enumerate([*records[:after], *records])]
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_what_was_told_of_a_transaction_of_a_wal_before_its_second_begin_is_told_again(after: int) -> None:
+    whole = wal(wal_row("account", 1), wal_row("account", 2))
+    unit = one_unit(cut(whole, after=after))
+    assert [row.after for row in unit.rows] == [change_json(1), change_json(2)]
+    assert (unit.start, unit.end, unit.position) == (0, after + 4, PostgresPosition(9_000, 745))
+
+
+def test_an_end_still_counts_what_a_transaction_of_a_wal_was_told_of_the_second_time() -> None:
+    """A connector that went on where it was: what it passed over would be lost."""
+    whole = wal(wal_row("account", 1), wal_row("account", 2))
+    records = [replace(record, offset=number) for number, record in enumerate([*whole[:2], whole[0], *whole[2:]])]
+    with pytest.raises(LogCorrupted, match="1 rows of 2"):
+        one_unit(records)
+
+
+def test_pieces_of_a_transaction_that_is_told_anew_are_lost_which_is_said_once() -> None:
+    whole = wal(wal_row("account", 1), wal_row("account", 2))
+    made = assembler()
+    made.feed(whole[:2])
+    made.take_piece()
+    (unit,) = made.feed(whole)
+    assert (len(unit.rows), unit.pieces, made.lost_pieces) == (2, 0, True)
+
+
 def test_a_unit_of_a_wal_stands_where_its_commit_ends() -> None:
     unit = one_unit(wal(wal_row("account", 1), wal_row("account", 2, lsn=1_200)))
     assert (unit.unit_id, unit.position, unit.committed_ms) == ("745", PostgresPosition(9_000, 745), 1_745)

@@ -14,6 +14,7 @@ from seamline.stack import (
     kafka,
     leftovers,
     mariadb,
+    own_connectors,
     ports_in_use,
     postgres,
     programs,
@@ -45,6 +46,7 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
 
     fetched = jars.ensure(files, layout.jars, fetch=fetch_aloud)
     jars.unpack(files, layout)
+    own_connectors.compile_into_plugins(files, layout, settings.process_environment())
     if fetched:
         progress.say(f"{fetched} jars fetched and checked")
 

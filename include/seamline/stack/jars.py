@@ -192,21 +192,22 @@ def unpack(files: Iterable[LockedFile], layout: Layout) -> None:
         archive = layout.jars / file.path
         if file.configuration == "debezium":
             connector = archive.name.split("-plugin.tar.gz")[0]
-            _once(file, layout.connect_plugins / connector, partial(_untar, archive))
+            make_once(layout.connect_plugins / connector, file.sha256, partial(_untar, archive))
         elif file.configuration == "mariadb":
-            _once(file, layout.mariadb_server, partial(_unzip_mariadb, archive))
+            make_once(layout.mariadb_server, file.sha256, partial(_unzip_mariadb, archive))
     _remove_old_plugins(files, layout)
 
 
-def _once(file: LockedFile, target: Path, extract: Callable[[Path], None]) -> None:
+def make_once(target: Path, sha256: str, make: Callable[[Path], None]) -> None:
+    """Have the folder `target` filled by `make`, unless it was from the very input that `sha256` tells."""
     stamp = target / ".sha256"
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == file.sha256:
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == sha256:
         return
     fresh = target.with_name(f"{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
-    extract(fresh)
-    (fresh / ".sha256").write_text(file.sha256, encoding="utf-8")
+    make(fresh)
+    (fresh / ".sha256").write_text(sha256, encoding="utf-8")
     shutil.rmtree(target, ignore_errors=True)
     fresh.rename(target)
 

@@ -40,6 +40,11 @@ class Layout:
         return self.settings.env / "connect-plugins"
 
     @property
+    def own_connectors(self) -> Path:
+        """The folder of the jar that is compiled from connect/; each plugin it extends holds a copy of it."""
+        return self.settings.env / "own-connectors"
+
+    @property
     def mariadb_server(self) -> Path:
         return self.settings.env / f"mariadb-{MARIADB_VERSION}"
 

@@ -91,6 +91,11 @@ class Intake:
         unit = self._assembler.take_piece()
         return unit, self._assembler.open_pieces
 
+    def has_lost_pieces(self) -> bool:
+        """Whether pieces that were taken belong to a unit that is told anew. Says so once."""
+        lost, self._assembler.lost_pieces = self._assembler.lost_pieces, False
+        return lost
+
     def _poll(self, wait_s: float) -> Sequence[LogRecord]:
         """The reader's trouble waits, as every other, until what came before it is applied."""
         try:

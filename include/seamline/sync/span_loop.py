@@ -360,7 +360,7 @@ class _SpanLoop:
 
     def _read(self, wait_s: float) -> None:
         """Take in up to a full span; an open unit that outgrows memory is put aside in pieces."""
-        self._intake.read(wait_s)
+        self._take_in(wait_s)
         # What is complete goes first, so that the unit of the pieces is the next one.
         while self._intake.has_large_open_unit and not self._intake and self._intake.trouble is None:
             self._settle()
@@ -368,7 +368,16 @@ class _SpanLoop:
             changes = compact([unit], tables=self._tables, gate=self._gate, piece=number)
             self._pieces += self._stage(changes)
             self._draft.changes += sum(found.changes_in for found in changes.values())
-            self._intake.read(0.0)
+            self._take_in(0.0)
+
+    def _take_in(self, wait_s: float) -> None:
+        self._intake.read(wait_s)
+        if self._intake.has_lost_pieces():
+            # A new epoch drops them; what was passed beside them and is in no commit yet is passed again.
+            self._settle()
+            passed = self._draft.units
+            self._take_lease(after_epoch=self._lease.epoch)
+            self._intake.put_back(passed)
 
     def _raise_trouble(self) -> None:
         """Once everything before it is applied, what was wrong in the log stops the stream."""

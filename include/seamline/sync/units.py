@@ -59,6 +59,8 @@ class UnitAssembler:
         self._tables = frozenset(tables)
         self._marker_table = marker_table
         self._open: _OpenUnit | None = None
+        # Whether pieces were taken of a unit that was then told anew: they are of no use.
+        self.lost_pieces = False
         self.trouble: SeamlineError | None = None
 
     @property
@@ -149,11 +151,19 @@ class UnitAssembler:
     def _begin(self, record: LogRecord, units: list[Unit]) -> None:
         unit = self._open
         if unit is not None and unit.unit_id == record.unit_id:
-            self._continue(unit)
+            if isinstance(record.position, PostgresPosition):
+                self._begin_anew(unit, record)
+            else:
+                self._continue(unit)
             return
         if unit is not None:
             units.append(self._close_without_end(unit, record))
         self._open = _OpenUnit(record.unit_id, record.offset, record, last_offset=record.offset)
+
+    def _begin_anew(self, unit: _OpenUnit, record: LogRecord) -> None:
+        # Our own connector for PostgreSQL goes on behind the last END: it tells the whole transaction again (ADR 14).
+        self.lost_pieces = self.lost_pieces or bool(unit.pieces)
+        self._open = _OpenUnit(unit.unit_id, unit.start, record, last_offset=record.offset)
 
     @staticmethod
     def _continue(unit: _OpenUnit) -> None:

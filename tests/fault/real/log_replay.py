@@ -9,7 +9,7 @@ from typing import Any
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.ports import LogReader
 from tests.fault.real.bank_plus import TABLES
-from tests.integration.captured import Replayed, apply_unit
+from tests.integration.captured import Replayed, apply_unit, is_told_anew
 from tests.waiting import wait_until
 
 Row = tuple[Any, ...]
@@ -52,7 +52,9 @@ class LogReplay:
             record = self._ahead.popleft()
             assert record.offset < offset, f"the ledger stands at {offset}, where no unit ends"
             self._passed = record.offset + 1
-            if record.kind is RecordKind.ROW:
+            if is_told_anew(record):
+                unit = []
+            elif record.kind is RecordKind.ROW:
                 unit.append(record)
             elif record.kind is RecordKind.END:
                 assert record.total == len(unit), f"unit {record.unit_id} is not whole in the log"

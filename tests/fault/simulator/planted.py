@@ -252,6 +252,15 @@ def end_of_another_transaction_accepted(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def transaction_of_a_wal_continued_at_its_second_begin(patch: pytest.MonkeyPatch) -> None:
+    """As if its connector went on where it was: what it told before comes twice."""
+    patch.setattr(UnitAssembler, "_begin_anew", lambda assembler, unit, record: assembler._continue(unit))
+
+
+def pieces_kept_of_a_transaction_that_is_told_anew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Intake, "has_lost_pieces", lambda intake: False)
+
+
 def order_of_units_not_verified(patch: pytest.MonkeyPatch) -> None:
     def take_in(taken: Any, found: Sequence[Unit]) -> None:
         taken._units.extend(found)
@@ -344,8 +353,10 @@ PLANTED: dict[Plant, set[str]] = {
     identical_rows_joined: _STATE,
     delete_of_a_key_change_applied_after_the_insert: _STATE,
     pieces_of_a_large_unit_forgotten: _STATE,
+    transaction_of_a_wal_continued_at_its_second_begin: _STATE,
+    pieces_kept_of_a_transaction_that_is_told_anew: _STATE,
     counts_of_end_not_verified: _LOST,
-    unit_applied_before_its_end: _STATE,
+    unit_applied_before_its_end: {_STOP, *_STATE},
     end_of_another_transaction_accepted: _LOST,
     order_of_units_not_verified: _LOST,
     identity_of_the_topic_not_compared: _LOST,

@@ -6,7 +6,7 @@ from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, name_patt
 from seamline.domain.left_out import UNAVAILABLE
 from seamline.plan.model import SourcePlan
 
-POSTGRES_CONNECTOR = "io.debezium.connector.postgresql.PostgresConnector"
+POSTGRES_CONNECTOR = "seamline.connect.PostgresConnector"
 
 
 def postgres_settings(source: SourcePlan, tables: Sequence[str], *, endpoint: CaptureEndpoint) -> dict[str, str]:

@@ -1,0 +1,80 @@
+"""connect/ is compiled into the plugin that it extends, once per state of its sources."""
+
+import shutil
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seamline import settings
+from seamline.adapters.connect.connector_postgres import POSTGRES_CONNECTOR
+from seamline.domain.errors import TerminalError
+from seamline.stack import jars, own_connectors
+from seamline.stack.jars import LockedFile
+from seamline.stack.layout import Layout
+
+SERVICE = "META-INF/services/org.apache.kafka.connect.source.SourceConnector"
+
+
+@pytest.fixture
+def locked(checkout: Path) -> tuple[LockedFile, ...]:
+    return jars.read_lock(checkout / "jars" / "jars.lock")
+
+
+@pytest.fixture
+def layout(tmp_path: Path, checkout: Path, locked: tuple[LockedFile, ...]) -> Layout:
+    """A checkout with this one's sources and jars, in which nothing was compiled yet."""
+    here = settings.load({})
+    root, home = tmp_path / "checkout", tmp_path / "home"
+    shutil.copytree(checkout / "connect", root / "connect")
+    (home / "env").mkdir(parents=True)
+    (home / "env" / "jars").symlink_to(here.env / "jars")
+    made = Layout(replace(here, root=root, home=home))
+    jars.unpack([file for file in locked if file.configuration == "debezium"], made)
+    return made
+
+
+def compile_all(layout: Layout, locked: tuple[LockedFile, ...]) -> Path:
+    own_connectors.compile_into_plugins(locked, layout, settings.process_environment())
+    (jar,) = layout.connect_plugins.glob(f"*/{own_connectors.JAR}")
+    return jar
+
+
+def test_the_plugin_that_is_extended_holds_the_classes_and_tells_connect_of_them(
+    layout: Layout, locked: tuple[LockedFile, ...]
+) -> None:
+    jar = compile_all(layout, locked)
+    assert jar.parent.name.startswith("debezium-connector-postgres-")
+    with zipfile.ZipFile(jar) as packed:
+        assert packed.read(SERVICE).decode().split() == [POSTGRES_CONNECTOR]
+        assert f"{POSTGRES_CONNECTOR.replace('.', '/')}.class" in packed.namelist()
+
+
+def test_the_same_sources_give_the_same_jar_and_are_compiled_once(
+    layout: Layout, locked: tuple[LockedFile, ...]
+) -> None:
+    jar = compile_all(layout, locked)
+    first, made = jar.read_bytes(), (layout.own_connectors / own_connectors.JAR).stat().st_mtime_ns
+    jar.unlink()
+    assert compile_all(layout, locked).read_bytes() == first
+    assert (layout.own_connectors / own_connectors.JAR).stat().st_mtime_ns == made
+    shutil.rmtree(layout.own_connectors)
+    assert compile_all(layout, locked).read_bytes() == first
+
+
+def test_a_class_that_does_not_compile_stops_setting_up_and_says_where(
+    layout: Layout, locked: tuple[LockedFile, ...]
+) -> None:
+    compile_all(layout, locked)
+    broken = next((layout.settings.root / "connect").rglob("PostgresConnector.java"))
+    broken.write_text(broken.read_text(encoding="utf-8").replace("Task.class", "Nowhere.class"), encoding="utf-8")
+    with pytest.raises(TerminalError, match=r"PostgresConnector\.java.*\n.*Nowhere"):
+        compile_all(layout, locked)
+
+
+def test_an_image_that_asks_for_other_jars_compiles_nothing(layout: Layout, locked: tuple[LockedFile, ...]) -> None:
+    own_connectors.compile_into_plugins(
+        [file for file in locked if file.configuration == "spark"], layout, settings.process_environment()
+    )
+    assert not layout.own_connectors.exists()

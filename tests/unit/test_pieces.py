@@ -1,0 +1,84 @@
+"""Transactions larger than memory: put aside in pieces, joined in the one commit of the unit."""
+
+from dataclasses import replace
+
+import pytest
+
+from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
+from seamline.domain.cutover import Boundary
+from seamline.domain.errors import TransientError
+from seamline.domain.position import PostgresPosition
+from seamline.sync.span_loop import Pace
+from tests.log_topic import (
+    ACCOUNT,
+    AUDIT,
+    STREAM,
+    TABLES,
+    Change,
+    LogTopic,
+    ScriptedControl,
+    TopicReader,
+    insert,
+    publication,
+    sync_plan,
+)
+from tests.unit.test_span_loop import Stage, published
+
+
+def test_a_transaction_larger_than_memory_is_put_aside_in_pieces_and_committed_once() -> None:
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, id=0, name="before"))
+    changes = [insert(ACCOUNT, id=n, name="a") for n in range(1, 20)] + [insert(AUDIT, actor="x", action="y")] * 5
+    changes += [Change("account", {"id": n, "name": "a"}, {"id": n, "name": "b"}) for n in range(1, 20)]
+    log.transaction(*changes)
+    log.transaction(insert(ACCOUNT, id=99, name="after"))
+    stage = Stage(log, published())
+    stage.reader = TopicReader(log, at_most=4)
+    stage.control = ScriptedControl(stage.reader)
+    stage.run(pace=Pace(piece_rows_max=8))
+    assert {row["name"] for row in stage.destination.rows(ACCOUNT)} == {"before", "b", "after"}
+    assert len(stage.destination.rows(AUDIT)) == 5
+    assert stage.destination.findings == []
+    assert [row.applied_units for row in stage.commits] == [1, 2, 3]
+
+
+def test_a_lost_answer_in_the_commit_of_pieces_begins_again_from_the_ledger() -> None:
+    log = LogTopic()
+    log.transaction(*[insert(AUDIT, actor="x", action=str(n)) for n in range(20)])
+    destination = published()
+    for expected in (TransientError, None):
+        stage = Stage(log, destination)
+        stage.reader = TopicReader(log, at_most=4)
+        stage.control = ScriptedControl(stage.reader)
+        destination.lose_answer = LostAnswer.NOT_APPLIED if expected else None
+        if expected:
+            with pytest.raises(expected, match="read again"):
+                stage.run(pace=Pace(piece_rows_max=8))
+        else:
+            stage.run(pace=Pace(piece_rows_max=8))
+    assert len(destination.rows(AUDIT)) == 20
+
+
+@pytest.mark.parametrize("poll", [3, 100])
+def test_pieces_of_a_transaction_that_is_told_anew_are_in_no_commit(poll: int) -> None:
+    log = LogTopic()
+    log.begin()
+    for n in range(20):
+        log.row(insert(AUDIT, actor="x", action=str(n)))
+    log.begin(1)
+    for n in range(30):
+        log.row(insert(AUDIT, actor="x", action=str(n)))
+    log.finish()
+    # Only the connector for a WAL tells anew.
+    log.records = [replace(record, position=PostgresPosition(20, 745)) for record in log.records]
+    before = PostgresPosition(10, None, 745, 745)
+    destination = MemoryDestination()
+    boundaries = tuple(Boundary(table.name, before, high_marker="high-1") for table in TABLES)
+    published_in_postgres = replace(publication(), position=before, boundaries=boundaries)
+    MemorySink(sync_plan(), destination).publish(STREAM, (), publication=published_in_postgres)
+    stage = Stage(log, destination)
+    stage.reader = TopicReader(log, at_most=poll)
+    stage.control = ScriptedControl(stage.reader)
+    stage.run(pace=Pace(piece_rows_max=8))
+    assert sorted(int(row["action"]) for row in destination.rows(AUDIT)) == list(range(30))
+    assert len(stage.commits) == 1
