@@ -25,6 +25,10 @@ from seamline.ports import Problem
 KAFKA_CONNECTION = "kafka"
 CONNECT_CONNECTION = "connect"
 _START_TIMEOUT_S = 120.0
+_TESTED_PLUGINS = (
+    "install Debezium's connector of the version in jars/jars.lock beside it; PostgreSQL's needs seamline-connect.jar in"
+    " its folder, too (`./seamline setup` makes it in .seamline/env/own-connectors)"
+)
 # Debezium writes a heartbeat every 10 s, so a capture that runs is never silent for long.
 _SILENT_AFTER_S = 60.0
 
@@ -43,7 +47,7 @@ class DebeziumCapture:
             return (Problem(f"Connect at {self._client.url} is not ready", "start it: `seamline up`, then try again"),)
         reason = untested_version(self._source.kind, self._client.plugin_versions())
         if reason:
-            return (Problem(reason, "install a tested version beside it; the stack's `jars.lock` names it"),)
+            return (Problem(reason, _TESTED_PLUGINS),)
         return ()
 
     def status(self) -> ConnectorStatus | None:
