@@ -26,8 +26,8 @@ KAFKA_CONNECTION = "kafka"
 CONNECT_CONNECTION = "connect"
 _START_TIMEOUT_S = 120.0
 _TESTED_PLUGINS = (
-    "install Debezium's connector of the version in jars/jars.lock beside it; PostgreSQL's needs seamline-connect.jar in"
-    " its folder, too (`./seamline setup` makes it in .seamline/env/own-connectors)"
+    "install Debezium's connector of the version in jars/jars.lock beside it; PostgreSQL's also needs"
+    " seamline-connect.jar in its folder (`./seamline setup` makes it in .seamline/env/own-connectors)"
 )
 # Debezium writes a heartbeat every 10 s, so a capture that runs is never silent for long.
 _SILENT_AFTER_S = 60.0
