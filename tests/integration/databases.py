@@ -41,7 +41,8 @@ def postgres_database(name: str) -> Iterator[Connection]:
     with postgres(root) as session:
         session.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         session.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0")
-        yield replace(root, database=name)
+    yield replace(root, database=name)
+    with postgres(root) as session:
         session.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 

@@ -71,6 +71,13 @@ LAYERS = (
         is_by_name_only=True,
         folder="fault/real",
     ),
+    Layer(
+        "soak",
+        ("postgres", "mariadb", "kafka", "connect"),
+        test_max_s=8 * 3600,
+        is_by_name_only=True,
+        folder="fault/soak",
+    ),
 )
 
 

@@ -31,6 +31,9 @@ _MEMOS = ("", "rent", "Löhne €", "'quoted' \\ back", "x" * 90)
 _IDS_PER_ATTEMPT = 10_000
 _ATTEMPTS_PER_WRITER = 10_000_000
 _DEADLOCK, _LOCK_TIMEOUT = 1213, 1205
+# PyMySQL: not reached, gone away, lost in a query, packet out of order, shutting down; a session that is closed has 0.
+_SERVER_GONE = (2003, 2006, 2013, 2014, 1053, 0)
+_AWAY_S = 0.3
 _SHARES = {
     "transfer": 82.0,
     "roll back": 3.0,
@@ -86,7 +89,7 @@ def _currency(account: int) -> str:
 
 
 class BankWriters:
-    """`open_session` gives sessions without autocommit. An error that is no deadlock is raised by `stop`."""
+    """`open_session` gives sessions without autocommit. Other errors than a server's absence are raised by `stop`."""
 
     def __init__(self, kind: str, open_session: Callable[[], Any], history: History, *, seed: str) -> None:
         self.history = history
@@ -133,14 +136,29 @@ class _Writer:
         self._movable: list[int] = []
 
     def write_until(self, stop: threading.Event) -> None:
-        try:
-            with closing(self._open_session()) as session:
-                while not stop.is_set():
-                    kind = self._chance.choices(list(_SHARES), cum_weights=list(accumulate(_SHARES.values())))[0]
-                    self._attempt(session, kind)
-                    stop.wait(self._chance.random() * _PAUSE_S_MAX)
-        except (pymysql.err.MySQLError, psycopg.Error) as exc:
-            self.error = exc
+        while self.error is None and not stop.is_set():
+            try:
+                self._write_in_one_session(stop)
+            except (pymysql.err.MySQLError, psycopg.Error) as exc:
+                if not _is_gone(exc):
+                    self.error = exc
+                stop.wait(_AWAY_S)
+
+    def _write_in_one_session(self, stop: threading.Event) -> None:
+        with closing(self._open_session()) as session:
+            self.number = self._committed(session)
+            while not stop.is_set():
+                kind = self._chance.choices(list(_SHARES), cum_weights=list(accumulate(_SHARES.values())))[0]
+                self._attempt(session, kind)
+                stop.wait(self._chance.random() * _PAUSE_S_MAX)
+
+    def _committed(self, session: Any) -> int:
+        """What the source says of a COMMIT whose answer never came: the server that got it is gone."""
+        with session.cursor() as cursor:
+            cursor.execute("SELECT coalesce(max(n), 0) FROM seq WHERE writer = %s", (self._writer,))
+            (number,) = cursor.fetchone()
+        session.commit()
+        return int(number)
 
     def _next_id(self) -> int:
         self._attempts += 1
@@ -156,11 +174,11 @@ class _Writer:
                     "INSERT INTO seq (writer, n, attempt) VALUES (%s, %s, %s)",
                     (self._writer, self.number + 1, attempt_id),
                 )
-        except (RowGoneError, pymysql.err.OperationalError, psycopg.errors.DeadlockDetected) as exc:
-            if isinstance(exc, pymysql.err.OperationalError) and exc.args[0] not in (_DEADLOCK, _LOCK_TIMEOUT):
+        except (RowGoneError, pymysql.err.MySQLError, psycopg.Error) as exc:
+            self._tell(attempt_id, kind, Outcome.FAIL, legs, audit)
+            if not _is_expected(exc):
                 raise
             session.rollback()
-            self._tell(attempt_id, kind, Outcome.FAIL, legs, audit)
             return
         if kind == "roll back":
             session.rollback()
@@ -264,6 +282,19 @@ class _Writer:
             copies = self._chance.randint(1, 3)
             cursor.executemany("INSERT INTO audit VALUES (%s, %s)", [row] * copies)
             audit[row] += copies
+
+
+def _is_expected(error: Exception) -> bool:
+    if isinstance(error, pymysql.err.OperationalError):
+        return error.args[0] in (_DEADLOCK, _LOCK_TIMEOUT)
+    return isinstance(error, RowGoneError | psycopg.errors.DeadlockDetected)
+
+
+def _is_gone(error: Exception) -> bool:
+    """Whether the server, or the way to it, is lost: a client asks again."""
+    if isinstance(error, pymysql.err.OperationalError | pymysql.err.InterfaceError):
+        return error.args[0] in _SERVER_GONE
+    return isinstance(error, psycopg.OperationalError)
 
 
 @contextmanager

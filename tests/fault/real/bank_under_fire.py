@@ -10,21 +10,23 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 
 from seamline import settings
 from seamline.adapters.connections import Connection
+from seamline.domain.errors import TransientError
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import DestinationPlan, TablePlan, plan_to_json
 from seamline.ports import Marker, Orders
 from tests.fault.real import commit_audit
-from tests.fault.real.anomalies import Commit, Stop, check_commits
+from tests.fault.real.anomalies import Commit, Stop, check_commits, check_rows, check_stops
 from tests.fault.real.bank_plus import (
     SCHEMA_MARIADB,
     SCHEMA_POSTGRES,
@@ -104,13 +106,15 @@ class BankUnderFire:
     stops: list[Stop] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
-    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    # What a stream's process finds in its environment beside what this one has.
+    of_streams: dict[str, str] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     # ---- kills ----------------------------------------------------------------------------------------------------
 
     def kill_stream(self, failpoint: str, hit: int) -> Kill:
         before = self._at_rest()
-        worker = self._start("stream", f"{failpoint}=kill9@{hit}")
+        worker = self.start("stream", f"{failpoint}=kill9@{hit}")
         is_hold = failpoint == "app.hold"
         if is_hold:
             self._hold_again_and_again(worker)
@@ -118,43 +122,43 @@ class BankUnderFire:
         if is_hold:
             self._stand_and_go_on()
         else:
-            self._start("stream")
-        recovery_s = self._recovered(began)
+            self.start("stream")
+        recovery_s = self.recovered(began)
         return self._judged(failpoint, hit, recovery_s, before)
 
     def kill_onboarding(self, failpoint: str) -> Kill:
         """The sync is onboarded anew while its stream runs; its snapshot, or its publish, is killed."""
         before = self._at_rest()
-        stream = self._start("stream")
+        stream = self.start("stream")
         self._new_run()
         began = time.monotonic()
         for step, prefix in (("snapshot", "snap."), ("publish", "pub.")):
             if failpoint.startswith(prefix):
-                began = self._killed(self._start(step, f"{failpoint}=kill9@1"), failpoint)
+                began = self._killed(self.start(step, f"{failpoint}=kill9@1"), failpoint)
             self._done(step)
         # The publish has taken the stream from whoever had it; a fenced stream is started by the onboarding alone.
-        self._ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
-        self._start("stream")
-        recovery_s = self._recovered(began)
+        self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
+        self.start("stream")
+        recovery_s = self.recovered(began)
         return self._judged(failpoint, 1, recovery_s, before)
 
     def kill_joining(self, failpoint: str) -> Kill:
         """A table with a key and one without are loaded again while the stream runs; their joining is killed."""
         before = self._at_rest()
-        stream = self._start("stream")
+        stream = self.start("stream")
         self._new_run()
         write_whole(self.folder / "change.json", json.dumps(ListChange(again=LOADED_AGAIN).as_json()))
         try:
             self._done("snapshot")
-            began = self._killed(self._start("join", f"{failpoint}=kill9@1"), failpoint)
+            began = self._killed(self.start("join", f"{failpoint}=kill9@1"), failpoint)
             # The hold of the dead one ends with its lease.
-            self._order(Orders())
+            self.order(Orders())
             self._done("join")
         finally:
             (self.folder / "change.json").unlink()
-        self._ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
-        self._start("stream")
-        recovery_s = self._recovered(began)
+        self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
+        self.start("stream")
+        recovery_s = self.recovered(began)
         return self._judged(failpoint, 1, recovery_s, before)
 
     def onboard(self) -> None:
@@ -166,16 +170,16 @@ class BankUnderFire:
             commit_audit.install(session)
 
     def stop_stream(self) -> None:
-        self._order(Orders(wanted=False))
+        self.order(Orders(wanted=False))
         worker = self.workers[-1]
         assert worker.what == "stream"
-        self._ended(worker, within_s=_ENDS_WITHIN_S, wanted=(0,))
+        self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=(0,))
 
     def apply_all(self) -> None:
         """Until everything that the source has committed by now is in the warehouse, and the stream has stopped."""
-        self._order(Orders())
-        self._start("stream")
-        self._recovered(time.monotonic())
+        self.order(Orders())
+        self.start("stream")
+        self.recovered(time.monotonic())
         self.stop_stream()
 
     # ---- checks ---------------------------------------------------------------------------------------------------
@@ -185,6 +189,28 @@ class BankUnderFire:
         offset, rows = self.warehouse.state()
         self.replay.advance(offset)
         return differences(rows, self.replay.rows())
+
+    def new_commits(self) -> tuple[list[Commit], list[str]]:
+        """The warehouse's commits since the last call, and what is wrong with them."""
+        new = self.warehouse.commits(after=self.commits[-1].number if self.commits else 0)
+        # With the last one of before: the first new commit must follow it.
+        found = check_commits([*self.commits[-1:], *new])
+        self.commits += new
+        return new, [str(one) for one in found]
+
+    def at_the_end(self) -> list[str]:
+        """Whatever is wrong once the writers have stopped: with the rows, the history of the clients, what is left."""
+        self.writers.stop()
+        self.apply_all()
+        _, rows = self.warehouse.state()
+        history = self.writers.history.attempts
+        anomalies = [str(one) for one in (*check_rows(history, self.warehouse.dump()), *check_stops(self.stops))]
+        anomalies += self.state_differences()
+        anomalies += [f"not as the source: {said}" for said in differences(rows, self.source_rows())]
+        anomalies += [f"left behind: {name}" for name in self.warehouse.leftovers()]
+        if self.warehouse.findings():
+            anomalies.append(f"{self.warehouse.findings()} findings")
+        return anomalies
 
     def source_rows(self) -> Rows:
         return self.warehouse.counted({table: self.source.rows(table) for table in TABLES})
@@ -203,30 +229,27 @@ class BankUnderFire:
         )
         self.stop_stream()
         violations = self.state_differences()
-        # With the last one of before: the first new commit must follow it.
-        new = self.warehouse.commits(after=self.commits[-1].number if self.commits else 0)
-        violations += [str(found) for found in check_commits([*self.commits[-1:], *new])]
-        self.commits += new
+        new, found = self.new_commits()
+        violations += found
         if recovery_s > RECOVERY_MAX_S:
             violations.append(f"it took {recovery_s:.0f} s to go on")
         if violations:
             # The databases and the topic of a run are dropped at its end.
-            (self.folder / f"evidence-{next(self._numbers)}.txt").write_text(
-                self.warehouse.evidence(), encoding="utf-8"
-            )
+            (self.folder / f"evidence-{next(self.numbers)}.txt").write_text(self.warehouse.evidence(), encoding="utf-8")
         transfers = sum(commit.transfers_checked for commit in new)
         return Kill(self.kind, failpoint, hit, recovery_s, len(new), transfers, tuple(violations))
 
     def _at_rest(self) -> int:
         """Nothing of a case before is at work any more, also if it failed; how many commits there were."""
         self.close()
-        self._order(Orders())
+        self.order(Orders())
         return self.warehouse.commits_seen()
 
     # ---- processes ------------------------------------------------------------------------------------------------
 
-    def _start(self, what: str, arming: str = "") -> Worker:
-        number = next(self._numbers)
+    def start(self, what: str, arming: str = "") -> Worker:
+        number = next(self.numbers)
+        own = self.of_streams if what == "stream" else {}
         armed = self.folder / f"failpoints-{number}"
         armed.write_text(arming, encoding="utf-8")
         log = self.folder / f"{what}-{number}.log"
@@ -234,7 +257,7 @@ class BankUnderFire:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.fault.real.worker", what, str(self.folder)],
                 cwd=Path(__file__).parents[3],
-                env=settings.process_environment() | {"SEAMLINE_FAILPOINTS_FILE": str(armed)},
+                env=settings.process_environment() | own | {"SEAMLINE_FAILPOINTS_FILE": str(armed)},
                 stdout=output,
                 stderr=output,
             )
@@ -242,14 +265,14 @@ class BankUnderFire:
         self.workers.append(worker)
         return worker
 
-    def _ended(self, worker: Worker, *, within_s: float, wanted: Sequence[int]) -> None:
+    def ended(self, worker: Worker, *, within_s: float, wanted: Sequence[int]) -> None:
         code = worker.ended(within_s)
         self.stops.append(Stop(worker.what, code, tuple(wanted)))
         assert code in wanted, f"{worker.what} ended with {code}, wanted {wanted}: {worker.said()}"
 
     def _killed(self, worker: Worker, failpoint: str) -> float:
         """Wait until it has died there, with all that it had started; when it died."""
-        self._ended(worker, within_s=_DIES_WITHIN_S, wanted=(KILLED,))
+        self.ended(worker, within_s=_DIES_WITHIN_S, wanted=(KILLED,))
         began = time.monotonic()
         assert worker.fired == [failpoint], f"{failpoint} did not fire: {worker.fired}"
         wait_until(lambda: not _left_by(worker), timeout_s=20, what="the end of what the killed process had started")
@@ -258,46 +281,58 @@ class BankUnderFire:
     def _done(self, step: str) -> None:
         """A task of Airflow: tried again after an error that may pass."""
         for _ in range(_ATTEMPTS_MAX):
-            worker = self._start(step)
-            self._ended(worker, within_s=_DIES_WITHIN_S, wanted=(0, TRANSIENT))
+            worker = self.start(step)
+            self.ended(worker, within_s=_DIES_WITHIN_S, wanted=(0, TRANSIENT))
             if worker.process.returncode == 0:
                 return
         raise AssertionError(f"{step} did not succeed in {_ATTEMPTS_MAX} attempts: {self.workers[-1].said()}")
 
-    def _recovered(self, began: float) -> float:
+    def recovered(self, began: float, *, within_s: float = RECOVERY_MAX_S) -> float:
         """Seconds since `began` until all that the source has committed by now is visible in the warehouse."""
         marker = Marker(id=f"t1-{uuid.uuid4().hex}", kind="barrier")
-        self.source.source.commit_marker(marker)
+        wait_until(lambda: self._marks(marker), timeout_s=2 * within_s, what="the source to take a marker")
         wait_until(
-            lambda: self._keep_streaming() and self.warehouse.last_marker() == marker.id,
-            timeout_s=2 * RECOVERY_MAX_S,
+            lambda: self.keep_streaming() and self._stands_at() == marker.id,
+            timeout_s=2 * within_s,
             what="the marker of now in the ledger",
         )
         return time.monotonic() - began
 
-    def _keep_streaming(self) -> bool:
+    def keep_streaming(self) -> bool:
         """As the stream host does: a stream that met trouble that may pass is started again."""
         worker = self.workers[-1]
         if worker.process.poll() is not None:
-            self._ended(worker, within_s=1, wanted=(TRANSIENT,))
-            self._start("stream")
+            self.ended(worker, within_s=1, wanted=(TRANSIENT,))
+            self.start("stream")
         return True
+
+    def _marks(self, marker: Marker) -> bool:
+        """A source that is away is asked again: the marker is one and the same."""
+        with suppress(TransientError):
+            self.source.source.commit_marker(marker)
+            return True
+        return False
+
+    def _stands_at(self) -> str:
+        with suppress(psycopg.OperationalError):
+            return self.warehouse.last_marker()
+        return ""
 
     # ---- orders ---------------------------------------------------------------------------------------------------
 
-    def _order(self, orders: Orders) -> None:
+    def order(self, orders: Orders) -> None:
         write_whole(self.folder / "orders.json", json.dumps(asdict(orders)))
 
     def _hold_again_and_again(self, worker: Worker) -> None:
         """Let it stand and go on, each time for another holder, until the failpoint ends it."""
         for hold in map(str, count(1)):
-            self._order(Orders(hold_id=hold, hold_until_s=2e9))
+            self.order(Orders(hold_id=hold, hold_until_s=2e9))
             wait_until(
                 lambda hold=hold: worker.process.poll() is not None or self._report() == ("held", hold),  # type: ignore[misc]
                 timeout_s=_ENDS_WITHIN_S,
                 what=f"hold {hold}",
             )
-            self._order(Orders())
+            self.order(Orders())
             wait_until(
                 lambda: worker.process.poll() is not None or self._report()[0] != "held",
                 timeout_s=_ENDS_WITHIN_S,
@@ -308,11 +343,11 @@ class BankUnderFire:
 
     def _stand_and_go_on(self) -> None:
         """Its successor finds the stream held, stands, and goes on when it is let go."""
-        self._order(Orders(hold_id="still", hold_until_s=2e9))
+        self.order(Orders(hold_id="still", hold_until_s=2e9))
         (self.folder / "report.json").unlink(missing_ok=True)
-        self._start("stream")
+        self.start("stream")
         wait_until(lambda: self._report() == ("held", "still"), timeout_s=_ENDS_WITHIN_S, what="the successor")
-        self._order(Orders())
+        self.order(Orders())
 
     def _report(self) -> tuple[str, str]:
         file = self.folder / "report.json"
@@ -323,7 +358,7 @@ class BankUnderFire:
 
     def _new_run(self) -> None:
         (self.folder / "snapshot.json").unlink(missing_ok=True)
-        write_whole(self.folder / "run_id", f"t1/onboard/-/{next(self._numbers)}")
+        write_whole(self.folder / "run_id", f"t1/onboard/-/{next(self.numbers)}")
 
 
 def _left_by(worker: Worker) -> list[psutil.Process]:

@@ -8,9 +8,8 @@ import random
 import pytest
 
 from seamline.adapters.failpoints import NAMES
-from tests.fault.real.anomalies import Anomaly, check_commits, check_rows, check_stops
+from tests.fault.real.anomalies import Anomaly, check_commits
 from tests.fault.real.bank_under_fire import COMMITS_MIN, BankUnderFire
-from tests.fault.real.log_replay import differences
 from tests.fault.real.report import End, Tally
 
 KILLS_OF_A_STREAM = 4
@@ -79,19 +78,17 @@ def test_a_stream_that_is_killed_goes_on_from_the_ledger(bank: BankUnderFire, ta
 def test_after_all_kills_every_transaction_is_there_once_and_the_destination_is_the_source(
     bank: BankUnderFire, tally: Tally
 ) -> None:
-    bank.writers.stop()
-    bank.apply_all()
-    _, found = bank.warehouse.state()
-    history = bank.writers.history.attempts
-    anomalies = [str(one) for one in (*check_rows(history, bank.warehouse.dump()), *check_stops(bank.stops))]
-    anomalies += bank.state_differences()
-    anomalies += [f"not as the source: {said}" for said in differences(found, bank.source_rows())]
-    anomalies += [f"left behind: {name}" for name in bank.warehouse.leftovers()]
-    if bank.warehouse.findings():
-        anomalies.append(f"{bank.warehouse.findings()} findings")
+    anomalies = bank.at_the_end()
     commits = bank.warehouse.commits_seen()
     tally.ends.append(
-        End(bank.kind, len(history), bank.writers.committed, bank.replay.units, commits, tuple(anomalies))
+        End(
+            bank.kind,
+            len(bank.writers.history.attempts),
+            bank.writers.committed,
+            bank.replay.units,
+            commits,
+            tuple(anomalies),
+        )
     )
     assert anomalies == []
     assert commits >= COMMITS_MIN

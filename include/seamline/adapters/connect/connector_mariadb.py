@@ -36,6 +36,8 @@ def mariadb_settings(
         "inconsistent.schema.handling.mode": "fail",
         # One transaction may be written as slowly as Kafka takes it.
         "binlog.net.write.timeout": "3600",
+        # A session that the server has ended is made anew when it is looked at; by default that is once a minute.
+        "connect.keep.alive.interval.ms": "10000",
     }
 
 

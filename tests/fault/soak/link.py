@@ -1,0 +1,84 @@
+"""A TCP link that can be cut, held or slowed down: it stands between a stream and its destination."""
+
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+
+_CHUNK = 64 << 10
+_LOOK_S = 0.05
+# Closed with RST instead of FIN: what was on its way is gone.
+_RESET = struct.pack("ii", 1, 0)
+
+
+class State(Enum):
+    OPEN = "open"
+    # Connections are reset, and new ones as soon as they are made.
+    CUT = "cut"
+    # Nothing passes, nothing is closed: as a router that drops packets.
+    SILENT = "silent"
+
+
+class Link:
+    """`delay_s`: how long each chunk waits on its way."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._closed = False
+        self.port: int = self._listener.getsockname()[1]
+        self.state = State.OPEN
+        self.delay_s = 0.0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._closed = True
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            with suppress(OSError):
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
+
+    def _carry(self, client: socket.socket) -> None:
+        ends = [client]
+        try:
+            ends.append(socket.create_connection(self._target, timeout=10))
+            while not self._closed and self.state is not State.CUT:
+                if self.state is State.SILENT:
+                    time.sleep(_LOOK_S)
+                elif not self._pass_on(ends[0], ends[1]):
+                    return
+        except OSError:
+            return
+        finally:
+            for end in ends:
+                with suppress(OSError):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                end.close()
+
+    def _pass_on(self, client: socket.socket, server: socket.socket) -> bool:
+        """Whatever waits on either side; False once a side has closed."""
+        ready, _, _ = select.select([client, server], [], [], _LOOK_S)
+        for end in ready:
+            chunk = end.recv(_CHUNK)
+            if not chunk:
+                return False
+            if self.delay_s:
+                time.sleep(self.delay_s)
+            (server if end is client else client).sendall(chunk)
+        return True
+
+
+@contextmanager
+def link_to(host: str, port: int) -> Iterator[Link]:
+    link = Link(host, port)
+    try:
+        yield link
+    finally:
+        link.close()

@@ -1,0 +1,252 @@
+"""The faults of a soak, one at a time: each is made, lasts, and is over; whatever has to go on, goes on by itself."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import psycopg
+
+from seamline import settings
+from seamline.domain.errors import SeamlineError
+from seamline.stack import supervisor
+from seamline.stack.layout import Layout
+from tests.fault.real.bank_under_fire import KILLED, BankUnderFire
+from tests.fault.real.worker import FENCED, TRANSIENT
+from tests.fault.soak.link import Link, State
+from tests.integration.databases import mariadb, postgres
+from tests.waiting import wait_until
+
+_STREAM_FAILPOINTS = ("app.epoch_taken", "app.fetched", "app.dml_half", "app.commit_sent", "app.commit_acked")
+_BOTH = ("mariadb", "postgres")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A bank whose stream runs, and what a fault may lay hands on."""
+
+    bank: BankUnderFire
+    link: Link
+    chance: random.Random
+    layout: Layout
+
+    def lasting(self, least_s: float, most_s: float) -> None:
+        """The fault is there for this long, and the stream is looked after as its host would."""
+        until = time.monotonic() + self.chance.uniform(least_s, most_s)
+        while time.monotonic() < until:
+            self.bank.keep_streaming()
+            time.sleep(0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`make` returns when the fault is over. `kinds`: the sources at which it can happen."""
+
+    name: str
+    make: Callable[[Scene], None]
+    kinds: tuple[str, ...] = _BOTH
+
+
+# ---- the stream -----------------------------------------------------------------------------------------------------
+
+
+def kill_stream(scene: Scene) -> None:
+    worker = scene.bank.workers[-1]
+    worker.process.kill()
+    scene.bank.ended(worker, within_s=20, wanted=(KILLED,))
+    scene.bank.start("stream")
+
+
+def kill_stream_at_a_failpoint(scene: Scene) -> None:
+    _restart_armed(scene, "kill9", KILLED)
+
+
+def fail_stream_at_a_failpoint(scene: Scene) -> None:
+    _restart_armed(scene, "error", TRANSIENT)
+
+
+def _restart_armed(scene: Scene, mode: str, code: int) -> None:
+    bank, name = scene.bank, scene.chance.choice(_STREAM_FAILPOINTS)
+    hit = 1 if name == "app.epoch_taken" else scene.chance.randint(1, 20)
+    old = bank.workers[-1]
+    old.process.terminate()
+    bank.ended(old, within_s=20, wanted=(-signal.SIGTERM,))
+    armed = bank.start("stream", f"{name}={mode}@{hit}")
+    bank.ended(armed, within_s=60, wanted=(code,))
+    assert armed.fired == [name], f"{name} did not fire: {armed.fired}"
+    bank.start("stream")
+
+
+def suspend_stream(scene: Scene) -> None:
+    worker = scene.bank.workers[-1]
+    with suspended(worker.process.pid):
+        time.sleep(scene.chance.uniform(5, 15))
+
+
+def overtake_stream(scene: Scene) -> None:
+    """The old worker sleeps, another one takes over, the old one wakes up: it must find itself fenced."""
+    bank, old = scene.bank, scene.bank.workers[-1]
+    with suspended(old.process.pid):
+        before = bank.warehouse.commits_seen()
+        bank.start("stream")
+        wait_until(
+            lambda: bank.keep_streaming() and bank.warehouse.commits_seen() > before + 3,
+            timeout_s=60,
+            what="commits of the one that took over",
+        )
+    bank.ended(old, within_s=60, wanted=(FENCED, TRANSIENT))
+
+
+def lose_the_answer_of_a_commit(scene: Scene) -> None:
+    """The link is cut between a COMMIT on its way and its answer."""
+    worker = scene.bank.workers[-1]
+    worker.arming.write_text("app.commit_sent=wait", encoding="utf-8")
+    wait_until(lambda: worker.fired[-1:] == ["app.commit_sent"], timeout_s=60, what="a COMMIT on its way")
+    scene.link.state = State.CUT
+    worker.arming.write_text("", encoding="utf-8")
+    scene.lasting(1, 3)
+    scene.link.state = State.OPEN
+
+
+# ---- its way to the destination -------------------------------------------------------------------------------------
+
+
+def cut_link(scene: Scene) -> None:
+    scene.link.state = State.CUT
+    scene.lasting(3, 12)
+    scene.link.state = State.OPEN
+
+
+def silence_link(scene: Scene) -> None:
+    scene.link.state = State.SILENT
+    scene.lasting(3, 12)
+    scene.link.state = State.OPEN
+
+
+def slow_link(scene: Scene) -> None:
+    scene.link.delay_s = 0.05
+    scene.lasting(5, 15)
+    scene.link.delay_s = 0.0
+
+
+def end_sessions_of_stream(scene: Scene) -> None:
+    for _ in range(scene.chance.randint(1, 5)):
+        with scene.bank.warehouse.session() as session:
+            session.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        scene.lasting(0.5, 2)
+
+
+# ---- the capture ----------------------------------------------------------------------------------------------------
+
+
+def restart_task(scene: Scene) -> None:
+    scene.bank.source.client.restart_all(scene.bank.source.connector.name)
+
+
+def stop_and_resume_capture(scene: Scene) -> None:
+    connector = scene.bank.source.connector
+    connector.stop()
+    scene.lasting(0, 5)
+    connector.start()
+
+
+def end_sessions_of_capture(scene: Scene) -> None:
+    """The server ends the connector's own session; its task fails, and the watch of the source starts it again."""
+    if scene.bank.kind == "postgres":
+        with postgres(scene.bank.source.root) as session:
+            session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'walsender'")
+        return
+    with mariadb(scene.bank.source.root) as session, session.cursor() as cursor:
+        cursor.execute("SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump'")
+        for (number,) in cursor.fetchall():
+            cursor.execute(f"KILL CONNECTION {number}")
+
+
+# ---- servers --------------------------------------------------------------------------------------------------------
+
+
+def killing(program: str) -> Callable[[Scene], None]:
+    """`kill -9`; Supervisor starts it again."""
+
+    def kill(scene: Scene) -> None:
+        before = supervisor.state(scene.layout, program).pid
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda: _is_up_again(scene, program, before), timeout_s=60, what=f"{program} to run again")
+
+    return kill
+
+
+def suspending(program: str) -> Callable[[Scene], None]:
+    def suspend(scene: Scene) -> None:
+        with suspended(supervisor.state(scene.layout, program).pid):
+            scene.lasting(5, 15)
+
+    return suspend
+
+
+def restart_destination_fast(scene: Scene) -> None:
+    """As an administrator does: every session is ended, nothing has to be recovered."""
+    before = supervisor.state(scene.layout, "postgres").pid
+    os.kill(before, signal.SIGINT)
+    wait_until(lambda: _is_up_again(scene, "postgres", before), timeout_s=60, what="postgres to run again")
+
+
+def _is_up_again(scene: Scene, program: str, before: int) -> bool:
+    with suppress(SeamlineError):
+        state = supervisor.state(scene.layout, program)
+        if not state.pid or state.pid == before:
+            return False
+        if program == "postgres":
+            return _answers(scene)
+        return state.name == program
+    return False
+
+
+def _answers(scene: Scene) -> bool:
+    with suppress(psycopg.OperationalError), scene.bank.warehouse.session():
+        return True
+    return False
+
+
+@contextmanager
+def suspended(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def layout() -> Layout:
+    return Layout(settings.load())
+
+
+FAULTS = (
+    Fault("stream killed", kill_stream),
+    Fault("stream killed at a failpoint", kill_stream_at_a_failpoint),
+    Fault("stream fails at a failpoint", fail_stream_at_a_failpoint),
+    Fault("stream suspended", suspend_stream),
+    Fault("stream overtaken while suspended", overtake_stream),
+    Fault("answer of a COMMIT lost", lose_the_answer_of_a_commit),
+    Fault("link to the destination cut", cut_link),
+    Fault("link to the destination silent", silence_link),
+    Fault("link to the destination slow", slow_link),
+    Fault("sessions of the destination ended", end_sessions_of_stream),
+    Fault("capture's task restarted", restart_task),
+    Fault("capture stopped and resumed", stop_and_resume_capture),
+    Fault("capture's session ended", end_sessions_of_capture),
+    Fault("Connect killed", killing("connect")),
+    Fault("Connect suspended", suspending("connect")),
+    Fault("Kafka killed", killing("kafka")),
+    Fault("Kafka suspended", suspending("kafka")),
+    Fault("PostgreSQL killed", killing("postgres")),
+    Fault("PostgreSQL restarted", restart_destination_fast),
+    Fault("MariaDB killed", killing("mariadb"), ("mariadb",)),
+    Fault("MariaDB suspended", suspending("mariadb"), ("mariadb",)),
+)

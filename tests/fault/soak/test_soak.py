@@ -1,0 +1,125 @@
+"""T2: random faults on real servers for hours, under writers, and everything goes on by itself.
+
+`./seamline test soak`; `--pytest "--hours 2 --journal soak.jsonl --report docs/reliability/soak.md"`, and again with
+the same journal to go on where an earlier run ended.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from seamline.adapters import registry
+from seamline.adapters.connections import resolve
+from seamline.ports import Orders
+from seamline.sync.source_watch import SourceWatch, SourceWatchThread
+from tests.conftest import RunningStack
+from tests.fault.real.bank_under_fire import KINDS, RECOVERY_MAX_S, WAREHOUSE, BankUnderFire, bank_under_fire
+from tests.fault.soak.journal import Done, Ended, Journal
+from tests.fault.soak.link import link_to
+from tests.fault.soak.nemesis import FAULTS, Fault, Scene, layout
+from tests.waiting import wait_until
+
+# All rows are compared so often; every commit is looked at anyway.
+COMPARED_EVERY = 8
+COMMITS_MIN = 20
+
+
+class Alarms:
+    """What the watch of the source says, in the output of a run that failed."""
+
+    def raise_alarm(self, kind: str, subject: str, message: str) -> None:
+        print(f"alarm {kind} of {subject}: {message}")
+
+    def end_alarm(self, kind: str, subject: str) -> None:
+        print(f"over: alarm {kind} of {subject}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_every_fault_the_stream_goes_on_by_itself_and_nothing_is_lost_or_doubled(
+    kind: str, stack: RunningStack, journal: Journal, hours: float, tmp_path: Path
+) -> None:
+    assert stack.settings.connections.is_file()
+    left_s = hours * 3600 / len(KINDS) - sum(one.took_s for one in journal.of(kind))
+    until = time.monotonic() + left_s
+    if left_s <= 0:
+        assert journal.of(kind)
+        return
+    with soaked_bank(kind, seed=f"{journal.seed}/{len(journal.of(kind))}", folder=tmp_path) as scene:
+        while time.monotonic() < until:
+            number = len(journal.of(kind))
+            scene.chance.seed(f"{journal.seed}/{kind}/{number}")
+            done = one_fault(scene, fault_of(journal.seed, kind, number), is_compared=not number % COMPARED_EVERY)
+            journal.add(done)
+            print(f"{number}: {done}")
+            assert done.violations == ()
+        anomalies = scene.bank.at_the_end()
+        bank = scene.bank
+        attempts, commits = len(bank.writers.history.attempts), bank.warehouse.commits_seen()
+        journal.add(Ended(kind, attempts, bank.replay.units, commits, tuple(anomalies)))
+        assert anomalies == []
+
+
+def fault_of(seed: str, kind: str, number: int) -> Fault:
+    """Each of the source's faults once, in a random order, before any comes again."""
+    possible = [fault for fault in FAULTS if kind in fault.kinds]
+    turn, place = divmod(number, len(possible))
+    random.Random(f"{seed}/{kind}/turn {turn}").shuffle(possible)
+    return possible[place]
+
+
+def one_fault(scene: Scene, fault: Fault, *, is_compared: bool) -> Done:
+    bank, began = scene.bank, time.monotonic()
+    before = bank.warehouse.commits_seen()
+    print(f"{time.strftime('%H:%M:%S')} {fault.name}", flush=True)
+    fault.make(scene)
+    over = time.monotonic()
+    lasted_s = over - began
+    allowed_s = max(RECOVERY_MAX_S, 5 * lasted_s)
+    recovery_s = bank.recovered(over, within_s=allowed_s)
+    wait_until(
+        lambda: bank.keep_streaming() and bank.warehouse.commits_seen() >= before + COMMITS_MIN,
+        timeout_s=RECOVERY_MAX_S,
+        what=f"{COMMITS_MIN} commits of the stream",
+    )
+    new, violations = bank.new_commits()
+    if is_compared:
+        violations += bank.state_differences()
+    if recovery_s > allowed_s:
+        violations.append(f"{fault.name}: it took {recovery_s:.0f} s to go on, {allowed_s:.0f} s are allowed")
+    transfers = sum(commit.transfers_checked for commit in new)
+    took_s = time.monotonic() - began
+    return Done(bank.kind, fault.name, lasted_s, recovery_s, took_s, len(new), transfers, tuple(violations))
+
+
+@contextmanager
+def soaked_bank(kind: str, *, seed: str, folder: Path) -> Iterator[Scene]:
+    """A bank under writers, its stream at work behind a link, its capture watched as the stream host does."""
+    with bank_under_fire(kind, folder=folder, seed=seed) as bank:
+        warehouse = resolve(WAREHOUSE.connection)
+        with link_to(warehouse.host, warehouse.port) as link:
+            secret = quote(warehouse.password, safe="")
+            address = f"postgres://{warehouse.login}:{secret}@127.0.0.1:{link.port}/{warehouse.database}"
+            bank.of_streams[f"SEAMLINE_CONNECTION_{WAREHOUSE.connection.upper()}"] = address
+            watch = watched(bank)
+            try:
+                bank.order(Orders())
+                bank.start("stream")
+                yield Scene(bank, link, random.Random(seed), layout())
+            finally:
+                watch.close()
+
+
+def watched(bank: BankUnderFire) -> SourceWatchThread:
+    plan = bank.source.plan
+    watch = SourceWatch(
+        plan.source,
+        open_source=lambda: registry.source(plan),
+        open_probe=lambda: registry.capture_probe(plan),
+        alarms=Alarms(),
+    )
+    return SourceWatchThread(watch, name=plan.source.name)
