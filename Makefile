@@ -1,6 +1,6 @@
 # Aliases only: every target calls ./seamline, which needs no make. `make` lists them.
 .DEFAULT_GOAL := list
-.PHONY: list setup demo up down status doctor test unit fault contract dags spark integration e2e check format schema validate explain lock
+.PHONY: list setup demo up down status doctor test unit fault soak contract dags spark integration e2e check format schema validate explain lock
 
 bin := .seamline/env/venv/bin
 
@@ -22,6 +22,8 @@ test: ## every layer of tests, as .ci/run does
 	./seamline test
 unit: ## tests without any server
 	./seamline test unit
+soak: ## hours of random faults on real servers
+	./seamline test soak
 contract: ## one behaviour suite over every sink
 	./seamline test contract
 dags: ## DAGs, operators and triggers

@@ -1,10 +1,11 @@
 """What a soak has done so far, fault by fault, in a file that a later run goes on from; and the page made of it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 TOLD_MAX = 20
 
@@ -72,10 +73,10 @@ class Journal:
         return journal
 
 
-def _read(line: dict[str, dict[str, object]]) -> Done | Ended:
+def _read(line: Mapping[str, Mapping[str, Any]]) -> Done | Ended:
     ((kind, told),) = line.items()
-    made = {"Done": Done, "Ended": Ended}[kind](**told)  # type: ignore[arg-type]
-    return made  # type: ignore[return-value]
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+    return Done(**fields) if kind == Done.__name__ else Ended(**fields)
 
 
 def page(journal: Journal) -> str:

@@ -4,7 +4,6 @@ import select
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -29,18 +28,18 @@ class Link:
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._closed = False
+        self._closed = threading.Event()
         self.port: int = self._listener.getsockname()[1]
         self.state = State.OPEN
         self.delay_s = 0.0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        self._closed = True
+        self._closed.set()
         self._listener.close()
 
     def _accept(self) -> None:
-        while not self._closed:
+        while not self._closed.is_set():
             with suppress(OSError):
                 client, _ = self._listener.accept()
                 threading.Thread(target=self._carry, args=(client,), daemon=True).start()
@@ -49,9 +48,9 @@ class Link:
         ends = [client]
         try:
             ends.append(socket.create_connection(self._target, timeout=10))
-            while not self._closed and self.state is not State.CUT:
+            while not self._closed.is_set() and self.state is not State.CUT:
                 if self.state is State.SILENT:
-                    time.sleep(_LOOK_S)
+                    self._closed.wait(_LOOK_S)
                 elif not self._pass_on(ends[0], ends[1]):
                     return
         except OSError:
@@ -70,7 +69,7 @@ class Link:
             if not chunk:
                 return False
             if self.delay_s:
-                time.sleep(self.delay_s)
+                self._closed.wait(self.delay_s)
             (server if end is client else client).sendall(chunk)
         return True
 

@@ -36,9 +36,11 @@ class Scene:
     def lasting(self, least_s: float, most_s: float) -> None:
         """The fault is there for this long, and the stream is looked after as its host would."""
         until = time.monotonic() + self.chance.uniform(least_s, most_s)
-        while time.monotonic() < until:
-            self.bank.keep_streaming()
-            time.sleep(0.1)
+        wait_until(
+            lambda: self.bank.keep_streaming() and time.monotonic() >= until,
+            timeout_s=most_s + 60,
+            what="the fault to have lasted",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def _restart_armed(scene: Scene, mode: str, code: int) -> None:
 def suspend_stream(scene: Scene) -> None:
     worker = scene.bank.workers[-1]
     with suspended(worker.process.pid):
-        time.sleep(scene.chance.uniform(5, 15))
+        scene.lasting(5, 15)
 
 
 def overtake_stream(scene: Scene) -> None:

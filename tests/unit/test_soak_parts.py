@@ -1,0 +1,95 @@
+"""The parts of a soak that need no server: its journal, the order of its faults, the link that it cuts."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.fault.soak.journal import Done, Ended, Journal, page
+from tests.fault.soak.link import Link, State, link_to
+from tests.fault.soak.nemesis import FAULTS
+from tests.fault.soak.test_soak import fault_of
+
+FAULT = Done("postgres", "Kafka killed", 1.0, 12.5, 20.0, 40, 900)
+
+
+def test_a_soak_goes_on_with_the_seed_and_the_faults_of_its_journal(tmp_path: Path) -> None:
+    file = tmp_path / "soak.jsonl"
+    first = Journal.open(file, seed="17", commit="abc")
+    first.add(FAULT)
+    first.add(Ended("postgres", 10, 20, 40, ()))
+    again = Journal.open(file, seed="another", commit="later")
+    assert (again.seed, again.commit, again.faults, again.ends) == ("17", "abc", first.faults, first.ends)
+    assert (again.of("postgres"), again.of("mariadb")) == ([FAULT], [])
+
+
+def test_the_page_counts_what_went_wrong_of_both_kinds(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "soak.jsonl", seed="17", commit="abc")
+    journal.add(FAULT)
+    assert "**0 violations**" in page(journal)
+    journal.add(Done("postgres", "Kafka killed", 1.0, 70.0, 90.0, 40, 900, ("torn: a transfer",)))
+    journal.add(Ended("postgres", 10, 20, 40, ("lost: a row",)))
+    told = page(journal)
+    assert "2 faults of 1 kinds" in told
+    assert "80 commits checked with 1,800 transfers, **2 violations**; slowest recovery 70 s" in told
+    assert "- torn: a transfer" in told
+    assert "- lost: a row" in told
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_every_fault_of_a_source_comes_once_before_any_comes_again(kind: str) -> None:
+    possible = {fault.name for fault in FAULTS if kind in fault.kinds}
+    assert len(possible) >= 12
+    for turn in (0, 1):
+        told = [fault_of("17", kind, turn * len(possible) + number).name for number in range(len(possible))]
+        assert sorted(told) == sorted(possible)
+        assert told == [fault_of("17", kind, turn * len(possible) + number).name for number in range(len(possible))]
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        listener.settimeout(10)
+        yield listener
+
+
+@pytest.fixture
+def link(server: socket.socket) -> Iterator[Link]:
+    with link_to("127.0.0.1", server.getsockname()[1]) as made:
+        yield made
+
+
+def connected(link: Link, server: socket.socket) -> tuple[socket.socket, socket.socket]:
+    client = socket.create_connection(("127.0.0.1", link.port), timeout=10)
+    far, _ = server.accept()
+    far.settimeout(10)
+    return client, far
+
+
+def test_an_open_link_carries_both_ways(link: Link, server: socket.socket) -> None:
+    client, far = connected(link, server)
+    client.sendall(b"there")
+    assert far.recv(10) == b"there"
+    far.sendall(b"back")
+    assert client.recv(10) == b"back"
+
+
+def test_a_link_that_is_cut_resets_what_it_carried(link: Link, server: socket.socket) -> None:
+    client, _ = connected(link, server)
+    link.state = State.CUT
+    with pytest.raises(ConnectionResetError):
+        client.recv(10)
+
+
+def test_a_silent_link_keeps_what_is_sent_until_it_speaks_again(link: Link, server: socket.socket) -> None:
+    link.state = State.SILENT
+    client, far = connected(link, server)
+    client.sendall(b"late")
+    far.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        far.recv(10)
+    link.state = State.OPEN
+    far.settimeout(10)
+    assert far.recv(10) == b"late"
