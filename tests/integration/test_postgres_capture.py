@@ -205,6 +205,49 @@ def test_a_slot_that_somebody_moved_on_stops_the_capture_and_is_named(bank: Post
         bank.ensure()
 
 
+def stopped_at(bank: PostgresCaptured) -> dict[str, Any]:
+    """The place of a capture that has told everything and was stopped."""
+    bank.ensure()
+    replay(bank, last_marker(bank))
+    bank.connector.stop()
+    wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
+    return bank.client.offset(bank.connector.name) or {}
+
+
+def put_place(bank: PostgresCaptured, **offset: Any) -> None:
+    bank.client.put_offset(bank.connector.name, partition={"server": bank.connector.name}, offset=offset)
+
+
+@pytest.mark.parametrize("message", ["BEGIN", "INSERT"])
+def test_a_place_that_debeziums_own_class_left_inside_of_a_transaction_is_read_as_the_commit_before(
+    message: str, bank: PostgresCaptured
+) -> None:
+    """There `lsn` is that of a row, which other writers' commits may lie behind; it is no place to go on from."""
+    place = stopped_at(bank)["lsn"]
+    bank.execute("INSERT INTO account SELECT n, n, 'x' FROM generate_series(1, 300) n")
+    put_place(
+        bank,
+        lsn=place - 8,
+        lsn_proc=place,
+        lsn_commit=place,
+        lsn_events_processed=1,
+        messageType=message,
+        transaction_id="77",
+        transaction_data_collection_order_public_account=3,
+    )
+    bank.ensure()
+    state = replay(bank, last_marker(bank))
+    assert state.holds("account") == sorted(bank.rows("account"), key=repr)
+
+
+def test_a_server_whose_log_ends_before_the_place_of_the_capture_is_not_gone_on_with(bank: PostgresCaptured) -> None:
+    """As one that was restored: what commits there next would be taken for told."""
+    beyond = stopped_at(bank)["lsn"] + (1 << 30)
+    put_place(bank, lsn=beyond, lsn_commit=beyond)
+    with pytest.raises(PositionLost, match="restored, or another one"):
+        bank.ensure()
+
+
 def is_active(bank: PostgresCaptured) -> bool:
     with closing(bank.session()) as session:
         row = session.execute(

@@ -43,9 +43,11 @@ def test_every_fault_of_a_source_comes_once_before_any_comes_again(kind: str) ->
     possible = {fault.name for fault in FAULTS if kind in fault.kinds}
     assert len(possible) >= 12
     for turn in (0, 1):
-        told = [fault_of("17", kind, turn * len(possible) + number).name for number in range(len(possible))]
+        told = [fault_of(FAULTS, "17", kind, turn * len(possible) + number).name for number in range(len(possible))]
         assert sorted(told) == sorted(possible)
-        assert told == [fault_of("17", kind, turn * len(possible) + number).name for number in range(len(possible))]
+        assert told == [
+            fault_of(FAULTS, "17", kind, turn * len(possible) + number).name for number in range(len(possible))
+        ]
 
 
 @pytest.fixture

@@ -65,4 +65,7 @@ def _compile(layout: Layout, environment: Mapping[str, str], target: Path) -> No
 
 def _put(jar: Path, target: Path) -> None:
     if not target.is_file() or target.read_bytes() != jar.read_bytes():
-        shutil.copyfile(jar, target)
+        # A worker that runs reads on in the old file.
+        fresh = target.with_name(f"{target.name}.new")
+        shutil.copyfile(jar, fresh)
+        fresh.replace(target)

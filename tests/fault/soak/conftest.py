@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fault.soak.journal import Journal, page
+from tests.fault.soak.nemesis import FAULTS, Fault
 
 JOURNAL = pytest.StashKey[Journal]()
 
@@ -14,6 +15,7 @@ JOURNAL = pytest.StashKey[Journal]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", default="", help="seed of writers and faults; without it one is drawn and printed")
     parser.addoption("--hours", type=float, default=2.0, help="how long, with what the journal has already")
+    parser.addoption("--only", default="", help="only faults whose name contains this")
     parser.addoption("--journal", default="", help="keep what was done in this file, and go on from it")
     parser.addoption("--report", default="", help="write the report of the journal to this file")
 
@@ -44,6 +46,12 @@ def journal(request: pytest.FixtureRequest) -> Journal:
 @pytest.fixture(scope="session")
 def hours(request: pytest.FixtureRequest) -> float:
     return float(request.config.getoption("--hours"))
+
+
+@pytest.fixture(scope="session")
+def faults(request: pytest.FixtureRequest) -> tuple[Fault, ...]:
+    only = request.config.getoption("--only")
+    return tuple(fault for fault in FAULTS if only in fault.name)
 
 
 def _commit(root: Path) -> str:

@@ -4,7 +4,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -63,15 +63,16 @@ def kill_stream(scene: Scene) -> None:
 
 
 def kill_stream_at_a_failpoint(scene: Scene) -> None:
-    _restart_armed(scene, "kill9", KILLED)
+    _restart_armed(scene, _STREAM_FAILPOINTS, "kill9", KILLED)
 
 
 def fail_stream_at_a_failpoint(scene: Scene) -> None:
-    _restart_armed(scene, "error", TRANSIENT)
+    # An error of a COMMIT that was sent is a lost answer, which ends no stream.
+    _restart_armed(scene, [name for name in _STREAM_FAILPOINTS if name != "app.commit_sent"], "error", TRANSIENT)
 
 
-def _restart_armed(scene: Scene, mode: str, code: int) -> None:
-    bank, name = scene.bank, scene.chance.choice(_STREAM_FAILPOINTS)
+def _restart_armed(scene: Scene, failpoints: Sequence[str], mode: str, code: int) -> None:
+    bank, name = scene.bank, scene.chance.choice(failpoints)
     hit = 1 if name == "app.epoch_taken" else scene.chance.randint(1, 20)
     old = bank.workers[-1]
     old.process.terminate()
@@ -161,8 +162,8 @@ def stop_and_resume_capture(scene: Scene) -> None:
 def end_sessions_of_capture(scene: Scene) -> None:
     """The server ends the connector's own session; its task fails, and the watch of the source starts it again."""
     if scene.bank.kind == "postgres":
-        with postgres(scene.bank.source.root) as session:
-            session.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'walsender'")
+        with postgres(scene.bank.source.root) as server:
+            server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'walsender'")
         return
     with mariadb(scene.bank.source.root) as session, session.cursor() as cursor:
         cursor.execute("SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump'")

@@ -6,7 +6,7 @@ the same journal to go on where an earlier run ended.
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from tests.conftest import RunningStack
 from tests.fault.real.bank_under_fire import KINDS, RECOVERY_MAX_S, WAREHOUSE, BankUnderFire, bank_under_fire
 from tests.fault.soak.journal import Done, Ended, Journal
 from tests.fault.soak.link import link_to
-from tests.fault.soak.nemesis import FAULTS, Fault, Scene, layout
+from tests.fault.soak.nemesis import Fault, Scene, layout
 from tests.waiting import wait_until
 
 # All rows are compared so often; every commit is looked at anyway.
@@ -41,7 +41,12 @@ class Alarms:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_after_every_fault_the_stream_goes_on_by_itself_and_nothing_is_lost_or_doubled(
-    kind: str, stack: RunningStack, journal: Journal, hours: float, tmp_path: Path
+    kind: str,
+    faults: Sequence[Fault],
+    stack: RunningStack,
+    journal: Journal,
+    hours: float,
+    tmp_path: Path,
 ) -> None:
     assert stack.settings.connections.is_file()
     left_s = hours * 3600 / len(KINDS) - sum(one.took_s for one in journal.of(kind))
@@ -53,7 +58,9 @@ def test_after_every_fault_the_stream_goes_on_by_itself_and_nothing_is_lost_or_d
         while time.monotonic() < until:
             number = len(journal.of(kind))
             scene.chance.seed(f"{journal.seed}/{kind}/{number}")
-            done = one_fault(scene, fault_of(journal.seed, kind, number), is_compared=not number % COMPARED_EVERY)
+            done = one_fault(
+                scene, fault_of(faults, journal.seed, kind, number), is_compared=not number % COMPARED_EVERY
+            )
             journal.add(done)
             print(f"{number}: {done}")
             assert done.violations == ()
@@ -64,9 +71,9 @@ def test_after_every_fault_the_stream_goes_on_by_itself_and_nothing_is_lost_or_d
         assert anomalies == []
 
 
-def fault_of(seed: str, kind: str, number: int) -> Fault:
+def fault_of(faults: Sequence[Fault], seed: str, kind: str, number: int) -> Fault:
     """Each of the source's faults once, in a random order, before any comes again."""
-    possible = [fault for fault in FAULTS if kind in fault.kinds]
+    possible = [fault for fault in faults if kind in fault.kinds]
     turn, place = divmod(number, len(possible))
     random.Random(f"{seed}/{kind}/turn {turn}").shuffle(possible)
     return possible[place]

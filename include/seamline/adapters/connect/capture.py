@@ -27,7 +27,8 @@ CONNECT_CONNECTION = "connect"
 _START_TIMEOUT_S = 120.0
 _TESTED_PLUGINS = (
     "install Debezium's connector of the version in jars/jars.lock beside it; PostgreSQL's also needs"
-    " seamline-connect.jar in its folder (`./seamline setup` makes it in .seamline/env/own-connectors)"
+    " seamline-connect.jar in its folder (`./seamline setup` makes it in .seamline/env/own-connectors); then restart"
+    " Connect"
 )
 # Debezium writes a heartbeat every 10 s, so a capture that runs is never silent for long.
 _SILENT_AFTER_S = 60.0
