@@ -17,7 +17,8 @@ def mariadb_database(name: str) -> Iterator[Connection]:
     with closing(mariadb(root)) as session, session.cursor() as cursor:
         cursor.execute(f"DROP DATABASE IF EXISTS {name}")
         cursor.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-        yield replace(root, database=name)
+    yield replace(root, database=name)
+    with closing(mariadb(root)) as session, session.cursor() as cursor:
         cursor.execute(f"DROP DATABASE {name}")
 
 
