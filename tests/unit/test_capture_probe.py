@@ -7,21 +7,28 @@ from seamline.adapters.connect.rest import ConnectorStatus
 from seamline.domain.capture import CaptureState
 from seamline.plan.model import SourcePlan
 
+STARTING = CaptureState.STARTING
 PLAN = SourcePlan("bank", "mariadb", "bank", "r", "c", "m", "seamline.bank.log", "seamline-bank")
 
 
 class Servers:
     """Connect and Kafka at once: a connector that runs, and the times that the broker tells, one per question."""
 
-    def __init__(self, *last_record_s: float) -> None:
+    def __init__(self, *last_record_s: float, task: str = "RUNNING") -> None:
         self.now_s = 0.0
         self.answers = list(last_record_s)
+        self.state = "RUNNING"
+        self.task = task
+        self.restarts = 0
 
     def time(self) -> float:
         return self.now_s
 
     def status(self, name: str) -> ConnectorStatus:
-        return ConnectorStatus("RUNNING", ("RUNNING",))
+        return ConnectorStatus(self.state, (self.task,))
+
+    def restart_all(self, name: str) -> None:
+        self.restarts += 1
 
     def last_record_ms(self, topic: str) -> int:
         return int(self.answers.pop(0) * 1000)
@@ -50,3 +57,36 @@ def test_a_capture_that_has_just_been_started_is_given_its_time(monkeypatch: pyt
     servers = Servers(0, 0, 0)
     states = servers.states(monkeypatch, at_s=[1000, 1059, 1061])
     assert states == [CaptureState.RUNNING, CaptureState.RUNNING, CaptureState.FAILED]
+
+
+@pytest.mark.parametrize("task", ["UNASSIGNED", "RESTARTING"])
+def test_a_task_that_does_not_come_to_run_has_failed_and_is_given_twice_the_time(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen of a task that read its offsets for ever after the broker was killed."""
+    servers = Servers(task=task)
+    monkeypatch.setattr(capture, "time", servers)
+    probe = capture.ConnectCaptureProbe(PLAN, client=servers, topics=servers)  # type: ignore[arg-type]
+
+    def state_at(now_s: float) -> CaptureState:
+        servers.now_s = now_s
+        return probe.status().state
+
+    assert [state_at(1000), state_at(1045), state_at(1046)] == [STARTING, STARTING, CaptureState.FAILED]
+    probe.restart_failed()
+    assert servers.restarts == 1
+    assert [state_at(1050), state_at(1140), state_at(1141)] == [STARTING, STARTING, CaptureState.FAILED]
+    servers.task, servers.answers = "RUNNING", [1200]
+    assert state_at(1200) is CaptureState.RUNNING
+    servers.task = task
+    assert [state_at(1201), state_at(1247)] == [STARTING, CaptureState.FAILED]
+
+
+def test_a_capture_that_was_stopped_meanwhile_has_its_whole_time_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = Servers(task="UNASSIGNED")
+    monkeypatch.setattr(capture, "time", servers)
+    probe = capture.ConnectCaptureProbe(PLAN, client=servers, topics=servers)  # type: ignore[arg-type]
+    found = []
+    for servers.now_s, servers.state in ((1000, "RUNNING"), (1040, "STOPPED"), (1100, "RUNNING"), (1140, "RUNNING")):
+        found.append(probe.status().state)
+    assert found == [STARTING, CaptureState.STOPPED, STARTING, STARTING]

@@ -32,6 +32,8 @@ _TESTED_PLUGINS = (
 )
 # Debezium writes a heartbeat every 10 s, so a capture that runs is never silent for long.
 _SILENT_AFTER_S = 60.0
+# A task reads its offsets and the schema history before it says RUNNING: seconds, unless it hangs there.
+_STARTED_WITHIN_S = 45.0
 
 
 class DebeziumCapture:
@@ -134,7 +136,8 @@ class PlannedTopics:
 class ConnectCaptureProbe:
     """`CaptureProbe` of sync.capture_watch: state, restart, stop and size of one source's capture.
 
-    A connector that says RUNNING and has written nothing for a minute counts as failed: its task hangs.
+    A connector that says RUNNING and has written nothing for a minute counts as failed: its task hangs. So does
+    one whose task does not come to run, which is then given twice the time.
     """
 
     def __init__(self, source: SourcePlan, *, client: ConnectClient, topics: CaptureTopics) -> None:
@@ -144,26 +147,31 @@ class ConnectCaptureProbe:
         self._topics = topics
         self._running_since_s = 0.0
         self._last_record_ms = 0
+        self._starting_since_s = 0.0
+        self._started_within_s = _STARTED_WITHIN_S
 
     def status(self) -> CaptureStatus:
         status = self._client.status(self._name)
-        if status is None or not status.is_running:
-            self._running_since_s = 0.0
+        if status is not None and status.is_running:
+            return self._running()
+        self._running_since_s = 0.0
+        if status is not None and not status.is_failed and status.state not in ("STOPPED", "PAUSED"):
+            return self._starting()
+        self._starting_since_s = 0.0
         if status is None:
             return CaptureStatus(CaptureState.MISSING)
         if status.is_failed:
             return CaptureStatus(CaptureState.FAILED, f"{status.error} → {status.cure}")
-        if status.state in ("STOPPED", "PAUSED"):
-            return CaptureStatus(CaptureState.STOPPED)
-        return self._running() if status.is_running else CaptureStatus(CaptureState.STARTING)
+        return CaptureStatus(CaptureState.STOPPED)
 
     def restart_failed(self) -> None:
         status = self._client.status(self._name)
         if status is not None and status.is_failed:
             self._client.restart_failed(self._name)
-        elif status is not None and status.is_running:
+        elif status is not None and not status.is_stopped:
             self._client.restart_all(self._name)
-        self._running_since_s = 0.0
+            self._started_within_s *= 1 if status.is_running else 2
+        self._running_since_s = self._starting_since_s = 0.0
 
     def stop(self) -> None:
         self._client.stop(self._name)
@@ -175,7 +183,16 @@ class ConnectCaptureProbe:
         given = (self._client.config(self._name) or {}).get(LOG_MAX_GB)
         return None if given is None else float(given)
 
+    def _starting(self) -> CaptureStatus:
+        now_s = time.time()
+        self._starting_since_s = self._starting_since_s or now_s
+        starting_s = now_s - self._starting_since_s
+        if starting_s > self._started_within_s:
+            return CaptureStatus(CaptureState.FAILED, f"its task has been starting for {starting_s:.0f} s")
+        return CaptureStatus(CaptureState.STARTING)
+
     def _running(self) -> CaptureStatus:
+        self._starting_since_s, self._started_within_s = 0.0, _STARTED_WITHIN_S
         now_s = time.time()
         self._running_since_s = self._running_since_s or now_s
         # A broker under writers answers "none" now and then although there are records: what was seen stays seen.
