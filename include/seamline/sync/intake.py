@@ -91,8 +91,8 @@ class Intake:
         unit = self._assembler.take_piece()
         return unit, self._assembler.open_pieces
 
-    def has_lost_pieces(self) -> bool:
-        """Whether pieces that were taken belong to a unit that is told anew. Says so once."""
+    def forget_lost_pieces(self) -> bool:
+        """True, once, where pieces were taken of a unit that is then told anew."""
         lost, self._assembler.lost_pieces = self._assembler.lost_pieces, False
         return lost
 

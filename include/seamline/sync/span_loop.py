@@ -372,7 +372,7 @@ class _SpanLoop:
 
     def _take_in(self, wait_s: float) -> None:
         self._intake.read(wait_s)
-        if self._intake.has_lost_pieces():
+        if self._intake.forget_lost_pieces():
             # A new epoch drops them; what was passed beside them and is in no commit yet is passed again.
             self._settle()
             passed = self._draft.units

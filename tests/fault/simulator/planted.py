@@ -258,7 +258,7 @@ def transaction_of_a_wal_continued_at_its_second_begin(patch: pytest.MonkeyPatch
 
 
 def pieces_kept_of_a_transaction_that_is_told_anew(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Intake, "has_lost_pieces", lambda intake: False)
+    patch.setattr(Intake, "forget_lost_pieces", lambda intake: False)
 
 
 def order_of_units_not_verified(patch: pytest.MonkeyPatch) -> None:
