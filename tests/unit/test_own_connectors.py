@@ -16,7 +16,7 @@ from seamline.stack import jars, own_connectors
 from seamline.stack.jars import LockedFile
 from seamline.stack.layout import Layout
 
-# Of connect/src. Whoever changes a class raises `PostgresConnector.OWN` and TESTED_VERSIONS, then writes the new one here.
+# Of connect/src. Whoever changes a class raises `OWN` and TESTED_VERSIONS, then writes the new one here.
 SOURCES = "157ffd475d9fbb3da8292ac588112483857e5ad21dbc18c2e72c318fbe2f9fd6"
 SERVICE = "META-INF/services/org.apache.kafka.connect.source.SourceConnector"
 
