@@ -1,6 +1,5 @@
 """connect/ is compiled into the plugin that it extends, once per state of its sources."""
 
-import hashlib
 import shutil
 import zipfile
 from dataclasses import replace
@@ -9,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from seamline import settings
-from seamline.adapters.connect.connector_config import TESTED_VERSIONS
 from seamline.adapters.connect.connector_postgres import POSTGRES_CONNECTOR
 from seamline.domain.errors import TerminalError
 from seamline.stack import jars, own_connectors
 from seamline.stack.jars import LockedFile
 from seamline.stack.layout import Layout
 
-# Of connect/src. Whoever changes a class raises `OWN` and TESTED_VERSIONS, then writes the new one here.
-SOURCES = "157ffd475d9fbb3da8292ac588112483857e5ad21dbc18c2e72c318fbe2f9fd6"
 SERVICE = "META-INF/services/org.apache.kafka.connect.source.SourceConnector"
 
 
@@ -75,15 +71,6 @@ def test_a_class_that_does_not_compile_stops_setting_up_and_says_where(
     broken.write_text(broken.read_text(encoding="utf-8").replace("Task.class", "Nowhere.class"), encoding="utf-8")
     with pytest.raises(TerminalError, match=r"PostgresConnector\.java.*\n.*Nowhere"):
         compile_all(layout, locked)
-
-
-def test_who_changes_the_classes_raises_their_version(checkout: Path) -> None:
-    """A worker that was started with older classes is known by it, and refused."""
-    found = hashlib.sha256(b"".join(path.read_bytes() for path in sorted((checkout / "connect/src").rglob("*.java"))))
-    assert found.hexdigest() == SOURCES
-    version = TESTED_VERSIONS[POSTGRES_CONNECTOR][0].partition(".Final-")[2]
-    connector = (checkout / "connect/src/seamline/connect/PostgresConnector.java").read_text(encoding="utf-8")
-    assert f'OWN = "{version}"' in connector
 
 
 def test_an_image_that_asks_for_other_jars_compiles_nothing(layout: Layout, locked: tuple[LockedFile, ...]) -> None:
