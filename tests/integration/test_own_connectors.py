@@ -25,7 +25,7 @@ def locked(checkout: Path) -> tuple[LockedFile, ...]:
 @pytest.fixture
 def layout(tmp_path: Path, checkout: Path, locked: tuple[LockedFile, ...]) -> Layout:
     """A checkout with this one's sources and jars, in which nothing was compiled yet."""
-    here = settings.load({})
+    here = settings.load()
     root, home = tmp_path / "checkout", tmp_path / "home"
     shutil.copytree(checkout / "connect", root / "connect")
     (home / "env").mkdir(parents=True)
