@@ -49,8 +49,8 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
     yield "# T1: every failpoint, killed"
     yield ""
     yield (
-        f"{datetime.now(UTC).date()}, commit {_commit()}, seed {tally.seed}, {_minutes(tally)} min: {len(tally.kills)} "
-        f"kills at {len(reached)} of {len(NAMES)} failpoints, {commits} commits checked, {len(violations)} violations; "
+        f"{datetime.now(UTC).date()}, commit {commit_of_checkout()}, seed {tally.seed}, {_minutes(tally)} min: "
+        f"{len(tally.kills)} kills at {len(reached)} of {len(NAMES)} failpoints, {commits} commits checked, {len(violations)} violations; "
         f"{failed} of {tests} tests failed; slowest recovery {slowest:.1f} s."
     )
     yield ""
@@ -91,7 +91,7 @@ def _minutes(tally: Tally) -> str:
     return f"{(time.monotonic() - tally.began) / 60:.0f}"
 
 
-def _commit() -> str:
+def commit_of_checkout() -> str:
     # `-dirty`: with changes that no commit holds.
     command = ["git", "describe", "--always", "--dirty"]
     ended = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)

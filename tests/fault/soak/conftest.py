@@ -1,11 +1,11 @@
 """What a soak is given, and the journal and page that it leaves."""
 
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.fault.real.report import commit_of_checkout
 from tests.fault.soak.journal import Journal, page
 from tests.fault.soak.nemesis import FAULTS, Fault
 
@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
     seed = config.getoption("--seed", "") or str(random.SystemRandom().randrange(10_000))
     named = config.getoption("--journal", "")
     file = config.rootpath / named if named else Path(config.rootpath / ".seamline" / f"soak-{seed}.jsonl")
-    config.stash[JOURNAL] = Journal.open(file, seed=seed, commit=_commit(config.rootpath))
+    config.stash[JOURNAL] = Journal.open(file, seed=seed, commit=commit_of_checkout())
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -52,9 +52,3 @@ def hours(request: pytest.FixtureRequest) -> float:
 def faults(request: pytest.FixtureRequest) -> tuple[Fault, ...]:
     only = request.config.getoption("--only")
     return tuple(fault for fault in FAULTS if only in fault.name)
-
-
-def _commit(root: Path) -> str:
-    command = ["git", "describe", "--always", "--dirty"]
-    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    return ended.stdout.strip() or "unknown"

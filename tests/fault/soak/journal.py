@@ -49,11 +49,11 @@ class Journal:
         return [one for one in self.faults if one.source == source]
 
     def add(self, one: Done | Ended) -> None:
-        self._lines(one)
+        self._keep(one)
         with self.file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps({type(one).__name__: asdict(one)}) + "\n")
 
-    def _lines(self, one: Done | Ended) -> None:
+    def _keep(self, one: Done | Ended) -> None:
         if isinstance(one, Done):
             self.faults.append(one)
         else:
@@ -69,7 +69,7 @@ class Journal:
         first, *lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
         journal = cls(file, first["seed"], first["commit"])
         for line in lines:
-            journal._lines(_read(line))
+            journal._keep(_read(line))
         return journal
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import psycopg
 
-from seamline import settings
 from seamline.domain.errors import SeamlineError
 from seamline.stack import supervisor
 from seamline.stack.layout import Layout
@@ -205,9 +204,7 @@ def _is_up_again(scene: Scene, program: str, before: int) -> bool:
         state = supervisor.state(scene.layout, program)
         if not state.pid or state.pid == before:
             return False
-        if program == "postgres":
-            return _answers(scene)
-        return state.name == program
+        return program != "postgres" or _answers(scene)
     return False
 
 
@@ -224,10 +221,6 @@ def suspended(pid: int) -> Iterator[None]:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
-
-
-def layout() -> Layout:
-    return Layout(settings.load())
 
 
 FAULTS = (

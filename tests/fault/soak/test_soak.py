@@ -16,12 +16,13 @@ import pytest
 from seamline.adapters import registry
 from seamline.adapters.connections import resolve
 from seamline.ports import Orders
+from seamline.stack.layout import Layout
 from seamline.sync.source_watch import SourceWatch, SourceWatchThread
 from tests.conftest import RunningStack
 from tests.fault.real.bank_under_fire import KINDS, RECOVERY_MAX_S, WAREHOUSE, BankUnderFire, bank_under_fire
 from tests.fault.soak.journal import Done, Ended, Journal
 from tests.fault.soak.link import link_to
-from tests.fault.soak.nemesis import Fault, Scene, layout
+from tests.fault.soak.nemesis import Fault, Scene
 from tests.waiting import wait_until
 
 # All rows are compared so often; every commit is looked at anyway.
@@ -48,19 +49,23 @@ def test_after_every_fault_the_stream_goes_on_by_itself_and_nothing_is_lost_or_d
     hours: float,
     tmp_path: Path,
 ) -> None:
-    assert stack.settings.connections.is_file()
     left_s = hours * 3600 / len(KINDS) - sum(one.took_s for one in journal.of(kind))
     until = time.monotonic() + left_s
     if left_s <= 0:
         assert journal.of(kind)
         return
-    with soaked_bank(kind, seed=f"{journal.seed}/{len(journal.of(kind))}", folder=tmp_path) as scene:
+    seed = f"{journal.seed}/{len(journal.of(kind))}"
+    with soaked_bank(kind, Layout(stack.settings), seed=seed, folder=tmp_path) as scene:
         while time.monotonic() < until:
             number = len(journal.of(kind))
             scene.chance.seed(f"{journal.seed}/{kind}/{number}")
-            done = one_fault(
-                scene, fault_of(faults, journal.seed, kind, number), is_compared=not number % COMPARED_EVERY
-            )
+            fault = fault_of(faults, journal.seed, kind, number)
+            try:
+                done = one_fault(scene, fault, is_compared=not number % COMPARED_EVERY)
+            except AssertionError as failed:
+                # A stream that stopped or hangs is a violation, too: no report may pass over it.
+                journal.add(Done(kind, fault.name, 0, 0, 0, 0, 0, (f"{fault.name}: {failed}",)))
+                raise
             journal.add(done)
             print(f"{number}: {done}")
             assert done.violations == ()
@@ -104,7 +109,7 @@ def one_fault(scene: Scene, fault: Fault, *, is_compared: bool) -> Done:
 
 
 @contextmanager
-def soaked_bank(kind: str, *, seed: str, folder: Path) -> Iterator[Scene]:
+def soaked_bank(kind: str, layout: Layout, *, seed: str, folder: Path) -> Iterator[Scene]:
     """A bank under writers, its stream at work behind a link, its capture watched as the stream host does."""
     with bank_under_fire(kind, folder=folder, seed=seed) as bank:
         warehouse = resolve(WAREHOUSE.connection)
@@ -116,7 +121,7 @@ def soaked_bank(kind: str, *, seed: str, folder: Path) -> Iterator[Scene]:
             try:
                 bank.order(Orders())
                 bank.start("stream")
-                yield Scene(bank, link, random.Random(seed), layout())
+                yield Scene(bank, link, random.Random(seed), layout)
             finally:
                 watch.close()
 

@@ -170,7 +170,8 @@ class ConnectCaptureProbe:
             self._client.restart_failed(self._name)
         elif status is not None and not status.is_stopped:
             self._client.restart_all(self._name)
-            self._started_within_s *= 1 if status.is_running else 2
+            if not status.is_running:
+                self._started_within_s *= 2
         self._running_since_s = self._starting_since_s = 0.0
 
     def stop(self) -> None:
