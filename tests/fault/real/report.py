@@ -50,8 +50,8 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
     yield ""
     yield (
         f"{datetime.now(UTC).date()}, commit {commit_of_checkout()}, seed {tally.seed}, {_minutes(tally)} min: "
-        f"{len(tally.kills)} kills at {len(reached)} of {len(NAMES)} failpoints, {commits} commits checked, {len(violations)} violations; "
-        f"{failed} of {tests} tests failed; slowest recovery {slowest:.1f} s."
+        f"{len(tally.kills)} kills at {len(reached)} of {len(NAMES)} failpoints, {commits} commits checked, "
+        f"{len(violations)} violations; {failed} of {tests} tests failed; slowest recovery {slowest:.1f} s."
     )
     yield ""
     yield "Written by `./seamline test fault`; what is checked, and how to run it: [README](README.md)."
