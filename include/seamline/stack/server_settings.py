@@ -89,6 +89,8 @@ CONNECT: dict[str, str] = {
     "plugin.discovery": "service_load",
     "scheduled.rebalance.max.delay.ms": "0",
     "producer.max.request.size": "33554432",
+    # A task given up while it still writes leaves its transaction open, and its offsets cannot be read until that ends.
+    "task.shutdown.graceful.timeout.ms": "30000",
     # A connector's settings name a secret, `${file:<path>:<key>}`; only this worker can read it.
     "config.providers": "file",
     "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",

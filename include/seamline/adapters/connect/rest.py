@@ -20,6 +20,8 @@ _REQUEST_TIMEOUT_S = 30.0
 _BUSY_TIMEOUT_S = 60.0
 _PAUSE_S = 0.2
 _DOCTOR = "`seamline status` tells whether Connect is up; its log says more"
+# Connect reads an offsets topic to its last record, committed or not: seen with a task that its worker gave up (4.3.1).
+_HELD_OFFSETS = "a task that was given up may hold its transaction open: that ends by itself within 10 minutes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,11 @@ class ConnectClient:
         while True:
             try:
                 response = self._http.request(method, path, json=body)
+            except httpx.ReadTimeout as exc:
+                raise TransientError(
+                    f"Connect at {self.url} did not answer {method} {path} in {_REQUEST_TIMEOUT_S:g} s",
+                    hint=_HELD_OFFSETS if path.endswith("/offsets") else _DOCTOR,
+                ) from exc
             except httpx.HTTPError as exc:
                 raise TransientError(
                     f"Connect at {self.url} does not answer ({type(exc).__name__}: {exc})", hint=_DOCTOR
