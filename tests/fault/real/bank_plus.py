@@ -24,7 +24,7 @@ ACCOUNTS = 200
 OPENING = Decimal("1000000.0000")
 WRITERS = 6
 BATCH_LEGS = 1_000
-_PAUSE_S_MAX = 0.16
+_PAUSE_S_MAX = 0.1
 _ACTIONS = ("look", "look", "sign", "hold ü€")
 _MEMOS = ("", "rent", "Löhne €", "'quoted' \\ back", "x" * 90)
 # An attempt has at most so many ids of entries; those whose key was changed lie in the upper half.
