@@ -12,7 +12,7 @@ from seamline.domain.capture import CaptureStatus
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, TableChanges
 from seamline.domain.cutover import Boundary
-from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.log import LogRecord, Span
 from seamline.domain.position import Position
@@ -81,11 +81,15 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A whole table that stands staged in the destination. `staged_as` is the sink's own name for it."""
+    """A whole table that stands staged in the destination. `staged_as` is the sink's own name for it.
+
+    `digest`: of its rows as they were compared with the source.
+    """
 
     table: Table
     staged_as: str
     rows: int
+    digest: KeyedDigest | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ the planted bugs run all of them over sinks that are wrong in one way, and must 
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from seamline.domain.errors import (
     CommitUnknown,
     Diverged,
     Fenced,
+    GateFailed,
     InvariantViolated,
     Refused,
     SchemaConflict,
@@ -322,6 +324,18 @@ def a_publish_of_a_staged_table_that_is_gone_changes_nothing(world: World) -> No
     with pytest.raises(Refused, match="gone"):
         world.sink().publish(STREAM, gone, publication=publication())
     assert world.sink().read_ledger(STREAM) is None
+
+
+@behaviour
+def a_publish_of_a_staged_table_that_lost_a_row_changes_nothing(world: World) -> None:
+    loads = [world.load(table, [account(1), account(2)] if table is ACCOUNT else []) for table in TABLES]
+    short = [replace(load, rows=load.rows + 1) if load.table is ACCOUNT else load for load in loads]
+    with pytest.raises(GateFailed):
+        world.sink().publish(STREAM, short, publication=publication())
+    assert world.sink().read_ledger(STREAM) is None
+    assert world.rows(ACCOUNT) == []
+    world.sink().publish(STREAM, loads, publication=publication())
+    assert world.rows(ACCOUNT) == texts(account(1), account(2))
 
 
 # ---- keyed tables --------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.memory_sink import MemorySink
 from seamline.adapters.postgres import joining, statements
 from seamline.adapters.postgres import ledger as ledger_tables
+from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres import sink as postgres_sink
 from seamline.adapters.postgres.statements import DELETED, SpanStatements
 from seamline.domain.changes import TableChanges
@@ -76,6 +77,12 @@ class BoundariesNeverEnded(MemorySink):
         return super().commit(lease, staged, progress=replace(progress, ended=()))
 
 
+class StagedRowsNotCounted(MemorySink):
+    def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
+        counted = [replace(load, rows=len(self._database.staged.get(load.staged_as, ()))) for load in loads]
+        return super().publish(stream, counted, publication=publication)
+
+
 class PublishedTwice(MemorySink):
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
         self._database.publications.clear()
@@ -91,6 +98,7 @@ IN_MEMORY: dict[type[MemorySink], set[str]] = {
     IdenticalRowsJoined: {"thousands_of_identical_rows_are_counted_exactly"},
     TruncateForgotten: {"a_truncate_removes_all_rows_and_keeps_what_comes_after"},
     BoundariesNeverEnded: {"boundaries_end_in_the_commit_that_says_so"},
+    StagedRowsNotCounted: {"a_publish_of_a_staged_table_that_lost_a_row_changes_nothing"},
     PublishedTwice: {"a_publish_is_resolved_by_its_run_id"},
 }
 
@@ -175,6 +183,10 @@ def given_up_pass_left_behind(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(joining, "_end_passes", lambda *_: None)
 
 
+def staged_rows_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(publishing, "require_as_compared", lambda *_, **__: None)
+
+
 ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     epoch_not_compared: "two_leases_of_one_sink_do_not_mix_their_epochs",
     offset_not_compared: "a_replayed_span_changes_nothing",
@@ -184,6 +196,7 @@ ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     stream_not_fenced_at_a_joining: "the_stream_of_before_is_fenced",
     boundary_of_the_pass_forgotten: "a_table_that_is_loaded_again_becomes_what_its_pass_says_and_begins_a_generation",
     table_that_left_still_carried: "a_table_that_leaves_is_carried_no_more_and_comes_back_as_another_generation",
+    staged_rows_not_looked_at: "a_publish_of_a_staged_table_that_lost_a_row_changes_nothing",
     given_up_pass_left_behind: "a_pass_that_was_given_up_lets_no_old_rows_in_and_is_gone_after_the_next_joining",
 }
 

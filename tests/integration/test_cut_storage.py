@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,10 +16,12 @@ from seamline.adapters.postgres.client import open_session
 from seamline.adapters.postgres.cuts import PostgresCuts
 from seamline.adapters.postgres.derived import compare_derived, derived_table
 from seamline.adapters.postgres.types import column_definitions
+from seamline.domain.canonical import digest_of, row_text
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.errors import Refused, SchemaConflict, TransientError
+from seamline.domain.digest import KeyedDigest
+from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
 from seamline.domain.position import BinlogPosition
-from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
+from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan
 from tests.integration.databases import postgres, postgres_database
@@ -28,6 +30,15 @@ from tests.waiting import wait_until
 DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "settlement")
 DAY = date(2026, 3, 5)
 EARLIER = date(2026, 3, 4)
+STAGED_ENTRY = Table(
+    "entry",
+    (
+        Column("id", Kind.INTEGER, "bigint", length=64),
+        Column("business_date", Kind.DATE, "date"),
+        Column("v", Kind.INTEGER, "integer", length=32),
+    ),
+    ("id",),
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,18 +68,28 @@ def impatient_cuts(database: Connection) -> Iterator[PostgresCuts]:
         yield opened
 
 
-def stage(sql: Any, name: str, rows: int, *, value: int = 0, kind: str = "") -> str:
+@dataclass(frozen=True, slots=True)
+class Place:
+    name: str
+    rows: int = 0
+
+
+def stage(sql: Any, name: str, rows: int, *, value: int = 0, kind: str = "") -> Place:
     sql.execute(
         f"CREATE {kind} TABLE settlement_stage.{name} (id bigint PRIMARY KEY, business_date date NOT NULL, v integer)"
     )
     sql.execute(
         f"INSERT INTO settlement_stage.{name} SELECT n, '2026-03-05', {value} FROM generate_series(1, {rows}) n"
     )
-    return f"settlement_stage.{name}"
+    return Place(f"settlement_stage.{name}", rows)
 
 
-def staged(run: str, tables: dict[str, str], *, day: date = DAY, verdict: Verdict = Verdict.MATCH) -> StagedCut:
-    listed = tuple(StagedTable(table, CutMode.DATE, place, 3, verdict) for table, place in tables.items())
+def publish(cuts: PostgresCuts, cut: StagedCut, *, signed_by: str = "") -> Published:
+    return cuts.publish(cut, shapes={"entry": STAGED_ENTRY}, signed_by=signed_by)
+
+
+def staged(run: str, tables: dict[str, Place], *, day: date = DAY, verdict: Verdict = Verdict.MATCH) -> StagedCut:
+    listed = tuple(StagedTable(table, CutMode.DATE, place.name, place.rows, verdict) for table, place in tables.items())
     return StagedCut(
         run, "settlement", "warehouse", day, BinlogPosition("0-1-7"), datetime(2026, 3, 5, 17, tzinfo=UTC), listed
     )
@@ -80,7 +101,7 @@ def one(sql: Any, query: str) -> Any:
 
 
 def test_a_cut_is_published_with_a_version_and_can_be_asked_for(cuts: PostgresCuts, sql: Any) -> None:
-    published = cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}))
+    published = publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
     assert (published.version, published.is_new) == (1, True)
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current WHERE cut_business_date = '2026-03-05'") == 3
     assert one(sql, "SELECT count(*), min(cut_version) FROM settlement.entry_proven") == (3, 1)
@@ -89,57 +110,57 @@ def test_a_cut_is_published_with_a_version_and_can_be_asked_for(cuts: PostgresCu
 
 def test_a_repeat_of_the_same_run_changes_nothing(cuts: PostgresCuts, sql: Any) -> None:
     cut = staged("r1", {"entry": stage(sql, "e1", 3)})
-    cuts.publish(cut)
-    again = cuts.publish(cut)
+    publish(cuts, cut)
+    again = publish(cuts, cut)
     assert (again.version, again.is_new) == (1, False)
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry") == 3
 
 
 def test_a_run_again_writes_the_next_version_and_keeps_the_earlier_one(cuts: PostgresCuts, sql: Any) -> None:
-    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}))
-    assert cuts.publish(staged("r2", {"entry": stage(sql, "e2", 5)})).version == 2
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
+    assert publish(cuts, staged("r2", {"entry": stage(sql, "e2", 5)})).version == 2
     assert one(sql, "SELECT count(*), min(cut_version) FROM settlement_cut.entry_current") == (5, 2)
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry WHERE cut_version = 1") == 3
-    assert cuts.publish(staged("r3", {"entry": stage(sql, "e3", 1)}, day=EARLIER)).version == 1
+    assert publish(cuts, staged("r3", {"entry": stage(sql, "e3", 1)}, day=EARLIER)).version == 1
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 6
 
 
 def test_proven_is_the_newest_cut_that_matched_or_was_signed(cuts: PostgresCuts, sql: Any) -> None:
-    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
-    cuts.publish(staged("r2", {"entry": stage(sql, "e2", 5)}, verdict=Verdict.BREAK))
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    publish(cuts, staged("r2", {"entry": stage(sql, "e2", 5)}, verdict=Verdict.BREAK))
     assert one(sql, "SELECT count(*), min(cut_business_date) FROM settlement.entry_proven") == (3, EARLIER)
-    cuts.publish(staged("r3", {"entry": stage(sql, "e3", 7)}, verdict=Verdict.BREAK), signed_by="olga")
+    publish(cuts, staged("r3", {"entry": stage(sql, "e3", 7)}, verdict=Verdict.BREAK), signed_by="olga")
     assert one(sql, "SELECT count(*), min(cut_business_date) FROM settlement.entry_proven") == (7, DAY)
     plan = " ".join(row[0] for row in sql.execute("EXPLAIN (ANALYZE, COSTS OFF) SELECT * FROM settlement.entry_proven"))
     assert "never executed" in plan, "other dates' partitions are not read"
 
 
 def test_a_table_that_a_later_version_lacks_stays_as_it_was(cuts: PostgresCuts, sql: Any) -> None:
-    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3), "account": stage(sql, "a1", 2)}))
-    cuts.publish(staged("r2", {"entry": stage(sql, "e2", 5)}))
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3), "account": stage(sql, "a1", 2)}))
+    publish(cuts, staged("r2", {"entry": stage(sql, "e2", 5)}))
     assert one(sql, "SELECT count(*), min(cut_version) FROM settlement_cut.account_current") == (2, 1)
     assert one(sql, "SELECT count(*), min(cut_version) FROM settlement_cut.entry_current") == (5, 2)
 
 
 def test_late_and_gone_rows_are_counted_against_the_version_before(cuts: PostgresCuts, sql: Any) -> None:
     first = stage(sql, "e1", 3)
-    assert cuts.lateness("settlement", "entry", DAY, staged_as=first) is None
-    cuts.publish(staged("r1", {"entry": first}))
+    assert cuts.lateness("settlement", "entry", DAY, staged_as=first.name) is None
+    publish(cuts, staged("r1", {"entry": first}))
     second = stage(sql, "e2", 5)
     sql.execute("DELETE FROM settlement_stage.e2 WHERE id = 1")
     sql.execute("UPDATE settlement_stage.e2 SET v = 9 WHERE id = 2")
-    found = cuts.lateness("settlement", "entry", DAY, staged_as=second)
+    found = cuts.lateness("settlement", "entry", DAY, staged_as=second.name)
     assert found is not None
     assert (found.late_rows, found.gone_rows) == (3, 2), "4 and 5 are new, 2 changed, 1 is gone"
-    assert cuts.lateness("settlement", "entry", EARLIER, staged_as=second) is None
+    assert cuts.lateness("settlement", "entry", EARLIER, staged_as=second.name) is None
 
 
 def test_the_date_before_is_the_newest_published_one_with_its_newest_version(cuts: PostgresCuts, sql: Any) -> None:
     assert not cuts.date_before("settlement", DAY), "nothing was ever published"
-    cuts.publish(staged("r0", {"entry": stage(sql, "e0", 3)}, day=date(2026, 3, 1)))
-    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
-    cuts.publish(staged("r2", {"entry": stage(sql, "e2", 5)}, day=EARLIER))
-    cuts.publish(staged("r3", {"entry": stage(sql, "e3", 7)}))
+    publish(cuts, staged("r0", {"entry": stage(sql, "e0", 3)}, day=date(2026, 3, 1)))
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    publish(cuts, staged("r2", {"entry": stage(sql, "e2", 5)}, day=EARLIER))
+    publish(cuts, staged("r3", {"entry": stage(sql, "e3", 7)}))
     (found,) = cuts.date_before("settlement", DAY)
     assert (found.table, found.business_date, found.version) == ("entry", EARLIER, 2)
     assert one(sql, f'SELECT count(*) FROM {found.schema}."{found.name}"') == 5
@@ -164,19 +185,19 @@ def test_readers_see_all_of_a_cut_or_nothing_of_it(cuts: PostgresCuts, sql: Any,
                 if entry is None or entry != account or len(entry) != 1 or (entries, accounts) != (300, 200):
                     halves.append((entry, account, entries, accounts))
 
-    def publish(number: int) -> None:
+    def publish_run(number: int) -> None:
         tables = {
             "entry": stage(sql, f"e{number}", 300, value=number),
             "account": stage(sql, f"a{number}", 200, value=number),
         }
-        cuts.publish(staged(f"r{number}", tables))
+        publish(cuts, staged(f"r{number}", tables))
 
-    publish(1)
+    publish_run(1)
     thread = threading.Thread(target=read)
     thread.start()
     for number in range(2, 8):
         before = len(seen)
-        publish(number)
+        publish_run(number)
         wait_until(lambda before=before: len(seen) > before, timeout_s=20, what="the reader to see the new version")
     stop.set()
     thread.join()
@@ -187,32 +208,32 @@ def test_readers_see_all_of_a_cut_or_nothing_of_it(cuts: PostgresCuts, sql: Any,
 def test_a_publish_that_cannot_have_its_lock_leaves_everything_as_it_was(
     cuts: PostgresCuts, sql: Any, database: Connection
 ) -> None:
-    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}))
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
     cut = staged("r2", {"entry": stage(sql, "e2", 5)})
     cuts._session.execute("SET lock_timeout = '100ms'")
     with postgres(database) as other:
         other.autocommit = False
         other.execute("LOCK TABLE settlement_cut.entry IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(TransientError):
-            cuts.publish(cut)
+            publish(cuts, cut)
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 3
-    assert cuts.publish(cut).version == 2
+    assert publish(cuts, cut).version == 2
 
 
 def test_a_publish_waits_for_readers_that_cannot_know_the_new_partitions(sql: Any, database: Connection) -> None:
     with closing(
         PostgresCuts(DESTINATION, open_session(database, application_name="test"), reader_patience_s=0.2)
     ) as cuts:
-        cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3)}))
+        publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
         cut = staged("r2", {"entry": stage(sql, "e2", 5)})
         with postgres(database) as reader:
             reader.autocommit = False
             count = "SELECT count(*) FROM settlement_cut.entry_current"
             assert one(reader, count) == 3
             with pytest.raises(TransientError, match=f"process {reader.info.backend_pid}"):
-                cuts.publish(cut)
+                publish(cuts, cut)
             assert one(reader, count) == 3, "readers have noticed nothing"
-        published = cuts.publish(cut)
+        published = publish(cuts, cut)
     assert (published.version, published.is_new) == (2, True)
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 5
 
@@ -221,35 +242,56 @@ def test_a_repeat_after_a_later_run_does_not_turn_the_pointer_back(sql: Any, dat
     with closing(
         PostgresCuts(DESTINATION, open_session(database, application_name="test"), reader_patience_s=0.2)
     ) as cuts:
-        cuts.publish(staged("r0", {"entry": stage(sql, "e0", 1)}))
+        publish(cuts, staged("r0", {"entry": stage(sql, "e0", 1)}))
         stuck = staged("r1", {"entry": stage(sql, "e1", 3)})
         with postgres(database) as reader, pytest.raises(TransientError):
             reader.autocommit = False
             one(reader, "SELECT count(*) FROM settlement_cut.entry_current")
-            cuts.publish(stuck)
-        assert cuts.publish(staged("r2", {"entry": stage(sql, "e2", 5)})).version == 3
-        assert cuts.publish(stuck).version == 2
+            publish(cuts, stuck)
+        assert publish(cuts, staged("r2", {"entry": stage(sql, "e2", 5)})).version == 3
+        assert publish(cuts, stuck).version == 2
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 5
 
 
 def test_an_unlogged_stage_becomes_durable(cuts: PostgresCuts, sql: Any) -> None:
-    cuts.publish(staged("r1", {"entry": stage(sql, "e1", 3, kind="UNLOGGED")}))
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3, kind="UNLOGGED")}))
     assert one(sql, "SELECT relpersistence FROM pg_class WHERE relname = 'entry_20260305_v1'") == "p"
+
+
+def test_a_cut_that_lost_a_row_since_it_was_compared_is_not_published(cuts: PostgresCuts, sql: Any) -> None:
+    cut = staged("r1", {"entry": stage(sql, "e1", 3), "account": stage(sql, "a1", 2)})
+    sql.execute("DELETE FROM settlement_stage.a1 WHERE id = 1")
+    with pytest.raises(GateFailed, match=r"a1.* now holds 1 rows; 2 rows were compared"):
+        publish(cuts, cut, signed_by="olga")
+    assert one(sql, "SELECT count(*) FROM seamline.cut") == 0
+    assert one(sql, "SELECT count(*) FROM settlement_stage.e1") == 3, "the evidence stays where it is"
+
+
+def test_a_cut_whose_values_changed_since_they_were_compared_is_not_published(cuts: PostgresCuts, sql: Any) -> None:
+    place = stage(sql, "e1", 3)
+    held = [row_text(STAGED_ENTRY.columns, [str(n), "2026-03-05", "0"]) for n in range(1, 4)]
+    cut = staged("r1", {"entry": place})
+    cut = replace(cut, tables=(replace(cut.tables[0], digest=KeyedDigest("key", digest_of(held, run_key="key"))),))
+    sql.execute("UPDATE settlement_stage.e1 SET v = 1 WHERE id = 2")
+    with pytest.raises(GateFailed, match="now holds other values; 3 rows were compared with the source at 0-1-7"):
+        publish(cuts, cut)
+    sql.execute("UPDATE settlement_stage.e1 SET v = 0 WHERE id = 2")
+    assert publish(cuts, cut).version == 1
 
 
 def test_long_names_stay_apart(cuts: PostgresCuts, sql: Any) -> None:
     long = "ledger_entry_of_the_settlement_system_of_the_central_bank_abc"
-    cuts.publish(staged("r1", {f"{long}_1": stage(sql, "e1", 3), f"{long}_2": stage(sql, "e2", 4)}))
+    publish(cuts, staged("r1", {f"{long}_1": stage(sql, "e1", 3), f"{long}_2": stage(sql, "e2", 4)}))
     names = [row[0] for row in sql.execute("SELECT partition_name FROM seamline.cut_table ORDER BY table_name")]
     assert len(set(names)) == 2
 
 
 def test_a_vanished_stage_and_a_clashing_column_are_named(cuts: PostgresCuts, sql: Any) -> None:
     with pytest.raises(Refused, match="is not there any more"):
-        cuts.publish(staged("r1", {"entry": "settlement_stage.nothing"}))
+        publish(cuts, staged("r1", {"entry": Place("settlement_stage.nothing")}))
     sql.execute("CREATE TABLE settlement_stage.odd (id int, cut_version int)")
     with pytest.raises(SchemaConflict, match="cut_version"):
-        cuts.publish(staged("r1", {"entry": "settlement_stage.odd"}))
+        publish(cuts, staged("r1", {"entry": Place("settlement_stage.odd")}))
 
 
 ENTRY = Table(

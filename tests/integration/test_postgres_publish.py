@@ -11,7 +11,17 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres.sink import PostgresSink
-from seamline.domain.errors import ConfigError, Fenced, Refused, SchemaConflict, SeamlineError, TransientError
+from seamline.domain.canonical import digest_of, row_text
+from seamline.domain.digest import KeyedDigest
+from seamline.domain.errors import (
+    ConfigError,
+    Fenced,
+    GateFailed,
+    Refused,
+    SchemaConflict,
+    SeamlineError,
+    TransientError,
+)
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import postgres, postgres_database
@@ -44,6 +54,36 @@ def test_a_table_that_somebody_else_made_is_left_alone(world: PostgresWorld) -> 
         publish(world)
     assert world.session.execute("SELECT to_regclass('settlement.audit')").fetchone() == (None,)
     assert world.sink().read_ledger(STREAM) is None
+
+
+def test_staged_values_that_are_not_those_compared_with_the_source_are_not_published(world: PostgresWorld) -> None:
+    loads = [world.load(table, [account(1), account(2)] if table is ACCOUNT else []) for table in TABLES]
+    held = digest_of([row_text(ACCOUNT.columns, [n, "a"]) for n in ("1", "2")], run_key="key")
+    compared = [replace(load, digest=KeyedDigest("key", held)) if load.table is ACCOUNT else load for load in loads]
+    place = f"settlement_stage.{compared[TABLES.index(ACCOUNT)].staged_as}"
+    world.session.execute(f"UPDATE {place} SET name = 'b' WHERE id = 2")
+    with pytest.raises(GateFailed, match="now holds other values; 2 rows were compared"):
+        world.sink().publish(STREAM, compared, publication=publication())
+    assert world.sink().read_ledger(STREAM) is None
+    world.session.execute(f"UPDATE {place} SET name = 'a' WHERE id = 2")
+    world.sink().publish(STREAM, compared, publication=publication())
+    assert world.rows(ACCOUNT) == texts(account(1), account(2))
+
+
+def test_a_large_transaction_whose_pieces_the_destination_lost_is_not_committed(world: PostgresWorld) -> None:
+    publish(world)
+    stream = Applying(world)
+    batches = stream.batches(*[insert(ACCOUNT, **account(n)) for n in range(30)], pieces=3)
+    staged = [stream.sink.stage(stream.lease, batch) for batch in batches]
+    (place,) = world.session.execute(
+        "SELECT oid::regclass::text FROM pg_class WHERE relname LIKE 'piece_%' AND relkind = 'r'"
+    ).fetchone() or ("",)
+    world.session.execute(f"TRUNCATE {place}")
+    with pytest.raises(TransientError, match="10 rows of a large transaction lie aside, 30 were put there"):
+        stream.sink.commit(stream.lease, staged, progress=stream.progress())
+    assert world.rows(ACCOUNT) == []
+    Applying(world).span(*[insert(ACCOUNT, **account(n)) for n in range(30)], pieces=3)
+    assert len(world.rows(ACCOUNT)) == 30
 
 
 def test_views_and_grants_on_a_live_table_survive_the_next_publish(world: PostgresWorld) -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -5,6 +6,7 @@ from typing import Any
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import KeyedDigest, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
 from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import Cut, Reconciliation, RunKind, RunState, Scope
@@ -38,6 +40,7 @@ PLAN = SyncPlan(
 DAY = date(2026, 3, 5)
 # The date ends at 16:00 UTC.
 SOON = datetime(2026, 3, 5, 16, 30, tzinfo=UTC)
+DIGEST = KeyedDigest("key", SegmentDigest(3, 3, 2**70, 2**71 + 1))
 STAGED = StagedCut(
     "r1",
     "settlement",
@@ -46,7 +49,7 @@ STAGED = StagedCut(
     BinlogPosition("0-1-7"),
     SOON,
     (
-        StagedTable("entry", CutMode.DATE, "settlement_stage.e", 3, Verdict.MATCH, 1, 0),
+        StagedTable("entry", CutMode.DATE, "settlement_stage.e", 3, Verdict.MATCH, 1, 0, DIGEST),
         StagedTable("account", CutMode.WHOLE, "settlement_stage.a", 2, Verdict.MATCH),
     ),
 )
@@ -104,7 +107,8 @@ class Place:
         self.published: list[tuple[StagedCut, str]] = []
         self.saved: list[Cut] = []
 
-    def publish(self, cut: StagedCut, *, signed_by: str) -> Published:
+    def publish(self, cut: StagedCut, *, shapes: Mapping[str, Table], signed_by: str) -> Published:
+        assert shapes == {"account": ACCOUNT, "entry": ENTRY}
         self.published.append((cut, signed_by))
         return Published(2, is_new=len(self.published) == 1)
 

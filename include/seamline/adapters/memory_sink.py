@@ -18,6 +18,7 @@ from seamline.domain.errors import (
     CommitUnknown,
     Diverged,
     Fenced,
+    GateFailed,
     InvariantViolated,
     NotAbreast,
     Refused,
@@ -142,6 +143,8 @@ class MemorySink:
         for load in loads:
             if load.staged_as not in database.staged:
                 raise Refused(f"the staged table {load.staged_as} is gone", table=load.table.name)
+            if len(database.staged[load.staged_as]) != load.rows:
+                raise GateFailed(f"the staged table {load.staged_as} does not hold {load.rows} rows")
             rows, place = database.staged[load.staged_as], _place(self._schema, load.table.name)
             if load.table.is_keyed:
                 keyed[place] = {_key_of(load.table, row): row for row in rows}

@@ -1,6 +1,7 @@
 """Order-free digests `cdg1`: a segment of rows as four numbers that add up."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,34 @@ class SegmentDigest:
     @property
     def is_complete(self) -> bool:
         return self.rows == self.hashed
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedDigest:
+    """What a whole table held when it was compared, and the key under which that was hashed."""
+
+    run_key: str
+    digest: SegmentDigest
+
+
+def digest_to_json(digest: SegmentDigest) -> dict[str, str]:
+    """As text: the sums are wider than the numbers that every JSON reader keeps exact."""
+    return {name: str(value) for name, value in asdict(digest).items()}
+
+
+def digest_from_json(document: Mapping[str, str]) -> SegmentDigest:
+    return SegmentDigest(**{name: int(value) for name, value in document.items()})
+
+
+def keyed_digest_to_json(keyed: KeyedDigest | None) -> dict[str, str] | None:
+    return None if keyed is None else {"run_key": keyed.run_key, **digest_to_json(keyed.digest)}
+
+
+def keyed_digest_from_json(document: Mapping[str, str] | None) -> KeyedDigest | None:
+    if document is None:
+        return None
+    numbers = {name: value for name, value in document.items() if name != "run_key"}
+    return KeyedDigest(document["run_key"], digest_from_json(numbers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
+from seamline.domain.digest import KeyedDigest, keyed_digest_from_json, keyed_digest_to_json
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.verdict import Verdict, worst
 
@@ -24,6 +25,7 @@ class StagedTable:
 
     `late_rows`: rows that the previous version of this date did not have (committed or changed since), `gone_rows`:
     rows that only the previous version has. Both None where there is no previous version or the table is read whole.
+    `digest`: of its rows as they were compared; None where they could not be.
     """
 
     table: str
@@ -33,6 +35,7 @@ class StagedTable:
     verdict: Verdict
     late_rows: int | None = None
     gone_rows: int | None = None
+    digest: KeyedDigest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ def cut_to_json(cut: StagedCut) -> dict[str, Any]:
                 "verdict": table.verdict.value,
                 "late_rows": table.late_rows,
                 "gone_rows": table.gone_rows,
+                "digest": keyed_digest_to_json(table.digest),
             }
             for table in cut.tables
         ],
@@ -118,6 +122,7 @@ def cut_from_json(document: Mapping[str, Any]) -> StagedCut:
                 verdict=Verdict(entry["verdict"]),
                 late_rows=entry["late_rows"],
                 gone_rows=entry["gone_rows"],
+                digest=keyed_digest_from_json(entry.get("digest")),
             )
             for entry in document["tables"]
         ),

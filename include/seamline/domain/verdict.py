@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 
+from seamline.domain.digest import KeyedDigest
+
 
 class Verdict(StrEnum):
     MATCH = "MATCH"
@@ -65,7 +67,10 @@ def _is_same(one: Decimal | None, other: Decimal | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TableVerdict:
-    """`position` is the text of the one position both sides were read at. `reason` is required unless MATCH."""
+    """`position` is the text of the one position both sides were read at. `reason` is required unless MATCH.
+
+    `digest`: of all the destination's rows that were compared; not stored with the verdict.
+    """
 
     table: str
     verdict: Verdict
@@ -76,3 +81,4 @@ class TableVerdict:
     totals: tuple[ControlTotal, ...] = ()
     breaks: tuple[Break, ...] = field(default=())
     breaks_total: int = 0
+    digest: KeyedDigest | None = None

@@ -10,12 +10,14 @@ from datetime import date, datetime, timedelta
 from typing import Protocol
 
 from seamline.domain.calendar import day_of, last_ended, segment_of
+from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
 from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, Published, StagedCut, cut_from_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import NightlyPlan, Run, SyncPlan, TablePlan
+from seamline.sync.reconcile import not_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,12 @@ class Selection:
 class CutPublisher(Protocol):
     """The power of a destination to hold cuts in versions. Any call may be repeated."""
 
-    def publish(self, cut: StagedCut, *, signed_by: str) -> Published:
-        """Make the staged tables the next version of their date, all in one step; a repeat of the run finds it."""
+    def publish(self, cut: StagedCut, *, shapes: Mapping[str, Table], signed_by: str) -> Published:
+        """Make the staged tables the next version of their date, all in one step; a repeat of the run finds it.
+
+        GateFailed, and nothing published, where a staged table no longer holds what was compared. `shapes`: the sync's
+        tables by name; a derived table has none there and is counted only.
+        """
 
 
 class CutRecords(Protocol):
@@ -105,9 +111,11 @@ def _why_no_history(nightly: NightlyPlan, business_date: date, end: datetime, as
 
 
 def with_verdicts(cut: StagedCut, verdicts: Sequence[TableVerdict]) -> StagedCut:
-    """The manifest with the verdict of each staged table; one that was not judged is NOT_RUN."""
-    by_table = {verdict.table: verdict.verdict for verdict in verdicts}
-    return replace(cut, tables=tuple(replace(t, verdict=by_table.get(t.table, Verdict.NOT_RUN)) for t in cut.tables))
+    """The manifest with the verdict and digest of each staged table; one that was not judged is NOT_RUN."""
+    judged = {verdict.table: verdict for verdict in verdicts}
+    none = not_run("", "not judged")
+    tables = ((table, judged.get(table.table, none)) for table in cut.tables)
+    return replace(cut, tables=tuple(replace(t, verdict=found.verdict, digest=found.digest) for t, found in tables))
 
 
 def staged_cut(run: Run, destination: str) -> StagedCut:
@@ -133,7 +141,8 @@ def publish_cut(
     """
     cut = staged_cut(run, destination)
     _require_verdict(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination), signed_by)
-    published = publisher.publish(cut, signed_by=signed_by)
+    shapes = {table.name: table.shape for table in run.plan.tables}
+    published = publisher.publish(cut, shapes=shapes, signed_by=signed_by)
     record = Cut(
         sync=cut.sync,
         destination=cut.destination,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamline.domain.cutover import Boundary
+from seamline.domain.digest import keyed_digest_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.position import position_from_json
 from seamline.plan.model import Run
@@ -21,7 +22,13 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
     snapshot = staged_snapshot(run)
     position = position_from_json(snapshot["position"])
     loads = [
-        Load(run.plan.table(load["table"]).shape, load["staged_as"], load["rows"])
+        Load(
+            run.plan.table(load["table"]).shape,
+            load["staged_as"],
+            load["rows"],
+            # A snapshot that was taken before digests were kept has none.
+            keyed_digest_from_json(load.get("digest")),
+        )
         for load in snapshot["loads"].get(destination, [])
     ]
     missing = {table.name for table in run.plan.tables} - {load.table.name for load in loads}

@@ -17,7 +17,7 @@ from seamline.domain.canonical import (
 )
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
-from seamline.domain.digest import Segment
+from seamline.domain.digest import KeyedDigest, Segment
 from seamline.domain.errors import SchemaConflict, SeamlineError
 from seamline.domain.position import Position
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
@@ -113,6 +113,7 @@ def _compare(
         totals=compared_totals,
         breaks=tuple(breaks[: limits.breaks_listed]),
         breaks_total=max(found.total + floats_total + len(met), 0 if is_equal else 1),
+        digest=KeyedDigest(sides.run_key, found.destination),
     )
 
 

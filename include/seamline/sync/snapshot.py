@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.digest import Segment, SegmentDigest, keyed_digest_to_json
 from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.position import Position, position_to_json
 from seamline.domain.runs import Receipt
@@ -151,7 +151,15 @@ def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: Destinat
         digest = read.digest(Segment(load.table.name))
         receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, digest, read.position)
         tools.records.put_receipt(run.run_id, receipt)
-    return [{"table": load.table.name, "staged_as": load.staged_as, "rows": load.rows} for load in loads]
+    return [
+        {
+            "table": load.table.name,
+            "staged_as": load.staged_as,
+            "rows": load.rows,
+            "digest": keyed_digest_to_json(verdict.digest),
+        }
+        for load, verdict in zip(loads, verdicts, strict=True)
+    ]
 
 
 def _told(verdict: TableVerdict, keyed: Collection[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from seamline.domain.digest import SegmentDigest
+from seamline.domain.digest import SegmentDigest, digest_from_json, digest_to_json
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.runs import Cut, Receipt, RunKind, RunState
@@ -29,14 +29,11 @@ def known_position(document: dict[str, Any]) -> Position:
 
 
 def digest_column(digest: SegmentDigest | None) -> Jsonb | None:
-    # As text: the sums are wider than the numbers that every JSON reader keeps exact.
-    if digest is None:
-        return None
-    return Jsonb({name: str(value) for name, value in dataclasses.asdict(digest).items()})
+    return None if digest is None else Jsonb(digest_to_json(digest))
 
 
 def digest_of(document: dict[str, str] | None) -> SegmentDigest | None:
-    return None if document is None else SegmentDigest(**{name: int(value) for name, value in document.items()})
+    return None if document is None else digest_from_json(document)
 
 
 def run_of(row: Mapping[str, Any]) -> Run:

@@ -7,7 +7,7 @@ from seamline.adapters.postgres.client import Row, Session, translated
 from seamline.adapters.postgres.encode import Encoded
 from seamline.adapters.postgres.statements import SpanStatements, TableStatements
 from seamline.domain.changes import Finding
-from seamline.domain.errors import Diverged
+from seamline.domain.errors import Diverged, TransientError
 
 # Keyed tables only: each staged row looks its key up in the live table's index, nothing else is ever right. A hash join
 # reads the whole live table; materializing a table that was empty when the plan was made makes the work quadratic (the
@@ -94,7 +94,18 @@ class SpanApplier:
                 with self.session.cursor().copy(on.copy_into(place)) as copy:
                     copy.write(batch.document)
         if pieces:
+            self._require_all_rows(on, sum(batch.rows for batch in batches), pieces)
             self.session.execute(on.gather_pieces(pieces))
+
+    def _require_all_rows(self, on: TableStatements, put: int, pieces: str) -> None:
+        """Pieces survive neither a crash of the server nor a hand: what was put there must be there."""
+        row = self.session.execute(f"SELECT count(*) FROM {pieces}").fetchone()
+        if row is None or row[0] != put:
+            raise TransientError(
+                f"{row[0] if row else 0} rows of a large transaction lie aside, {put} were put there: {pieces}",
+                hint="the destination lost them; the transaction is read again",
+                table=on.table.name,
+            )
 
     def _require_no_orphans(self, rows: "_Rows") -> None:
         found = self.session.execute(rows.do.orphans, rows.parameter, prepare=False).fetchone()

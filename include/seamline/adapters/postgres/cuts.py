@@ -15,7 +15,7 @@ partitions has ended; nobody waits for us.
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -25,9 +25,12 @@ import psycopg
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres.client import Session, open_session, translated
+from seamline.adapters.postgres.read import Relation
+from seamline.adapters.postgres.staged_rows import require_as_compared
+from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
-from seamline.domain.position import position_to_json
+from seamline.domain.position import Position, position_to_json
 from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan
@@ -138,11 +141,12 @@ class PostgresCuts:
         schema = self._destination.cut_schema
         return [PublishedTable(table, day, version, schema, name) for table, day, version, name in rows]
 
-    def publish(self, cut: StagedCut, *, signed_by: str = "") -> Published:
+    def publish(self, cut: StagedCut, *, shapes: Mapping[str, Table], signed_by: str = "") -> Published:
         """Make every staged table the next version of the date; readers get all of them in one commit.
 
         Repeat-safe by the cut's run id, after a crash at any place too. TransientError when a lock is not given in
-        time, or when a reader's transaction from before stays open: readers have noticed nothing then.
+        time, or when a reader's transaction from before stays open: readers have noticed nothing then. GateFailed where
+        a staged table holds something else than what was compared; one without a shape in `shapes` is only counted.
         """
         with translated(f"publish the cut of {cut.business_date} of {cut.sync}"):
             with self._locked():
@@ -150,6 +154,7 @@ class PostgresCuts:
                 attached = self._attached(cut)
             if attached is None:
                 for table in cut.tables:
+                    self._require_as_compared(table, shapes.get(table.table), cut.position)
                     self._make_durable(table)
                 with self._locked():
                     attached = self._attached(cut) or self._attach_all(cut, signed_by)
@@ -340,6 +345,10 @@ class PostgresCuts:
         )
 
     # ---- small reads -----------------------------------------------------------------------------------------------
+
+    def _require_as_compared(self, table: StagedTable, shape: Table | None, position: Position) -> None:
+        place = Relation(*self._staged(table.staged_as))
+        require_as_compared(self._session, place, rows=table.rows, digest=table.digest, shape=shape, position=position)
 
     def _make_durable(self, table: StagedTable) -> None:
         """An unlogged partition would be empty after a crash of the server. Also: fresh statistics for the planner."""

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session
+from seamline.adapters.postgres.read import Relation
+from seamline.adapters.postgres.staged_rows import require_as_compared
 from seamline.adapters.postgres.statements import identity_index
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, SchemaConflict
@@ -39,6 +41,15 @@ def prepare(
         return True
     session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(destination.schema)}")
     for load in loads:
+        _require_there(session, load, destination)
+        require_as_compared(
+            session,
+            Relation(*staged_place(load, destination)),
+            rows=load.rows,
+            digest=load.digest,
+            shape=load.table,
+            position=publication.position,
+        )
         _build_indexes(session, load, destination)
     return False
 
@@ -104,12 +115,16 @@ def _staged(load: Load, destination: DestinationPlan) -> str:
     return f"{quoted(schema)}.{quoted(name)}"
 
 
-def _build_indexes(session: Session, load: Load, destination: DestinationPlan) -> None:
+def _require_there(session: Session, load: Load, destination: DestinationPlan) -> None:
     place = _staged(load, destination)
     if session.execute("SELECT to_regclass(%s)", (place,)).fetchone() == (None,):
         raise Refused(
             f"the staged table {place} of {load.table.name} is gone", hint="load it again", table=load.table.name
         )
+
+
+def _build_indexes(session: Session, load: Load, destination: DestinationPlan) -> None:
+    place = _staged(load, destination)
     if not _has_index(session, place, load.table):
         session.execute("SET maintenance_work_mem = '256MB'")
         if load.table.is_keyed:

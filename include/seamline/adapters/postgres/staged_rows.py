@@ -1,0 +1,49 @@
+"""Staged rows are counted and digested once more before they are published: hours may lie between, or a signature."""
+
+from seamline.adapters.postgres.canonical import quoted
+from seamline.adapters.postgres.client import Session
+from seamline.adapters.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation
+from seamline.domain.catalogue import Table
+from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
+from seamline.domain.errors import GateFailed
+from seamline.domain.position import Position
+
+
+def require_as_compared(
+    session: Session,
+    relation: Relation,
+    *,
+    rows: int,
+    digest: KeyedDigest | None,
+    shape: Table | None,
+    position: Position,
+) -> None:
+    """GateFailed unless the relation holds what was compared at `position`. Without digest or shape it only counts.
+
+    In a transaction of its own; may be repeated.
+    """
+    place = f"{quoted(relation.schema)}.{quoted(relation.name)}"
+    with session.transaction():
+        if digest is None or shape is None:
+            row = session.execute(f"SELECT count(*) FROM {place}").fetchone()
+            held = int(row[0]) if row else 0
+            is_same = held == rows
+        else:
+            found = _digest(session, relation, shape, digest.run_key, position)
+            held, is_same = found.rows, found == digest.digest
+    if not is_same:
+        what = "other values" if held == rows else f"{held} rows"
+        raise GateFailed(
+            f"the staged table {place} now holds {what}; {rows} rows were compared with the source at {position}",
+            hint="nothing was published. Somebody changed it, or its server came back without it: clear the task that"
+            " staged it",
+            table=shape.name if shape else "",
+            position=str(position),
+        )
+
+
+def _digest(session: Session, relation: Relation, shape: Table, run_key: str, position: Position) -> SegmentDigest:
+    for setting in SESSION_SETTINGS:
+        session.execute(setting.replace("SET ", "SET LOCAL ", 1))
+    view = PostgresReadView(session, tables=[shape], relations={shape.name: relation}, position=position)
+    return sum(view.digests(Segment(shape.name), run_key=run_key).values(), SegmentDigest())
