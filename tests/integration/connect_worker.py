@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +69,16 @@ class ConnectWorker:
             os.kill(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+    def suspend(self, lasting_s: float) -> None:
+        """As a machine that sleeps: everything waits, no connection is closed by this side."""
+        assert self._process is not None
+        until = time.monotonic() + lasting_s
+        os.kill(self._process.pid, signal.SIGSTOP)
+        try:
+            wait_until(lambda: time.monotonic() >= until, timeout_s=lasting_s + 10, what="the end of its sleep")
+        finally:
+            os.kill(self._process.pid, signal.SIGCONT)
 
     def close(self) -> None:
         if self._process is not None:

@@ -44,19 +44,41 @@ class Servers:
 
 def test_an_answer_without_a_time_takes_nothing_back_that_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = Servers(1000, 1050, 0, 1095)
-    assert servers.states(monkeypatch, at_s=[1000, 1050, 1100, 1105]) == [CaptureState.RUNNING] * 4
+    assert servers.states(monkeypatch, at_s=[1000, 1050, 1070, 1105]) == [CaptureState.RUNNING] * 4
 
 
 def test_a_capture_that_writes_nothing_for_long_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = Servers(1000, 1000, 1000)
-    states = servers.states(monkeypatch, at_s=[1000, 1060, 1061])
+    states = servers.states(monkeypatch, at_s=[1000, 1030, 1031])
     assert states == [CaptureState.RUNNING, CaptureState.RUNNING, CaptureState.FAILED]
 
 
 def test_a_capture_that_has_just_been_started_is_given_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = Servers(0, 0, 0)
-    states = servers.states(monkeypatch, at_s=[1000, 1059, 1061])
+    states = servers.states(monkeypatch, at_s=[1000, 1029, 1031])
     assert states == [CaptureState.RUNNING, CaptureState.RUNNING, CaptureState.FAILED]
+
+
+def test_a_silent_capture_that_was_restarted_is_given_twice_the_time_until_it_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A large schema history takes its time to be read, while the task says RUNNING."""
+    servers = Servers(*[1000] * 5, 1100, 1100)
+    monkeypatch.setattr(capture, "time", servers)
+    probe = capture.ConnectCaptureProbe(PLAN, client=servers, topics=servers)  # type: ignore[arg-type]
+
+    def state_at(now_s: float) -> CaptureState:
+        servers.now_s = now_s
+        return probe.status().state
+
+    assert [state_at(1000), state_at(1031)] == [CaptureState.RUNNING, CaptureState.FAILED]
+    probe.restart_failed()
+    assert [state_at(1032), state_at(1092), state_at(1093)] == [
+        CaptureState.RUNNING,
+        CaptureState.RUNNING,
+        CaptureState.FAILED,
+    ]
+    assert [state_at(1100), state_at(1131)] == [CaptureState.RUNNING, CaptureState.FAILED]
 
 
 @pytest.mark.parametrize("task", ["UNASSIGNED", "RESTARTING"])

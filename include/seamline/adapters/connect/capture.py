@@ -30,8 +30,9 @@ _TESTED_PLUGINS = (
     " seamline-connect.jar in its folder (`./seamline setup` makes it in .seamline/env/own-connectors); then restart"
     " Connect"
 )
-# Debezium writes a heartbeat every 10 s, so a capture that runs is never silent for long.
-_SILENT_AFTER_S = 60.0
+# The host commits a heartbeat every 10 s, so a capture that runs is never silent for long. MariaDB's does not notice
+# by itself that the server has ended its session.
+_SILENT_AFTER_S = 30.0
 # A task reads its offsets and the schema history before it says RUNNING: seconds, unless it hangs there.
 _STARTED_WITHIN_S = 45.0
 
@@ -136,8 +137,8 @@ class PlannedTopics:
 class ConnectCaptureProbe:
     """`CaptureProbe` of sync.capture_watch: state, restart, stop and size of one source's capture.
 
-    A connector that says RUNNING and has written nothing for a minute counts as failed: its task hangs. So does
-    one whose task does not come to run, which is then given twice the time.
+    A connector that says RUNNING and has written nothing for half a minute counts as failed: its task hangs. So does
+    one whose task does not come to run. After a restart each is given twice the time, until it has moved.
     """
 
     def __init__(self, source: SourcePlan, *, client: ConnectClient, topics: CaptureTopics) -> None:
@@ -149,6 +150,7 @@ class ConnectCaptureProbe:
         self._last_record_ms = 0
         self._starting_since_s = 0.0
         self._started_within_s = _STARTED_WITHIN_S
+        self._silent_after_s = _SILENT_AFTER_S
 
     def status(self) -> CaptureStatus:
         status = self._client.status(self._name)
@@ -170,7 +172,9 @@ class ConnectCaptureProbe:
             self._client.restart_failed(self._name)
         elif status is not None and not status.is_stopped:
             self._client.restart_all(self._name)
-            if not status.is_running:
+            if status.is_running:
+                self._silent_after_s *= 2
+            else:
                 self._started_within_s *= 2
         self._running_since_s = self._starting_since_s = 0.0
 
@@ -197,9 +201,11 @@ class ConnectCaptureProbe:
         now_s = time.time()
         self._running_since_s = self._running_since_s or now_s
         # A broker under writers answers "none" now and then although there are records: what was seen stays seen.
-        self._last_record_ms = max(self._last_record_ms, self._topics.last_record_ms(self._topic))
+        newest_ms = self._topics.last_record_ms(self._topic)
+        if newest_ms > self._last_record_ms:
+            self._last_record_ms, self._silent_after_s = newest_ms, _SILENT_AFTER_S
         silent_s = now_s - max(self._last_record_ms / 1000, self._running_since_s)
-        if silent_s > _SILENT_AFTER_S:
+        if silent_s > self._silent_after_s:
             return CaptureStatus(CaptureState.FAILED, f"it says RUNNING and has written nothing for {silent_s:.0f} s")
         return CaptureStatus(CaptureState.RUNNING)
 
