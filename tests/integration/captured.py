@@ -250,7 +250,11 @@ def apply_unit(state: Replayed, unit: Sequence[LogRecord]) -> None:
             counter = state.keyless.setdefault(row.table, Counter())
             counter.update([after] if after else [])
             counter.subtract([before] if before else [])
+            assert not before or counter[before] >= 0, f"{row.unit_id} deletes a row of {row.table} that is not there"
         elif after is None:
-            del state.keyed[row.table][row.key]
+            held = state.keyed.get(row.table, {}).pop(row.key, None)
+            assert held is not None, f"{row.unit_id} deletes {row.table} {row.key!r}, which is not there"
         else:
+            is_known = row.key in state.keyed.get(row.table, {})
+            assert row.op != "c" or not is_known, f"{row.unit_id} inserts {row.table} {row.key!r}, which is there"
             state.keyed.setdefault(row.table, {})[row.key] = after

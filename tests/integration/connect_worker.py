@@ -70,6 +70,9 @@ class ConnectWorker:
             self._process.wait()
             self._process = None
 
+    def log(self) -> str:
+        return (self._folder / "connect.log").read_text(encoding="utf-8", errors="replace")
+
     def suspend(self, lasting_s: float) -> None:
         """As a machine that sleeps: everything waits, no connection is closed by this side."""
         assert self._process is not None

@@ -1,5 +1,6 @@
 """What can happen to a capture from outside: its worker killed, its password wrong, its source away."""
 
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,6 +25,7 @@ from tests.waiting import wait_until
 
 ROWS_PER_STATEMENT = 1_000
 STATEMENTS = 80
+MEMO = "a value of a row " * 3
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,8 @@ def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(
     bank.source.commit_marker(marker)
     state = replay(bank, marker.id)
     assert killed_at < start + ROWS_PER_STATEMENT * STATEMENTS, "the worker was killed too late to prove anything"
+    assert re.search(r"Skip [1-9]\d* events on streaming start", worker.log()), "it has passed over what was told"
+    assert MEMO not in worker.log(), "the log of Connect holds values of rows"
     assert state.told_again == 1
     assert state.holds("account") == sorted(bank.rows("account"), key=repr)
     assert state.holds("audit") == sorted(bank.rows("audit"), key=repr)
@@ -97,7 +101,7 @@ def insert_large(bank: Captured) -> None:
     with closing(mariadb(bank.root)) as session, session.cursor() as cursor:
         session.autocommit(False)
         for statement in range(STATEMENTS):
-            rows = [(statement * ROWS_PER_STATEMENT + n, statement, "x" * 50) for n in range(ROWS_PER_STATEMENT)]
+            rows = [(statement * ROWS_PER_STATEMENT + n, statement, MEMO) for n in range(ROWS_PER_STATEMENT)]
             cursor.executemany("INSERT INTO account VALUES (%s, %s, %s)", rows)
             cursor.execute("INSERT INTO audit VALUES (%s, 'one of many'), (0, 'always the same')", (statement,))
         cursor.execute("INSERT INTO audit VALUES (1, 'the same transaction')")

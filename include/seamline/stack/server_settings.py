@@ -154,6 +154,14 @@ LOG4J2 = """Configuration:
         level: WARN
       - name: io.debezium.pipeline.meters.CommonEventMeter
         level: ERROR
+      # After a restart inside a transaction it writes the rows that it passes over: a bank's values.
+      - name: io.debezium.connector.binlog.BinlogStreamingChangeEventSource
+        level: INFO
+        RegexFilter:
+          regex: "Skipping previously processed row event.*"
+          useRawMsg: true
+          onMatch: DENY
+          onMismatch: NEUTRAL
       - name: org.apache.kafka.common.metrics
         level: WARN
       - name: org.eclipse.jetty
