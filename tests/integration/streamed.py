@@ -174,8 +174,7 @@ def _publish(made: Streamed) -> None:
     (view,) = one.source.open_views(1)
     with closing(view):
         at = view.position
-    with postgres(made.database) as session:
-        loads = [_stage(session, table) for table in made.tables]
+    loads = stage_empty(made)
     made.sink().publish(
         made.stream,
         loads,
@@ -189,6 +188,12 @@ def _publish(made: Streamed) -> None:
         ),
     )
     one.source.commit_marker(Marker(id="high-1", kind="high"))
+
+
+def stage_empty(made: Streamed) -> list[Load]:
+    """An empty staged table for each of its own."""
+    with postgres(made.database) as session:
+        return [_stage(session, table) for table in made.tables]
 
 
 def _stage(session: "psycopg.Connection[tuple[object, ...]]", table: Table) -> Load:
