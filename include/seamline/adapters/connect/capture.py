@@ -35,6 +35,7 @@ _TESTED_PLUGINS = (
 _SILENT_AFTER_S = 30.0
 # A task reads its offsets and the schema history before it says RUNNING: seconds, unless it hangs there.
 _STARTED_WITHIN_S = 45.0
+_PATIENCE_MAX_S = 1800.0
 
 
 class DebeziumCapture:
@@ -138,7 +139,8 @@ class ConnectCaptureProbe:
     """`CaptureProbe` of sync.capture_watch: state, restart, stop and size of one source's capture.
 
     A connector that says RUNNING and has written nothing for half a minute counts as failed: its task hangs. So does
-    one whose task does not come to run. After a restart each is given twice the time, until it has moved.
+    one whose task does not come to run. After a restart each is given twice the time, half an hour at most, until it
+    has moved.
     """
 
     def __init__(self, source: SourcePlan, *, client: ConnectClient, topics: CaptureTopics) -> None:
@@ -171,11 +173,11 @@ class ConnectCaptureProbe:
         if status is not None and status.is_failed:
             self._client.restart_failed(self._name)
         elif status is not None and not status.is_stopped:
-            self._client.restart_all(self._name)
             if status.is_running:
-                self._silent_after_s *= 2
+                self._silent_after_s = min(2 * self._silent_after_s, _PATIENCE_MAX_S)
             else:
-                self._started_within_s *= 2
+                self._started_within_s = min(2 * self._started_within_s, _PATIENCE_MAX_S)
+            self._client.restart_all(self._name)
         self._running_since_s = self._starting_since_s = 0.0
 
     def stop(self) -> None:

@@ -16,7 +16,8 @@ from seamline.adapters.connect.trace import cure_of, has_lost_its_place, short_t
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import ConfigError, TerminalError, TransientError
 
-_REQUEST_TIMEOUT_S = 30.0
+# Connect answers many requests only when a task has ended, for which that has 30 s.
+_REQUEST_TIMEOUT_S = 45.0
 _BUSY_TIMEOUT_S = 60.0
 _PAUSE_S = 0.2
 _DOCTOR = "`seamline status` tells whether Connect is up; its log says more"
