@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -56,11 +56,7 @@ def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(
     bank: Captured, stack: RunningStack, worker: ConnectWorker
 ) -> None:
     bank.ensure()
-    start = bank.topics.end_offset()
-    slow = producer_quota(stack.settings, stack.connection("kafka"), client_id=bank.connector.name, bytes_per_s=50_000)
-    with slow:
-        insert_large(bank)
-        wait_until(lambda: bank.topics.end_offset() > start + 1_000, timeout_s=60, what="part of the transaction")
+    with in_mid_transaction(bank, stack) as whole_at:
         worker.kill()
         killed_at = bank.topics.end_offset()
     worker.start()
@@ -68,7 +64,7 @@ def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(
     marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
     bank.source.commit_marker(marker)
     state = replay(bank, marker.id)
-    assert killed_at < start + ROWS_PER_STATEMENT * STATEMENTS, "the worker was killed too late to prove anything"
+    assert killed_at < whole_at, "the worker was killed too late to prove anything"
     assert re.search(r"Skip [1-9]\d* events on streaming start", worker.log()), "it has passed over what was told"
     assert MEMO not in worker.log(), "the log of Connect holds values of rows"
     assert state.told_again == 1
@@ -81,20 +77,26 @@ def test_a_worker_that_slept_in_mid_transaction_tells_no_row_of_it_twice(
 ) -> None:
     """Debezium's binlog client, left to itself, connects again then and tells the transaction from its first row on."""
     bank.ensure()
-    start = bank.topics.end_offset()
-    slow = producer_quota(stack.settings, stack.connection("kafka"), client_id=bank.connector.name, bytes_per_s=50_000)
-    with slow:
-        insert_large(bank)
-        wait_until(lambda: bank.topics.end_offset() > start + 1_000, timeout_s=60, what="part of the transaction")
+    with in_mid_transaction(bank, stack) as whole_at:
         # Debezium looks after its session every minute by default; ours was once told to do so every ten seconds.
         worker.suspend(13)
         slept_at = bank.topics.end_offset()
     marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
     bank.source.commit_marker(marker)
     state = replay(bank, marker.id)
-    assert slept_at < start + ROWS_PER_STATEMENT * STATEMENTS, "the worker slept too late to prove anything"
+    assert slept_at < whole_at, "the worker slept too late to prove anything"
     assert state.holds("account") == sorted(bank.rows("account"), key=repr)
     assert state.holds("audit") == sorted(bank.rows("audit"), key=repr)
+
+
+@contextmanager
+def in_mid_transaction(bank: Captured, stack: RunningStack) -> Iterator[int]:
+    """A part of a large transaction is in the topic, more comes slowly; before the offset given it cannot be whole."""
+    start = bank.topics.end_offset()
+    with producer_quota(stack.settings, stack.connection("kafka"), client_id=bank.connector.name, bytes_per_s=50_000):
+        insert_large(bank)
+        wait_until(lambda: bank.topics.end_offset() > start + 1_000, timeout_s=60, what="part of the transaction")
+        yield start + ROWS_PER_STATEMENT * STATEMENTS
 
 
 def insert_large(bank: Captured) -> None:
