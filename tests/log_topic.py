@@ -131,8 +131,8 @@ class LogTopic:
         return self._number
 
     def begin_again(self) -> None:
-        """As after a restart of the connector in mid-transaction."""
-        self._add(RecordKind.BEGIN, unit_id=gtid(self._number), position=BinlogPosition(gtid(self._number)))
+        """As after a restart of the connector in mid-transaction: all of it follows."""
+        self.begin(self._number)
 
     def row(self, change: Change) -> None:
         for op, before, after in self._images(change):
@@ -204,7 +204,7 @@ class LogTopic:
         return BinlogPosition(gtid(self._number), FILE, self._number * 1000)
 
     def _add(self, kind: RecordKind, **fields: Any) -> None:
-        self.records.append(LogRecord(self._next_offset(), kind, **fields))
+        self.records.append(LogRecord(self._next_offset(), kind, **fields, is_whole=kind is RecordKind.BEGIN))
 
     def _next_offset(self) -> int:
         offset = self._offset

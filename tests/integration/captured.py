@@ -18,7 +18,6 @@ from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.adapters.mariadb.marker import create_statement
 from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.log import LogRecord, RecordKind
-from seamline.domain.position import PostgresPosition
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Source
 from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture
@@ -209,10 +208,10 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
     for record in _records(reader):
         if record.kind is RecordKind.BEGIN:
             assert not unit or record.unit_id == open_id, f"{open_id} has rows and no END before {record.unit_id}"
-            # A restarted connector tells BEGIN again and its END counts from there. MariaDB's goes on where it was.
+            # A restarted connector tells an open transaction again, all of it.
             state.told_again += bool(unit)
-            if is_told_anew(record):
-                unit = []
+            assert record.is_whole, record
+            unit = []
             counted = Counter()
             open_id = record.unit_id
         elif record.kind is RecordKind.ROW:
@@ -229,11 +228,6 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
             if is_last:
                 return state
     raise AssertionError(f"the log ended before marker {marker_id}; {state.units} units")
-
-
-def is_told_anew(record: LogRecord) -> bool:
-    """Whether whatever was told of this transaction before is told again: a BEGIN of PostgreSQL."""
-    return record.kind is RecordKind.BEGIN and isinstance(record.position, PostgresPosition)
 
 
 def _records(reader: KafkaLogReader) -> Iterator[LogRecord]:

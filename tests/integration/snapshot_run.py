@@ -18,7 +18,7 @@ from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import Run
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.integration.bank_writers import Writers
-from tests.integration.captured import Captured, Replayed, apply_unit, is_told_anew
+from tests.integration.captured import Captured, Replayed, apply_unit
 from tests.integration.databases import postgres
 from tests.waiting import wait_until
 
@@ -117,7 +117,7 @@ def units_of(bank: Captured, through: str) -> Iterator[tuple[LogRecord, Position
         rows: list[LogRecord] = []
         while records := wait_until(lambda: reader.poll(1.0, 20_000), timeout_s=60, what="more of the log"):
             for record in records:
-                if is_told_anew(record):
+                if record.kind is RecordKind.BEGIN:
                     rows = []
                 elif record.kind is RecordKind.ROW:
                     rows.append(record)

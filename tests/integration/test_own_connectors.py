@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seamline import settings
-from seamline.adapters.connect.connector_postgres import POSTGRES_CONNECTOR
+from seamline.adapters.connect.connector_config import CONNECTORS
 from seamline.domain.errors import TerminalError
 from seamline.stack import jars, own_connectors
 from seamline.stack.jars import LockedFile
@@ -35,32 +35,36 @@ def layout(tmp_path: Path, checkout: Path, locked: tuple[LockedFile, ...]) -> La
     return made
 
 
-def compile_all(layout: Layout, locked: tuple[LockedFile, ...]) -> Path:
+def compile_all(layout: Layout, locked: tuple[LockedFile, ...]) -> dict[str, Path]:
+    """The jar in each plugin, by kind of source."""
     own_connectors.compile_into_plugins(locked, layout, settings.process_environment())
-    (jar,) = layout.connect_plugins.glob(f"*/{own_connectors.JAR}")
-    return jar
+    jars_in_plugins = {}
+    for kind in own_connectors.KINDS:
+        (jars_in_plugins[kind],) = layout.connect_plugins.glob(f"debezium-connector-{kind}-*/{own_connectors.JAR}")
+    return jars_in_plugins
 
 
-def test_the_plugin_that_is_extended_holds_the_classes_and_tells_connect_of_them(
+def test_each_plugin_that_is_extended_holds_the_classes_and_tells_connect_of_them(
     layout: Layout, locked: tuple[LockedFile, ...]
 ) -> None:
-    jar = compile_all(layout, locked)
-    assert jar.parent.name.startswith("debezium-connector-postgres-")
-    with zipfile.ZipFile(jar) as packed:
-        assert packed.read(SERVICE).decode().split() == [POSTGRES_CONNECTOR]
-        assert f"{POSTGRES_CONNECTOR.replace('.', '/')}.class" in packed.namelist()
+    for kind, jar in compile_all(layout, locked).items():
+        connector = CONNECTORS[kind]
+        with zipfile.ZipFile(jar) as packed:
+            assert packed.read(SERVICE).decode().split() == [connector]
+            assert f"{connector.replace('.', '/')}.class" in packed.namelist()
 
 
 def test_the_same_sources_give_the_same_jar_and_are_compiled_once(
     layout: Layout, locked: tuple[LockedFile, ...]
 ) -> None:
-    jar = compile_all(layout, locked)
-    first, made = jar.read_bytes(), (layout.own_connectors / own_connectors.JAR).stat().st_mtime_ns
+    jar = compile_all(layout, locked)["mariadb"]
+    kept = layout.own_connectors / "mariadb" / own_connectors.JAR
+    first, made = jar.read_bytes(), kept.stat().st_mtime_ns
     jar.unlink()
-    assert compile_all(layout, locked).read_bytes() == first
-    assert (layout.own_connectors / own_connectors.JAR).stat().st_mtime_ns == made
+    assert compile_all(layout, locked)["mariadb"].read_bytes() == first
+    assert kept.stat().st_mtime_ns == made
     shutil.rmtree(layout.own_connectors)
-    assert compile_all(layout, locked).read_bytes() == first
+    assert compile_all(layout, locked)["mariadb"].read_bytes() == first
 
 
 def test_a_class_that_does_not_compile_stops_setting_up_and_says_where(

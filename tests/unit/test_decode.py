@@ -40,7 +40,9 @@ def altered(name: str, **fields: Any) -> bytes:
 
 
 EXPECTED = {
-    "begin": LogRecord(OFFSET, RecordKind.BEGIN, "0-7-3087", position=BinlogPosition("0-7-3087"), ts_ms=1795224400000),
+    "begin": LogRecord(
+        OFFSET, RecordKind.BEGIN, "0-7-3087", position=BinlogPosition("0-7-3087"), ts_ms=1795224400000, is_whole=True
+    ),
     "heartbeat": LogRecord(OFFSET, RecordKind.HEARTBEAT, ts_ms=1795224433517),
     "insert": LogRecord(
         OFFSET,

@@ -49,7 +49,9 @@ def altered(name: str, **fields: Any) -> bytes:
 
 
 EXPECTED = {
-    "begin": LogRecord(OFFSET, RecordKind.BEGIN, "792", position=PostgresPosition(41687152, 792), ts_ms=1795338657657),
+    "begin": LogRecord(
+        OFFSET, RecordKind.BEGIN, "792", position=PostgresPosition(41687152, 792), ts_ms=1795338657657, is_whole=True
+    ),
     "heartbeat": LogRecord(OFFSET, RecordKind.HEARTBEAT, ts_ms=1795338658012),
     "insert": LogRecord(
         OFFSET,

@@ -1,26 +1,18 @@
 """Transactions larger than memory: put aside in pieces, joined in the one commit of the unit."""
 
-from dataclasses import replace
-
 import pytest
 
-from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
-from seamline.domain.cutover import Boundary
+from seamline.adapters.memory_sink import LostAnswer
 from seamline.domain.errors import TransientError
-from seamline.domain.position import PostgresPosition
 from seamline.sync.span_loop import Pace
 from tests.log_topic import (
     ACCOUNT,
     AUDIT,
-    STREAM,
-    TABLES,
     Change,
     LogTopic,
     ScriptedControl,
     TopicReader,
     insert,
-    publication,
-    sync_plan,
 )
 from tests.unit.test_span_loop import Stage, published
 
@@ -69,13 +61,7 @@ def test_pieces_of_a_transaction_that_is_told_anew_are_in_no_commit(poll: int) -
     for n in range(30):
         log.row(insert(AUDIT, actor="x", action=str(n)))
     log.finish()
-    # Only the connector for a WAL tells anew.
-    log.records = [replace(record, position=PostgresPosition(20, 745)) for record in log.records]
-    before = PostgresPosition(10, None, 745, 745)
-    destination = MemoryDestination()
-    boundaries = tuple(Boundary(table.name, before, high_marker="high-1") for table in TABLES)
-    published_in_postgres = replace(publication(), position=before, boundaries=boundaries)
-    MemorySink(sync_plan(), destination).publish(STREAM, (), publication=published_in_postgres)
+    destination = published()
     stage = Stage(log, destination)
     stage.reader = TopicReader(log, at_most=poll)
     stage.control = ScriptedControl(stage.reader)

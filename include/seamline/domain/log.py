@@ -22,7 +22,8 @@ class LogRecord:
     `unit_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the xid).
     ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None.
     `is_partial`: `after` may lack values that the update did not change; `old_key` is then the key that the row had
-    before a change of key. END: `counts` maps every captured table to its number of rows and `total` is their sum.
+    before a change of key. BEGIN: `is_whole` says that all of the transaction follows it, also where a part was told
+    before. END: `counts` maps every captured table to its number of rows and `total` is their sum.
     DDL: `statement` and the `tables` it names. TRUNCATE: `total` is what END counts for it.
     """
 
@@ -42,6 +43,7 @@ class LogRecord:
     tables: tuple[str, ...] = ()
     is_partial: bool = False
     old_key: bytes | None = None
+    is_whole: bool = False
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ class Layout:
 
     @property
     def own_connectors(self) -> Path:
-        """The folder of the jar that is compiled from connect/; each plugin it extends holds a copy of it."""
+        """What is compiled from connect/: a folder with a jar for each plugin that it extends, which holds a copy."""
         return self.settings.env / "own-connectors"
 
     @property

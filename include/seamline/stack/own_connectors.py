@@ -1,4 +1,4 @@
-"""Compiles connect/: the project's own classes over Debezium's connectors, one jar in the plugin that they extend."""
+"""Compiles connect/: the project's own classes over Debezium's connectors, one jar for each plugin that they extend."""
 
 import hashlib
 import shutil
@@ -14,7 +14,9 @@ from seamline.stack.jars import LockedFile
 from seamline.stack.layout import Layout
 
 JAR = "seamline-connect.jar"
-_EXTENDED = "debezium-connector-postgres-"
+# A folder in connect/ and a plugin each.
+KINDS = ("mariadb", "postgres")
+_SHARED = "shared"
 _NEEDED = {"compiler", "debezium", "kafka"}
 # A jar of the same classes is the same file, whenever it is made.
 _MADE = (2026, 1, 1, 0, 0, 0)
@@ -26,24 +28,31 @@ def compile_into_plugins(files: Iterable[LockedFile], layout: Layout, environmen
     if {file.configuration for file in used} != _NEEDED:
         return
     state = hashlib.sha256("".join(file.sha256 for file in used).encode())
-    for source in _sources(layout):
+    for source in sorted(path for path in _folder(layout).rglob("*") if path.is_file()):
         state.update(source.read_bytes())
-    jars.make_once(layout.own_connectors, state.hexdigest(), partial(_compile, layout, environment))
-    for plugin in layout.connect_plugins.glob(f"{_EXTENDED}*"):
-        _put(layout.own_connectors / JAR, plugin / JAR)
-
-
-def _sources(layout: Layout) -> list[Path]:
-    return sorted(path for path in _folder(layout).rglob("*") if path.is_file())
+    jars.make_once(layout.own_connectors, state.hexdigest(), partial(_compile_all, layout, environment))
+    for kind in KINDS:
+        for plugin in _plugins(layout, kind):
+            _put(layout.own_connectors / kind / JAR, plugin / JAR)
 
 
 def _folder(layout: Layout) -> Path:
     return layout.settings.root / "connect"
 
 
-def _compile(layout: Layout, environment: Mapping[str, str], target: Path) -> None:
+def _plugins(layout: Layout, kind: str) -> list[Path]:
+    return list(layout.connect_plugins.glob(f"debezium-connector-{kind}-*"))
+
+
+def _compile_all(layout: Layout, environment: Mapping[str, str], target: Path) -> None:
+    for kind in KINDS:
+        _compile(kind, layout, environment, target / kind)
+
+
+def _compile(kind: str, layout: Layout, environment: Mapping[str, str], target: Path) -> None:
     (compiler,) = (layout.jars / "compiler").glob("ecj-*.jar")
-    (plugin,) = layout.connect_plugins.glob(f"{_EXTENDED}*")
+    (plugin,) = _plugins(layout, kind)
+    own = _folder(layout) / kind
     class_path = [
         *sorted((layout.jars / "kafka").glob("*.jar")),
         *sorted(path for path in plugin.glob("*.jar") if path.name != JAR),
@@ -51,13 +60,13 @@ def _compile(layout: Layout, environment: Mapping[str, str], target: Path) -> No
     classes = target / "classes"
     command = [
         str(java.find(layout, environment).binary), "-jar", str(compiler), "-17", "-proc:none",
-        "-cp", ":".join(map(str, class_path)), "-d", str(classes), str(_folder(layout) / "src"),
+        "-cp", ":".join(map(str, class_path)), "-d", str(classes), str(_folder(layout) / _SHARED), str(own / "src"),
     ]  # fmt: skip
     answer = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if answer.returncode != 0:
         raise TerminalError(f"connect/ does not compile:\n{answer.stdout}{answer.stderr}")
     with zipfile.ZipFile(target / JAR, "w") as packed:
-        for folder in (classes, _folder(layout) / "resources"):
+        for folder in (classes, own / "resources"):
             for path in sorted(found for found in folder.rglob("*") if found.is_file()):
                 packed.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix(), _MADE), path.read_bytes())
     shutil.rmtree(classes)

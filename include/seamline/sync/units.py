@@ -18,7 +18,7 @@ _ONBOARD_AGAIN = "the log topic cannot be trusted beyond this offset: find the c
 class _OpenUnit:
     """A transaction between its BEGIN and its END.
 
-    `counts` is over all tables, also foreign ones, since its BEGIN was last told. `row_bytes` is the size of the first
+    `counts` is over all tables, also foreign ones. `row_bytes` is the size of the first
     `rows_measured` rows.
     """
 
@@ -31,7 +31,6 @@ class _OpenUnit:
     row_bytes: int = 0
     rows_measured: int = 0
     position: Position | None = None
-    rows_before: int = 0
     truncated: list[LogRecord] = field(default_factory=list)
     ddl: LogRecord | None = None
     last_offset: int = 0
@@ -151,33 +150,27 @@ class UnitAssembler:
     def _begin(self, record: LogRecord, units: list[Unit]) -> None:
         unit = self._open
         if unit is not None and unit.unit_id == record.unit_id:
-            if isinstance(record.position, PostgresPosition):
-                self._begin_anew(unit, record)
-            else:
-                self._continue(unit)
+            self._begin_anew(unit, record)
             return
         if unit is not None:
             units.append(self._close_without_end(unit, record))
         self._open = _OpenUnit(record.unit_id, record.offset, record, last_offset=record.offset)
 
     def _begin_anew(self, unit: _OpenUnit, record: LogRecord) -> None:
-        # Our own connector for PostgreSQL goes on behind the last END: it tells the whole transaction again (ADR 14).
+        # Our own connectors go on behind the last END: they tell the whole transaction again (ADR 14, 16).
+        if not record.is_whole:
+            raise LogCorrupted(
+                f"offset {record.offset}: transaction {unit.unit_id} begins again, and whether all of it follows or it"
+                " goes on in the middle is unknown: Debezium's own connector class wrote this",
+                hint=_ONBOARD_AGAIN,
+            )
         self.lost_pieces = self.lost_pieces or bool(unit.pieces)
         self._open = _OpenUnit(unit.unit_id, unit.start, record, last_offset=record.offset)
 
-    @staticmethod
-    def _continue(unit: _OpenUnit) -> None:
-        # The connector was restarted in mid-transaction. It goes on after the last row that it committed, repeats none,
-        # and its END counts only what follows the new BEGIN (kill -9 of Connect 4.3.1 in transactions of 40,001 rows,
-        # MariaDB connector 3.5.0.Final, exactly-once: 4 of 4 so; (file, pos, row) is the same for many rows there).
-        unit.rows_before += unit.total
-        unit.counts = {}
-
     def _close_without_end(self, unit: _OpenUnit, record: LogRecord) -> Unit:
-        rows = unit.rows_before + unit.total
-        if rows:
+        if unit.total:
             raise LogCorrupted(
-                f"transaction {unit.unit_id} has {rows} rows but no END before offset {record.offset}, where "
+                f"transaction {unit.unit_id} has {unit.total} rows but no END before offset {record.offset}, where "
                 f"{record.unit_id} begins",
                 hint="its tail is lost, or it is an XA transaction, which the capture cannot carry. " + _ONBOARD_AGAIN,
                 position=str(unit.begin.position or unit.unit_id),
@@ -212,7 +205,7 @@ class UnitAssembler:
         if unit is None or (record.unit_id and record.unit_id != unit.unit_id):
             self._standalone(record, units, truncated=(kept,) if kept else ())
             return
-        if unit.rows_before + unit.total and not record.total:
+        if unit.total and not record.total:
             raise LogCorrupted(
                 f"offset {record.offset}: TRUNCATE of {record.table} inside transaction {unit.unit_id} with rows",
                 hint=_ONBOARD_AGAIN,

@@ -9,7 +9,7 @@ from typing import Any
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.ports import LogReader
 from tests.fault.real.bank_plus import TABLES
-from tests.integration.captured import Replayed, apply_unit, is_told_anew
+from tests.integration.captured import Replayed, apply_unit
 from tests.waiting import wait_until
 
 Row = tuple[Any, ...]
@@ -43,7 +43,6 @@ class LogReplay:
     def advance(self, offset: int) -> None:
         """Apply every unit before `offset`, which must be where a unit ends."""
         unit: list[LogRecord] = []
-        told_before = 0
         while self._passed < offset:
             if not self._ahead:
                 records = wait_until(
@@ -54,13 +53,12 @@ class LogReplay:
             assert record.offset < offset, f"the ledger stands at {offset}, where no unit ends"
             self._passed = record.offset + 1
             if record.kind is RecordKind.BEGIN:
-                # END counts from the last BEGIN; MariaDB's connector goes on where it was (ADR 5).
-                unit = [] if is_told_anew(record) else unit
-                told_before = len(unit)
+                # One that is told again is told from its first row on (ADR 14, 16).
+                unit = []
             elif record.kind is RecordKind.ROW:
                 unit.append(record)
             elif record.kind is RecordKind.END:
-                assert record.total == len(unit) - told_before, f"unit {record.unit_id} is not whole in the log"
+                assert record.total == len(unit), f"unit {record.unit_id} is not whole in the log"
                 apply_unit(self._state, unit)
                 self._state.units += 1
                 unit = []

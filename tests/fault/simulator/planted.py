@@ -252,9 +252,9 @@ def end_of_another_transaction_accepted(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-def transaction_of_a_wal_continued_at_its_second_begin(patch: pytest.MonkeyPatch) -> None:
-    """As if its connector went on where it was: what it told before comes twice."""
-    patch.setattr(UnitAssembler, "_begin_anew", lambda assembler, unit, record: assembler._continue(unit))
+def transaction_continued_at_its_second_begin(patch: pytest.MonkeyPatch) -> None:
+    """As if the connector went on where it was: what it told before comes twice."""
+    patch.setattr(UnitAssembler, "_begin_anew", lambda assembler, unit, record: setattr(unit, "counts", {}))
 
 
 def pieces_kept_of_a_transaction_that_is_told_anew(patch: pytest.MonkeyPatch) -> None:
@@ -353,7 +353,7 @@ PLANTED: dict[Plant, set[str]] = {
     identical_rows_joined: _STATE,
     delete_of_a_key_change_applied_after_the_insert: _STATE,
     pieces_of_a_large_unit_forgotten: _STATE,
-    transaction_of_a_wal_continued_at_its_second_begin: _STATE,
+    transaction_continued_at_its_second_begin: _STATE,
     pieces_kept_of_a_transaction_that_is_told_anew: _STATE,
     counts_of_end_not_verified: _LOST,
     unit_applied_before_its_end: {_STOP, *_STATE},

@@ -56,7 +56,6 @@ MET = (
     "ends compared",
     "heartbeat inside",
     "hold expired",
-    "last transaction told again",
     "late commit of a dead process",
     "lost answer: applied",
     "lost answer: late",

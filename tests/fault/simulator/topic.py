@@ -205,11 +205,6 @@ class Capture:
             self._write_rows(told, may_restart=not is_plain)
             topic.finish()
             self._ended(told.number)
-            if not is_plain and self.source.log is Log.BINLOG and self.dice.random() < 0.05:
-                # A connector that starts again tells its last transaction once more, without rows.
-                topic.begin(told.number)
-                topic.finish()
-                self.schedule.tally["last transaction told again"] += 1
 
     def _ended(self, number: int) -> None:
         self.ends += [-1] * (number + 1 - len(self.ends))
@@ -224,11 +219,10 @@ class Capture:
         while waiting:
             topic.row(waiting.pop(0))
             if may_restart and self.dice.random() < 0.03:
-                # After a restart in mid-transaction END counts only what follows the new BEGIN. A binlog's connector
-                # goes on where it was, ours for a WAL begins anew.
+                # After a restart in mid-transaction the connector tells all of it again.
                 topic.begin(told.number)
                 self.schedule.tally["BEGIN told again"] += 1
-                waiting = list(rows) if self.source.log is Log.WAL else waiting
+                waiting = list(rows)
             if may_restart and self.dice.random() < 0.05:
                 topic.heartbeat()
                 self.schedule.tally["heartbeat inside"] += 1

@@ -26,9 +26,8 @@ KAFKA_CONNECTION = "kafka"
 CONNECT_CONNECTION = "connect"
 _START_TIMEOUT_S = 120.0
 _TESTED_PLUGINS = (
-    "install Debezium's connector of the version in jars/jars.lock beside it; PostgreSQL's also needs"
-    " seamline-connect.jar in its folder (`./seamline setup` makes it in .seamline/env/own-connectors); then restart"
-    " Connect"
+    "install Debezium's connector of the version in jars/jars.lock beside it, with its seamline-connect.jar in its"
+    " folder (`./seamline setup` makes them in .seamline/env/own-connectors); then restart Connect"
 )
 # The host commits a heartbeat every 10 s, so a capture that runs is never silent for long. MariaDB's does not notice
 # by itself that the server has ended its session.

@@ -15,7 +15,10 @@ from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.plan.model import SourcePlan
 
 # Versions that were run against kill -9, stop and resume, and huge transactions without loss. Older ones lose rows.
-TESTED_VERSIONS = {MARIADB_CONNECTOR: ("3.5.0.Final",), POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-1",)}
+TESTED_VERSIONS = {
+    MARIADB_CONNECTOR: ("3.5.0.Final-seamline-2",),
+    POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-2",),
+}
 CONNECTORS = {"mariadb": MARIADB_CONNECTOR, "postgres": POSTGRES_CONNECTOR}
 
 _SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|passphrase|private\.?key", re.IGNORECASE)

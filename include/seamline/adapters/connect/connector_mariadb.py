@@ -1,4 +1,4 @@
-"""Settings of Debezium's MariaDB connector 3.5.0.Final that no other source has."""
+"""Settings of Debezium's MariaDB connector 3.5.0.Final, in our own class, that no other source has."""
 
 import hashlib
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, name_pattern, schema_history_topic
 from seamline.plan.model import SourcePlan
 
-MARIADB_CONNECTOR = "io.debezium.connector.mariadb.MariaDbConnector"
+MARIADB_CONNECTOR = "seamline.connect.MariaDbConnector"
 
 
 def server_id(source: SourcePlan, endpoint: CaptureEndpoint) -> int:
@@ -36,8 +36,8 @@ def mariadb_settings(
         "inconsistent.schema.handling.mode": "fail",
         # One transaction may be written as slowly as Kafka takes it.
         "binlog.net.write.timeout": "3600",
-        # Its binlog client would connect again by itself, in the middle of a transaction too, and tell that from its
-        # first row on, which nobody can tell apart from going on (ADR 15). A silent session is the watch's business.
+        # Its binlog client would connect again by itself, in the middle of a transaction too, and its place would then
+        # lie behind what it has not told (ADR 15, 16). A silent session is the watch's business.
         "connect.keep.alive": "false",
         # The server's own heartbeats follow this: an idle capture then writes every 16 s and does not look silent.
         "connect.keep.alive.interval.ms": "10000",

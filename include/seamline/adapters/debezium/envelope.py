@@ -37,7 +37,10 @@ class RecordSource(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """Every shape but a row's. Which one it is shows by what is present."""
+    """Every shape but a row's. Which one it is shows by what is present.
+
+    `seamline`: what our own connectors say of a transaction, at its BEGIN.
+    """
 
     status: str = ""
     id: str = ""
@@ -48,6 +51,7 @@ class Record(msgspec.Struct):
     source: RecordSource | None = None
     ts_ms: int = 0
     op: str = ""
+    seamline: str = ""
 
 
 decode_record = msgspec.json.Decoder(Record).decode
@@ -64,7 +68,8 @@ def bracket(
 ) -> LogRecord:
     """BEGIN or END. `table_of` gives a table's plain name, or refuses it."""
     if record.status == "BEGIN":
-        return LogRecord(offset, RecordKind.BEGIN, unit_id, position=position, ts_ms=record.ts_ms)
+        is_whole = record.seamline == "whole"
+        return LogRecord(offset, RecordKind.BEGIN, unit_id, position=position, ts_ms=record.ts_ms, is_whole=is_whole)
     if record.event_count is None:
         raise LogCorrupted(f"offset {offset}: END of {record.id} carries no counts", hint=RECAPTURE)
     counts = {table_of(c.data_collection): c.event_count for c in record.data_collections or ()}

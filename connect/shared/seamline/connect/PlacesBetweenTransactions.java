@@ -9,7 +9,8 @@ import org.apache.kafka.connect.source.TransactionContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
 /** What a task is told of stored offsets: an open transaction is told anew, also where Debezium's own class left it. */
-record PlacesBetweenTransactions(SourceTaskContext given) implements SourceTaskContext, OffsetStorageReader {
+record PlacesBetweenTransactions(SourceTaskContext given, Places places)
+        implements SourceTaskContext, OffsetStorageReader {
 
     @Override
     public OffsetStorageReader offsetStorageReader() {
@@ -18,13 +19,13 @@ record PlacesBetweenTransactions(SourceTaskContext given) implements SourceTaskC
 
     @Override
     public <T> Map<String, Object> offset(Map<String, T> partition) {
-        return Place.before(given.offsetStorageReader().offset(partition));
+        return places.upTo(given.offsetStorageReader().offset(partition));
     }
 
     @Override
     public <T> Map<Map<String, T>, Map<String, Object>> offsets(Collection<Map<String, T>> partitions) {
         Map<Map<String, T>, Map<String, Object>> found = new HashMap<>();
-        given.offsetStorageReader().offsets(partitions).forEach((one, offset) -> found.put(one, Place.before(offset)));
+        partitions.forEach(one -> found.put(one, offset(one)));
         return found;
     }
 

@@ -16,21 +16,22 @@ import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTaskContext;
 
-/** Hands every record on with the offset of the last END: where a transaction is open, it is told again from its BEGIN. */
+/** Where a transaction is open at a stop, it is told again from its BEGIN. */
 public class PostgresConnectorTask extends io.debezium.connector.postgresql.PostgresConnectorTask {
 
     private static final String ACCESS_DENIED = "28";
 
-    private OffsetOfTheLastEnd offset;
+    private final Places places = new PostgresPlaces();
+    private ToldWhole told;
 
     @Override
     public String version() {
-        return PostgresConnector.versionOver(super.version());
+        return ToldWhole.versionOver(super.version());
     }
 
     @Override
     public void initialize(SourceTaskContext given) {
-        super.initialize(new PlacesBetweenTransactions(given));
+        super.initialize(new PlacesBetweenTransactions(given, places));
     }
 
     @Override
@@ -38,15 +39,15 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
         PostgresConnectorConfig config = new PostgresConnectorConfig(settings);
         Map<String, Object> stored = context.offsetStorageReader().offset(Map.of("server", config.getLogicalName()));
         if (stored != null) {
-            refuseAnotherHistory(Lsn.valueOf(((Number) stored.get(Place.LSN)).longValue()), config);
+            refuseAnotherHistory(Lsn.valueOf(((Number) stored.get(PostgresPlaces.LSN)).longValue()), config);
         }
-        offset = new OffsetOfTheLastEnd(stored);
+        told = new ToldWhole(places, stored);
         return super.start(settings);
     }
 
     @Override
     public List<SourceRecord> doPoll() throws InterruptedException {
-        return super.doPoll().stream().map(record -> offset.in(record)).toList();
+        return told.next(super.doPoll());
     }
 
     /** Debezium's own check asks for `lsn_proc`, passes where it is absent, and sees neither of these. */

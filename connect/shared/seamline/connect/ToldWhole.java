@@ -1,0 +1,81 @@
+package seamline.connect;
+
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.connect.data.Field;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.SchemaBuilder;
+import org.apache.kafka.connect.data.Struct;
+import org.apache.kafka.connect.source.SourceRecord;
+
+/**
+ * A log in which a transaction is whole from its last BEGIN on.
+ *
+ * Every record is handed on with a place between two transactions, so that after any stop an open one is told again from
+ * its BEGIN; and every BEGIN says so, for Debezium's own classes go on in the middle behind a BEGIN that looks the same.
+ */
+final class ToldWhole {
+
+    /** Raised with every change of these classes: a worker that has others is refused before a capture is touched. */
+    private static final String OWN = "seamline-2";
+
+    private static final String BRACKET = "io.debezium.connector.common.TransactionMetadataValue";
+    private static final String STATUS = "status";
+    private static final String MARK = "seamline";
+
+    private final Places places;
+    private Map<String, Object> place;
+    private Schema debeziums;
+    private Schema marked;
+
+    /** @param stored what Connect holds from before; null where nothing was ever stored */
+    ToldWhole(Places places, Map<String, ?> stored) {
+        this.places = places;
+        place = places.upTo(stored);
+    }
+
+    static String versionOver(String debezium) {
+        return debezium + "-" + OWN;
+    }
+
+    /** @param records the next ones, in log order */
+    List<SourceRecord> next(List<SourceRecord> records) {
+        return records.stream().map(this::next).toList();
+    }
+
+    private SourceRecord next(SourceRecord record) {
+        if (record.valueSchema() == null || !BRACKET.equals(record.valueSchema().name())) {
+            return at(record, record.valueSchema(), record.value());
+        }
+        Struct bracket = (Struct) record.value();
+        if ("END".equals(bracket.getString(STATUS))) {
+            place = places.behind(bracket.getString("id"), record.sourceOffset());
+            return at(record, record.valueSchema(), bracket);
+        }
+        place = places.atBegin(record.sourceOffset(), place);
+        Struct begin = marked(bracket);
+        return at(record, begin.schema(), begin);
+    }
+
+    private SourceRecord at(SourceRecord record, Schema schema, Object value) {
+        return new SourceRecord(
+                record.sourcePartition(), place, record.topic(), record.kafkaPartition(),
+                record.keySchema(), record.key(), schema, value, record.timestamp(), record.headers());
+    }
+
+    private Struct marked(Struct begin) {
+        if (debeziums != begin.schema()) {
+            debeziums = begin.schema();
+            SchemaBuilder builder = SchemaBuilder.struct().name(BRACKET).version(debeziums.version());
+            for (Field field : debeziums.fields()) {
+                builder.field(field.name(), field.schema());
+            }
+            marked = builder.field(MARK, Schema.STRING_SCHEMA).build();
+        }
+        Struct copy = new Struct(marked).put(MARK, "whole");
+        for (Field field : debeziums.fields()) {
+            copy.put(field.name(), begin.get(field));
+        }
+        return copy;
+    }
+}
