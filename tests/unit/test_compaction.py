@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import Boundary, BoundaryGate
-from seamline.domain.errors import InvariantViolated, LogCorrupted
+from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, Unit
 from seamline.domain.position import BinlogPosition
 from seamline.sync.compaction import compact
@@ -144,12 +144,12 @@ def test_a_covered_truncate_is_dropped() -> None:
     assert compact(units_of(log), tables=BY_NAME, gate=open_gate(covered=1)) == {}
 
 
-def test_a_covered_unit_after_an_uncovered_one_is_our_own_bug() -> None:
+def test_a_covered_unit_after_an_uncovered_one_is_a_log_out_of_order() -> None:
     log = LogTopic()
     log.transaction(insert(ACCOUNT, id=1, name="a"))
     log.transaction(insert(ACCOUNT, id=2, name="a"))
     first, second = units_of(log)
-    with pytest.raises(InvariantViolated, match="lies before boundary"):
+    with pytest.raises(LogCorrupted, match="lies before boundary"):
         compact([second, first], tables=BY_NAME, gate=open_gate(covered=1))
 
 

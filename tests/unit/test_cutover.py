@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.domain.cutover import Boundary, BoundaryGate, is_covered
-from seamline.domain.errors import InvariantViolated
+from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.position import BinlogPosition, PostgresPosition
 
 
@@ -80,10 +80,10 @@ def test_each_transaction_of_postgres_comes_once_whatever_order_they_began_in(
     assert [xid for xid, unit in zip(xids, units, strict=True) if gate.keeps("account", unit)] == later
 
 
-def test_a_covered_unit_after_an_uncovered_one_is_our_own_bug() -> None:
+def test_a_covered_unit_after_an_uncovered_one_is_a_log_out_of_order() -> None:
     gate = BoundaryGate({"account": Boundary("account", snapshot_at(5))})
     assert gate.keeps("account", at(6))
-    with pytest.raises(InvariantViolated) as caught:
+    with pytest.raises(LogCorrupted) as caught:
         gate.keeps("account", at(4))
     assert caught.value.table == "account"
 

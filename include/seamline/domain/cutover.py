@@ -9,7 +9,7 @@ row's own log address or a clock.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from seamline.domain.errors import InvariantViolated
+from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition, binlog_file
 
 
@@ -62,7 +62,7 @@ class Boundary:
 class BoundaryGate:
     """Decides unit by unit, in log order, which tables' changes to keep; ends each boundary at its high marker.
 
-    Coverage flips once per table: a covered unit after an uncovered one is `InvariantViolated`.
+    Coverage flips once per table: a covered unit after an uncovered one is `LogCorrupted`.
     """
 
     boundaries: Mapping[str, Boundary]
@@ -89,8 +89,9 @@ class BoundaryGate:
             return True
         if is_covered(unit, boundary.position):
             if table in self._passed:
-                raise InvariantViolated(
+                raise LogCorrupted(
                     f"unit {unit} lies before boundary {boundary.position} although a later one was already applied",
+                    hint="the log topic tells transactions out of order; onboard the sync again",
                     table=table,
                 )
             return False

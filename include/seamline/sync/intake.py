@@ -108,7 +108,7 @@ class Intake:
         for unit in units:
             if self._arrived.has_passed(unit.position):
                 if unit.is_empty:
-                    # A connector that starts again tells its last transaction once more, without rows.
+                    # Debezium's own MariaDB class tells its last transaction once more at a start, without rows.
                     continue
                 self.trouble = _told_twice(unit)
                 return
