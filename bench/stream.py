@@ -1,36 +1,32 @@
-"""Drain of a filled log topic, and commit → visible at a steady rate; MariaDB → Debezium → Kafka → PostgreSQL.
+"""Drain of a filled log topic; MariaDB → Debezium → Kafka → PostgreSQL.
 
 `drain`: the log is filled first; then the span loop and a JDBC-batch shape apply the same records, one after the other,
 in rounds: one prepared upsert per record, sent in batches of 10,000 and committed per batch, which is what a JDBC sink
 does. Both results must be equal to each other and to the source. Goal: at least 3 times as fast.
 
-`latency`: 125 transactions of 4 changes a second; each is timed from the end of its COMMIT at the source to the moment
-another session of the destination sees it, asked every 3 ms. Both servers write durably. Goal: p50 ≤ 100 ms,
-p99 ≤ 500 ms.
+`sink`: the same against Debezium's own JDBC sink, once in each of its modes, the fastest of which counts.
 
-On the servers of the local stack: `./seamline exec python -m bench.stream drain`, and the same with `latency`.
+On the servers of the local stack: `./seamline exec python -m bench.stream drain`, and the same with `sink`.
 """
 
 import argparse
 import dataclasses
-import multiprocessing
 import random
 import statistics
-import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from decimal import Decimal
 
 import orjson
 import psycopg
 import pytest
 
+from bench.jdbc_sink import MODES, jdbc_sink
 from seamline.adapters import registry
 from seamline.adapters.connections import Connection
 from seamline.domain.log import RecordKind
-from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
+from seamline.plan.model import SyncPlan, TablePlan
 from seamline.ports import Marker, Orders, StreamReport
 from seamline.sync.markers import read_until_marker
 from seamline.sync.span_loop import run_stream
@@ -38,13 +34,12 @@ from tests.integration.captured import Captured, captured
 from tests.integration.databases import mariadb, postgres, postgres_database
 from tests.spark.empty_sync import publish_empty
 from tests.spark.hosts import uri
-from tests.waiting import wait_until
 
 NAME = "bench_stream"
 TABLES = ("balance", "entry", "access")
 ACCOUNTS = 1_000
 BATCH = 10_000
-DRAIN_GOAL, P50_GOAL_MS, P99_GOAL_MS = 3.0, 100.0, 500.0
+GOAL = 3.0
 CREATE = (
     "CREATE TABLE balance (id INT PRIMARY KEY, currency CHAR(3) NOT NULL, amount DECIMAL(20,4) NOT NULL,"
     " version BIGINT NOT NULL, updated_at TIMESTAMP(6) NOT NULL)",
@@ -56,18 +51,17 @@ CREATE = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("drain", "latency"))
+    parser.add_argument("what", choices=("drain", "sink"))
     parser.add_argument("--changes", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=60)
     chosen = parser.parse_args()
     with captured(NAME) as bank, postgres_database(NAME) as warehouse, pytest.MonkeyPatch.context() as patch:
         patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
         bank.execute(*CREATE)
         bank.ensure(dataclasses.replace(bank.plan, tables=tuple(TablePlan(name) for name in TABLES)))
-        if chosen.what == "drain":
-            return drain(bank, warehouse, changes=chosen.changes, rounds=chosen.rounds)
-        return latency(bank, warehouse, seconds=chosen.seconds)
+        if chosen.what == "sink":
+            return drain_against_sink(bank, warehouse, changes=chosen.changes)
+        return drain(bank, warehouse, changes=chosen.changes, rounds=chosen.rounds)
 
 
 # ---- drain ----------------------------------------------------------------------------------------------------------
@@ -90,8 +84,44 @@ def drain(bank: Captured, warehouse: Connection, *, changes: int, rounds: int) -
     print(f"{written:,} changes, {rounds} rounds, medians; all results equal to each other and to the source")
     print(f"span loop        {mine:6.2f} s  {written / mine:10,.0f} changes/s")
     print(f"JDBC-batch shape {peer:6.2f} s  {written / peer:10,.0f} changes/s")
-    print(f"ratio {ratio:.1f}×  (goal ≥ {DRAIN_GOAL:g}×)")
-    return 0 if ratio >= DRAIN_GOAL else 1
+    print(f"ratio {ratio:.1f}×  (goal ≥ {GOAL:g}×)")
+    return 0 if ratio >= GOAL else 1
+
+
+def drain_against_sink(bank: Captured, warehouse: Connection, *, changes: int) -> int:
+    plans = [publish_empty(bank, warehouse, sync=f"s{n}", schema=f"live{n}", tables=TABLES) for n in range(len(MODES))]
+    with jdbc_sink(bank, {"balance": ("id",), "entry": ("id",), "access": ()}) as peer:
+        peer.begin()
+        written = fill(bank, changes)
+        last = Marker(f"barrier-{uuid.uuid4().hex}", "barrier")
+        bank.source.commit_marker(last)
+        peer.end(written)
+        with closing(mariadb(bank.root)) as session, session.cursor() as cursor:
+            cursor.execute("SELECT (SELECT max(id) FROM entry), (SELECT count(*) FROM access)")
+            last_entry, accesses = cursor.fetchone() or (0, 0)
+        ours, theirs = [], {}
+        for number, (plan, mode) in enumerate(zip(plans, MODES, strict=True)):
+            ours.append(drained_by_span_loop(plan, warehouse, last))
+            make_like(plan, warehouse, f"sink{number}")
+            theirs[mode] = peer.drain(warehouse, f"sink{number}", mode, last_entry=last_entry, accesses=accesses)
+            require_equal(bank, warehouse, f"live{number}", f"sink{number}")
+            print(f"span loop {ours[-1]:6.2f} s  JDBC sink, {mode}: {theirs[mode]:6.2f} s", flush=True)
+    mine, best = statistics.median(ours), min(theirs, key=lambda mode: theirs[mode])
+    ratio = theirs[best] / mine
+    print(f"{written:,} changes; all results equal to each other and to the source")
+    print(f"span loop {mine:6.2f} s (median)  {written / mine:10,.0f} changes/s")
+    print(f"JDBC sink {theirs[best]:6.2f} s ({best})  {written / theirs[best]:10,.0f} changes/s")
+    print(f"ratio {ratio:.1f}×  (goal ≥ {GOAL:g}×)")
+    return 0 if ratio >= GOAL else 1
+
+
+def make_like(plan: SyncPlan, warehouse: Connection, schema: str) -> None:
+    """Tables of the same shape, with the same key or index."""
+    with postgres(warehouse) as admin:
+        admin.execute(f"CREATE SCHEMA {schema}")
+        for table in plan.tables:
+            like = f"{plan.destinations[0].schema}.{table.name}"
+            admin.execute(f"CREATE TABLE {schema}.{table.name} (LIKE {like} INCLUDING ALL)")
 
 
 def fill(bank: Captured, changes: int) -> int:
@@ -157,12 +187,7 @@ def drained_by_span_loop(plan: SyncPlan, warehouse: Connection, last: Marker) ->
 
 
 def drained_by_batches(plan: SyncPlan, warehouse: Connection, last: Marker, start: int, *, schema: str) -> float:
-    with postgres(warehouse) as admin:
-        admin.execute(f"CREATE SCHEMA {schema}")
-        for table in plan.tables:
-            like = f"{plan.destinations[0].schema}.{table.name}"
-            # Both write into tables of the same shape, with the same key or index.
-            admin.execute(f"CREATE TABLE {schema}.{table.name} (LIKE {like} INCLUDING ALL)")
+    make_like(plan, warehouse, schema)
     statements = {table.name: upsert(table, schema) for table in plan.tables}
     with postgres(warehouse) as session, closing(registry.log_reader(plan)) as reader:
         session.autocommit = False
@@ -222,105 +247,6 @@ def require_equal(bank: Captured, warehouse: Connection, one: str, other: str) -
             assert here is not None
             assert there is not None
             assert (here[0], Decimal(here[1])) == (there[0], Decimal(there[1])), (table, here, there)
-
-
-# ---- latency --------------------------------------------------------------------------------------------------------
-
-
-def latency(bank: Captured, warehouse: Connection, *, seconds: float) -> int:
-    plan = publish_empty(bank, warehouse, sync="latency", schema="live", tables=TABLES)
-    bank.execute("INSERT INTO balance SELECT seq, 'EUR', 1000000, 0, NOW(6) FROM seq_1_to_1000")
-    with streaming(plan), postgres(warehouse) as session:
-        # The stream has started when what was there before it has come.
-        there = "SELECT count(*) FROM live.balance"
-        wait_until(lambda: session.execute(there).fetchone() == (ACCOUNTS,), timeout_s=60, what="the stream")
-        committed: dict[int, float] = {}
-        seen: dict[int, float] = {}
-        stop = threading.Event()
-        watcher = threading.Thread(target=watch, args=(warehouse, seen, stop))
-        watcher.start()
-        write_steadily(bank, committed, seconds=seconds)
-        deadline = time.monotonic() + 60
-        while max(seen, default=0) < max(committed) and time.monotonic() < deadline:
-            threading.Event().wait(0.05)
-        stop.set()
-        watcher.join()
-    waits = sorted(visible(committed, seen))
-    p50, p99 = waits[len(waits) // 2] * 1000, waits[int(len(waits) * 0.99)] * 1000
-    print(f"{len(waits):,} transactions of 4 changes in {seconds:g} s; commit → visible in another session")
-    print(
-        f"p50 {p50:.0f} ms (goal ≤ {P50_GOAL_MS:g})  p99 {p99:.0f} ms (goal ≤ {P99_GOAL_MS:g})  max {waits[-1]:.3f} s"
-    )
-    return 0 if p50 <= P50_GOAL_MS and p99 <= P99_GOAL_MS else 1
-
-
-@contextmanager
-def streaming(plan: SyncPlan) -> Iterator[None]:
-    """The loop in a process of its own, as in a Spark worker."""
-    spawn = multiprocessing.get_context("spawn")
-    stop = spawn.Event()
-    process = spawn.Process(target=stream_until, args=(plan_to_json(plan), stop))
-    process.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        process.join(30)
-
-
-class UntilStopped:
-    def __init__(self, stop: "multiprocessing.synchronize.Event") -> None:
-        self._stop = stop
-
-    def orders(self) -> Orders:
-        return Orders(wanted=not self._stop.is_set())
-
-    def report(self, report: StreamReport) -> None:
-        return
-
-
-def stream_until(plan_json: str, stop: "multiprocessing.synchronize.Event") -> None:
-    plan = plan_from_json(plan_json)
-    with closing(registry.log_reader(plan)) as reader, closing(registry.sink(plan, "warehouse")) as sink:
-        run_stream(plan, "warehouse", reader=reader, sink=sink, control=UntilStopped(stop))
-
-
-def write_steadily(bank: Captured, committed: dict[int, float], *, seconds: float) -> None:
-    rng = random.Random(7)
-    with closing(mariadb(bank.root)) as session, session.cursor() as cursor:
-        began = time.perf_counter()
-        number = 0
-        while (due := number / 125) < seconds:
-            threading.Event().wait(max(0.0, began + due - time.perf_counter()))
-            number += 1
-            first, second = sorted(rng.sample(range(1, ACCOUNTS + 1), 2))
-            cursor.execute("BEGIN")
-            cursor.execute(f"UPDATE balance SET version = version + 1 WHERE id IN ({first},{second})")
-            cursor.execute(
-                f"INSERT INTO entry VALUES ({2 * number},{first},'EUR',-1,NOW(6),CURDATE(),NULL),"
-                f"({2 * number + 1},{second},'EUR',1,NOW(6),CURDATE(),NULL)"
-            )
-            cursor.execute("COMMIT")
-            committed[2 * number + 1] = time.perf_counter()
-
-
-def watch(warehouse: Connection, seen: dict[int, float], stop: threading.Event) -> None:
-    with postgres(warehouse) as session:
-        while not stop.wait(0.003):
-            row = session.execute("SELECT max(id) FROM live.entry").fetchone()
-            if row and row[0] is not None:
-                seen.setdefault(int(str(row[0])), time.perf_counter())
-
-
-def visible(committed: dict[int, float], seen: dict[int, float]) -> Iterator[float]:
-    """Per transaction: the first moment at which its own entry or a later one was seen, less its commit."""
-    moments = sorted(seen.items())
-    place = 0
-    for entry, at in sorted(committed.items()):
-        while place < len(moments) and moments[place][0] < entry:
-            place += 1
-        assert place < len(moments), f"entry {entry} was never seen"
-        yield max(0.0, moments[place][1] - at)
 
 
 if __name__ == "__main__":
