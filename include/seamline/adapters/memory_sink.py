@@ -104,7 +104,9 @@ class MemorySink:
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
         database = self._database
-        before = database.ledgers[lease.stream]
+        before = database.ledgers.get(lease.stream)
+        if before is None:
+            raise Fenced(f"{lease.stream}: epoch {lease.epoch} is over, its ledger is gone")
         if _is_my_lost_answer(before, lease, progress):
             return Commit(before)
         keyed = {name: dict(rows) for name, rows in database.keyed.items()}
@@ -220,7 +222,7 @@ class MemorySink:
             database.generations.update({(row.stream, b.table): b.generation for b in row.boundaries})
             database.publications.add((row.stream, run_id))
             for over in ended:
-                del database.ledgers[over]
+                _forget(database, over)
         if lost is not None:
             raise CommitUnknown("the answer of the publish is lost")
 
@@ -353,6 +355,12 @@ def _advanced(before: LedgerRow, progress: Progress) -> LedgerRow:
         last_marker=progress.last_marker or before.last_marker,
         boundaries=tuple(replace(b, ended=b.ended or b.table in progress.ended) for b in before.boundaries),
     )
+
+
+def _forget(database: MemoryDestination, stream: StreamId) -> None:
+    """Everything that a pass has recorded of itself."""
+    del database.ledgers[stream]
+    database.publications = {(owner, run_id) for owner, run_id in database.publications if owner != stream}
 
 
 def _at(row: LedgerRow) -> tuple[str, int]:

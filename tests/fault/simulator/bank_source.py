@@ -10,6 +10,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.ports import Marker
 from tests.bank_history import text_of
+from tests.fault.simulator.left_out import BODIES, NOTE
 from tests.log_topic import Change, delete, insert, position, update
 
 Row = dict[str, Any]
@@ -23,12 +24,15 @@ _CCY = Column("ccy", Kind.CHAR, "char(3)", nullable=False, length=3)
 ACCOUNT = Table("account", (_integer("id"), _CCY, _integer("balance")), ("id",))
 ENTRY = Table("entry", (_integer("tx"), _integer("leg"), _CCY, _integer("amount")), ("tx", "leg"))
 AUDIT = Table("audit", (Column("action", Kind.STRING, "text"),))
-TABLES = (ACCOUNT, ENTRY, AUDIT)
+TABLES = (ACCOUNT, ENTRY, AUDIT, NOTE)
+
+_NAMES = {table.name for table in TABLES}
 
 ACCOUNTS_PER_CURRENCY = 3
 CURRENCIES = ("EUR", "CNY")
 OPENING = 1_000
 LARGE_ROWS = 24
+NOTES_MAX = 6
 WIDTH = 1 << 32
 
 
@@ -44,10 +48,11 @@ class State:
     account: dict[tuple[Any, ...], Row] = field(default_factory=dict)
     entry: dict[tuple[Any, ...], Row] = field(default_factory=dict)
     audit: Counter[str] = field(default_factory=Counter)
+    note: dict[tuple[Any, ...], Row] = field(default_factory=dict)
 
     def copy(self) -> "State":
         # Rows are never changed in place.
-        return State(dict(self.account), dict(self.entry), Counter(self.audit))
+        return State(dict(self.account), dict(self.entry), Counter(self.audit), dict(self.note))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Transaction:
 
     @property
     def rows(self) -> int:
-        return sum(change.table in ("account", "entry", "audit") for change in self.changes)
+        return sum(change.table in _NAMES for change in self.changes)
 
 
 @dataclass(slots=True)
@@ -91,6 +96,8 @@ class BankSource:
             self.now.account[(number,)] = row
         for action in ("a", "a", "b"):
             self.now.audit[text_of({"action": action})] += 1
+        for number in range(3):
+            self.now.note[(number,)] = {"id": number, "title": "a", "body": self.dice.choice(BODIES)}
         self.states.append(self.now.copy())
 
     def position(self) -> Position:
@@ -124,8 +131,9 @@ class BankSource:
         """Commit a transaction of a kind that the dice choose."""
         kind = self.dice.choices(list(_KINDS), weights=list(_KINDS.values()))[0]
         if kind == "truncate":
-            self.now.audit.clear()
-            self._commit((), truncated="audit")
+            emptied = self.dice.choice(["audit", "note"])
+            getattr(self.now, emptied).clear()
+            self._commit((), truncated=emptied)
         elif kind == "marker":
             # Of another sync: every stream of the source reads it.
             number = len(self.commits)
@@ -206,8 +214,56 @@ class BankSource:
         self._write_audit(changes)
 
     def _large(self, changes: list[Change]) -> None:
+        of_money = [self._transfer, self._transfer, self._note, self._reinsert]
+        kinds = self.dice.choice([of_money, of_money, [*of_money, self._write_note], [self._write_note]])
         while len(changes) < LARGE_ROWS:
-            self.dice.choice([self._transfer, self._transfer, self._note, self._reinsert])(changes)
+            self.dice.choice(kinds)(changes)
+
+    def _notes(self, changes: list[Change]) -> None:
+        for _ in range(self.dice.randint(1, 3)):
+            self._write_note(changes)
+
+    def _rename(self, changes: list[Change]) -> None:
+        """Notes change their keys, some one after the other, some with each other, some after a change of a value."""
+        free = sorted({(number,) for number in range(NOTES_MAX)} - self.now.note.keys())
+        if not free or not self.now.note:
+            return
+        if self.dice.random() < 0.5:
+            self._change_note(changes, self.dice.choice(list(self.now.note)))
+        first = self.dice.choice(list(self.now.note))
+        self._move_note(changes, first, free[0])
+        if self.dice.random() < 0.5 and len(self.now.note) > 1:
+            second = self.dice.choice([key for key in self.now.note if key != free[0]])
+            self._move_note(changes, second, first)
+            first = second
+        if self.dice.random() < 0.5:
+            self._move_note(changes, free[0], first)
+
+    def _write_note(self, changes: list[Change]) -> None:
+        """A note is written, changed, or torn up; of a changed one the large body mostly stays what it was."""
+        kind = self.dice.choice(["insert", "change", "change", "delete"])
+        free = [number for number in range(NOTES_MAX) if (number,) not in self.now.note]
+        if free and (kind == "insert" or not self.now.note):
+            row = {"id": self.dice.choice(free), "title": "a", "body": self.dice.choice(BODIES)}
+            changes.append(insert(NOTE, **row))
+            self.now.note[(row["id"],)] = row
+            return
+        key = self.dice.choice(list(self.now.note))
+        if kind == "delete":
+            changes.append(delete(NOTE, **self.now.note.pop(key)))
+        else:
+            self._change_note(changes, key)
+
+    def _change_note(self, changes: list[Change], key: tuple[Any, ...]) -> None:
+        known = self.now.note[key]
+        body = self.dice.choice(BODIES) if self.dice.random() < 0.3 else known["body"]
+        row = self.now.note[key] = {**known, "title": self.dice.choice("abc"), "body": body}
+        changes.append(update(NOTE, known, row))
+
+    def _move_note(self, changes: list[Change], key: tuple[Any, ...], free: tuple[Any, ...]) -> None:
+        known = self.now.note.pop(key)
+        row = self.now.note[free] = {**known, "id": free[0], "title": self.dice.choice("abc")}
+        changes.append(update(NOTE, known, row))
 
     def _nothing(self, changes: list[Change]) -> None:
         return
@@ -242,6 +298,8 @@ _KINDS = {
     "erase": 1,
     "same": 1,
     "note": 3,
+    "notes": 3,
+    "rename": 3,
     "large": 1,
     "nothing": 2,
     "foreign": 2,

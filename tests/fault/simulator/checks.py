@@ -1,15 +1,28 @@
 """The invariants (RELIABILITY 1.2), looked at after every commit of the destination."""
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from seamline.adapters.memory_sink import MemoryDestination
-from seamline.domain.ledger import LedgerRow
-from tests.fault.simulator.bank_source import CURRENCIES, OPENING, BankSource, State
+from seamline.domain.ledger import LedgerRow, StreamId
+from tests.fault.simulator.bank_source import CURRENCIES, OPENING, TABLES, BankSource, State
 from tests.fault.simulator.schedule import KnownGap, Violation
 from tests.fault.simulator.topic import Capture
 from tests.log_topic import STREAM
+
+
+@dataclass
+class Course:
+    """What was seen of one stream. `published`: transactions inside the snapshot that was published last."""
+
+    newest_epoch: int = 0
+    published_epoch: int = 0
+    published: int = 0
+    published_at: int = 0
+    farthest: int = 0
+    schema: str = ""
 
 
 class Checks:
@@ -20,34 +33,55 @@ class Checks:
         self._capture = capture
         self._destination = destination
         self._tally = tally
-        self.newest_epoch = 0
-        self.published_epoch = 0
+        self.courses: defaultdict[StreamId, Course] = defaultdict(Course)
 
-    def after_acquire(self, epoch: int) -> None:
-        if epoch <= self.newest_epoch:
-            raise Violation("I6 epoch", f"epoch {epoch} was given out after {self.newest_epoch}")
-        self.newest_epoch = epoch
-        self.state()
+    @property
+    def published_epoch(self) -> int:
+        return self.courses[STREAM].published_epoch
 
-    def after_publish(self, before: LedgerRow | None, after: LedgerRow) -> None:
+    def after_acquire(self, stream: StreamId, epoch: int) -> None:
+        course = self.courses[stream]
+        if epoch <= course.newest_epoch:
+            raise Violation("I6 epoch", f"epoch {epoch} was given out after {course.newest_epoch}")
+        course.newest_epoch = epoch
+        self.state(stream)
+
+    def after_publish(self, before: LedgerRow | None, after: LedgerRow, *, schema: str) -> None:
         """Whole tables are put in place: the one step that may take readers back to an earlier state."""
-        if before is not None and self._source.covered_by(after.position) < self._source.covered_by(before.position):
+        course, covered = self.courses[after.stream], self._source.covered_by(after.position)
+        if before is not None and covered < self._source.covered_by(before.position):
             self._tally["published an earlier position"] += 1
-        self.published_epoch = after.epoch
-        self.after_acquire(after.epoch)
+        if before is None:
+            # Whoever publishes a pass that is over and forgotten begins a new life of it.
+            course.newest_epoch = 0
+        course.published, course.published_at, course.schema = covered, after.next_offset, schema
+        course.published_epoch = after.epoch
+        course.farthest = max(course.farthest, after.next_offset)
+        self.after_acquire(after.stream, after.epoch)
+
+    def after_join(self, before: LedgerRow, after: LedgerRow) -> None:
+        """Tables have entered or left: the stream is where it was, and under a new epoch."""
+        if (before.next_offset, before.position) != (after.next_offset, after.position):
+            raise Violation("I6 position", f"a joining moved the stream from {before.next_offset} to {after}")
+        self.courses[STREAM].published_epoch = after.epoch
+        self.after_acquire(STREAM, after.epoch)
+        self._tally["joinings compared"] += 1
 
     def after_commit(self, before: LedgerRow, epoch: int) -> None:
-        """A commit of the stream has had its effect."""
-        after = self._destination.ledgers[STREAM]
-        if epoch != self.newest_epoch or after.epoch < self.newest_epoch:
-            raise Violation("I6 epoch", f"a commit of epoch {epoch} took effect under epoch {self.newest_epoch}")
+        """A commit of a stream, or of a pass, has had its effect."""
+        course, after = self.courses[before.stream], self._destination.ledgers[before.stream]
+        if epoch != course.newest_epoch or after.epoch < course.newest_epoch:
+            raise Violation("I6 epoch", f"a commit of epoch {epoch} took effect under epoch {course.newest_epoch}")
         if after.next_offset < before.next_offset:
             raise Violation("I6 position", f"the offset fell from {before.next_offset} to {after.next_offset}")
         was, now = (self._source.covered_by(row.position) for row in (before, after))
         if now < was:
             raise Violation("I6 position", f"the position fell from transaction {was} to {now}")
+        course.farthest = max(course.farthest, after.next_offset)
+        if after.next_offset > max(self.courses[STREAM].farthest, course.published_at):
+            raise Violation("pass ahead", f"a pass stands at {after.next_offset}, where its stream never was")
         self._nothing_beyond(before, after)
-        self.state()
+        self.state(before.stream)
 
     def _nothing_beyond(self, before: LedgerRow, after: LedgerRow) -> None:
         lost_at = self._capture.lost_at
@@ -55,33 +89,49 @@ class Checks:
             return
         said = f"applied up to {after.next_offset} although the log is lost at {lost_at}"
         disordered = self._capture.disordered
-        if disordered and before.is_catching_up and max(disordered) <= self._snapshot(after):
+        if disordered and before.is_catching_up and max(disordered) <= self.courses[after.stream].published:
             # Units that the snapshot covers are dropped, in any order and as often as they come.
             raise KnownGap("covered units in disorder are dropped", said)
         raise Violation("I9 nothing beyond", said)
 
-    def state(self) -> None:
-        """I1, I2, I3: the destination is what the source was at the ledger's position, row for row."""
-        ledger = self._destination.ledgers[STREAM]
+    def state(self, stream: StreamId) -> None:
+        """I1, I2, I3: each table is what the source's was at the ledger's position, or at its own snapshot's where that
+        lies further, row for row."""
+        ledger = self._destination.ledgers[stream]
         if self._is_torn(ledger):
             return
         if self._destination.findings:
             raise Violation("findings", f"{self._destination.findings[0]}")
         self._place(ledger)
-        self.equal(held_by(self._destination), self._source.covered_by(ledger.position), "I3 state")
-        self._sums()
-        self._tally["states compared"] += 1
+        held = held_by(self._destination, self.courses[stream].schema)
+        self._carried(ledger, held)
+        place = self._source.covered_by(ledger.position)
+        for boundary in ledger.boundaries:
+            number = max(place, self._source.covered_by(boundary.position))
+            self.equal({boundary.table: held[boundary.table]}, number, "I3 state")
+        self._sums(held)
+        self._tally["states compared" if stream == STREAM else "states of a pass compared"] += 1
+
+    def _carried(self, ledger: LedgerRow, held: Mapping[str, Any]) -> None:
+        """No table stands there that nobody carries, and none is missing that is carried."""
+        carried = {boundary.table for boundary in ledger.boundaries}
+        if carried != held.keys():
+            raise Violation("I3 state", f"{sorted(carried)} are carried, {sorted(held)} are there")
 
     def equal(self, found: Mapping[str, Any], number: int, check: str) -> None:
+        """Whether these tables are what the source's were after transaction `number`."""
         expected = as_held(self._source.states[number])
-        for table, rows in expected.items():
-            if found[table] != rows:
-                raise Violation(check, f"{table} after transaction {number}: {difference(found[table], rows)}")
+        for table, rows in found.items():
+            if rows != expected[table]:
+                raise Violation(check, f"{table} after transaction {number}: {difference(rows, expected[table])}")
 
-    def at_end(self) -> None:
-        """I4, I5: everything that was committed is there, once."""
+    def at_end(self, carried: Collection[str]) -> None:
+        """I4, I5: everything that was committed is there, once, in all tables that shall be there."""
         last = len(self._source.commits)
-        self.equal(held_by(self._destination), last, "I4 end")
+        held = held_by(self._destination)
+        if held.keys() != set(carried):
+            raise Violation("I4 end", f"{sorted(carried)} were wanted at the end, {sorted(held)} are there")
+        self.equal(held, last, "I4 end")
         ledger = self._destination.ledgers[STREAM]
         if self._source.covered_by(ledger.position) != last:
             raise Violation("I4 end", f"the ledger ends at {ledger.position}, the source at transaction {last}")
@@ -94,25 +144,22 @@ class Checks:
         return torn_from is not None and ledger.next_offset > torn_from
 
     def _place(self, ledger: LedgerRow) -> None:
-        """Offset and position of the ledger tell the same place, once the snapshot's is passed."""
+        """Offset and position of the ledger tell the same place, once the published snapshot's is passed."""
         if self._capture.is_another_log:
             return
-        by_offset = max(self._snapshot(ledger), self._capture.applied(ledger.next_offset))
+        by_offset = max(self.courses[ledger.stream].published, self._capture.applied(ledger.next_offset))
         by_position = self._source.covered_by(ledger.position)
         if by_offset != by_position:
             raise Violation("I6 position", f"offset says transaction {by_offset}, position says {by_position}")
 
-    def _snapshot(self, ledger: LedgerRow) -> int:
-        return max(self._source.covered_by(boundary.position) for boundary in ledger.boundaries)
-
-    def _sums(self) -> None:
-        held: Counter[str] = Counter()
-        for row in self._destination.keyed["account"].values():
-            held[row["ccy"]] += row["balance"]
-        if held != {ccy: OPENING * sum(held_once(self._source, ccy)) for ccy in CURRENCIES}:
-            raise Violation("I1 sums", f"balances sum to {dict(held)}")
+    def _sums(self, held: Mapping[str, Any]) -> None:
+        sums: Counter[str] = Counter()
+        for row in held.get("account", {}).values():
+            sums[row["ccy"]] += row["balance"]
+        if "account" in held and sums != {ccy: OPENING * sum(held_once(self._source, ccy)) for ccy in CURRENCIES}:
+            raise Violation("I1 sums", f"balances sum to {dict(sums)}")
         legs: Counter[int] = Counter()
-        for row in self._destination.keyed["entry"].values():
+        for row in held.get("entry", {}).values():
             legs[row["tx"]] += row["amount"]
         if any(legs.values()):
             raise Violation("I2 legs", f"entries do not cancel out: {+legs} {-legs}")
@@ -123,16 +170,20 @@ def held_once(source: BankSource, ccy: str) -> list[int]:
     return [1 for row in source.states[0].account.values() if row["ccy"] == ccy]
 
 
-def held_by(destination: MemoryDestination) -> dict[str, Any]:
-    return {
-        "account": destination.keyed.get("account", {}),
-        "entry": destination.keyed.get("entry", {}),
-        "audit": +destination.keyless.get("audit", Counter()),
-    }
+def held_by(destination: MemoryDestination, schema: str = "") -> dict[str, Any]:
+    """The tables in a schema of the destination, "" for the live ones; those that left have other names."""
+    found: dict[str, Any] = {}
+    for table in TABLES:
+        place = f"{schema}.{table.name}" if schema else table.name
+        if place in destination.keyed:
+            found[table.name] = destination.keyed[place]
+        elif place in destination.keyless:
+            found[table.name] = +destination.keyless[place]
+    return found
 
 
 def as_held(state: State) -> dict[str, Any]:
-    return {"account": state.account, "entry": state.entry, "audit": +state.audit}
+    return {"account": state.account, "entry": state.entry, "audit": +state.audit, "note": state.note}
 
 
 def difference(found: Mapping[Any, Any], rows: Mapping[Any, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -12,17 +12,19 @@ from seamline.domain import cutover
 from seamline.domain.changes import KeyedChange
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import CommitUnknown
-from seamline.domain.ledger import StreamId
+from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.log import LogRecord, RecordKind, Unit
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition, widen_xid
-from seamline.ports import Commit, Lease, Orders, Progress, Staged
-from seamline.sync import compaction, units
+from seamline.plan.model import PASS
+from seamline.ports import Commit, Joining, Lease, Load, Orders, Progress, Publication, Staged
+from seamline.sync import compaction, table_pass, units
 from seamline.sync.intake import Intake
 from seamline.sync.progress import PositionTracker
 from seamline.sync.span_loop import _SpanLoop
+from seamline.sync.table_pass import ReaderBehind
 from seamline.sync.units import UnitAssembler
 from tests.contract import test_planted_bugs as contract
-from tests.fault.simulator import simulation
+from tests.fault.simulator import runs, simulation
 from tests.fault.simulator.ports import SteppedSink
 
 # ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
@@ -31,7 +33,9 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def _sink(patch: pytest.MonkeyPatch, kind: type[MemorySink]) -> None:
     """The wrong sink lies between the simulator's and the right one."""
-    patch.setattr(simulation, "SteppedSink", type("Planted", (SteppedSink, kind), {}))
+    planted = type("Planted", (SteppedSink, kind), {})
+    for user in (simulation, runs):
+        patch.setattr(user, "SteppedSink", planted)
 
 
 # ---- the ledger and the epoch ---------------------------------------------------------------------------------------
@@ -293,6 +297,124 @@ def identity_of_the_topic_not_compared(patch: pytest.MonkeyPatch) -> None:
     _sink(patch, TopicNotCompared)
 
 
+# ---- values that the log leaves out ---------------------------------------------------------------------------------
+
+
+def stand_in_written_as_a_value(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memory_sink, "_completed", lambda table, change, row, before: row)
+
+
+def left_out_value_taken_from_the_stored_row_though_the_span_has_a_newer_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compaction, "filled", lambda image, older: image)
+
+
+def left_out_value_taken_from_whoever_had_the_new_key(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compaction, "_take_from_old_key", lambda change, old, old_key: None)
+
+
+def chain_of_key_changes_not_followed(patch: pytest.MonkeyPatch) -> None:
+    """The value is looked for under the last of the old keys, where the row never was in the destination."""
+    right = compaction._take_from_old_key
+
+    def take(change: KeyedChange, old: KeyedChange | None, old_key: bytes) -> None:
+        right(change, old, old_key)
+        change.taken_from = change.taken_from and old_key
+
+    patch.setattr(compaction, "_take_from_old_key", take)
+
+
+def left_out_values_of_pieces_not_filled(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memory_sink, "filled", lambda image, older: image)
+
+
+# ---- tables that join -----------------------------------------------------------------------------------------------
+
+
+def joined_without_comparing_places(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memory_sink, "_at", lambda ledger: None)
+
+
+def pass_ahead_of_its_stream(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReaderBehind, "_may_give", lambda reader, record: True)
+
+
+class LedgerOfAPassForgotten(MemorySink):
+    """Each attempt begins where the snapshot was, beside rows that an attempt before has led on."""
+
+    _published: ClassVar[dict[StreamId, LedgerRow]] = {}
+
+    def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
+        is_new = (stream, publication.run_id) not in self._database.publications
+        commit = super().publish(stream, loads, publication=publication)
+        if is_new:
+            self._published[stream] = commit.ledger
+        return commit
+
+    def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
+        ledger, first = self._database.ledgers.get(stream), self._published.get(stream)
+        if ledger is not None and first is not None and PASS in stream.sync:
+            self._database.ledgers[stream] = replace(first, epoch=ledger.epoch)
+        return super().acquire(stream, after_epoch=after_epoch)
+
+
+def ledger_of_a_pass_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LedgerOfAPassForgotten, "_published", {})
+    _sink(patch, LedgerOfAPassForgotten)
+
+
+class OldEpochGoesOnAfterAJoining(MemorySink):
+    def join(self, stream: StreamId, joining: Joining) -> Commit:
+        before = self._database.ledgers[stream]
+        commit = super().join(stream, joining)
+        if commit.ledger is before:
+            return commit
+        row = self._database.ledgers[stream] = replace(commit.ledger, epoch=before.epoch)
+        return Commit(row)
+
+
+def old_epoch_goes_on_after_a_joining(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, OldEpochGoesOnAfterAJoining)
+
+
+def plan_of_before_accepted_by_a_stream_that_starts(patch: pytest.MonkeyPatch) -> None:
+    """It passes over the changes of the tables that have joined."""
+    right = _SpanLoop._gate_of
+
+    def gate_of(loop: Any, ledger: LedgerRow) -> BoundaryGate:
+        known = tuple(boundary for boundary in ledger.boundaries if boundary.table in loop._tables)
+        return right(loop, replace(ledger, boundaries=known))
+
+    patch.setattr(_SpanLoop, "_gate_of", gate_of)
+
+
+class BoundaryOfATableThatJoinsForgotten(MemorySink):
+    """What its snapshot covers is applied once more."""
+
+    def join(self, stream: StreamId, joining: Joining) -> Commit:
+        before = self._database.ledgers[stream]
+        commit = super().join(stream, joining)
+        if commit.ledger is before:
+            return commit
+        names = {table.name for table in joining.tables}
+        boundaries = tuple(replace(b, ended=b.ended or b.table in names) for b in commit.ledger.boundaries)
+        row = self._database.ledgers[stream] = replace(commit.ledger, boundaries=boundaries)
+        return Commit(row)
+
+
+def boundary_of_a_table_that_joins_forgotten(patch: pytest.MonkeyPatch) -> None:
+    _sink(patch, BoundaryOfATableThatJoinsForgotten)
+
+
+def tables_that_leave_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
+    """The ledger goes on to carry them, so the stream refuses the plan that lacks them."""
+    right = table_pass._joining
+
+    def joining(*about: Any) -> Joining:
+        return replace(right(*about), kept_as={})
+
+    patch.setattr(table_pass, "_joining", joining)
+
+
 # ---- holds ----------------------------------------------------------------------------------------------------------
 
 
@@ -334,15 +456,15 @@ _LOST = {"I9 nothing beyond", "I9 named stop"}
 PLANTED: dict[Plant, set[str]] = {
     offset_before_data: _STATE,
     epoch_ignored: {"I6 epoch"},
-    start_offset_ignored: _STATE,
+    start_offset_ignored: {_STOP, *_STATE},
     unknown_commit_taken_for_done_by_the_sink: {_STOP},
     unknown_commit_taken_for_done: _STATE,
-    unknown_commit_taken_for_failed: _STATE,
+    unknown_commit_taken_for_failed: {_STOP, *_STATE},
     no_new_epoch_after_an_unknown_commit: {_STOP, *_STATE},
     position_of_covered_units_moves_the_ledger_back: {"I6 position"},
     boundary_off_by_one: _STATE,
     transactions_in_progress_taken_for_seen: _STATE,
-    xmax_asked_before_xmin: _STATE,
+    xmax_asked_before_xmin: {_STOP, *_STATE},
     boundary_by_the_lsn_of_rows: _STATE,
     xid_of_64_bits_compared_with_one_of_32: _STATE,
     boundary_ends_at_any_marker: _STATE,
@@ -360,6 +482,18 @@ PLANTED: dict[Plant, set[str]] = {
     end_of_another_transaction_accepted: _LOST,
     order_of_units_not_verified: _LOST,
     identity_of_the_topic_not_compared: _LOST,
+    stand_in_written_as_a_value: _STATE,
+    left_out_value_taken_from_the_stored_row_though_the_span_has_a_newer_one: {_STOP, *_STATE},
+    left_out_value_taken_from_whoever_had_the_new_key: {_STOP, *_STATE},
+    chain_of_key_changes_not_followed: {_STOP, *_STATE},
+    left_out_values_of_pieces_not_filled: {_STOP, *_STATE},
+    joined_without_comparing_places: {"I10", *_STATE},
+    pass_ahead_of_its_stream: {"pass ahead", _STOP},
+    ledger_of_a_pass_forgotten: {_STOP, *_STATE},
+    old_epoch_goes_on_after_a_joining: {"I6 epoch", *_STATE},
+    plan_of_before_accepted_by_a_stream_that_starts: {_STOP, *_STATE},
+    boundary_of_a_table_that_joins_forgotten: _STATE,
+    tables_that_leave_stay_where_they_are: {"I4 end", "I10"},
     hold_ignored: {"I10"},
     hold_told_and_not_kept: {"I10"},
     one_unit_too_many_before_a_barrier: {"barrier", *_STATE},

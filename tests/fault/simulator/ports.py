@@ -9,13 +9,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
+from seamline.domain.catalogue import Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import CommitUnknown, Fenced
+from seamline.domain.errors import CommitUnknown, Fenced, NotAbreast, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.left_out import lacks_values
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.ports import Commit, Lease, Load, Marker, Orders, Progress, Publication, Staged, StreamReport, TableRead
+from seamline.ports import (
+    Commit,
+    Joining,
+    Lease,
+    Load,
+    Marker,
+    Orders,
+    Progress,
+    Publication,
+    Staged,
+    StreamReport,
+    TableRead,
+)
 from tests.bank_history import text_of
 from tests.fault.simulator.bank_source import TABLES, BankSource
 from tests.fault.simulator.checks import Checks, as_held, held_by
@@ -68,7 +82,7 @@ class SteppedSink(MemorySink):
     def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
         self._schedule.step("acquire", is_network=True)
         lease = super().acquire(stream, after_epoch=after_epoch)
-        self._checks.after_acquire(lease.epoch)
+        self._checks.after_acquire(stream, lease.epoch)
         self._process.epoch, self._process.has_begun = lease.epoch, True
         self._schedule.step("acquired", is_network=True)
         return lease
@@ -77,6 +91,7 @@ class SteppedSink(MemorySink):
         self._schedule.step("stage", is_network=True)
         if changes.piece:
             self._schedule.tally["piece staged"] += 1
+        self._schedule.tally["values left out"] += sum(lacks_values(change.row) for change in changes.keyed)
         return super().stage(lease, changes)
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
@@ -119,31 +134,60 @@ class SteppedSink(MemorySink):
 
     def _take_effect(self, lease: Lease, staged: Sequence[Staged], progress: Progress) -> Commit:
         database = self._database
-        before, commits = database.ledgers[lease.stream], database.commits
+        before, commits = database.ledgers.get(lease.stream), database.commits
         try:
             return super().commit(lease, staged, progress=progress)
         except Fenced:
             self._schedule.tally["fenced"] += 1
             raise
         finally:
-            if database.commits != commits:
+            if database.commits != commits and before is not None:
                 self._schedule.tally["commits"] += 1
                 self._checks.after_commit(before, lease.epoch)
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
         self._schedule.step("publish", is_network=True)
         known = self._database.ledgers.get(stream)
-        if self._schedule.dice.random() < self._schedule.odds.lost_answer:
-            self._database.lose_answer = self._schedule.dice.choice(list(LostAnswer))
         try:
-            commit = super().publish(stream, loads, publication=publication)
+            with self._answer_perhaps_lost():
+                commit = super().publish(stream, loads, publication=publication)
         finally:
             ledger = self._database.ledgers.get(stream)
             if ledger is not None and ledger is not known:
-                self._schedule.tally[f"published, generation {ledger.boundaries[0].generation}"] += 1
-                self._checks.after_publish(known, ledger)
+                what = "published" if stream == STREAM else "pass published"
+                self._schedule.tally[f"{what}, generation {min(2, ledger.boundaries[0].generation)}"] += 1
+                self._checks.after_publish(known, ledger, schema=self._schema)
+                for load in loads:
+                    # It became the live table.
+                    del self._database.staged[load.staged_as]
         self._schedule.step("published")
         return commit
+
+    def join(self, stream: StreamId, joining: Joining) -> Commit:
+        self._schedule.step("join", is_network=True)
+        self._schedule.send()
+        known = self._database.ledgers.get(stream)
+        try:
+            with self._answer_perhaps_lost():
+                commit = super().join(stream, joining)
+        except NotAbreast:
+            self._schedule.tally["not abreast" if joining.passed_as in self._database.ledgers else "no pass yet"] += 1
+            raise
+        finally:
+            ledger = self._database.ledgers.get(stream)
+            if known is not None and ledger is not None and ledger is not known:
+                self._checks.after_join(known, ledger)
+        self._schedule.step("joined", is_network=True)
+        return commit
+
+    @contextmanager
+    def _answer_perhaps_lost(self) -> Iterator[None]:
+        if self._schedule.dice.random() < self._schedule.odds.lost_answer:
+            self._database.lose_answer = self._schedule.dice.choice(list(LostAnswer))
+        try:
+            yield
+        finally:
+            self._database.lose_answer = None
 
 
 @dataclass
@@ -152,6 +196,7 @@ class Direction:
 
     schedule: Schedule
     clock: ManualClock
+    plan_json: str = ""
     is_wanted: bool = False
     is_paused: bool = False
     want_number: int = 0
@@ -161,7 +206,8 @@ class Direction:
     holds: int = 0
     report: StreamReport | None = None
 
-    def want(self) -> None:
+    def want_again(self) -> None:
+        """By the plan that was wanted last."""
         self.is_wanted = True
         self.want_number += 1
 
@@ -172,7 +218,18 @@ class Direction:
         apply_to = self.apply_to if self.hold_id else None
         return Orders(self.is_wanted, self.is_paused, self.hold_id, self.hold_until, apply_to)
 
-    # ports.StreamDirector, as far as the barrier asks
+    # ports.StreamDirector, as far as barriers and passes ask
+
+    def want(self, stream: StreamId, *, plan_json: str) -> None:
+        self.schedule.step("want", is_network=True)
+        if self.schedule.dice.random() < self.schedule.odds.lost_answer:
+            raise TransientError("the platform database is away")
+        self.plan_json = plan_json
+        self.want_again()
+        self.schedule.step("wanted", is_network=True)
+
+    def unwant(self, stream: StreamId) -> None:
+        raise NotImplementedError
 
     def latest_report(self, stream: StreamId) -> StreamReport | None:
         self.schedule.step("report read")
@@ -205,13 +262,16 @@ class Direction:
 
 
 class Control:
-    """ports.StreamControl of one worker."""
+    """ports.StreamControl of one worker, which ends where the stream is wanted by another plan than its own."""
 
-    def __init__(self, direction: Direction) -> None:
+    def __init__(self, direction: Direction, plan_json: str) -> None:
         self._direction = direction
+        self._plan_json = plan_json
 
     def orders(self) -> Orders:
         self._direction.schedule.step("orders")
+        if self._plan_json != self._direction.plan_json:
+            return Orders(wanted=False)
         return self._direction.orders()
 
     def report(self, report: StreamReport) -> None:
@@ -277,7 +337,7 @@ class SteppedSource:
         self.schedule.step("read")
         view = self.view()
         self.read_at = view.position
-        yield StagedRead(self, view)
+        yield StagedRead(self, view, [read.table for read in reads])
 
     @contextmanager
     def open_staged(self, destination: DestinationPlan, loads: Sequence[Load], count: int) -> Iterator[list[Tables]]:
@@ -307,19 +367,20 @@ class SteppedSource:
 
 
 class StagedRead:
-    """ports for `take_snapshot`: all tables at one position; staging lasts while the source goes on."""
+    """ports for `take_snapshot`: tables at one position; staging lasts while the source goes on."""
 
     position_time = datetime(2026, 11, 20, 1, 2, 3, tzinfo=UTC)
 
-    def __init__(self, world: SteppedSource, view: Tables) -> None:
+    def __init__(self, world: SteppedSource, view: Tables, tables: Sequence[Table]) -> None:
         self._world = world
         self._view = view
+        self._tables = tables
         self.position = view.position
         self.views = [view]
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
         loads = []
-        for table in TABLES:
+        for table in self._tables:
             self._world.schedule.step("stage table", is_network=True)
             self._world.staged += 1
             name = f"{table.name}_{self._world.staged}"

@@ -43,6 +43,7 @@ class Process:
     want_number: int = 0
     has_begun: bool = False
     epoch: int = 0
+    carries: frozenset[str] = frozenset()
 
 
 class Actor(greenlet):  # type: ignore[misc]

@@ -9,6 +9,7 @@ from seamline.domain.errors import PositionLost
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import PostgresPosition
 from tests.fault.simulator.bank_source import TABLES, WIDTH, BankSource, Log, Transaction
+from tests.fault.simulator.left_out import as_told
 from tests.fault.simulator.schedule import Schedule, Violation
 from tests.log_topic import MARKERS, TOPIC_ID, Change, LogTopic, TopicReader
 
@@ -28,9 +29,11 @@ class Loss(Enum):
 
 @dataclass(slots=True)
 class WalTopic(LogTopic):
-    """As PostgreSQL's connector writes it: BEGIN and END carry LSNs, TRUNCATE lies between them and is counted."""
+    """As PostgreSQL's connector writes it: BEGIN and END carry LSNs, TRUNCATE lies between them and is counted, large
+    values that stayed are left out."""
 
     told: Transaction | None = None
+    change: Change | None = None
 
     def _xid(self) -> int:
         assert self.told is not None
@@ -65,8 +68,14 @@ class WalTopic(LogTopic):
         assert self.told is not None
         return self.told.row_lsn
 
+    def row(self, change: Change) -> None:
+        self.change = change
+        LogTopic.row(self, change)
+
     def _add(self, kind: RecordKind, **fields: object) -> None:
         if kind is _ROW:
+            assert self.change is not None
+            fields |= as_told(self.change, fields)
             fields |= {"unit_id": str(self._xid()), "position": PostgresPosition(self._row_lsn(), self._xid())}
         # Two arguments, for a class with slots is another one than its body saw.
         LogTopic._add(self, kind, **fields)  # noqa: SLF001
