@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.memory_sink import MemoryDestination, MemorySink
-from seamline.domain.errors import Fenced, InvariantViolated, Refused, SchemaConflict, TransientError
+from seamline.domain.errors import Fenced, InvariantViolated, LogCorrupted, Refused, SchemaConflict, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import RunKind, RunState
@@ -236,6 +236,21 @@ def test_a_stream_that_starts_by_an_older_plan_passes_over_no_change_of_a_table_
     assert destination.ledgers[STREAM].next_offset == before
     Stage(history.log, destination).run()
     assert state_of(destination) == history.states[-1]
+
+
+def test_what_is_told_twice_behind_a_joining_stops_the_stream_although_the_new_tables_stand_further() -> None:
+    """Their snapshot drops it for them alone: it must not be taken for what a new sync reads once more."""
+    log = LogTopic()
+    for number in (1, 1, 2):
+        log.begin(number)
+        log.row(insert(ACCOUNT, id=number, name="a"))
+        log.finish()
+    history = History(log, [{"account": [], "transfer": [], "audit": []}] * 3)
+    destination = carrying_accounts(history, 3)
+    joined(run_reading(history, destination, 2), history, Standing(destination))
+    with pytest.raises(LogCorrupted, match="a second time"):
+        Stage(history.log, destination).run()
+    assert (destination.findings, state_of(destination)["account"]) == ([], ['{"id": 1, "name": "a"}'])
 
 
 @pytest.mark.parametrize(("state", "age_s"), [("streaming", 61.0), ("no_slot", 0.0)])

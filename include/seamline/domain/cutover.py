@@ -78,9 +78,13 @@ class BoundaryGate:
         return len(self._ended) < len(self.boundaries)
 
     def expects_covered(self, position: Position) -> bool:
-        """Whether units that a snapshot covers may still come, for a stream that stands at `position`."""
-        still_open = (boundary for name, boundary in self.boundaries.items() if name not in self._ended)
-        return any(boundary.position.covers(position) for boundary in still_open)  # type: ignore[arg-type]
+        """Whether units from before `position` may still come, for a stream that stands there: every table came with a
+        snapshot that covers them. Where one did not, as beside tables that joined later, they would count twice.
+        """
+        return self.is_open and all(
+            name not in self._ended and boundary.position.covers(position)  # type: ignore[arg-type]
+            for name, boundary in self.boundaries.items()
+        )
 
     def keeps(self, table: str, unit: Position) -> bool:
         """Whether changes of `table` in this unit come from the log."""

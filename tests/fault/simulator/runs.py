@@ -149,7 +149,8 @@ class Runs:
 
     def _wait_for_those_left_alone(self) -> None:
         while not all(self._left_alone):
-            self.schedule.wait()
+            # A step, and no mere wait: they sleep for so many of them.
+            self.schedule.step("waits for those left alone")
         self._left_alone.clear()
 
     def _join(self, run: Run, change: ListChange, process: Process) -> None:

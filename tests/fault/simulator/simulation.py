@@ -80,9 +80,14 @@ class Simulation:
         )
         self.schedule = Schedule(dice, odds, self.tally)
         self.source = BankSource(dice, dice.choice(list(Log)))
-        loss = dice.choice(list(Loss)) if dice.random() < 0.2 else None
-        self.capture = Capture(self.source, self.schedule, dice, loss, may_lose=lambda: self.runs.is_published)
-        self.capture.waits = dice.choice([0.3, 0.6, 0.9])
+        self.is_changed = dice.random() < 0.3
+        # Beside tables that join no topic is lost as a whole.
+        losses = (Loss.ROW, Loss.TAIL, Loss.ORDER, Loss.TWICE) if self.is_changed else tuple(Loss)
+        loss = dice.choice(losses) if dice.random() < (0.4 if self.is_changed else 0.2) else None
+        self.capture = Capture(self.source, self.schedule, dice, loss, may_lose=self._may_lose)
+        self.loses_after_joinings = int(self.is_changed and loss is not None and dice.random() < 0.8)
+        # A slow one leaves the stream far behind the snapshots of tables that join.
+        self.capture.waits = 0.9 if self.loses_after_joinings else dice.choice([0.3, 0.6, 0.9])
         self.destination = MemoryDestination()
         self.clock = ManualClock()
         self.checks = Checks(self.source, self.capture, self.destination, self.tally)
@@ -144,11 +149,10 @@ class Simulation:
         self.writer_done = True
 
     def _run_one_after_the_other(self) -> None:
-        is_changed = self.capture.loss not in (Loss.TOPIC, Loss.PURGED) and self._dice.random() < 0.25
-        if is_changed and self.capture.loss is None:
+        if self.is_changed and self.capture.loss is None:
             self.runs.draw_tables()
         self.runs.onboard()
-        for _ in range(self._dice.randint(1, 2) if is_changed else 0):
+        for _ in range(self._dice.randint(1, 2) if self.is_changed else 0):
             self._wait_some(60)
             if self.runs.is_idle:
                 self.runs.change_tables()
@@ -168,6 +172,10 @@ class Simulation:
                 self.direction.is_wanted = False
                 self._wait_some(40)
                 self.direction.want_again()
+
+    def _may_lose(self) -> bool:
+        """With some seeds not before tables have joined."""
+        return self.runs.is_published and self.tally["joinings compared"] >= self.loses_after_joinings
 
     def _wait_some(self, most: int) -> None:
         for _ in range(self._dice.randint(1, most)):
