@@ -217,6 +217,26 @@ def test_a_destination_that_moved_on_before_its_views_were_open_is_inconclusive(
     assert "says 0-1-104 inside its read view, not 0-1-100" in refused(World(destination_position=104))
 
 
+@pytest.mark.parametrize(("before", "after"), [((), ("entry", 1)), (("entry", 1), ()), (("entry", 1), ("entry", 2))])
+def test_tables_that_join_while_both_sides_are_opened_are_not_compared(
+    before: tuple[str, int], after: tuple[str, int]
+) -> None:
+    """Such a table stands at its own snapshot, which may be further than the position."""
+    world = World()
+    assert world.ledger is not None
+    ledgers = [
+        replace(world.ledger, boundaries=tuple(Boundary(name, at(90), number, ended=True) for name, number in carried))
+        for carried in ([before] if before else [], [after] if after else [])
+    ]
+    world.ledger = ledgers[0]
+
+    def join() -> None:
+        world.ledger = ledgers[1]
+
+    world.on_open = join
+    assert "entry joined or left settlement@warehouse" in refused(world)
+
+
 def test_an_expired_lease_is_inconclusive_even_when_all_looks_well() -> None:
     assert "had expired" in refused(World(slow_destination_s=31))
 

@@ -2,8 +2,8 @@
 
 hold the stream at an END → open the source's views at P, which must cover the held place → commit a marker, so that a
 unit beyond P exists on an idle source too → the stream applies everything covered by P and stops → the ledger says P →
-open the destination's views, which must say P *inside themselves* → let the stream go. From then on both sides can be
-read for as long as their views live, while the stream has long moved on.
+open the destination's views, which must say P *inside themselves* → see that no table has joined meanwhile → let the
+stream go. From then on both sides can be read for as long as their views live, while the stream has long moved on.
 
 Everything that may go wrong here ends in a `NotAligned` with its reason, never in a comparison of unlike things. A
 stream that stands on purpose refuses the hold: trying again by itself would not help.
@@ -116,7 +116,7 @@ class Barrier:
         raise NotAligned("no attempt was made")
 
     def _align(self, views: int, stack: ExitStack) -> Aligned:
-        self._require_comparable()
+        known = self._require_comparable()
         self._wait_until_near()
         held_at = self.clock.now()
         hold_id = self.director.hold(self.stream, lease_s=self.patience.lease_s)
@@ -130,13 +130,14 @@ class Barrier:
             self.director.apply_up_to(hold_id, position)
             ledger = self._wait_until_applied(position, deadline)
             destination = self._open_destination(views, position, stack)
+            self._require_same_tables(known)
             self._require_lease(deadline, "the destination's views were open")
         finally:
             self.director.release(hold_id)
         held_s = self.clock.now() - held_at
         return Aligned(position, ledger.committed_ms, source, destination, held_s, self._age_check(opened_at))
 
-    def _require_comparable(self) -> None:
+    def _require_comparable(self) -> LedgerRow:
         ledger = self.sink.read_ledger(self.stream)
         if ledger is None:
             raise NotComparable(
@@ -148,6 +149,14 @@ class Barrier:
                 " is passed",
                 hint="compare once the cutover is done",
             )
+        return ledger
+
+    def _require_same_tables(self, known: LedgerRow) -> None:
+        """A table that joined meanwhile stands where its snapshot was read, whatever the ledger's position says."""
+        before, now = ({(b.table, b.generation) for b in row.boundaries} for row in (known, self._ledger()))
+        if before != now:
+            joined = ", ".join(sorted({table for table, _ in before ^ now}))
+            raise NotAligned(f"{joined} joined or left {self.stream} before the destination's views were open")
 
     def _wait_until_near(self) -> None:
         deadline = self.clock.now() + self.patience.catch_up_s
