@@ -69,5 +69,6 @@ _FORMS: dict[Kind, Callable[[Column, Any], Any]] = {
     Kind.DATETIME: _datetime,
     Kind.INSTANT: _instant,
     Kind.TIME: _time,
+    Kind.YEAR: lambda _, value: value or 1900,
     Kind.ENUM: lambda _, value: value.replace(",", "\\,"),
 }

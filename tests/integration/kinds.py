@@ -162,7 +162,7 @@ CASES: tuple[KindCase, ...] = (
         "time",
         [_plain("-00:00:01", -timedelta(seconds=1)), _plain("27:00:00", timedelta(hours=27))],
     ),
-    _case("y", Kind.YEAR, "year", _numbers("1901", "2155")),
+    _case("y", Kind.YEAR, "year", _numbers("0", "1901", "2155")),
     _case("mood", Kind.ENUM, "enum('ok','b,c','')", [_plain(t, t) for t in ("ok", "b,c", "")]),
     _case("tags", Kind.SET, "set('x','y','z')", [_plain(t, t) for t in ("", "x", "x,z", "x,y,z")]),
     _case("doc", Kind.JSON, "json", [_text(t) for t in _DOCUMENTS]),

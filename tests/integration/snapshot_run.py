@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from seamline.adapters.bulk_copy import Copied, CopyGroup, copy_group
 from seamline.adapters.bulk_read import RunReader
+from seamline.adapters.bulk_threads import CopyingHere
 from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.domain.cutover import is_covered
@@ -23,27 +22,6 @@ from tests.integration.databases import postgres
 from tests.waiting import wait_until
 
 Rows = dict[str, list[tuple[Any, ...]]]
-
-
-class InProcess:
-    """The tasks of a read as threads of this process; their readers are child processes all the same."""
-
-    def __init__(self, groups: Sequence[CopyGroup]) -> None:
-        self._groups = groups
-        self._pool = ThreadPoolExecutor(len(groups))
-        self._futures: list[Future[list[Copied]]] = []
-
-    def start(self) -> None:
-        self._futures = [self._pool.submit(copy_group, group) for group in self._groups]
-
-    def is_running(self) -> bool:
-        return any(not future.done() for future in self._futures)
-
-    def result(self) -> list[Copied]:
-        return [one for future in self._futures for one in future.result()]
-
-    def cancel(self) -> None:
-        self._pool.shutdown(wait=True)
 
 
 class Records:
@@ -77,7 +55,7 @@ def run_of(bank: Captured, tables: Sequence[str], *, number: int = 1, lock: str 
 
 
 def tools_of(bank: Captured, run: Run, records: Records, failpoints: str = "") -> SnapshotTools:
-    reader = RunReader(run, tasks=2, copying_of=lambda groups, _: InProcess(groups))
+    reader = RunReader(run, tasks=2, copying_of=lambda groups, _: CopyingHere(groups))
     return SnapshotTools(
         source=bank.source,
         open_log=bank.open_log,

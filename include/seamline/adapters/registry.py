@@ -43,6 +43,11 @@ _TABLE_READERS = {
 _SHAPE_GUARDS = {"postgres": "seamline.adapters.postgres_source.shapes:open_guard"}
 _SINKS = {"postgres": "seamline.adapters.postgres.sink:open_sink"}
 _DESTINATION_VIEWS = {"postgres": "seamline.adapters.postgres.read:open_live_views"}
+_PROBES = {
+    "mariadb": "seamline.adapters.mariadb.probes:open_probes",
+    "postgres": "seamline.adapters.postgres_source.probes:open_probes",
+}
+_PROBED = {"postgres": "seamline.adapters.postgres.probed:open_probed"}
 _CAPTURE_PROBE = "seamline.adapters.connect.capture:open_probe"
 _CUTS = {"postgres": "seamline.adapters.postgres.cuts:open_cuts"}
 _LOG_READER = "seamline.adapters.kafka.log_reader:open_log_reader"
@@ -91,6 +96,17 @@ def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list
     """`open_live_views(plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]`."""
     destination = plan.destination(destination_name)
     return list(_opener(_DESTINATION_VIEWS, destination.kind, "destination")(plan, destination, count))
+
+
+def probes(source: SourcePlan) -> Any:
+    """`open_probes(source: SourcePlan)`: probe tables of a certificate (`sync.probe_run.ProbeSource`)."""
+    return _opener(_PROBES, source.kind, "source for certificates")(source)
+
+
+def probed(plan: SyncPlan, destination_name: str) -> Any:
+    """`open_probed(plan, destination)`: where probes arrive (`sync.probe_run.ProbeDestination`)."""
+    destination = plan.destination(destination_name)
+    return _opener(_PROBED, destination.kind, "destination for certificates")(plan, destination)
 
 
 def cut_publisher(plan: SyncPlan, destination_name: str) -> Any:

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ps": ("ps", "the processes of the local stack"),
     "logs": ("logs", "the log of one process"),
     "doctor": ("doctor", "what is missing or of the wrong version here, and the cure"),
+    "certify": ("certify", "prove that the snapshot path and the log path store the same values"),
     "init": ("init", "write a first declaration from a live database"),
     "validate": ("validate", "check the declarations"),
     "explain": ("explain", "the stages that a sync will run"),

@@ -17,6 +17,7 @@ from typing import Any
 
 from seamline.adapters import failpoints, registry
 from seamline.adapters.bulk_read import RunReader
+from seamline.adapters.bulk_threads import CopyingHere
 from seamline.domain.errors import CommitUnknown, Fenced, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
@@ -28,7 +29,6 @@ from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from seamline.sync.span_loop import run_stream
 from seamline.sync.table_pass import PassTools, join_stream
-from tests.integration.snapshot_run import InProcess
 
 DESTINATION = "warehouse"
 FENCED, TRANSIENT, FINAL = 3, 4, 5
@@ -141,7 +141,7 @@ def stream(folder: Path) -> None:
 def snapshot(folder: Path) -> None:
     run, change, records = run_of(folder), change_of(folder), RecordsInFile(folder)
     run = run if change is None else entering_only(run, change)
-    reader = RunReader(run, tasks=2, copying_of=lambda groups, _: InProcess(groups))
+    reader = RunReader(run, tasks=2, copying_of=lambda groups, _: CopyingHere(groups))
     take_snapshot(
         run,
         SnapshotTools(

@@ -18,6 +18,7 @@ from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.capture import CaptureState, CaptureStatus
+from seamline.domain.errors import TransientError
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan
 from seamline.ports import Problem
@@ -25,6 +26,8 @@ from seamline.ports import Problem
 KAFKA_CONNECTION = "kafka"
 CONNECT_CONNECTION = "connect"
 _START_TIMEOUT_S = 120.0
+_GONE_WITHIN_S = 30.0
+_PAUSE_S = 0.1
 _TESTED_PLUGINS = (
     "install Debezium's connector of the version in jars/jars.lock beside it, with its seamline-connect.jar in its"
     " folder (`./seamline setup` makes them in .seamline/env/own-connectors); then restart Connect"
@@ -126,6 +129,16 @@ class PlannedTopics:
             self._topics.ensure_schema_history(schema_history_topic(self._source))
         self._topics.ensure_connector_offsets(offsets_topic(self._source))
         return self._topics.ensure_log(self._source.log_topic)
+
+    def delete(self) -> None:
+        """Delete all of them, for a capture that is given up; returns when they are gone."""
+        for topic in (self._source.log_topic, offsets_topic(self._source), schema_history_topic(self._source)):
+            self._topics.delete(topic)
+            deadline = time.monotonic() + _GONE_WITHIN_S
+            while self._topics.topic_id(topic):
+                if time.monotonic() > deadline:
+                    raise TransientError(f"topic {topic} was deleted and is still there", hint="is every broker up?")
+                time.sleep(_PAUSE_S)
 
     def end_offset(self) -> int:
         return self._topics.offsets(self._source.log_topic)[1]

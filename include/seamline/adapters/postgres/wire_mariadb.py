@@ -35,11 +35,16 @@ def _cast(column: Column, *, of: str) -> str:
             return moment(of, unit_of(column))
         case Kind.TIME:
             return f"({of}*interval '1 microsecond')"
-        case Kind.ENUM:
-            # The connector puts a backslash before a comma inside a label (seen on 3.5.0.Final).
-            return f"replace({of},'\\,',',')"
+        case Kind.ENUM | Kind.YEAR:
+            return _mended(column.kind, of)
         case _:
             return f"{of}::{destination_type(column)}"
+
+
+def _mended(kind: Kind, of: str) -> str:
+    """What the connector tells otherwise than it is (seen on 3.5.0.Final): it puts a backslash before a comma inside a
+    label, and the year 0000 arrives as 1900, which a YEAR cannot hold."""
+    return f"replace({of},'\\,',',')" if kind is Kind.ENUM else f"(CASE {of} WHEN 1900 THEN 0 ELSE {of} END)::smallint"
 
 
 def _unsigned(of: str) -> str:

@@ -7,6 +7,7 @@ consistent point, so it is a prefix of the log. No other snapshot is: a commit s
 
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from seamline.domain.errors import PositionLost, SeamlineError, TransientError
 # Creating a slot waits for every transaction that is writing just then.
 CREATION_S = 60.0
 _PLUGIN = "pgoutput"
+_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,24 @@ def capture_start(capture: Connection, slot: str, *, patience_s: float = CREATIO
             hint=f"find who uses it; if nobody does: SELECT pg_drop_replication_slot('{slot}'), then onboard again",
         )
     return int(lsn)
+
+
+def drop_slot(capture: Connection, slot: str, *, patience_s: float = CREATION_S) -> None:
+    """Drop a capture's slot once nobody reads from it any more. One that is not there is a no-op."""
+    deadline = time.monotonic() + patience_s
+    with closing(open_session(capture)) as session, translated(capture):
+        while (
+            row := session.execute("SELECT active FROM pg_replication_slots WHERE slot_name = %s", (slot,)).fetchone()
+        ) is not None:
+            if not row[0]:
+                session.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+                return
+            if time.monotonic() > deadline:
+                raise TransientError(
+                    f"replication slot {slot} is still in use after {patience_s:g} s",
+                    hint=f"end who reads from it; then: SELECT pg_drop_replication_slot('{slot}')",
+                )
+            time.sleep(_PAUSE_S)
 
 
 def parse_lsn(text: str) -> int:

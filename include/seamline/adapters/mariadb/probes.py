@@ -1,0 +1,124 @@
+"""Probe tables in a MariaDB source, made and dropped by the owner of its tables: `ProbeSource` of sync.certify."""
+
+from collections.abc import Mapping, Sequence
+
+import pymysql
+
+from seamline.adapters.mariadb.canonical import quoted, text_literal
+from seamline.adapters.mariadb.client import open_session, query, role, translated
+from seamline.adapters.mariadb.edge_values import LIMITS, edge_values
+from seamline.adapters.mariadb.marker import create_statement
+from seamline.adapters.probe_statements import transactions
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import Refused, SeamlineError, TransientError
+from seamline.domain.probe import KEY, Probe, ProbePath
+from seamline.plan.model import SourcePlan
+
+_TRIAL = quoted("seamline_certify_trial")
+
+
+class MariaDbProbes:
+    """One session of the owner, whose connection is the plan's reader. It holds a lock: one certificate at a time."""
+
+    def __init__(self, source: SourcePlan) -> None:
+        self._source = source
+        self._connection = role(source, source.reader)
+        self._mark = f"made by seamline {source.name}"
+        self._session = open_session(self._connection, read_timeout_s=None)
+        if self._rows(f"SELECT GET_LOCK('{self._mark}', 0)") != ((1,),):
+            self._session.close()
+            raise Refused("a certificate of this sync is being written just now", hint="wait until it is there")
+
+    def version(self) -> str:
+        return f"MariaDB {self._rows('SELECT VERSION()')[0][0]}"
+
+    def edge_values(self, table: Table) -> Mapping[str, Sequence[str]]:
+        return {column.name: edge_values(column) for column in table.columns}
+
+    def limits(self) -> Mapping[Kind, tuple[str, str]]:
+        return LIMITS
+
+    def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
+        """Literal → why the server refuses it. A temporary table is not in the binlog."""
+        name, found = quoted(column.name), {}
+        select = f"SELECT {name} FROM {quoted(table.name)} LIMIT 0"
+        self._execute(f"CREATE OR REPLACE TEMPORARY TABLE {_TRIAL} {select}")
+        for literal in literals:
+            try:
+                query(self._session, f"INSERT INTO {_TRIAL} ({name}) VALUES ({literal})")
+            except pymysql.err.MySQLError as exc:
+                if isinstance(error := translated(exc, self._connection), TransientError):
+                    raise error from exc
+                found[literal] = str(exc.args[-1])
+        self._execute(f"DROP TEMPORARY TABLE {_TRIAL}")
+        return found
+
+    def make(self, probes: Sequence[Probe]) -> None:
+        """One table per probe, with the columns of the user's: no key but its own, no default, check or trigger."""
+        marker = self._source.marker_table
+        self._execute(create_statement(marker), f"ALTER TABLE {quoted(marker)} COMMENT='{self._mark}'")
+        for probe in probes:
+            if self._exists(probe.name):
+                raise Refused(
+                    f"table {probe.name} is in the way and was not made by `seamline certify`", hint="rename or drop it"
+                )
+            texts = self._texts(probe.of.name)
+            columns = ", ".join(_definition(column, texts.get(column.name, "")) for column in probe.columns)
+            self._execute(
+                f"CREATE TABLE {quoted(probe.name)} ({quoted(KEY)} int NOT NULL PRIMARY KEY, {columns})"
+                f" ENGINE=InnoDB COMMENT='{self._mark}'"
+            )
+
+    def write(self, probe: Probe, path: ProbePath) -> None:
+        for statements in transactions(probe, path, place=quoted(probe.name), quoted=quoted):
+            self._execute("BEGIN", *statements, "COMMIT")
+
+    def drop(self) -> None:
+        """Every table that was made for this sync, also by a certificate that was killed."""
+        rows = self._rows(
+            "SELECT table_name FROM information_schema.tables"
+            f" WHERE table_schema = {text_literal(self._source.database)} AND table_comment = '{self._mark}'"
+        )
+        self._execute("ROLLBACK", *(f"DROP TABLE {quoted(str(name))}" for (name,) in rows))
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _exists(self, name: str) -> bool:
+        places = f"table_schema = {text_literal(self._source.database)} AND table_name = {text_literal(name)}"
+        return bool(self._rows(f"SELECT 1 FROM information_schema.tables WHERE {places}"))
+
+    def _texts(self, table: str) -> dict[str, str]:
+        """Character set and collation of each text column."""
+        rows = self._rows(
+            "SELECT column_name, character_set_name, collation_name FROM information_schema.columns"
+            f" WHERE table_schema = {text_literal(self._source.database)} AND table_name = {text_literal(table)}"
+            " AND character_set_name IS NOT NULL"
+        )
+        return {str(name): f" CHARACTER SET {charset} COLLATE {collation}" for name, charset, collation in rows}
+
+    def _execute(self, *statements: str) -> None:
+        for statement in statements:
+            self._rows(statement)
+
+    def _rows(self, statement: str) -> tuple[tuple[object, ...], ...]:
+        try:
+            return query(self._session, statement)
+        except pymysql.err.MySQLError as exc:
+            raise self._fault(exc) from exc
+
+    def _fault(self, exc: pymysql.err.MySQLError) -> SeamlineError:
+        return translated(exc, self._connection)
+
+
+def _definition(column: Column, texts: str) -> str:
+    """The catalogue's type is the one that the server prints; JSON is its word for a longtext with a check."""
+    kind = "json" if column.kind is Kind.JSON else f"{column.source_type}{texts}"
+    null = "NULL" if column.nullable else "NOT NULL"
+    # Without a default of its own an old server gives a timestamp one: the moment of each change, or a zero date.
+    default = " DEFAULT '1971-01-01 00:00:00'" if column.kind is Kind.INSTANT and not column.nullable else ""
+    return f"{quoted(column.name)} {kind} {null}{default}"
+
+
+def open_probes(source: SourcePlan) -> MariaDbProbes:
+    return MariaDbProbes(source)

@@ -1,0 +1,136 @@
+"""Probe tables in a PostgreSQL source, made and dropped by the owner of its tables: `ProbeSource` of sync.certify."""
+
+from collections.abc import Mapping, Sequence
+
+import psycopg
+
+from seamline.adapters.connections import resolve
+from seamline.adapters.postgres.canonical import quoted, text_literal
+from seamline.adapters.postgres_source.client import open_session, role, source_error
+from seamline.adapters.postgres_source.edge_values import LIMITS, edge_values
+from seamline.adapters.postgres_source.grants import publication_statement
+from seamline.adapters.postgres_source.marker import create_statement
+from seamline.adapters.postgres_source.slots import drop_slot
+from seamline.adapters.probe_statements import transactions
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import Refused
+from seamline.domain.probe import KEY, Probe, ProbePath
+from seamline.plan.model import SourcePlan
+
+_TRIAL = "pg_temp.seamline_certify_trial"
+
+
+class PostgresProbes:
+    """One session of the owner, whose connection is the plan's reader. It holds a lock: one certificate at a time."""
+
+    def __init__(self, source: SourcePlan) -> None:
+        self._source = source
+        self._connection = role(source, source.reader)
+        self._mark = f"made by seamline {source.name}"
+        self._session = open_session(self._connection, settings=("statement_timeout=0",))
+        if self._rows(f"SELECT pg_try_advisory_lock(hashtextextended({text_literal(self._mark)}, 0))") != [(True,)]:
+            self._session.close()
+            raise Refused("a certificate of this sync is being written just now", hint="wait until it is there")
+
+    def version(self) -> str:
+        return f"PostgreSQL {self._rows('SHOW server_version')[0][0]}"
+
+    def edge_values(self, table: Table) -> Mapping[str, Sequence[str]]:
+        return {column.name: edge_values(column, labels=self._labels(table, column)) for column in table.columns}
+
+    def limits(self) -> Mapping[Kind, tuple[str, str]]:
+        return LIMITS
+
+    def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
+        """Literal → why the server refuses it. A temporary table is not in the log."""
+        name, found = quoted(column.name), {}
+        self._execute(
+            f"CREATE TEMPORARY TABLE seamline_certify_trial AS SELECT {name} FROM {self._place(table.name)} LIMIT 0"
+        )
+        for literal in literals:
+            try:
+                self._session.execute(f"INSERT INTO {_TRIAL} ({name}) VALUES ({literal})".encode())
+            except (psycopg.DataError, psycopg.IntegrityError) as exc:
+                found[literal] = exc.diag.message_primary or "refused"
+            except psycopg.Error as exc:
+                raise source_error(exc, self._connection) from exc
+        self._execute(f"DROP TABLE {_TRIAL}")
+        return found
+
+    def make(self, probes: Sequence[Probe]) -> None:
+        """One table per probe, with the columns of the user's: no key but its own, no default, check or trigger."""
+        marker = self._place(self._source.marker_table)
+        login = quoted(resolve(self._source.capture).login)
+        self._execute(
+            create_statement(self._source.schema, self._source.marker_table),
+            f"COMMENT ON TABLE {marker} IS {text_literal(self._mark)}",
+            f"GRANT SELECT ON {marker} TO {login}",
+        )
+        for probe in probes:
+            place = self._place(probe.name)
+            if self._rows(f"SELECT to_regclass({text_literal(place)})") != [(None,)]:
+                raise Refused(
+                    f"table {place} is in the way and was not made by `seamline certify`", hint="rename or drop it"
+                )
+            left_out = [column.name for column in probe.of.columns if column not in probe.columns]
+            self._execute(
+                f"CREATE TABLE {place} ({quoted(KEY)} integer PRIMARY KEY,"
+                f" LIKE {self._place(probe.of.name)} INCLUDING STORAGE)",
+                f"COMMENT ON TABLE {place} IS {text_literal(self._mark)}",
+                *(f"ALTER TABLE {place} DROP COLUMN {quoted(name)}" for name in left_out),
+                f"GRANT SELECT ON {place} TO {login}",
+            )
+        self._execute(publication_statement(self._source, [probe.name for probe in probes]))
+
+    def write(self, probe: Probe, path: ProbePath) -> None:
+        for statements in transactions(probe, path, place=self._place(probe.name), quoted=quoted):
+            self._execute("BEGIN", *statements, "COMMIT")
+
+    def drop(self) -> None:
+        """Every table that was made for this sync, also by a certificate that was killed; publication and slot."""
+        rows = self._rows(
+            "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            f" WHERE n.nspname = {text_literal(self._source.schema)} AND c.relkind = 'r'"
+            f" AND obj_description(c.oid, 'pg_class') = {text_literal(self._mark)}"
+        )
+        self._execute(
+            "ROLLBACK",
+            f"DROP PUBLICATION IF EXISTS {quoted(self._source.publication)}",
+            *(f"DROP TABLE {self._place(str(name))}" for (name,) in rows),
+        )
+        drop_slot(role(self._source, self._source.capture), self._source.slot)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _labels(self, table: Table, column: Column) -> Sequence[str]:
+        if column.kind is not Kind.ENUM:
+            return ()
+        rows = self._rows(
+            "WITH RECURSIVE base AS (SELECT a.atttypid AS oid FROM pg_attribute a"
+            f" WHERE a.attrelid = {text_literal(self._place(table.name))}::regclass"
+            f" AND a.attname = {text_literal(column.name)}"
+            " UNION ALL SELECT t.typbasetype FROM base JOIN pg_type t ON t.oid = base.oid WHERE t.typtype = 'd')"
+            " SELECT enumlabel FROM pg_enum WHERE enumtypid IN (SELECT oid FROM base) ORDER BY enumsortorder"
+        )
+        return [str(label) for (label,) in rows]
+
+    def _place(self, table: str) -> str:
+        return f"{quoted(self._source.schema)}.{quoted(table)}"
+
+    def _execute(self, *statements: str) -> None:
+        try:
+            for statement in statements:
+                self._session.execute(statement.encode())
+        except psycopg.Error as exc:
+            raise source_error(exc, self._connection) from exc
+
+    def _rows(self, statement: str) -> list[tuple[object, ...]]:
+        try:
+            return self._session.execute(statement.encode()).fetchall()
+        except psycopg.Error as exc:
+            raise source_error(exc, self._connection) from exc
+
+
+def open_probes(source: SourcePlan) -> PostgresProbes:
+    return PostgresProbes(source)

@@ -1,0 +1,35 @@
+"""The SQL by which probe rows are written, the same for every kind of source. Pure."""
+
+from collections.abc import Callable, Sequence
+
+from seamline.domain.probe import KEY, Probe, ProbePath
+
+
+def transactions(probe: Probe, path: ProbePath, *, place: str, quoted: Callable[[str], str]) -> Sequence[Sequence[str]]:
+    """The statements of each transaction of a path. `place`: the probe table as SQL names it."""
+    first = probe.first_key(path)
+    columns = [quoted(name) for name in probe.values]
+    listed = ", ".join((quoted(KEY), *columns))
+    if path is ProbePath.BATCH:
+        copied = ", ".join((f"{quoted(KEY)} + {{distance}}", *columns))
+        return [
+            [
+                f"INSERT INTO {place} ({listed}) SELECT {copied.replace('{distance}', str(distance))} FROM {place}"
+                f" WHERE {quoted(KEY)} <= {probe.rows}"
+                for distance in range(first - 1, first - 1 + probe.copies * probe.rows, probe.rows)
+            ]
+        ]
+    is_update = path is ProbePath.UPDATE
+    inserts = [
+        [f"INSERT INTO {place} ({listed}) VALUES ({', '.join((str(first + number), *literals))})"]
+        for number, literals in enumerate(probe.literals(ahead=int(is_update)))
+    ]
+    updates = [
+        [f"UPDATE {place} SET {_assigned(columns, literals)} WHERE {quoted(KEY)} = {first + number}"]
+        for number, literals in enumerate(probe.literals())
+    ]
+    return [*inserts, *updates] if is_update else inserts
+
+
+def _assigned(columns: Sequence[str], literals: Sequence[str]) -> str:
+    return ", ".join(f"{column} = {literal}" for column, literal in zip(columns, literals, strict=True))

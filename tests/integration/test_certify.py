@@ -1,0 +1,237 @@
+"""`seamline certify` on real servers: every type of both kinds of source, planted faults, and nothing left behind."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.postgres import sink
+from seamline.adapters.postgres.wire import WireForms
+from seamline.adapters.postgres.wire_mariadb import MARIADB as MARIADB_FORMS
+from seamline.adapters.postgres.wire_postgres import POSTGRES as POSTGRES_FORMS
+from seamline.cli.main import main
+from seamline.domain.catalogue import Column, Kind
+from tests.conftest import RunningStack
+from tests.integration.captured import Captured, captured
+from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
+from tests.integration.databases import postgres, postgres_database
+from tests.integration.kinds import CASES
+from tests.integration.postgres_kinds import CASES as TYPE_CASES
+from tests.integration.postgres_kinds import TYPES, create_table
+from tests.integration.streamed import streamed
+
+SOURCES = {
+    "mariadb": """\
+source: {name}
+kind: mariadb
+connection: core_bank
+capture_connection: core_bank_capture
+marker_connection: core_bank_marker
+database: {name}
+""",
+    "postgres": """\
+source: {name}
+kind: postgres
+connection: {name}_reader
+capture_connection: core_bank_capture
+marker_connection: {name}_marker
+database: {name}
+""",
+}
+OWNERS = {"mariadb": "core_bank_root", "postgres": "postgres_root"}
+SYNC = "sync: {name}_sync\nsource: {name}\ndestinations: [certified]\ntables: [{tables}]\n"
+DESTINATION = "destination: certified\nkind: postgres\nconnection: certified\nschema: live\n"
+MARIADB, POSTGRES = "parity_test", "parity_pg"
+IN_THE_WAY = (
+    "CREATE TABLE parent (id INT PRIMARY KEY)",
+    "CREATE TABLE strict (code VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_german1_ci NOT NULL UNIQUE,"
+    " parent_id INT NOT NULL, amount DECIMAL(12,2) NOT NULL DEFAULT 7 CHECK (amount > 0), doc JSON NOT NULL,"
+    " at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, seen TIMESTAMP(3) NOT NULL,"
+    " n MEDIUMINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, twice BIGINT AS (parent_id * 2) STORED,"
+    " FOREIGN KEY (parent_id) REFERENCES parent (id))",
+    "CREATE TRIGGER strict_before BEFORE INSERT ON strict FOR EACH ROW SIGNAL SQLSTATE '45000'",
+    "CREATE TABLE keyless (a INT, memo VARCHAR(200))",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of the declarations and of the certificate."""
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def bank(stack: RunningStack) -> Iterator[Captured]:
+    columns = ", ".join(f"`{case.column.name}` {case.mariadb_type}" for case in CASES)
+    with captured(MARIADB) as one:
+        one.execute(f"CREATE TABLE kinds (id INT PRIMARY KEY, {columns}, f32 FLOAT, f64 DOUBLE)")
+        yield one
+
+
+@pytest.fixture
+def ledger(stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresCaptured]:
+    """Connect knows the login of the capture by the id of the bank's connection."""
+    create = (*TYPES, create_table("kinds", key="id int PRIMARY KEY, "))
+    with captured_postgres(POSTGRES, create=create, tables=("kinds",)) as one:
+        secret = resolve(one.source_plan.capture)
+        address = f"postgres://{secret.login}:{secret.password}@{secret.host}:{secret.port}/{POSTGRES}"
+        monkeypatch.setenv("SEAMLINE_CONNECTION_CORE_BANK_CAPTURE", address)
+        yield one
+
+
+@pytest.fixture
+def warehouse(stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    with postgres_database("parity_warehouse") as one:
+        address = f"postgres://{one.login}:{one.password}@{one.host}:{one.port}/{one.database}"
+        monkeypatch.setenv("SEAMLINE_CONNECTION_CERTIFIED", address)
+        yield one
+
+
+def certified(one: Captured, folder: Path, *tables: str) -> tuple[int, str]:
+    """(exit code, document) of `seamline certify`."""
+    name, kind = one.source_plan.name, one.source_plan.kind
+    files = {
+        f"sources/{name}.yaml": SOURCES[kind].format(name=name),
+        "destinations/certified.yaml": DESTINATION,
+        f"syncs/{name}_sync.yaml": SYNC.format(name=name, tables=", ".join(tables)),
+    }
+    for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text, encoding="utf-8")
+    out = folder / "certificate.md"
+    ended = main(["certify", f"{name}_sync", "--owner", OWNERS[kind], "--out", str(out)])
+    return ended, out.read_text(encoding="utf-8") if out.exists() else ""
+
+
+def verdicts(document: str, table: str) -> dict[str, str]:
+    """Column → verdict, of the lines that have six cells."""
+    cells = [line.strip("| ").split(" | ") for line in document.splitlines() if line.startswith(f"| {table} |")]
+    return {line[1]: line[5] for line in cells if len(line) == 6}
+
+
+def left_behind(one: Captured, warehouse: Connection) -> list[object]:
+    """What there is of a certificate in the source, in Connect, in Kafka and in the destination."""
+    tables = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE 'seamline%certify%'"
+    own = "certify." + one.plan.sync
+    with closing(postgres(warehouse)) as session:
+        found = session.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE '%certify%'").fetchall()
+        for table in ("ledger", "boundary", "publication", "finding"):
+            if session.execute(f"SELECT to_regclass('seamline.{table}')").fetchone() != (None,):
+                found += session.execute(f"SELECT stream FROM seamline.{table}").fetchall()
+    names = [f"seamline.{own}.{part}" for part in ("log", "offsets", "schema-history")]
+    topics = [name for name in names if one.kafka.topic_id(name)]
+    connectors = [name for name in (f"seamline-certify-{one.plan.sync}",) if one.client.status(name)]
+    slots = []
+    if one.source_plan.kind == "postgres":
+        slots += one.rows("pg_replication_slots WHERE slot_name LIKE 'seamline_certify%'")
+        slots += one.rows("pg_publication WHERE pubname LIKE 'seamline_certify%'")
+    return [*one.rows(f"({tables}) AS found"), *found, *topics, *connectors, *slots]
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, kind: str, forms: WireForms, wrong: Kind, sql: str) -> None:
+    """The log path stores values of one kind wrongly; `sql` has `{}` for the right value."""
+
+    def cast(column: Column, *, of: str) -> str:
+        right = forms.cast(column, of=of)
+        return sql.format(right) if column.kind is wrong else right
+
+    monkeypatch.setitem(sink._WIRE_FORMS, kind, replace(forms, cast=cast))
+
+
+def test_every_kind_of_a_mariadb_source_is_the_same_on_both_paths(
+    bank: Captured, warehouse: Connection, folder: Path
+) -> None:
+    ended, document = certified(bank, folder, "kinds")
+    assert set(verdicts(document, "kinds").values()) == {"SAME"}, document
+    assert len(verdicts(document, "kinds")) == len(CASES) + 3
+    assert ended == 0
+    assert document.startswith("# Parity certificate of sync parity_test_sync: SAME\n")
+    assert left_behind(bank, warehouse) == []
+
+
+def test_every_type_of_a_postgresql_source_is_the_same_on_both_paths(
+    ledger: PostgresCaptured, warehouse: Connection, folder: Path
+) -> None:
+    ended, document = certified(ledger, folder, "kinds")
+    assert set(verdicts(document, "kinds").values()) == {"SAME"}, document
+    assert len(verdicts(document, "kinds")) == len(TYPE_CASES) + 1
+    assert ended == 0
+    assert left_behind(ledger, warehouse) == []
+
+
+def test_keys_checks_defaults_and_triggers_of_the_tables_are_not_in_the_way(
+    bank: Captured, warehouse: Connection, folder: Path
+) -> None:
+    bank.execute(*IN_THE_WAY)
+    ended, document = certified(bank, folder, "strict", "keyless")
+    assert set(verdicts(document, "strict").values()) == {"SAME"}, document
+    assert set(verdicts(document, "keyless").values()) == {"SAME"}, document
+    assert ended == 0
+    assert bank.rows("strict") == []
+    assert left_behind(bank, warehouse) == []
+
+
+def test_a_moment_that_the_log_path_shifts_is_caught_and_shown_on_both_paths(
+    bank: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(monkeypatch, "mariadb", MARIADB_FORMS, Kind.DATETIME, "({}+interval '1 microsecond')")
+    ended, document = certified(bank, folder, "kinds")
+    assert ended == 1
+    assert {name for name, verdict in verdicts(document, "kinds").items() if verdict != "SAME"} == {"dt6"}, document
+    shown = "1970-01-01 00:00:00 | 1970-01-01 00:00:00.000001 |"
+    for path in ("log, insert", "log, update", "log, large transaction"):
+        assert f"| kinds | dt6 | '1970-01-01 00:00:00.000000' | {path} | snapshot | {shown}" in document
+    assert left_behind(bank, warehouse) == []
+
+
+def test_a_decimal_that_the_log_path_cuts_is_caught(
+    ledger: PostgresCaptured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(monkeypatch, "postgres", POSTGRES_FORMS, Kind.DECIMAL, "trunc({},17)")
+    ended, document = certified(ledger, folder, "kinds")
+    assert ended == 1
+    wrong = {name for name, verdict in verdicts(document, "kinds").items() if verdict != "SAME"}
+    assert wrong == {"exact", "wide", "free"}, document
+    assert left_behind(ledger, warehouse) == []
+
+
+def test_a_path_that_ends_leaves_every_column_not_sent_and_nothing_behind(
+    bank: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(monkeypatch, "mariadb", MARIADB_FORMS, Kind.YEAR, "({}+40000)::smallint")
+    ended, document = certified(bank, folder, "kinds")
+    assert ended == 1
+    assert set(verdicts(document, "kinds").values()) == {"NOT SENT"}
+    assert "Nothing was compared: cannot apply a span: smallint out of range." in document
+    assert left_behind(bank, warehouse) == []
+
+
+def test_a_table_of_somebody_else_is_left_alone_and_that_of_a_killed_certificate_is_not(
+    bank: Captured, warehouse: Connection, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bank.execute("CREATE TABLE keyless (a INT)", "CREATE TABLE seamline_certify_keyless (a INT)")
+    assert certified(bank, folder, "keyless") == (3, "")
+    assert "table seamline_certify_keyless is in the way" in capsys.readouterr().err
+    mark = "made by seamline certify_5bb4ad2e"
+    bank.execute(f"ALTER TABLE seamline_certify_keyless COMMENT = '{mark}'")
+    ended, document = certified(bank, folder, "keyless")
+    assert ended == 0, document
+    assert left_behind(bank, warehouse) == []
+
+
+def test_a_running_stream_of_the_same_source_does_not_notice(
+    bank: Captured, warehouse: Connection, folder: Path
+) -> None:
+    with postgres_database("parity_stream") as database, streamed(bank, database, "account") as stream:
+        stream.start()
+        bank.execute("INSERT INTO account VALUES (1, 1, 'before')")
+        ended, document = certified(bank, folder, "account", "kinds")
+        assert ended == 0, document
+        bank.execute("INSERT INTO account VALUES (2, 2, 'after')")
+        stream.wait_until_applied()
+        assert stream.query("SELECT id FROM live.account ORDER BY id") == [(1,), (2,)]
+        assert stream.error is None
