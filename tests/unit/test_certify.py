@@ -1,0 +1,207 @@
+"""The certificate's use case without servers: what counts as the same, what is raised, and that all is removed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.certificate import Certificate, Parity
+from seamline.domain.errors import Refused, TerminalError, TransientError
+from seamline.domain.probe import Probe, StoredUnlike
+from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
+from seamline.sync import certify as use_case
+from seamline.sync.certify import certify, own_plan
+from seamline.sync.probe_run import CertifyTools, ProbeRun
+
+TABLE = Table("account", (Column("id", Kind.INTEGER, "int", False), Column("rate", Kind.DOUBLE, "double")), ("id",))
+SOURCE = SourcePlan("bank", "mariadb", "bank", "bank", "bank_capture", "bank", "seamline.bank.log", "seamline-bank")
+PLAN = SyncPlan(
+    "settlement",
+    SOURCE,
+    (DestinationPlan("warehouse", "postgres", "warehouse", "live"),),
+    (TablePlan("account", table=TABLE),),
+)
+OWN = own_plan(PLAN, "bank_owner")
+Rows = Mapping[str, Mapping[str, str | None]]
+
+
+@dataclass
+class View:
+    """A side that holds the same texts in every row, but for what `other` says of a key."""
+
+    texts: Mapping[str, str | None]
+    other: Mapping[str, Mapping[str, str | None]] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+    position: str = "here"
+
+    def rows(self, table: str, keys: Sequence[str]) -> Rows:
+        return {key: {**self.texts, **self.other.get(key, {})} for key in keys if key not in self.lost}
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class World:
+    """Source, destination, connector and topics in one; each step is noted."""
+
+    source_view: View = field(default_factory=lambda: View({"id": "1", "rate": "0.1"}))
+    stored_view: View = field(default_factory=lambda: View({"id": "1", "rate": "0.1"}))
+    stored_unlike: Sequence[StoredUnlike] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    stuck: str = ""
+
+    def version(self) -> str:
+        return "1"
+
+    def edge_values(self, table: Table) -> Mapping[str, Sequence[str]]:
+        return {"id": ["1"], "rate": ["0.1"]}
+
+    def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
+        return {literal: reason for literal, reason in self.refused.items() if literal in literals}
+
+    def limits(self) -> Mapping[Kind, tuple[str, str]]:
+        return {Kind.DOUBLE: ("huge", "stops"), Kind.DATE: ("none", "stops")}
+
+    def open_views(self, count: int) -> Sequence[View]:
+        return [self.source_view]
+
+    def type_of(self, column: Column) -> str:
+        return "some type"
+
+    def unlike(self, probe: Probe) -> Sequence[StoredUnlike]:
+        return self.stored_unlike
+
+    def prepare(self) -> None:
+        self._note("prepare")
+
+    def remove(self) -> None:
+        self._note("remove schemas")
+
+    def drop(self) -> None:
+        self._note("drop tables")
+
+    def delete(self) -> None:
+        self._note("delete connector")
+
+    def _note(self, what: str) -> None:
+        self.done.append(what)
+        if what == self.stuck and self.done.count(what) > 1:
+            raise TransientError(f"{what} is stuck")
+
+
+class Topics:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def delete(self) -> None:
+        self._world.done.append("delete topics")
+
+
+def certified(world: World) -> Certificate:
+    tools: Any = {
+        "probes": world, "source": world, "connect": world, "topics": Topics(world),
+        "open_log": None, "open_read": None, "open_sink": None, "open_shapes": None,
+        "open_view": lambda plan, name: world.stored_view,
+        "open_destination": lambda plan, name: world,
+    }  # fmt: skip
+    return certify(PLAN, OWN, CertifyTools(**tools))
+
+
+@pytest.fixture(autouse=True)
+def sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run itself has tests on real servers."""
+    for name in ("make", "send"):
+        monkeypatch.setattr(ProbeRun, name, lambda self: None)
+
+
+def told(certificate: Certificate) -> list[tuple[str, str, str | None, str | None]]:
+    (destination,) = certificate.destinations
+    return [(one.column, u.against, u.wanted, u.found) for one in destination.columns for u in one.unlike]
+
+
+def test_paths_that_agree_with_each_other_and_with_the_source_are_the_same() -> None:
+    certificate = certified(World())
+    assert certificate.verdict is Parity.SAME
+    assert certificate.limits == (("huge", "stops"),)
+    assert certificate.destinations[0].position == "here"
+
+
+def test_both_paths_wrong_in_the_same_way_are_different_from_the_source() -> None:
+    certificate = certified(World(stored_view=View({"id": "2", "rate": "0.1"})))
+    assert certificate.verdict is Parity.DIFFERENT
+    assert {one[:2] for one in told(certificate)} == {("id", "source")}
+
+
+def test_paths_that_differ_are_told_with_both_texts() -> None:
+    world = World(stored_unlike=[StoredUnlike("rate", 2, "-0", "0")])
+    assert told(certified(world)) == [("rate", "snapshot", "-0", "0")]
+
+
+def test_a_double_is_the_source_s_within_its_own_precision_and_not_beyond() -> None:
+    near = View({"id": "1", "rate": "0.10000000000000002"})
+    assert certified(World(stored_view=near)).verdict is Parity.SAME
+    far = View({"id": "1", "rate": "0.1000001"})
+    assert {one[0] for one in told(certified(World(stored_view=far)))} == {"rate"}
+
+
+@pytest.mark.parametrize("side", ["source_view", "stored_view"])
+def test_a_row_that_is_missing_on_a_side_is_different_in_every_column(side: str) -> None:
+    lost = View({"id": "1", "rate": "0.1"}, lost=frozenset({"3"}))
+    certificate = certified(World(**cast(Any, {side: lost})))
+    assert {one[0] for one in told(certificate)} == {"id", "rate"}
+
+
+def test_a_column_that_takes_none_of_its_values_is_not_sent() -> None:
+    certificate = certified(World(refused={"0.1": "too large"}))
+    assert certificate.verdict is Parity.NOT_SENT
+    assert [column.verdict for column in certificate.destinations[0].columns] == [Parity.SAME, Parity.NOT_SENT]
+
+
+def test_a_path_that_ends_leaves_nothing_compared_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(run: ProbeRun) -> None:
+        raise TerminalError("connector fails", hint="look at its log")
+
+    monkeypatch.setattr(ProbeRun, "send", fail)
+    certificate = certified(World())
+    assert certificate.verdict is Parity.NOT_SENT
+    assert certificate.destinations[0].trouble == "connector fails. look at its log."
+
+
+def test_an_error_of_the_preparation_is_raised_and_everything_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(run: ProbeRun) -> None:
+        raise Refused("a table is in the way")
+
+    monkeypatch.setattr(ProbeRun, "make", refuse)
+    world = World()
+    with pytest.raises(Refused):
+        certified(world)
+    assert world.done[-4:] == ["delete connector", "remove schemas", "delete topics", "drop tables"]
+
+
+@pytest.mark.parametrize("stuck", ["delete connector", "remove schemas"])
+def test_what_cannot_be_removed_keeps_nothing_else_from_being_removed(stuck: str) -> None:
+    world = World(stuck=stuck)
+    with pytest.raises(TransientError):
+        certified(world)
+    assert world.done[-4:] == ["delete connector", "remove schemas", "delete topics", "drop tables"]
+
+
+def test_nothing_of_a_certificate_has_a_name_of_the_sync_or_of_a_declared_one() -> None:
+    assert OWN.sync == "settlement~certify"
+    assert {OWN.source.log_topic, OWN.source.connector, OWN.source.slot, OWN.source.marker_table}.isdisjoint(
+        {SOURCE.log_topic, SOURCE.connector, SOURCE.slot, SOURCE.marker_table}
+    )
+    assert OWN.destinations[0].schema == "seamline_certify_settlement"
+    assert (OWN.source.reader, OWN.source.marker, OWN.source.capture) == ("bank_owner", "bank_owner", "bank_capture")
+
+
+def test_the_longest_names_still_fit_their_servers() -> None:
+    long = SyncPlan("s" * 40, SOURCE, PLAN.destinations, PLAN.tables)
+    own = own_plan(long, "owner")
+    names = [own.source.slot, own.source.publication, own.source.marker_table, own.destinations[0].stage_schema]
+    assert max(map(len, names)) <= 63
+    assert len(use_case._probe_name("t" * 63)) <= 63
+    assert use_case._probe_name("t" * 63) != use_case._probe_name("t" * 62)
