@@ -9,6 +9,7 @@ import pytest
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres import sink
+from seamline.adapters.postgres.encode import RowEncoder
 from seamline.adapters.postgres.wire import WireForms
 from seamline.adapters.postgres.wire_mariadb import MARIADB as MARIADB_FORMS
 from seamline.adapters.postgres.wire_postgres import POSTGRES as POSTGRES_FORMS
@@ -197,6 +198,34 @@ def test_a_decimal_that_the_log_path_cuts_is_caught(
     wrong = {name for name, verdict in verdicts(document, "kinds").items() if verdict != "SAME"}
     assert wrong == {"exact", "wide", "free"}, document
     assert left_behind(ledger, warehouse) == []
+
+
+@pytest.mark.parametrize(
+    ("way", "paths"),
+    [
+        ("_by_arrow", {"log, large transaction", "log, large transaction with NaN"}),
+        ("_row_by_row", {"log, large transaction with NaN"}),
+    ],
+)
+def test_a_fault_in_one_way_of_applying_large_spans_is_caught_on_its_paths_alone(
+    ledger: PostgresCaptured,
+    warehouse: Connection,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    paths: set[str],
+) -> None:
+    right = getattr(RowEncoder, way)
+
+    def wrong(*args: object) -> bytes:
+        document: bytes = right(*args)
+        return document.replace(b"32767", b"32766")
+
+    monkeypatch.setattr(RowEncoder, way, wrong)
+    ended, document = certified(ledger, folder, "kinds")
+    assert ended == 1
+    differing = [line for line in document.splitlines() if line.startswith("| kinds | small | 32767 |")]
+    assert {line.split(" | ")[3] for line in differing} == paths, document
 
 
 def test_a_path_that_ends_leaves_every_column_not_sent_and_nothing_behind(

@@ -9,7 +9,7 @@ from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source import edge_values as postgres
 from seamline.adapters.probe_statements import transactions
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.probe import Probe, ProbePath
+from seamline.domain.probe import Probe, ProbePath, probe_of
 from tests.integration.kinds import CASES
 
 FLOATS = (Column("f32", Kind.FLOAT, "float"), Column("f64", Kind.DOUBLE, "double"))
@@ -88,19 +88,36 @@ def test_moments_are_cut_to_the_declared_precision() -> None:
 # ---- rows and blocks ------------------------------------------------------------------------------------------------
 
 TABLE = Table("t", (Column("a", Kind.INTEGER, "int"), Column("b", Kind.STRING, "text")), ("a",))
-PROBE = Probe(TABLE, "probe", {"a": ["1", "2", "3"], "b": ["'x'", "NULL"]})
+PROBE = probe_of(TABLE, "probe", {"a": ["1", "2", "3"], "b": ["'x'", "NULL"]})
+NUMBERS = Table("n", (Column("a", Kind.STRING, "text"), Column("f", Kind.DOUBLE, "double")))
+WITH_NAN = probe_of(NUMBERS, "probe", {"a": ["'NaN'", "'y'", "'z'"], "f": ["'NaN'", "1", "'Infinity'", "NULL"]})
 
 
-def test_every_value_is_in_a_row_of_every_path() -> None:
+@pytest.mark.parametrize("probe", [PROBE, WITH_NAN], ids=["plain", "with NaN"])
+def test_every_value_is_in_a_row_of_every_path_that_takes_it(probe: Probe) -> None:
     for path in ProbePath:
-        keys = [key for key in PROBE.keys if PROBE.path_of(key) is path]
-        assert keys[0] == PROBE.first_key(path)
-        for column, values in PROBE.values.items():
-            assert {PROBE.value_at(column, key) for key in keys} == set(values)
+        keys = [key for key in probe.keys if probe.path_of(key) is path]
+        for column, values in probe.values.items():
+            taken = set(values[: probe.rows_of(path)]) if keys else set()
+            assert {probe.value_at(column, key) for key in keys} == taken
 
 
-def test_the_large_transaction_is_larger_than_what_a_span_sends_as_one_parameter() -> None:
-    assert sum(PROBE.path_of(key) is ProbePath.BATCH for key in PROBE.keys) > 250
+def test_no_number_that_json_has_none_for_is_in_the_large_transaction_of_plain_rows() -> None:
+    plain = [key for key in WITH_NAN.keys if WITH_NAN.path_of(key) is ProbePath.BATCH]
+    assert {WITH_NAN.value_at("f", key) for key in plain} == {"1", "NULL"}
+    assert {WITH_NAN.value_at("a", key) for key in plain} == {"'NaN'", "'y'", "'z'"}
+    words = [key for key in WITH_NAN.keys if WITH_NAN.path_of(key) is ProbePath.BATCH_WITH_WORDS]
+    assert {WITH_NAN.value_at("f", key) for key in words} == {"1", "NULL", "'NaN'", "'Infinity'"}
+    assert not PROBE.blocks(ProbePath.BATCH_WITH_WORDS)
+
+
+@pytest.mark.parametrize("path", [ProbePath.BATCH, ProbePath.BATCH_WITH_WORDS])
+def test_a_large_transaction_is_larger_than_what_a_span_sends_as_one_parameter(path: ProbePath) -> None:
+    assert sum(WITH_NAN.path_of(key) is path for key in WITH_NAN.keys) > 250
+
+
+def test_no_two_rows_have_one_key() -> None:
+    assert len(set(WITH_NAN.keys)) == len(WITH_NAN.keys)
 
 
 def test_the_rows_that_are_written_are_those_that_are_compared() -> None:
@@ -116,10 +133,11 @@ def test_an_update_changes_every_value_into_the_one_that_is_compared() -> None:
     assert statements[4] == ['UPDATE p SET "a" = 2, "b" = NULL WHERE "seamline_row" = 8']
 
 
-def test_the_large_transaction_copies_the_first_block_to_all_of_its_own() -> None:
+def test_a_large_transaction_copies_the_first_block_to_all_of_its_own() -> None:
     (statements,) = transactions(PROBE, ProbePath.BATCH, place="p", quoted=quoted)
-    assert len(statements) == PROBE.copies == 100
+    assert len(statements) == 100
     assert statements[0] == (
         'INSERT INTO p ("seamline_row", "a", "b") SELECT "seamline_row" + 9, "a", "b" FROM p WHERE "seamline_row" <= 3'
     )
     assert PROBE.keys[-1] == 9 + 300
+    assert transactions(PROBE, ProbePath.BATCH_WITH_WORDS, place="p", quoted=quoted) == []

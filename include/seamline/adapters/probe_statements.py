@@ -7,18 +7,17 @@ from seamline.domain.probe import KEY, Probe, ProbePath
 
 def transactions(probe: Probe, path: ProbePath, *, place: str, quoted: Callable[[str], str]) -> Sequence[Sequence[str]]:
     """The statements of each transaction of a path. `place`: the probe table as SQL names it."""
-    first = probe.first_key(path)
     columns = [quoted(name) for name in probe.values]
     listed = ", ".join((quoted(KEY), *columns))
-    if path is ProbePath.BATCH:
-        copied = ", ".join((f"{quoted(KEY)} + {{distance}}", *columns))
-        return [
-            [
-                f"INSERT INTO {place} ({listed}) SELECT {copied.replace('{distance}', str(distance))} FROM {place}"
-                f" WHERE {quoted(KEY)} <= {probe.rows}"
-                for distance in range(first - 1, first - 1 + probe.copies * probe.rows, probe.rows)
-            ]
+    if path in (ProbePath.BATCH, ProbePath.BATCH_WITH_WORDS):
+        copies = [
+            f"INSERT INTO {place} ({listed}) SELECT {quoted(KEY)} + {block * probe.rows}, {', '.join(columns)}"
+            f" FROM {place} WHERE {quoted(KEY)} <= {probe.rows_of(path)}"
+            for block in probe.blocks(path)
         ]
+        return [copies] if copies else []
+    (block,) = probe.blocks(path)
+    first = block * probe.rows + 1
     is_update = path is ProbePath.UPDATE
     inserts = [
         [f"INSERT INTO {place} ({listed}) VALUES ({', '.join((str(first + number), *literals))})"]

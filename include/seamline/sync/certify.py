@@ -15,7 +15,7 @@ from seamline.domain.canonical import INEXACT_KINDS, floats_agree
 from seamline.domain.catalogue import Column, Table
 from seamline.domain.certificate import Certificate, ColumnParity, DestinationParity, LeftOut, Unlike
 from seamline.domain.errors import InvariantViolated, SeamlineError, TerminalError
-from seamline.domain.probe import Probe
+from seamline.domain.probe import Probe, probe_of
 from seamline.plan.model import SyncPlan
 from seamline.sync.probe_run import CertifyTools, ProbeDestination, ProbeRun
 
@@ -87,7 +87,7 @@ def _chosen(table: Table, tools: CertifyTools) -> _Chosen:
         refused[name] = [LeftOut(literal, reason) for literal, reason in reasons.items()]
         if taken := [literal for literal in literals if literal not in reasons]:
             values[name] = taken
-    return _Chosen(Probe(table, _probe_name(table.name), values), refused)
+    return _Chosen(probe_of(table, _probe_name(table.name), values), refused)
 
 
 def _probe_name(table: str) -> str:
@@ -123,7 +123,7 @@ def _parity(
             column.name,
             column.source_type,
             on.type_of(column),
-            0 if trouble else len(one.probe.values.get(column.name, ())),
+            0 if trouble else len(set(one.probe.values.get(column.name, ()))),
             tuple(unlike.get((one.probe.of.name, column.name), ())[:_SHOWN_MAX]),
             tuple(one.refused[column.name]),
         )

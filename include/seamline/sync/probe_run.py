@@ -144,8 +144,10 @@ class ProbeRun:
         self._copy(capture.topic_id, capture.proof)
         tools.say("the log path: inserts and updates, one by one")
         offset = self._stream(capture.proof.next_offset, ProbePath.INSERT, ProbePath.UPDATE)
-        tools.say("the log path: a large transaction")
-        self._stream(offset, ProbePath.BATCH)
+        tools.say("the log path: large transactions")
+        offset = self._stream(offset, ProbePath.BATCH)
+        if any(probe.blocks(ProbePath.BATCH_WITH_WORDS) for probe in self._probes):
+            self._stream(offset, ProbePath.BATCH_WITH_WORDS)
 
     def _shapes(self) -> tuple[TablePlan, ...]:
         """As the source's catalogue tells them; they must be those of the tables that they stand for."""

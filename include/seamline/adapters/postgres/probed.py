@@ -46,12 +46,13 @@ class PostgresProbed:
     def unlike(self, probe: Probe) -> Sequence[StoredUnlike]:
         """Every value whose stored bytes are not those that came with the snapshot: -0 is not 0, 1.0 is not 1.00."""
         place, row_key = f"{quoted(self._destination.schema)}.{quoted(probe.name)}", quoted(KEY)
+        keys = ",".join(map(str, probe.keys))
         found = []
         with self._session() as session, translated("compare the paths", table=probe.of.name):
             for column in probe.columns:
                 name = quoted(column.name)
                 rows = session.execute(
-                    f"SELECT k, s.{name}::text, l.{name}::text FROM generate_series(1, {probe.keys[-1]}) AS k"
+                    f"SELECT k, s.{name}::text, l.{name}::text FROM unnest('{{{keys}}}'::int[]) AS k"
                     f" LEFT JOIN {place} AS s ON s.{row_key} = mod(k - 1, {probe.rows}) + 1"
                     f" LEFT JOIN {place} AS l ON l.{row_key} = k"
                     f" WHERE l.{row_key} IS NULL OR s.{row_key} IS NULL"
