@@ -1,7 +1,7 @@
 """`seamline certify` on real servers: every type of both kinds of source, planted faults, and nothing left behind."""
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,7 +54,7 @@ IN_THE_WAY = (
     " n MEDIUMINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY, twice BIGINT AS (parent_id * 2) STORED,"
     " FOREIGN KEY (parent_id) REFERENCES parent (id))",
     "CREATE TRIGGER strict_before BEFORE INSERT ON strict FOR EACH ROW SIGNAL SQLSTATE '45000'",
-    "CREATE TABLE keyless (a INT, memo VARCHAR(200))",
+    "CREATE TABLE keyless (a INT, k VARCHAR(200))",
 )
 
 
@@ -92,8 +92,8 @@ def warehouse(stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         yield one
 
 
-def certified(one: Captured, folder: Path, *tables: str) -> tuple[int, str]:
-    """(exit code, document) of `seamline certify`."""
+def certified(one: Captured, folder: Path, *tables: str, owner: str = "") -> tuple[int, str]:
+    """(exit code, document) of `seamline certify`; the owner is the server's administrator unless said otherwise."""
     name, kind = one.source_plan.name, one.source_plan.kind
     files = {
         f"sources/{name}.yaml": SOURCES[kind].format(name=name),
@@ -104,7 +104,7 @@ def certified(one: Captured, folder: Path, *tables: str) -> tuple[int, str]:
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
     out = folder / "certificate.md"
-    ended = main(["certify", f"{name}_sync", "--owner", OWNERS[kind], "--out", str(out)])
+    ended = main(["certify", f"{name}_sync", "--owner", owner or OWNERS[kind], "--out", str(out)])
     return ended, out.read_text(encoding="utf-8") if out.exists() else ""
 
 
@@ -164,6 +164,32 @@ def test_every_type_of_a_postgresql_source_is_the_same_on_both_paths(
     assert left_behind(ledger, warehouse) == []
 
 
+def test_a_character_set_that_the_connector_reads_otherwise_than_the_server_is_caught(
+    bank: Captured, warehouse: Connection, folder: Path
+) -> None:
+    """No planted fault: Debezium 3.5.0.Final reads cp932 and koi8u, for two, otherwise than the server writes them."""
+    sets = ("utf8mb4", "utf16", "latin1", "latin2", "koi8r", "macce", "cp932", "koi8u")
+    columns = ", ".join(f"in_{name} VARCHAR(20) CHARACTER SET {name}" for name in sets)
+    bank.execute(f"CREATE TABLE texts (id INT PRIMARY KEY, {columns})")
+    ended, document = certified(bank, folder, "texts")
+    assert ended == 1
+    found = verdicts(document, "texts")
+    assert {name for name, verdict in found.items() if verdict != "SAME"} == {"in_cp932", "in_koi8u"}, document
+    assert "| texts | in_cp932 | '漢字' | log, insert | snapshot | 漢字 | " in document
+
+
+@contextmanager
+def owner_of(one: Captured, monkeypatch: pytest.MonkeyPatch, *grants: str, dropped_by: Sequence[str]) -> Iterator[str]:
+    """The connection id of a login that has what docs/reference/certificate.md asks for, and nothing else."""
+    one.execute(*grants)
+    root, kind = one.root, one.source_plan.kind
+    monkeypatch.setenv("SEAMLINE_CONNECTION_PARITY_OWNER", f"{kind}://parity_owner:own@{root.host}:{root.port}/")
+    try:
+        yield "parity_owner"
+    finally:
+        one.execute(*dropped_by)
+
+
 def test_keys_checks_defaults_and_triggers_of_the_tables_are_not_in_the_way(
     bank: Captured, warehouse: Connection, folder: Path
 ) -> None:
@@ -198,6 +224,37 @@ def test_a_decimal_that_the_log_path_cuts_is_caught(
     wrong = {name for name, verdict in verdicts(document, "kinds").items() if verdict != "SAME"}
     assert wrong == {"exact", "wide", "free"}, document
     assert left_behind(ledger, warehouse) == []
+
+
+def test_the_owner_of_a_mariadb_database_needs_the_documented_rights_only(
+    bank: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grants = (
+        "CREATE USER parity_owner@'%' IDENTIFIED BY 'own'",
+        "GRANT CREATE, ALTER, DROP, SELECT, INSERT, UPDATE, CREATE TEMPORARY TABLES ON `parity\\_test`.*"
+        " TO parity_owner@'%'",
+    )
+    with owner_of(bank, monkeypatch, *grants, dropped_by=["DROP USER parity_owner@'%'"]) as owner:
+        ended, document = certified(bank, folder, "account", "audit", owner=owner)
+        assert ended == 0, document
+        assert left_behind(bank, warehouse) == []
+
+
+def test_the_owner_of_postgresql_tables_needs_the_documented_rights_only(
+    ledger: PostgresCaptured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grants = (
+        "DROP ROLE IF EXISTS parity_owner",
+        "CREATE ROLE parity_owner LOGIN PASSWORD 'own'",
+        f"GRANT CREATE ON DATABASE {POSTGRES} TO parity_owner",
+        "GRANT CREATE, USAGE ON SCHEMA public TO parity_owner",
+        "ALTER TABLE kinds OWNER TO parity_owner",
+    )
+    dropped_by = ["REASSIGN OWNED BY parity_owner TO postgres", "DROP OWNED BY parity_owner", "DROP ROLE parity_owner"]
+    with owner_of(ledger, monkeypatch, *grants, dropped_by=dropped_by) as owner:
+        ended, document = certified(ledger, folder, "kinds", owner=owner)
+        assert ended == 0, document
+        assert left_behind(ledger, warehouse) == []
 
 
 @pytest.mark.parametrize(

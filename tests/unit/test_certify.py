@@ -62,8 +62,8 @@ class World:
     def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
         return {literal: reason for literal, reason in self.refused.items() if literal in literals}
 
-    def limits(self) -> Mapping[Kind, tuple[str, str]]:
-        return {Kind.DOUBLE: ("huge", "stops"), Kind.DATE: ("none", "stops")}
+    def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
+        return {Kind.DOUBLE: [("huge", "stops")], Kind.DATE: [("none", "stops")]}
 
     def open_views(self, count: int) -> Sequence[View]:
         return [self.source_view]

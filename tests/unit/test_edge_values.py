@@ -71,6 +71,15 @@ def test_a_text_that_a_mode_of_the_server_would_read_otherwise_goes_as_bytes() -
     assert not any("\\" in value for value in values)
 
 
+@pytest.mark.parametrize("length", [1, 7, 60])
+def test_every_letter_of_a_small_character_set_is_sent(length: int) -> None:
+    column = Column("v", Kind.STRING, f"varchar({length})", False, length=length)
+    letters = "абвгдежзийклмнопрстуфхцчшщъыьэюя"
+    more = [value for value in mariadb.edge_values(column, letters=letters) if value not in mariadb.edge_values(column)]
+    assert "".join(value.strip("'") for value in more) == letters
+    assert max(map(len, more)) <= length + 2
+
+
 def test_every_label_of_an_enum_is_sent_and_a_set_empty_and_full() -> None:
     assert mariadb.edge_values(Column("v", Kind.ENUM, "enum('ok','b,c','it''s','')", False)) == (
         "'ok'", "'b,c'", "'it''s'", "''",

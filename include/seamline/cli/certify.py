@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(name: str, owner: str) -> SyncPlan:
-    """With the shapes of the tables as the source's catalogue tells them to the owner."""
+    """With the shapes of the tables as the source's catalogue tells them."""
     declarations = load_declarations(settings.load().declarations)
     if name not in declarations.syncs:
         raise ConfigError(f"there is no sync `{name}`", hint=guess(name, sorted(declarations.syncs)))

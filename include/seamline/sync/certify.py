@@ -74,8 +74,8 @@ def certify(plan: SyncPlan, own: SyncPlan, tools: CertifyTools) -> Certificate:
         parities = tuple(_parity(run.plan, name, on, chosen, trouble, tools) for name, on in destinations.items())
         versions = (("source", tools.probes.version()), *tools.versions)
         kinds = {column.kind for table in plan.tables for column in table.shape.columns}
-        limits = tuple(dict.fromkeys(limit for kind, limit in tools.probes.limits().items() if kind in kinds))
-    return Certificate(plan.sync, plan.source.name, versions, parities, limits)
+        limits = [limit for kind, found in tools.probes.limits().items() if kind in kinds for limit in found]
+    return Certificate(plan.sync, plan.source.name, versions, parities, tuple(dict.fromkeys(limits)))
 
 
 def _chosen(table: Table, tools: CertifyTools) -> _Chosen:

@@ -9,7 +9,7 @@ from typing import Protocol
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
-from seamline.domain.errors import InvariantViolated, TerminalError, TransientError
+from seamline.domain.errors import InvariantViolated, Refused, TerminalError, TransientError
 from seamline.domain.probe import Probe, ProbePath, StoredUnlike
 from seamline.domain.runs import RunKind, RunState
 from seamline.plan.model import Run, SyncPlan, TablePlan
@@ -45,8 +45,8 @@ class ProbeSource(Protocol):
     def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
         """Those that the source itself does not take, each with its reason."""
 
-    def limits(self) -> Mapping[Kind, tuple[str, str]]:
-        """By kind of column a value that is known not to go through and is not sent, and what becomes of it."""
+    def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
+        """By kind of column: values that are known not to go through and are not sent, and what becomes of them."""
 
     def make(self, probes: Sequence[Probe]) -> None:
         """The tables, the marker table, and what a capture of them needs. Refused where a table is in the way."""
@@ -124,6 +124,7 @@ class ProbeRun:
         self._tools.say(f"making {len(self._probes)} probe tables in the source")
         self._tools.probes.make(self._probes)
         self.plan = replace(self.plan, tables=self._shapes())
+        self._refuse_problems()
         self._write(ProbePath.SNAPSHOT)
 
     def send(self) -> None:
@@ -156,6 +157,12 @@ class ProbeRun:
             if table.columns[1:] != probe.columns:
                 raise InvariantViolated(f"the probe of table {probe.of.name} has other columns", table=probe.of.name)
         return tuple(TablePlan(table.name, table=table) for table in found)
+
+    def _refuse_problems(self) -> None:
+        """As an onboarding's preflight does: what would end a path is better told before."""
+        found = self._tools.source.preflight([table.shape for table in self.plan.tables])
+        if fatal := [problem for problem in found if problem.is_fatal]:
+            raise Refused("; ".join(one.what for one in fatal), hint="; ".join(one.cure for one in fatal))
 
     def _write(self, *paths: ProbePath) -> None:
         for probe in self._probes:

@@ -10,17 +10,22 @@ from seamline.domain.catalogue import Column, Kind
 LENGTH_MAX = 2_000
 _TINY = 255
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-_NO_DATE = ("dates that are none, as 0000-00-00", "the snapshot stops there; the log tells NULL, or 1970-01-01")
-_NUL = ("the character NUL inside a text", "PostgreSQL has no place for it: snapshot and stream stop there")
+_NO_DATES = (("dates that are none, as 0000-00-00", "the snapshot stops there; the log tells NULL, or 1970-01-01"),)
+_NOT_IN_TEXTS = (
+    ("the character NUL inside a text", "PostgreSQL has no place for it: snapshot and stream stop there"),
+    ("the bytes 81, 8D, 8F, 90 and 9D (hex) in latin1 and like ones, which are no letters", "the log tells U+FFFD"),
+)
 # What is known not to go through, by kind: value, and what becomes of it.
-LIMITS = {
-    **dict.fromkeys((Kind.DATE, Kind.DATETIME, Kind.INSTANT), _NO_DATE),
-    **dict.fromkeys((Kind.CHAR, Kind.STRING), _NUL),
+LIMITS: Mapping[Kind, Sequence[tuple[str, str]]] = {
+    **dict.fromkeys((Kind.DATE, Kind.DATETIME, Kind.INSTANT), _NO_DATES),
+    **dict.fromkeys((Kind.CHAR, Kind.STRING), _NOT_IN_TEXTS),
 }
 _LABEL = re.compile(r"'(?:[^']|'')*'")
 TEXTS = (
     "", "a", "A", " lead", "tail  ", "ü€", "😀", "e\u0301", "comma, 5:colon ~", "tab\tnew\r\nline", "back\\slash",
     "\\N", "\\", "'quote'", '"double"', "%s %% ?", "NULL", "{}[]<>&;`$",
+    # Letters of scripts that older character sets hold, and signs that servers and Java map in different ways.
+    "ß", "Ж", "Ω", "ş", "漢字", "汉字", "한글", "～", "〜", "−", "－", "―", "‖", "¢", "¬", "¥", "‾", "·",
 )  # fmt: skip
 DOCUMENTS = (
     "{}", "null", '"s"', '{"b":1, "a":1.10,"a":2}', "[1,18446744073709551615,1e400]", '{"n":"ü,\\u0041\\\\"}',
@@ -29,9 +34,10 @@ DOCUMENTS = (
 BYTES = (b"", b"\0", b"\xff", b"ab", b"end\0", b"\0\xff" * 8, b"\\'\"", bytes(range(256)))
 
 
-def edge_values(column: Column) -> tuple[str, ...]:
-    """The literals of a column, each once; NULL is among them where the column takes it."""
-    values = _VALUES[column.kind](column)
+def edge_values(column: Column, *, letters: str = "") -> tuple[str, ...]:
+    """The literals of a column, each once; NULL is among them where the column takes it. `letters`: all that a small
+    character set of a text column has."""
+    values = [*_VALUES[column.kind](column), *_all_of(letters, min(_length(column), 16))]
     return tuple(dict.fromkeys((*values, *(["NULL"] if column.nullable else []))))
 
 
@@ -77,6 +83,10 @@ def _binaries(column: Column) -> Sequence[str]:
     length = _length(column)
     full = bytes(n * n % 251 for n in range(length))
     return [f"x'{data[:length].hex()}'" if data else "''" for data in (*BYTES, full)]
+
+
+def _all_of(letters: str, length: int) -> Sequence[str]:
+    return [_literal(letters[start : start + length]) for start in range(0, len(letters), length)] if length else []
 
 
 def _literal(text: str) -> str:

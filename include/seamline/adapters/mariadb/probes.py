@@ -33,9 +33,16 @@ class MariaDbProbes:
         return f"MariaDB {self._rows('SELECT VERSION()')[0][0]}"
 
     def edge_values(self, table: Table) -> Mapping[str, Sequence[str]]:
-        return {column.name: edge_values(column) for column in table.columns}
+        rows = self._rows(
+            "SELECT c.column_name, s.character_set_name FROM information_schema.columns c"
+            " JOIN information_schema.character_sets s USING (character_set_name)"
+            f" WHERE c.table_schema = {text_literal(self._source.database)} AND s.maxlen = 1"
+            f" AND c.table_name = {text_literal(table.name)} AND c.data_type NOT IN ('enum', 'set')"
+        )
+        letters = {str(name): self._letters(str(charset)) for name, charset in rows}
+        return {column.name: edge_values(column, letters=letters.get(column.name, "")) for column in table.columns}
 
-    def limits(self) -> Mapping[Kind, tuple[str, str]]:
+    def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
         return LIMITS
 
     def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
@@ -83,6 +90,12 @@ class MariaDbProbes:
 
     def close(self) -> None:
         self._session.close()
+
+    def _letters(self, charset: str) -> str:
+        """Every letter of a character set of single bytes; the server shows `?` for a byte that is none."""
+        asked = ", ".join(f"CONVERT(_{charset} x'{byte:02x}' USING utf8mb4)" for byte in range(0x21, 0x100))
+        shown = dict.fromkeys(str(letter) for letter in self._rows(f"SELECT {asked}")[0])
+        return "".join(letter for letter in shown if letter.isprintable() and letter != "\ufffd")
 
     def _exists(self, name: str) -> bool:
         places = f"table_schema = {text_literal(self._source.database)} AND table_name = {text_literal(name)}"

@@ -52,11 +52,12 @@ class PostgresProbed:
             for column in probe.columns:
                 name = quoted(column.name)
                 rows = session.execute(
-                    f"SELECT k, s.{name}::text, l.{name}::text FROM unnest('{{{keys}}}'::int[]) AS k"
-                    f" LEFT JOIN {place} AS s ON s.{row_key} = mod(k - 1, {probe.rows}) + 1"
-                    f" LEFT JOIN {place} AS l ON l.{row_key} = k"
+                    f"SELECT wanted.k, s.{name}::text, l.{name}::text FROM unnest('{{{keys}}}'::int[]) AS wanted(k)"
+                    f" LEFT JOIN {place} AS s ON s.{row_key} = mod(wanted.k - 1, {probe.rows}) + 1"
+                    f" LEFT JOIN {place} AS l ON l.{row_key} = wanted.k"
                     f" WHERE l.{row_key} IS NULL OR s.{row_key} IS NULL"
-                    f" OR ROW(s.{name})::record OPERATOR(pg_catalog.*<>) ROW(l.{name})::record ORDER BY k".encode()
+                    f" OR ROW(s.{name})::record OPERATOR(pg_catalog.*<>) ROW(l.{name})::record"
+                    " ORDER BY wanted.k".encode()
                 ).fetchall()
                 found += [StoredUnlike(column.name, key, *texts) for key, *texts in rows]
         return found

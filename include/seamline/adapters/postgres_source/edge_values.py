@@ -12,12 +12,17 @@ _TEXTS = (
 )  # fmt: skip
 _INFINITE = ("infinity", "-infinity")
 # What the log is known not to tell (Debezium 3.7.0.Final), by kind: value, and what becomes of it.
-LIMITS = {
+LIMITS: Mapping[Kind, Sequence[tuple[str, str]]] = {
     Kind.DATETIME: (
-        "timestamp without time zone after 294247-01-10 04:00:54",
-        "the log tells infinity, or with a fraction a number at which the stream stops",
+        (
+            "timestamp without time zone after 294247-01-10 04:00:54",
+            "the log tells infinity, or with a fraction a number at which the stream stops",
+        ),
     ),
-    Kind.INTERVAL: ("infinite interval (PostgreSQL 17 or newer)", "the log tells an interval of 0"),
+    Kind.INTERVAL: (
+        ("infinite interval (PostgreSQL 17 or newer)", "the log tells an interval of 0"),
+        ("interval of more than 2,147,483,647 hours", "the connector cannot read it and fails"),
+    ),
 }
 
 
@@ -37,7 +42,7 @@ def _decimals(column: Column) -> Sequence[str]:
         values = ("0", "0.00", "1.10", "-123456789.987654321", "1e-20", "1e40", "-1e-300")
         return (*values, *_texts_of("NaN", "Infinity", "-Infinity"))
     digits = "9" * column.precision
-    whole, fraction = digits[column.scale :] or "0", digits[: column.scale]
+    whole, fraction = digits[column.scale :] or "0", digits[: column.scale].rjust(column.scale, "0")
     largest = f"{whole}.{fraction}" if fraction else whole
     smallest = f"0.{'1'.rjust(column.scale, '0')}" if fraction else "1"
     return ("0", smallest, f"-{smallest}", largest, f"-{largest}", "'NaN'")

@@ -38,7 +38,7 @@ class PostgresProbes:
     def edge_values(self, table: Table) -> Mapping[str, Sequence[str]]:
         return {column.name: edge_values(column, labels=self._labels(table, column)) for column in table.columns}
 
-    def limits(self) -> Mapping[Kind, tuple[str, str]]:
+    def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
         return LIMITS
 
     def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
