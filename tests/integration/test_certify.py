@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.mariadb import catalogue
+from seamline.adapters.mariadb.catalogue import CHARACTER_SETS
 from seamline.adapters.postgres import sink
 from seamline.adapters.postgres.encode import RowEncoder
 from seamline.adapters.postgres.wire import WireForms
@@ -15,6 +17,7 @@ from seamline.adapters.postgres.wire_mariadb import MARIADB as MARIADB_FORMS
 from seamline.adapters.postgres.wire_postgres import POSTGRES as POSTGRES_FORMS
 from seamline.cli.main import main
 from seamline.domain.catalogue import Column, Kind
+from seamline.domain.errors import SchemaConflict
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
@@ -164,13 +167,26 @@ def test_every_type_of_a_postgresql_source_is_the_same_on_both_paths(
     assert left_behind(ledger, warehouse) == []
 
 
-def test_a_character_set_that_the_connector_reads_otherwise_than_the_server_is_caught(
+def test_every_character_set_that_planning_takes_is_the_same_on_both_paths(
     bank: Captured, warehouse: Connection, folder: Path
 ) -> None:
-    """No planted fault: Debezium 3.5.0.Final reads cp932 and koi8u, for two, otherwise than the server writes them."""
-    sets = ("utf8mb4", "utf16", "latin1", "latin2", "koi8r", "macce", "cp932", "koi8u")
+    columns = ", ".join(f"in_{name} VARCHAR(20) CHARACTER SET {name}" for name in sorted(CHARACTER_SETS))
+    bank.execute(f"CREATE TABLE texts (id INT PRIMARY KEY, {columns})")
+    ended, document = certified(bank, folder, "texts")
+    assert set(verdicts(document, "texts").values()) == {"SAME"}, document
+    assert ended == 0
+
+
+def test_a_character_set_that_the_connector_reads_otherwise_than_the_server_is_refused_and_would_be_caught(
+    bank: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debezium 3.5.0.Final reads cp932 and koi8u, for two, otherwise than the server writes them."""
+    sets = ("utf8mb4", "cp932", "koi8u")
     columns = ", ".join(f"in_{name} VARCHAR(20) CHARACTER SET {name}" for name in sets)
     bank.execute(f"CREATE TABLE texts (id INT PRIMARY KEY, {columns})")
+    with pytest.raises(SchemaConflict, match="cp932.*koi8u"):
+        bank.source.catalogue(["texts"])
+    monkeypatch.setattr(catalogue, "CHARACTER_SETS", {*CHARACTER_SETS, *sets})
     ended, document = certified(bank, folder, "texts")
     assert ended == 1
     found = verdicts(document, "texts")

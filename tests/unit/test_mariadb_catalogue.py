@@ -1,5 +1,7 @@
 """MariaDB's types as kinds, and what cannot be kept named with its reason."""
 
+from dataclasses import replace
+
 import pytest
 
 from seamline.adapters.mariadb.catalogue import (
@@ -70,6 +72,13 @@ def test_a_type_that_cannot_be_kept_exactly_is_named_with_its_reason(
     (fault,) = faults
     assert fault.startswith(f"`t`.`c` {column_type}: ")
     assert said in fault
+
+
+@pytest.mark.parametrize("name", ["cp932", "koi8u", "gbk"])
+def test_a_character_set_whose_letters_may_change_on_the_way_is_named(name: str) -> None:
+    facts = ColumnFacts("c", "varchar", "varchar(9)", characters=9, character_set=name)
+    assert f"the character set {name}" in unsupported(facts)
+    assert not unsupported(replace(facts, character_set="latin1"))
 
 
 def test_the_key_keeps_its_declared_order() -> None:
