@@ -30,7 +30,7 @@ dags: ## DAGs, operators and triggers
 	./seamline test dags
 spark: ## jobs in a local Spark session
 	./seamline test spark
-fault: ## kills at every failpoint, on real servers: ten minutes
+fault: ## every failpoint in every mode, on real servers: half an hour
 	./seamline test fault
 integration: ## tests with real servers
 	./seamline test integration

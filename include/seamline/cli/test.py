@@ -1,7 +1,7 @@
 """Run the tests, layer by layer, against a stack of their own that is gone afterwards.
 
 Every layer is run, whatever became of the one before; the exit code is 0 only if all of them passed. The layer `fault`
-takes ten minutes and runs only when it is named. Servers are started for the layers that need them, in a data
+takes half an hour and runs only when it is named. Servers are started for the layers that need them, in a data
 folder and on ports that nothing else uses, so a running demo is not disturbed.
 """
 

@@ -1,9 +1,10 @@
-"""A bank that is written to all the time, its stream into a warehouse, and the kills of whatever works on it.
+"""A bank that is written to all the time, its stream into a warehouse, and what befalls whatever works on it.
 
-After a kill the process is started again, as its host or Airflow would, and nothing else is done by hand.
+Afterwards a process that has ended is started again, as its host or Airflow would, and nothing else is done by hand.
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import psycopg
 
 from seamline import settings
 from seamline.adapters.connections import Connection
+from seamline.adapters.failpoints import Mode
 from seamline.domain.errors import TransientError
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import DestinationPlan, TablePlan, plan_to_json
@@ -38,7 +40,7 @@ from tests.fault.real.bank_plus import (
 from tests.fault.real.history import History
 from tests.fault.real.log_replay import LogReplay, Rows, differences
 from tests.fault.real.warehouse import Warehouse
-from tests.fault.real.worker import DESTINATION, FENCED, TRANSIENT, write_whole
+from tests.fault.real.worker import DESTINATION, FENCED, FINAL, TRANSIENT, write_whole
 from tests.integration.bank_writers import in_mariadb, in_postgres
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import captured_postgres
@@ -54,15 +56,26 @@ LOADED_AGAIN = ("account", "audit")
 _DIES_WITHIN_S = 120.0
 _ENDS_WITHIN_S = 60.0
 _ATTEMPTS_MAX = 5
+# How long a place is waited at. Inside of a transaction it is longer than the warehouse lets one idle.
+_WAITS_S = {"app.dml_half": 17.0}
+_WAITS_ELSE_S = 2.0
+# How long a second attempt works beside one that sleeps, unless it ends before.
+_BESIDE_S = 10.0
+# How each of two attempts side by side may end: a snapshot finds what it had staged cleared away by the other, of two
+# passes the newer epoch wins. The attempt after both has to succeed.
+_ENDS_OF_TWO = {"snapshot": (0, FINAL), "publish": (0, TRANSIENT), "join": (0, TRANSIENT, FENCED)}
+# An error of a COMMIT that was sent is a lost answer, which ends no stream.
+_SURVIVED = "app.commit_sent"
 KILLED = -signal.SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
-    """One kill and what became of it. `commits`: how many the warehouse has checked from before it until after it."""
+class Case:
+    """What happened at one failpoint. `commits`: how many the warehouse has checked from before it until after it."""
 
     source: str
     failpoint: str
+    mode: Mode
     hit: int
     recovery_s: float
     commits: int
@@ -72,7 +85,7 @@ class Kill:
 
 @dataclass
 class Worker:
-    """A process that may be killed by the failpoint that is armed in its own file."""
+    """A process to which something happens at the failpoint that is armed in its own file."""
 
     what: str
     process: "subprocess.Popen[bytes]"
@@ -95,7 +108,7 @@ class Worker:
 
 @dataclass
 class BankUnderFire:
-    """`kill_stream` and `kill_onboarding` each leave the stream stopped and the destination compared."""
+    """Each `disturb_…` leaves the stream stopped and the destination compared."""
 
     kind: str
     source: Captured
@@ -110,48 +123,56 @@ class BankUnderFire:
     of_streams: dict[str, str] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
-    # ---- kills ----------------------------------------------------------------------------------------------------
+    # ---- cases ----------------------------------------------------------------------------------------------------
 
-    def kill_stream(self, failpoint: str, hit: int) -> Kill:
+    def disturb_stream(self, failpoint: str, mode: Mode, hit: int) -> Case:
         before = self._at_rest()
-        worker = self.start("stream", f"{failpoint}=kill9@{hit}")
+        worker = self.start("stream", f"{failpoint}={mode}@{hit}")
         is_hold = failpoint == "app.hold"
         if is_hold:
             self._hold_again_and_again(worker)
-        began = self._killed(worker, failpoint)
-        if is_hold:
+        began = self._happened(worker, failpoint, mode)
+        goes_on = mode is Mode.WAIT or (mode is Mode.ERROR and failpoint == _SURVIVED)
+        if mode is Mode.ERROR and not goes_on:
+            self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=(TRANSIENT,))
+        if goes_on:
+            self.order(Orders())
+        elif is_hold:
             self._stand_and_go_on()
         else:
             self.start("stream")
         recovery_s = self.recovered(began)
-        return self._judged(failpoint, hit, recovery_s, before)
+        if mode is Mode.STOP:
+            self._wake(worker)
+            self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
+        return self._judged(Case(self.kind, failpoint, mode, hit, recovery_s, 0, 0, ()), before)
 
-    def kill_onboarding(self, failpoint: str) -> Kill:
-        """The sync is onboarded anew while its stream runs; its snapshot, or its publish, is killed."""
+    def disturb_onboarding(self, failpoint: str, mode: Mode) -> Case:
+        """The sync is onboarded anew while its stream runs; something happens to its snapshot, or its publish."""
         before = self._at_rest()
         stream = self.start("stream")
         self._new_run()
         began = time.monotonic()
         for step, prefix in (("snapshot", "snap."), ("publish", "pub.")):
             if failpoint.startswith(prefix):
-                began = self._killed(self.start(step, f"{failpoint}=kill9@1"), failpoint)
+                began = self._disturbed(step, failpoint, mode)
             self._done(step)
         # The publish has taken the stream from whoever had it; a fenced stream is started by the onboarding alone.
         self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
         self.start("stream")
         recovery_s = self.recovered(began)
-        return self._judged(failpoint, 1, recovery_s, before)
+        return self._judged(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
 
-    def kill_joining(self, failpoint: str) -> Kill:
-        """A table with a key and one without are loaded again while the stream runs; their joining is killed."""
+    def disturb_joining(self, failpoint: str, mode: Mode) -> Case:
+        """A table with a key and one without are loaded again while the stream runs; their joining is disturbed."""
         before = self._at_rest()
         stream = self.start("stream")
         self._new_run()
         write_whole(self.folder / "change.json", json.dumps(ListChange(again=LOADED_AGAIN).as_json()))
         try:
             self._done("snapshot")
-            began = self._killed(self.start("join", f"{failpoint}=kill9@1"), failpoint)
-            # The hold of the dead one ends with its lease.
+            began = self._disturbed("join", failpoint, mode)
+            # The hold of the one that died ends with its lease.
             self.order(Orders())
             self._done("join")
         finally:
@@ -159,7 +180,44 @@ class BankUnderFire:
         self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
         self.start("stream")
         recovery_s = self.recovered(began)
-        return self._judged(failpoint, 1, recovery_s, before)
+        return self._judged(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+
+    def _disturbed(self, step: str, failpoint: str, mode: Mode) -> float:
+        """One attempt at a step of a run, disturbed and over; when it happened. It counts only if the next finds it."""
+        worker = self.start(step, f"{failpoint}={mode}@1")
+        began = self._happened(worker, failpoint, mode)
+        if mode is Mode.STOP:
+            beside, until = self.start(step), began + _BESIDE_S
+            wait_until(
+                lambda: beside.process.poll() is not None or time.monotonic() > until,
+                timeout_s=2 * _BESIDE_S,
+                what="the second attempt",
+            )
+            self._wake(worker)
+            for one in (worker, beside):
+                self.ended(one, within_s=_DIES_WITHIN_S, wanted=_ENDS_OF_TWO[step])
+        elif mode is not Mode.KILL9:
+            self.ended(worker, within_s=_DIES_WITHIN_S, wanted=(0, TRANSIENT))
+        return began
+
+    def _happened(self, worker: Worker, failpoint: str, mode: Mode) -> float:
+        """Wait until it was killed, failed, fell asleep there, or has waited long enough; when."""
+        if mode is Mode.KILL9:
+            return self._killed(worker, failpoint)
+        wait_until(lambda: worker.fired == [failpoint], timeout_s=_DIES_WITHIN_S, what=f"{worker.what} at {failpoint}")
+        began = time.monotonic()
+        if mode is Mode.STOP:
+            asleep = psutil.Process(worker.process.pid)
+            wait_until(lambda: asleep.status() == psutil.STATUS_STOPPED, timeout_s=20, what=f"{worker.what} asleep")
+        elif mode is Mode.WAIT:
+            until = began + _WAITS_S.get(failpoint, _WAITS_ELSE_S)
+            wait_until(lambda: time.monotonic() > until, timeout_s=60, what="the wait to be long enough")
+            worker.arming.write_text("", encoding="utf-8")
+        return time.monotonic()
+
+    @staticmethod
+    def _wake(worker: Worker) -> None:
+        os.kill(worker.process.pid, signal.SIGCONT)
 
     def onboard(self) -> None:
         """The first one, which nobody disturbs; from its publish on the warehouse looks at each commit."""
@@ -221,7 +279,7 @@ class BankUnderFire:
                 worker.process.kill()
                 worker.process.wait()
 
-    def _judged(self, failpoint: str, hit: int, recovery_s: float, before: int) -> Kill:
+    def _judged(self, case: Case, before: int) -> Case:
         wait_until(
             lambda: self.warehouse.commits_seen() >= before + COMMITS_MIN,
             timeout_s=RECOVERY_MAX_S,
@@ -231,13 +289,13 @@ class BankUnderFire:
         violations = self.state_differences()
         new, found = self.new_commits()
         violations += found
-        if recovery_s > RECOVERY_MAX_S:
-            violations.append(f"it took {recovery_s:.0f} s to go on")
+        if case.recovery_s > RECOVERY_MAX_S:
+            violations.append(f"it took {case.recovery_s:.0f} s to go on")
         if violations:
             # The databases and the topic of a run are dropped at its end.
             (self.folder / f"evidence-{next(self.numbers)}.txt").write_text(self.warehouse.evidence(), encoding="utf-8")
         transfers = sum(commit.transfers_checked for commit in new)
-        return Kill(self.kind, failpoint, hit, recovery_s, len(new), transfers, tuple(violations))
+        return replace(case, commits=len(new), transfers=transfers, violations=tuple(violations))
 
     def _at_rest(self) -> int:
         """Nothing of a case before is at work any more, also if it failed; how many commits there were."""
@@ -324,22 +382,18 @@ class BankUnderFire:
         write_whole(self.folder / "orders.json", json.dumps(asdict(orders)))
 
     def _hold_again_and_again(self, worker: Worker) -> None:
-        """Let it stand and go on, each time for another holder, until the failpoint ends it."""
+        """Let it stand and go on, each time for another holder, until it has come to the failpoint."""
         for hold in map(str, count(1)):
             self.order(Orders(hold_id=hold, hold_until_s=2e9))
             wait_until(
-                lambda hold=hold: worker.process.poll() is not None or self._report() == ("held", hold),  # type: ignore[misc]
+                lambda hold=hold: worker.fired or self._report() == ("held", hold),  # type: ignore[misc]
                 timeout_s=_ENDS_WITHIN_S,
                 what=f"hold {hold}",
             )
-            self.order(Orders())
-            wait_until(
-                lambda: worker.process.poll() is not None or self._report()[0] != "held",
-                timeout_s=_ENDS_WITHIN_S,
-                what="the stream to go on",
-            )
-            if worker.process.poll() is not None:
+            if worker.fired:
                 return
+            self.order(Orders())
+            wait_until(lambda: self._report()[0] != "held", timeout_s=_ENDS_WITHIN_S, what="the stream to go on")
 
     def _stand_and_go_on(self) -> None:
         """Its successor finds the stream held, stands, and goes on when it is let go."""

@@ -2,13 +2,13 @@
 
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from seamline.adapters.failpoints import NAMES
-from tests.fault.real.bank_under_fire import Kill
+from seamline.adapters.failpoints import NAMES, Mode
+from tests.fault.real.bank_under_fire import Case
 
 TOLD_MAX = 20
 
@@ -30,7 +30,7 @@ class Tally:
     """`seed` gives the writers' choices and the hits; the servers' own timing is not repeated by it."""
 
     seed: str
-    kills: list[Kill] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
@@ -40,28 +40,33 @@ def written(tally: Tally, *, tests: int, failed: int) -> str:
 
 
 def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
-    commits = sum(kill.commits for kill in tally.kills)
-    violations = [said for kill in tally.kills for said in kill.violations] + [
+    commits = sum(case.commits for case in tally.cases)
+    violations = [said for case in tally.cases for said in case.violations] + [
         said for end in tally.ends for said in end.anomalies
     ]
-    slowest = max((kill.recovery_s for kill in tally.kills), default=0.0)
-    reached = {kill.failpoint for kill in tally.kills}
-    yield "# T1: every failpoint, killed"
+    slowest = max((case.recovery_s for case in tally.cases), default=0.0)
+    reached = {case.failpoint for case in tally.cases}
+    yield "# T1: every failpoint, in every mode"
     yield ""
     yield (
         f"{datetime.now(UTC).date()}, commit {commit_of_checkout()}, seed {tally.seed}, {_minutes(tally)} min: "
-        f"{len(tally.kills)} kills at {len(reached)} of {len(NAMES)} failpoints, {commits} commits checked, "
+        f"{len(tally.cases)} cases at {len(reached)} of {len(NAMES)} failpoints, {commits} commits checked, "
         f"{len(violations)} violations; {failed} of {tests} tests failed; slowest recovery {slowest:.1f} s."
     )
     yield ""
     yield "Written by `./seamline test fault`; what is checked, and how to run it: [README](README.md)."
     yield ""
-    yield "| source | failpoint | killed at hit | back after s | commits checked | transfers checked | violations |"
-    yield "|---|---|---|---|---|---|---|"
-    for kill in tally.kills:
+    yield "| mode | cases | failpoints | commits checked | slowest recovery, s | violations |"
+    yield "|---|---|---|---|---|---|"
+    for mode in Mode:
+        yield _told_of(mode, [case for case in tally.cases if case.mode is mode])
+    yield ""
+    yield "| source | failpoint | mode | at hit | back after s | commits checked | transfers checked | violations |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for case in tally.cases:
         yield (
-            f"| {kill.source} | `{kill.failpoint}` | {kill.hit} | {kill.recovery_s:.1f} | {kill.commits} | "
-            f"{kill.transfers} | {len(kill.violations)} |"
+            f"| {case.source} | `{case.failpoint}` | {case.mode} | {case.hit} | {case.recovery_s:.1f} | "
+            f"{case.commits} | {case.transfers} | {len(case.violations)} |"
         )
     yield ""
     yield "At the end, writers stopped: destination = source, and the history of all clients against it."
@@ -72,12 +77,13 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
         yield (
             f"| {end.source} | {end.attempts} | {end.committed} | {end.units} | {end.commits} | {len(end.anomalies)} |"
         )
-    left = sorted(NAMES - reached)
+    met = {(case.failpoint, case.mode) for case in tally.cases}
+    left = [f"- `{name}`: {mode}" for name in sorted(NAMES) for mode in Mode if (name, mode) not in met]
     if left:
         yield ""
-        yield "Not killed in this run:"
+        yield "Not met in this run:"
         yield ""
-        yield from (f"- `{name}`" for name in left)
+        yield from left
     if violations:
         yield ""
         yield "Violations:"
@@ -85,6 +91,13 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
         yield from (f"- {said}" for said in violations[:TOLD_MAX])
         if len(violations) > TOLD_MAX:
             yield f"- and {len(violations) - TOLD_MAX} more"
+
+
+def _told_of(mode: Mode, cases: Sequence[Case]) -> str:
+    commits, violations = sum(case.commits for case in cases), sum(len(case.violations) for case in cases)
+    slowest = max((case.recovery_s for case in cases), default=0.0)
+    reached = len({case.failpoint for case in cases})
+    return f"| {mode} | {len(cases)} | {reached} of {len(NAMES)} | {commits} | {slowest:.1f} | {violations} |"
 
 
 def _minutes(tally: Tally) -> str:

@@ -1,19 +1,21 @@
-"""T1: whatever works on a sync is killed at every failpoint, under writers, and goes on by itself from the ledger.
+"""T1: whatever works on a sync is killed, fails, waits, or sleeps until another has taken over, at every failpoint and
+under writers, and goes on by itself from the ledger.
 
-`./seamline test fault`; `--pytest "-k commit_sent --seed 17"` for a part with the hits of that seed.
+`./seamline test fault`; `--pytest "-k 'kill9 and commit_sent' --seed 17"` for a part with the hits of that seed.
 """
 
 import random
 
 import pytest
 
-from seamline.adapters.failpoints import NAMES
+from seamline.adapters.failpoints import NAMES, Mode
 from tests.fault.real.anomalies import Anomaly, check_commits
 from tests.fault.real.bank_under_fire import COMMITS_MIN, BankUnderFire
 from tests.fault.real.report import End, Tally
 
-KILLS_OF_A_STREAM = 4
-KILLS_OF_AN_ONBOARDING = 2
+# How often each case is made; a sleep costs more time than a kill.
+TIMES_A_STREAM = {Mode.KILL9: 4, Mode.ERROR: 2, Mode.STOP: 2, Mode.WAIT: 1}
+TIMES_A_RUN = {Mode.KILL9: 2, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
 # Where a place can be reached more often than once in the life of a process; then it dies at any of its first times.
 HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4}
 HITS_MAX_ELSE = 25
@@ -46,36 +48,41 @@ def test_the_warehouse_sees_a_wrong_state_when_it_is_committed(bank: BankUnderFi
     assert check_commits([bank.warehouse.seen_after("SELECT 1")]) == []
 
 
+@pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("failpoint", ONBOARDING)
-def test_an_onboarding_that_is_killed_is_done_by_the_next_attempt(
-    bank: BankUnderFire, tally: Tally, failpoint: str
+def test_an_onboarding_that_is_disturbed_is_done_by_the_next_attempt(
+    bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
 ) -> None:
-    for _ in range(KILLS_OF_AN_ONBOARDING):
-        kill = bank.kill_onboarding(failpoint)
-        tally.kills.append(kill)
-        assert kill.violations == ()
+    for _ in range(TIMES_A_RUN[mode]):
+        case = bank.disturb_onboarding(failpoint, mode)
+        tally.cases.append(case)
+        assert case.violations == ()
 
 
+@pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("failpoint", JOINING)
-def test_tables_whose_joining_is_killed_join_by_the_next_attempt(
-    bank: BankUnderFire, tally: Tally, failpoint: str
+def test_tables_whose_joining_is_disturbed_join_by_the_next_attempt(
+    bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
 ) -> None:
-    for _ in range(KILLS_OF_AN_ONBOARDING):
-        kill = bank.kill_joining(failpoint)
-        tally.kills.append(kill)
-        assert kill.violations == ()
+    for _ in range(TIMES_A_RUN[mode]):
+        case = bank.disturb_joining(failpoint, mode)
+        tally.cases.append(case)
+        assert case.violations == ()
 
 
+@pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("failpoint", STREAM)
-def test_a_stream_that_is_killed_goes_on_from_the_ledger(bank: BankUnderFire, tally: Tally, failpoint: str) -> None:
-    chance = random.Random(f"{tally.seed}/{bank.kind}/{failpoint}")
-    for _ in range(KILLS_OF_A_STREAM):
-        kill = bank.kill_stream(failpoint, chance.randint(1, HITS_MAX.get(failpoint, HITS_MAX_ELSE)))
-        tally.kills.append(kill)
-        assert kill.violations == ()
+def test_a_stream_that_is_disturbed_goes_on_from_the_ledger(
+    bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
+) -> None:
+    chance = random.Random(f"{tally.seed}/{bank.kind}/{failpoint}/{mode}")
+    for _ in range(TIMES_A_STREAM[mode]):
+        case = bank.disturb_stream(failpoint, mode, chance.randint(1, HITS_MAX.get(failpoint, HITS_MAX_ELSE)))
+        tally.cases.append(case)
+        assert case.violations == ()
 
 
-def test_after_all_kills_every_transaction_is_there_once_and_the_destination_is_the_source(
+def test_after_all_cases_every_transaction_is_there_once_and_the_destination_is_the_source(
     bank: BankUnderFire, tally: Tally
 ) -> None:
     anomalies = bank.at_the_end()
