@@ -100,7 +100,7 @@ class Runs:
                 self._tell(change)
                 return
             # The next attempt comes when its owner's back-off is over: the stream goes on meanwhile.
-            for _ in range(self.schedule.dice.randint(1, 200)):
+            for _ in range(self.schedule.dice.randint(1, 120)):
                 self.schedule.wait()
 
     def finish(self) -> None:

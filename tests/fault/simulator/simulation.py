@@ -34,7 +34,7 @@ from tests.fault.simulator.topic import Capture, Loss
 from tests.log_topic import STREAM, ManualClock, sync_plan
 
 RESTARTS_AFTER_THE_LAST_FAULT = 3
-COMMITS_MAX = 90
+COMMITS_MAX = 60
 _NAMED: dict[Loss, tuple[type[TerminalError], ...]] = {
     Loss.ROW: (LogCorrupted,),
     Loss.TAIL: (LogCorrupted,),
@@ -80,7 +80,7 @@ class Simulation:
         )
         self.schedule = Schedule(dice, odds, self.tally)
         self.source = BankSource(dice, dice.choice(list(Log)))
-        self.is_changed = dice.random() < 0.3
+        self.is_changed = dice.random() < 0.25
         # Beside tables that join no topic is lost as a whole.
         losses = (Loss.ROW, Loss.TAIL, Loss.ORDER, Loss.TWICE) if self.is_changed else tuple(Loss)
         loss = dice.choice(losses) if dice.random() < (0.4 if self.is_changed else 0.2) else None
