@@ -27,7 +27,9 @@ def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: s
         reader.assign(bank.topics.end_offset())
         bank.source.commit_marker(low)
         place = read_until_marker(reader, marker_table=plan.source.marker_table, marker_id=low.id, timeout_s=60)
-        position = bank.source.seed_position()
+        (view,) = bank.source.open_views(1)
+        with closing(view):
+            position = view.position
         bank.source.commit_marker(high)
         with postgres(warehouse) as session:
             session.execute(f"create schema {destination.stage_schema}")
