@@ -4,20 +4,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.mariadb import catalogue
+from seamline.adapters.mariadb import probes as mariadb_probes
 from seamline.adapters.mariadb.catalogue import CHARACTER_SETS
 from seamline.adapters.postgres import sink
 from seamline.adapters.postgres.encode import RowEncoder
 from seamline.adapters.postgres.wire import WireForms
 from seamline.adapters.postgres.wire_mariadb import MARIADB as MARIADB_FORMS
 from seamline.adapters.postgres.wire_postgres import POSTGRES as POSTGRES_FORMS
+from seamline.adapters.postgres_source import probes as postgres_probes
 from seamline.cli.main import main
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.errors import SchemaConflict
+from seamline.domain.probe import Probe, ProbePath
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
@@ -310,6 +314,24 @@ def test_a_path_that_ends_leaves_every_column_not_sent_and_nothing_behind(
     assert set(verdicts(document, "kinds").values()) == {"NOT SENT"}
     assert "Nothing was compared: cannot apply a span: smallint out of range." in document
     assert left_behind(bank, warehouse) == []
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_a_certificate_that_is_interrupted_in_a_transaction_leaves_nothing_behind(
+    kind: str, request: pytest.FixtureRequest, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one: Captured = request.getfixturevalue("bank" if kind == "mariadb" else "ledger")
+    probes = mariadb_probes if kind == "mariadb" else postgres_probes
+    right = probes.transactions
+
+    def torn(probe: Probe, path: ProbePath, **how: Any) -> Sequence[Sequence[str]]:
+        told = right(probe, path, **how)
+        # The statement behind the first ends in an error, with a row of the transaction written.
+        return told if path is ProbePath.SNAPSHOT else [[*told[0], "SELECT nowhere"]]
+
+    monkeypatch.setattr(probes, "transactions", torn)
+    certified(one, folder, "kinds")
+    assert left_behind(one, warehouse) == []
 
 
 def test_a_table_of_somebody_else_is_left_alone_and_that_of_a_killed_certificate_is_not(

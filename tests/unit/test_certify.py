@@ -1,13 +1,14 @@
 """The certificate's use case without servers: what counts as the same, what is raised, and that all is removed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.certificate import Certificate, Parity
+from seamline.domain.changes import Finding
 from seamline.domain.errors import Refused, TerminalError, TransientError
 from seamline.domain.probe import Probe, StoredUnlike
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
@@ -49,6 +50,7 @@ class World:
     source_view: View = field(default_factory=lambda: View({"id": "1", "rate": "0.1"}))
     stored_view: View = field(default_factory=lambda: View({"id": "1", "rate": "0.1"}))
     stored_unlike: Sequence[StoredUnlike] = ()
+    met: Sequence[Finding] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     stuck: str = ""
@@ -73,6 +75,9 @@ class World:
 
     def unlike(self, probe: Probe) -> Sequence[StoredUnlike]:
         return self.stored_unlike
+
+    def findings(self) -> Sequence[Finding]:
+        return self.met
 
     def prepare(self) -> None:
         self._note("prepare")
@@ -187,6 +192,17 @@ def test_what_cannot_be_removed_keeps_nothing_else_from_being_removed(stuck: str
     with pytest.raises(TransientError):
         certified(world)
     assert world.done[-4:] == ["delete connector", "remove schemas", "delete topics", "drop tables"]
+
+
+def test_a_stream_that_met_what_its_log_did_not_promise_certifies_nothing() -> None:
+    certificate = certified(World(met=[Finding("price", "update of no row", '{"id":1}', 7)]))
+    assert certificate.verdict is Parity.NOT_SENT
+    assert "update of no row in price" in certificate.destinations[0].trouble
+
+
+def test_destinations_of_one_sync_have_schemas_of_their_own() -> None:
+    two = replace(PLAN, destinations=(*PLAN.destinations, replace(PLAN.destinations[0], name="other")))
+    assert len({one.schema for one in own_plan(two, "owner").destinations}) == 2
 
 
 def test_nothing_of_a_certificate_has_a_name_of_the_sync_or_of_a_declared_one() -> None:

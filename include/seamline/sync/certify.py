@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from seamline.domain.canonical import INEXACT_KINDS, floats_agree
 from seamline.domain.catalogue import Column, Table
 from seamline.domain.certificate import Certificate, ColumnParity, DestinationParity, LeftOut, Unlike
+from seamline.domain.changes import Finding
 from seamline.domain.errors import InvariantViolated, SeamlineError, TerminalError
 from seamline.domain.probe import Probe, probe_of
 from seamline.plan.model import SyncPlan
@@ -46,7 +47,11 @@ def own_plan(plan: SyncPlan, owner: str) -> SyncPlan:
         connector=f"seamline-certify-{plan.sync}",
         snapshot_lock="none",
     )
-    destinations = tuple(replace(one, schema=f"seamline_certify_{plan.sync}") for one in plan.destinations)
+    schema = f"seamline_certify_{plan.sync}"
+    # Two destinations may lie in one database.
+    destinations = tuple(
+        replace(one, schema=f"{schema}_{number}" if number else schema) for number, one in enumerate(plan.destinations)
+    )
     return replace(plan, sync=f"{plan.sync}~certify", source=source, destinations=destinations, tables=())
 
 
@@ -101,6 +106,11 @@ def _told(error: SeamlineError) -> str:
     return f"{error.message}. {error.hint}".rstrip(". ") + "."
 
 
+def _found(findings: Sequence[Finding]) -> str:
+    """What production would raise an alarm for is nothing to certify, also where the end value is right."""
+    return "; ".join(f"the stream met {one.kind} in {one.table} at {one.key}" for one in findings[:_SHOWN_MAX])
+
+
 def _remove(own: SyncPlan, tools: CertifyTools) -> None:
     """Everything, whatever else fails; the connector first, because it reads what goes next."""
     with ExitStack() as leaving:
@@ -115,6 +125,7 @@ def _parity(
     plan: SyncPlan, name: str, on: ProbeDestination, chosen: Sequence[_Chosen], trouble: str, tools: CertifyTools
 ) -> DestinationParity:
     """`plan` is that of the run: with the probe tables, once they were made."""
+    trouble = trouble or _found(on.findings())
     probes = [] if trouble else [one.probe for one in chosen if one.probe.values]
     position, unlike = _compared(plan, name, on, probes, tools) if probes else ("", _Unlikes())
     columns = [

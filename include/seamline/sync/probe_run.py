@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import Finding
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, TerminalError, TransientError
@@ -68,6 +69,9 @@ class ProbeDestination(Protocol):
 
     def unlike(self, probe: Probe) -> Sequence[StoredUnlike]:
         """Every value whose stored bytes are not those that came with the snapshot."""
+
+    def findings(self) -> Sequence[Finding]:
+        """What the probes' stream met that its log did not promise."""
 
     def remove(self) -> None:
         """All that was made there; a repeat is a no-op."""

@@ -158,7 +158,7 @@ class UnitAssembler:
 
     def _begin_anew(self, unit: _OpenUnit, record: LogRecord) -> None:
         # Our own connectors go on behind the last END: they tell the whole transaction again (ADR 14, 16).
-        if not record.is_whole:
+        if not record.is_whole and unit.last_offset > unit.begin.offset:
             raise LogCorrupted(
                 f"offset {record.offset}: transaction {unit.unit_id} begins again, and whether all of it follows or it"
                 " goes on in the middle is unknown: Debezium's own connector class wrote this",

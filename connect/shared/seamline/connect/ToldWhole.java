@@ -48,11 +48,12 @@ final class ToldWhole {
             return at(record, record.valueSchema(), record.value());
         }
         Struct bracket = (Struct) record.value();
+        String transaction = bracket.getString("id");
         if ("END".equals(bracket.getString(STATUS))) {
-            place = places.behind(bracket.getString("id"), record.sourceOffset());
+            place = places.behind(transaction, record.sourceOffset());
             return at(record, record.valueSchema(), bracket);
         }
-        place = places.atBegin(record.sourceOffset(), place);
+        place = places.atBegin(transaction, record.sourceOffset(), place);
         Struct begin = marked(bracket);
         return at(record, begin.schema(), begin);
     }

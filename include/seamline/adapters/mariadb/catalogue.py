@@ -64,6 +64,8 @@ CHARACTER_SETS = frozenset(
         "macroman",
         "tis620",
         "ucs2",
+        # What servers before 10.6 call utf8mb3.
+        "utf8",
         "utf16",
         "utf16le",
         "utf32",

@@ -1,11 +1,12 @@
 """Probe tables in a MariaDB source, made and dropped by the owner of its tables: `ProbeSource` of sync.certify."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pymysql
 
 from seamline.adapters.mariadb.canonical import quoted, text_literal
-from seamline.adapters.mariadb.client import open_session, query, role, translated
+from seamline.adapters.mariadb.client import Session, open_session, query, role, translated
 from seamline.adapters.mariadb.edge_values import LIMITS, edge_values
 from seamline.adapters.mariadb.marker import create_statement
 from seamline.adapters.probe_statements import transactions
@@ -24,7 +25,7 @@ class MariaDbProbes:
         self._source = source
         self._connection = role(source, source.reader)
         self._mark = f"made by seamline {source.name}"
-        self._session = open_session(self._connection, read_timeout_s=None)
+        self._session = self._opened()
         if self._rows(f"SELECT GET_LOCK('{self._mark}', 0)") != ((1,),):
             self._session.close()
             raise Refused("a certificate of this sync is being written just now", hint="wait until it is there")
@@ -82,14 +83,25 @@ class MariaDbProbes:
 
     def drop(self) -> None:
         """Every table that was made for this sync, also by a certificate that was killed."""
+        self._recover_session()
         rows = self._rows(
             "SELECT table_name FROM information_schema.tables"
             f" WHERE table_schema = {text_literal(self._source.database)} AND table_comment = '{self._mark}'"
         )
-        self._execute("ROLLBACK", *(f"DROP TABLE {quoted(str(name))}" for (name,) in rows))
+        self._execute(*(f"DROP TABLE {quoted(str(name))}" for (name,) in rows))
 
     def close(self) -> None:
         self._session.close()
+
+    def _opened(self) -> "Session[Any]":
+        return open_session(self._connection, read_timeout_s=None)
+
+    def _recover_session(self) -> None:
+        """An interrupt closes the session, a limit of the server may have ended it, an error leaves a transaction."""
+        try:
+            query(self._session, "ROLLBACK")
+        except pymysql.err.MySQLError:
+            self._session = self._opened()
 
     def _letters(self, charset: str) -> str:
         """Every letter of a character set of single bytes; the server shows `?` for a byte that is none."""

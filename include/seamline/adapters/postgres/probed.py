@@ -7,8 +7,10 @@ from seamline.adapters.connections import resolve
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres.client import Session, open_session, translated
+from seamline.adapters.postgres.findings import read_findings
 from seamline.adapters.postgres.types import destination_type
 from seamline.domain.catalogue import Column
+from seamline.domain.changes import Finding
 from seamline.domain.errors import Refused
 from seamline.domain.probe import KEY, Probe, StoredUnlike
 from seamline.plan.model import DestinationPlan, SyncPlan
@@ -40,8 +42,9 @@ class PostgresProbed:
                         " `seamline certify`",
                         hint="rename or drop it",
                     )
-                session.execute(f"CREATE SCHEMA {quoted(schema)}".encode())
-                session.execute(f"COMMENT ON SCHEMA {quoted(schema)} IS {text_literal(self._mark)}".encode())
+                with session.transaction():
+                    session.execute(f"CREATE SCHEMA {quoted(schema)}".encode())
+                    session.execute(f"COMMENT ON SCHEMA {quoted(schema)} IS {text_literal(self._mark)}".encode())
 
     def unlike(self, probe: Probe) -> Sequence[StoredUnlike]:
         """Every value whose stored bytes are not those that came with the snapshot: -0 is not 0, 1.0 is not 1.00."""
@@ -61,6 +64,10 @@ class PostgresProbed:
                 ).fetchall()
                 found += [StoredUnlike(column.name, key, *texts) for key, *texts in rows]
         return found
+
+    def findings(self) -> Sequence[Finding]:
+        with self._session() as session:
+            return read_findings(session, self._stream, after=0)[0]
 
     def remove(self) -> None:
         """Schemas, and what the ledger says of the stream. A repeat changes nothing."""

@@ -1,12 +1,13 @@
 """Probe tables in a PostgreSQL source, made and dropped by the owner of its tables: `ProbeSource` of sync.certify."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 
 import psycopg
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.canonical import quoted, text_literal
-from seamline.adapters.postgres_source.client import open_session, role, source_error
+from seamline.adapters.postgres_source.client import Session, open_session, role, source_error
 from seamline.adapters.postgres_source.edge_values import LIMITS, edge_values
 from seamline.adapters.postgres_source.grants import publication_statement
 from seamline.adapters.postgres_source.marker import create_statement
@@ -27,7 +28,7 @@ class PostgresProbes:
         self._source = source
         self._connection = role(source, source.reader)
         self._mark = f"made by seamline {source.name}"
-        self._session = open_session(self._connection, settings=("statement_timeout=0",))
+        self._session = self._opened()
         if self._rows(f"SELECT pg_try_advisory_lock(hashtextextended({text_literal(self._mark)}, 0))") != [(True,)]:
             self._session.close()
             raise Refused("a certificate of this sync is being written just now", hint="wait until it is there")
@@ -62,9 +63,11 @@ class PostgresProbes:
         marker = self._place(self._source.marker_table)
         login = quoted(resolve(self._source.capture).login)
         self._execute(
+            "BEGIN",
             create_statement(self._source.schema, self._source.marker_table),
             f"COMMENT ON TABLE {marker} IS {text_literal(self._mark)}",
             f"GRANT SELECT ON {marker} TO {login}",
+            "COMMIT",
         )
         for probe in probes:
             place = self._place(probe.name)
@@ -74,11 +77,13 @@ class PostgresProbes:
                 )
             left_out = [column.name for column in probe.of.columns if column not in probe.columns]
             self._execute(
+                "BEGIN",
                 f"CREATE TABLE {place} ({quoted(KEY)} integer PRIMARY KEY,"
                 f" LIKE {self._place(probe.of.name)} INCLUDING STORAGE)",
                 f"COMMENT ON TABLE {place} IS {text_literal(self._mark)}",
                 *(f"ALTER TABLE {place} DROP COLUMN {quoted(name)}" for name in left_out),
                 f"GRANT SELECT ON {place} TO {login}",
+                "COMMIT",
             )
         self._execute(publication_statement(self._source, [probe.name for probe in probes]))
 
@@ -88,20 +93,36 @@ class PostgresProbes:
 
     def drop(self) -> None:
         """Every table that was made for this sync, also by a certificate that was killed; publication and slot."""
+        with ExitStack() as leaving:
+            # A slot that nobody reads from keeps the server's log: it goes whatever else fails.
+            leaving.callback(drop_slot, role(self._source, self._source.capture), self._source.slot)
+            self._recover_session()
+            self._drop_tables()
+
+    def _drop_tables(self) -> None:
         rows = self._rows(
             "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             f" WHERE n.nspname = {text_literal(self._source.schema)} AND c.relkind = 'r'"
             f" AND obj_description(c.oid, 'pg_class') = {text_literal(self._mark)}"
         )
         self._execute(
-            "ROLLBACK",
             f"DROP PUBLICATION IF EXISTS {quoted(self._source.publication)}",
             *(f"DROP TABLE {self._place(str(name))}" for (name,) in rows),
         )
-        drop_slot(role(self._source, self._source.capture), self._source.slot)
 
     def close(self) -> None:
         self._session.close()
+
+    def _opened(self) -> Session:
+        return open_session(self._connection, settings=("statement_timeout=0",))
+
+    def _recover_session(self) -> None:
+        """An interrupt leaves the session within a transaction; a limit of the server may have ended it."""
+        try:
+            self._session.execute("ROLLBACK")
+        except psycopg.Error:
+            self._session.close()
+            self._session = self._opened()
 
     def _labels(self, table: Table, column: Column) -> Sequence[str]:
         if column.kind is not Kind.ENUM:

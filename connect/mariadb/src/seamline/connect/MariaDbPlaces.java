@@ -4,6 +4,7 @@ import com.github.shyiko.mysql.binlog.MariadbGtidSet;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import org.apache.kafka.connect.errors.ConnectException;
 
 /** Behind a set of GTIDs. File and offset are where its last transaction begins: with GTIDs nobody reads from there. */
 final class MariaDbPlaces implements Places {
@@ -28,16 +29,25 @@ final class MariaDbPlaces implements Places {
 
     /** Also ends what has no END: statements that change no row. */
     @Override
-    public Map<String, Object> atBegin(Map<String, ?> offset, Map<String, Object> last) {
-        return upTo(offset);
+    public Map<String, Object> atBegin(String transaction, Map<String, ?> offset, Map<String, Object> last) {
+        Map<String, Object> place = upTo(offset);
+        if (with(transaction, place).equals(new MariadbGtidSet((String) place.get(GTIDS)))) {
+            // Debezium takes a transaction for done once the same task has begun it (ADR 16).
+            throw new ConnectException("Transaction " + transaction + " begins at a place that already holds it: " + place);
+        }
+        return place;
     }
 
     @Override
     public Map<String, Object> behind(String transaction, Map<String, ?> offset) {
         Map<String, Object> place = upTo(offset);
+        place.put(GTIDS, with(transaction, place).toString());
+        return place;
+    }
+
+    private static MariadbGtidSet with(String transaction, Map<String, ?> place) {
         MariadbGtidSet told = new MariadbGtidSet((String) place.get(GTIDS));
         told.add(transaction);
-        place.put(GTIDS, told.toString());
-        return place;
+        return told;
     }
 }

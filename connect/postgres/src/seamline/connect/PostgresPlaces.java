@@ -24,7 +24,7 @@ final class PostgresPlaces implements Places {
 
     /** A BEGIN tells the LSN of its own commit, which has not been told yet. */
     @Override
-    public Map<String, Object> atBegin(Map<String, ?> offset, Map<String, Object> last) {
+    public Map<String, Object> atBegin(String transaction, Map<String, ?> offset, Map<String, Object> last) {
         return last;
     }
 
