@@ -132,7 +132,8 @@ def left_behind(one: Captured, warehouse: Connection) -> list[object]:
                 found += session.execute(f"SELECT stream FROM seamline.{table}").fetchall()
     names = [f"seamline.{own}.{part}" for part in ("log", "offsets", "schema-history")]
     topics = [name for name in names if one.kafka.topic_id(name)]
-    connectors = [name for name in (f"seamline-certify-{one.plan.sync}",) if one.client.status(name)]
+    # Connect may tell the status of a connector that is gone for a moment.
+    connectors = [name for name in (f"seamline-certify-{one.plan.sync}",) if one.client.config(name) is not None]
     slots = []
     if one.source_plan.kind == "postgres":
         slots += one.rows("pg_replication_slots WHERE slot_name LIKE 'seamline_certify%'")
