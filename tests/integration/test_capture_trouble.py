@@ -75,13 +75,12 @@ def test_a_worker_killed_between_transactions_tells_none_of_them_again(
 ) -> None:
     """A table without a key would hold twice what comes twice."""
     bank.ensure()
-    for number in range(3):
-        bank.execute(f"INSERT INTO audit VALUES ({number}, 'before'), ({number}, 'before')")
-        replay_all(bank)
-        worker.kill()
-        worker.start()
-        bank.ensure()
-        assert_equals_source(bank, replay_all(bank))
+    bank.execute("INSERT INTO audit VALUES (1, 'before'), (1, 'before')")
+    replay_all(bank)
+    worker.kill()
+    worker.start()
+    bank.ensure()
+    assert_equals_source(bank, replay_all(bank))
 
 
 def test_a_worker_killed_behind_a_change_of_structure_knows_it_and_tells_the_rows_after_it(
