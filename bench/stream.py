@@ -1,12 +1,10 @@
 """Drain of a filled log topic; MariaDB → Debezium → Kafka → PostgreSQL.
 
-`drain`: the log is filled first; then the span loop and a JDBC-batch shape apply the same records, one after the other,
+The log is filled first; then the span loop and a JDBC-batch shape apply the same records, one after the other,
 in rounds: one prepared upsert per record, sent in batches of 10,000 and committed per batch, which is what a JDBC sink
 does. Both results must be equal to each other and to the source. Goal: at least 3 times as fast.
 
-`sink`: the same against Debezium's own JDBC sink, once in each of its modes, the fastest of which counts.
-
-On the servers of the local stack: `./seamline exec python -m bench.stream drain`, and the same with `sink`.
+On the servers of the local stack: `./seamline exec python -m bench.stream`.
 """
 
 import argparse
@@ -22,7 +20,6 @@ import orjson
 import psycopg
 import pytest
 
-from bench.jdbc_sink import MODES, jdbc_sink
 from seamline.adapters import registry
 from seamline.adapters.connections import Connection
 from seamline.domain.log import RecordKind
@@ -51,7 +48,6 @@ CREATE = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("drain", "sink"))
     parser.add_argument("--changes", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
@@ -59,8 +55,6 @@ def main() -> int:
         patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
         bank.execute(*CREATE)
         bank.ensure(dataclasses.replace(bank.plan, tables=tuple(TablePlan(name) for name in TABLES)))
-        if chosen.what == "sink":
-            return drain_against_sink(bank, warehouse, changes=chosen.changes)
         return drain(bank, warehouse, changes=chosen.changes, rounds=chosen.rounds)
 
 
@@ -84,33 +78,6 @@ def drain(bank: Captured, warehouse: Connection, *, changes: int, rounds: int) -
     print(f"{written:,} changes, {rounds} rounds, medians; all results equal to each other and to the source")
     print(f"span loop        {mine:6.2f} s  {written / mine:10,.0f} changes/s")
     print(f"JDBC-batch shape {peer:6.2f} s  {written / peer:10,.0f} changes/s")
-    print(f"ratio {ratio:.1f}×  (goal ≥ {GOAL:g}×)")
-    return 0 if ratio >= GOAL else 1
-
-
-def drain_against_sink(bank: Captured, warehouse: Connection, *, changes: int) -> int:
-    plans = [publish_empty(bank, warehouse, sync=f"s{n}", schema=f"live{n}", tables=TABLES) for n in range(len(MODES))]
-    with jdbc_sink(bank, {"balance": ("id",), "entry": ("id",), "access": ()}) as peer:
-        peer.begin()
-        written = fill(bank, changes)
-        last = Marker(f"barrier-{uuid.uuid4().hex}", "barrier")
-        bank.source.commit_marker(last)
-        peer.end(written)
-        with closing(mariadb(bank.root)) as session, session.cursor() as cursor:
-            cursor.execute("SELECT (SELECT max(id) FROM entry), (SELECT count(*) FROM access)")
-            last_entry, accesses = cursor.fetchone() or (0, 0)
-        ours, theirs = [], {}
-        for number, (plan, mode) in enumerate(zip(plans, MODES, strict=True)):
-            ours.append(drained_by_span_loop(plan, warehouse, last))
-            make_like(plan, warehouse, f"sink{number}")
-            theirs[mode] = peer.drain(warehouse, f"sink{number}", mode, last_entry=last_entry, accesses=accesses)
-            require_equal(bank, warehouse, f"live{number}", f"sink{number}")
-            print(f"span loop {ours[-1]:6.2f} s  JDBC sink, {mode}: {theirs[mode]:6.2f} s", flush=True)
-    mine, best = statistics.median(ours), min(theirs, key=lambda mode: theirs[mode])
-    ratio = theirs[best] / mine
-    print(f"{written:,} changes; all results equal to each other and to the source")
-    print(f"span loop {mine:6.2f} s (median)  {written / mine:10,.0f} changes/s")
-    print(f"JDBC sink {theirs[best]:6.2f} s ({best})  {written / theirs[best]:10,.0f} changes/s")
     print(f"ratio {ratio:.1f}×  (goal ≥ {GOAL:g}×)")
     return 0 if ratio >= GOAL else 1
 
