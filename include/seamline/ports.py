@@ -36,7 +36,7 @@ class LogReader(Protocol):
         """The next records in offset order; empty after `timeout_s`. Records of a foreign source: LogCorrupted."""
 
     def end_offset(self) -> int:
-        """The offset after the last stable record."""
+        """The offset after the last record that is known of; it may be one that cannot be read yet."""
 
     def close(self) -> None: ...
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -174,15 +174,23 @@ def _revokes(database: str) -> list[str]:
     return [*(f"REVOKE SELECT ON {database}.* FROM '{login}'@'%'" for login in logins), marker]
 
 
+def as_told(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ARG001
+    return row
+
+
 @dataclass
 class Replayed:
-    """What the log says a database holds: keyed rows by key, keyless rows counted; and how many units said so."""
+    """What the log says a database holds: keyed rows by key, keyless rows counted; and how many units said so.
+
+    `meant`: of a table and the values of a row in it, as the log writes them, the row as it is held here.
+    """
 
     keyed: dict[str, dict[bytes, tuple[Any, ...]]] = field(default_factory=dict)
     keyless: dict[str, Counter[tuple[Any, ...]]] = field(default_factory=dict)
     units: int = 0
     told_again: int = 0
     rows: int = 0
+    meant: Callable[[str, tuple[Any, ...]], tuple[Any, ...]] = as_told
 
     def holds(self, table: str) -> list[tuple[Any, ...]]:
         if table in self.keyless:
@@ -235,11 +243,14 @@ def _records(reader: KafkaLogReader) -> Iterator[LogRecord]:
         yield from records
 
 
+def _row(state: Replayed, table: str, image: bytes | None) -> tuple[Any, ...] | None:
+    return state.meant(table, tuple(json.loads(image).values())) if image else None
+
+
 def apply_unit(state: Replayed, unit: Sequence[LogRecord]) -> None:
     for row in unit:
         state.rows += 1
-        before = tuple(json.loads(row.before).values()) if row.before else None
-        after = tuple(json.loads(row.after).values()) if row.after else None
+        before, after = (_row(state, row.table, image) for image in (row.before, row.after))
         if row.key is None:
             counter = state.keyless.setdefault(row.table, Counter())
             counter.update([after] if after else [])

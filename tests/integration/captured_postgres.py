@@ -100,7 +100,7 @@ def captured_postgres(
                     yield one
                 finally:
                     forget(one)
-                    wait_until(lambda: _is_slot_free(one), timeout_s=20, what="the slot to be let go")
+                    wait_until(lambda: _is_slot_free(one), timeout_s=60, what="the slot to be let go")
         finally:
             _drop_logins(one.root, everyone)
 

@@ -25,7 +25,15 @@ _TOPICS = ("config.storage.topic", "offset.storage.topic", "status.storage.topic
 class ConnectWorker:
     """`name` is part of its topics' names; `folder` holds its files."""
 
-    def __init__(self, settings: Settings, kafka_connection: Connection, *, name: str, folder: Path) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        kafka_connection: Connection,
+        *,
+        name: str,
+        folder: Path,
+        plugins: Path | None = None,
+    ) -> None:
         self._layout = Layout(settings)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -42,7 +50,7 @@ class ConnectWorker:
             "listeners": f"http://127.0.0.1:{self.port}",
             "rest.advertised.host.name": "127.0.0.1",
             "rest.advertised.port": str(self.port),
-            "plugin.path": str(self._layout.connect_plugins),
+            "plugin.path": str(plugins or self._layout.connect_plugins),
             "config.providers.file.param.allowed.paths": str(folder),
         }
         self._properties = folder / "worker.properties"
@@ -97,9 +105,10 @@ class ConnectWorker:
 
 @contextmanager
 def connect_worker(
-    settings: Settings, kafka_connection: Connection, *, name: str, folder: Path
+    settings: Settings, kafka_connection: Connection, *, name: str, folder: Path, plugins: Path | None = None
 ) -> Iterator[ConnectWorker]:
-    worker = ConnectWorker(settings, kafka_connection, name=name, folder=folder)
+    """`plugins`: other connectors than those of the stack."""
+    worker = ConnectWorker(settings, kafka_connection, name=name, folder=folder, plugins=plugins)
     try:
         worker.start()
         yield worker

@@ -83,6 +83,17 @@ def test_records_come_in_order_from_the_offset_asked(topic: Topic) -> None:
     reader.close()
 
 
+def test_the_end_of_the_log_is_known_also_to_a_reader_that_has_taken_in_nothing_new(topic: Topic) -> None:
+    topic.write(*(heartbeat(number) for number in range(10)))
+    reader = topic.reader()
+    reader.assign(0)
+    read(reader, 10)
+    topic.write(heartbeat(10), heartbeat(11))
+    wait_until(lambda: reader.end_offset() == 12, timeout_s=20, what="the fetch that tells of it")
+    assert [record.offset for record in read(reader, 2)] == [10, 11]
+    reader.close()
+
+
 def test_no_more_records_come_at_once_than_asked_and_none_is_lost_between(topic: Topic) -> None:
     topic.write(*(heartbeat(number) for number in range(10)))
     reader = topic.reader()
@@ -105,6 +116,23 @@ def test_an_aborted_transaction_is_never_seen(topic: Topic) -> None:
     reader.assign(0)
     (record,) = read(reader, 1)
     assert record.ts_ms == 1_795_000_000_002
+    reader.close()
+
+
+def test_a_transaction_that_ends_while_a_fetch_waits_at_the_broker_is_read_at_once(topic: Topic) -> None:
+    """An idle fetch waits there for five seconds; only the end of the transaction makes its records readable."""
+    producer = Producer({**topic.settings, "transactional.id": topic.name})
+    producer.init_transactions(20)
+    reader = topic.reader()
+    reader.assign(0)
+    for number in range(5):
+        assert not reader.poll(1.0, 10)
+        producer.begin_transaction()
+        producer.produce(topic.name, value=heartbeat(number))
+        assert producer.flush(20) == 0
+        assert not reader.poll(0.3, 10)
+        producer.commit_transaction(20)
+        assert len(reader.poll(2.0, 10)) == 1
     reader.close()
 
 

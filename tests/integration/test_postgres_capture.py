@@ -168,6 +168,29 @@ def stored_offsets(bank: PostgresCaptured) -> list[dict[str, Any]]:
     return found
 
 
+def test_the_slot_lets_go_of_what_connect_has_stored_and_of_no_more(bank: PostgresCaptured) -> None:
+    bank.ensure()
+    bank.execute("INSERT INTO account SELECT n, n, 'x' FROM generate_series(1, 300) n")
+    behind = confirmed(bank, "pg_current_wal_insert_lsn()")
+    replay(bank, last_marker(bank))
+    wait_until(lambda: confirmed(bank) >= behind, timeout_s=30, what="the slot to let go of the rows")
+    bank.connector.stop()
+    wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
+    assert confirmed(bank) <= stored(bank)["lsn"]
+
+
+def confirmed(bank: PostgresCaptured, what: str = "confirmed_flush_lsn") -> int:
+    """The bytes of the server's log before that place."""
+    asked = f"SELECT ({what} - '0/0'::pg_lsn)::bigint FROM pg_replication_slots WHERE slot_name = %s"
+    with closing(bank.session()) as session:
+        ((place,),) = session.execute(asked.encode(), (bank.source_plan.slot,)).fetchall()
+    return int(place)
+
+
+def stored(bank: PostgresCaptured) -> dict[str, Any]:
+    return bank.client.offset(bank.connector.name) or {}
+
+
 def test_a_slot_that_was_dropped_stops_the_capture_and_is_named(bank: PostgresCaptured) -> None:
     bank.ensure()
     bank.connector.stop()
@@ -209,7 +232,7 @@ def stopped_at(bank: PostgresCaptured) -> dict[str, Any]:
     replay(bank, last_marker(bank))
     bank.connector.stop()
     wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
-    return bank.client.offset(bank.connector.name) or {}
+    return stored(bank)
 
 
 def put_place(bank: PostgresCaptured, **offset: Any) -> None:

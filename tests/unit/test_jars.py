@@ -121,3 +121,10 @@ def test_the_lock_of_the_project_names_every_dependency_of_ivy_xml(checkout: Pat
         configuration = dependency.attrib["conf"].split("->")[0]
         stem = f"{configuration}/{dependency.attrib['name']}-{dependency.attrib['rev']}"
         assert any(path.startswith(stem) for path in files), f"{stem} is not in jars.lock: ./seamline lock"
+
+
+def test_what_only_a_bench_uses_is_locked_too_and_no_part_of_the_stack(checkout: Path) -> None:
+    locked = jars.read_lock(checkout / "jars" / "jars.lock")
+    peers = [file for file in locked if jars.is_peer(file)]
+    assert peers
+    assert jars.of_the_stack(locked) == tuple(file for file in locked if file not in peers)

@@ -298,6 +298,7 @@ def test_a_missing_marker_table_is_told_once_and_with_the_way_to_it() -> None:
         ("marker", {"has_usage": False}, "lacks USAGE on schema public"),
         ("marker", {"may_insert": False}, "cannot write a marker: it lacks INSERT"),
         ("marker", {"filtered": ("seamline_marker",)}, "may not write a marker"),
+        ("capture", {"filtered": ("seamline_marker",)}, "row security hides markers"),
     ],
 )
 def test_a_role_without_its_grant_is_named_with_its_connection(role: str, changed: dict[str, Any], said: str) -> None:

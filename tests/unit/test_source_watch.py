@@ -1,6 +1,9 @@
 """Heartbeats go on whatever happens to Connect, and the other way round."""
 
 from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
 
 from seamline.domain.capture import CaptureState, CaptureStatus
 from seamline.domain.errors import Refused, TransientError
@@ -96,6 +99,19 @@ def test_markers_older_than_a_week_are_deleted_a_thousand_each_hour() -> None:
     world = World()
     run(world.watch(), from_s=0, to_s=3601)
     assert world.pruned == [(7 * 24 * 3600, 1000)] * 2
+
+
+@pytest.mark.parametrize("trouble", [{"state": CaptureState.FAILED}, {"connect_is_away": True}])
+def test_no_marker_is_deleted_while_the_log_tells_none(trouble: dict[str, Any]) -> None:
+    """The last one that it told may be of any age then, and the capture asks the source for it."""
+    world = World()
+    watch = world.watch()
+    run(watch, from_s=0, to_s=4)
+    assert len(world.pruned) == 1
+    for name, value in trouble.items():
+        setattr(world, name, value)
+    run(watch, from_s=4, to_s=8_000)
+    assert len(world.pruned) == 1
 
 
 def test_a_source_that_refuses_to_delete_markers_still_gets_its_heartbeats() -> None:

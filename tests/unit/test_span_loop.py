@@ -533,7 +533,28 @@ def test_an_idle_stream_waits_for_records_and_writes_nothing() -> None:
     stage.run()
     assert len(stage.commits) == 1
     assert min(waits[5:]) >= 0.1, "each look at an idle log blocks in the reader"
-    assert len(stage.control.reports) < 30
+    assert waits[-1] == Pace().quiet_wait_s, "the longer nothing changes, the longer it waits"
+    assert len(stage.control.reports) < 100
+
+
+def test_a_stream_that_was_quiet_looks_for_orders_more_often_again_behind_a_change() -> None:
+    log = LogTopic()
+    stage = Stage(log, published())
+    waits: list[float] = []
+    taking = stage.reader.poll
+
+    def poll(timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        stage.clock.time += timeout_s
+        if len(waits) == 100:
+            log.transaction(insert(ACCOUNT, id=1, name="a"))
+        waits.append(timeout_s)
+        return taking(timeout_s, records_max)
+
+    stage.reader.poll = poll  # type: ignore[method-assign]
+    stage.control = ScriptedControl(stage.reader, orders=[Orders()] * 110)
+    stage.run()
+    assert waits[100] == Pace().quiet_wait_s
+    assert set(waits[102:]) == {Pace().idle_wait_s}
 
 
 def test_python_serves_a_stream_while_it_runs_and_is_left_as_it_was() -> None:

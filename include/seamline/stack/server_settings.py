@@ -7,7 +7,7 @@ MARIADB_DATABASE = "bank"
 
 POSTGRES: dict[str, str] = {
     "wal_level": "logical",
-    "max_connections": "200",
+    "max_connections": "300",
     "max_wal_senders": "20",
     "max_replication_slots": "20",
     # A forgotten slot gives itself up before it fills the disk.

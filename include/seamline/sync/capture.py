@@ -208,7 +208,8 @@ class _Work:
         if status.has_lost_its_place:
             raise PositionLost(
                 f"connector {self.connect.name} cannot go on: the log of source {self.source_plan.name} no longer holds"
-                f" its place (purged, another server, or its replication slot dropped or made anew): {status.error}",
+                " its place (purged, restored, another server, or its replication slot dropped or made anew):"
+                f" {status.error}",
                 hint=status.cure,
             )
         raise TerminalError(f"connector {self.connect.name} fails: {status.error}", hint=status.cure)

@@ -32,7 +32,9 @@ from seamline.sync.snapshot import BulkRead
 from seamline.sync.span_loop import Clock, Pace, SystemClock, run_stream
 
 _WITHIN_S = 180.0
-_PACE = Pace(idle_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05)
+_PACE = Pace(
+    idle_wait_s=0.05, quiet_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05
+)
 
 
 class ProbeSource(Protocol):

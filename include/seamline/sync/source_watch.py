@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from seamline.domain.capture import CaptureState
 from seamline.domain.errors import SeamlineError
 from seamline.plan.model import SourcePlan
 from seamline.ports import CaptureProbe, Marker, Source
@@ -24,7 +25,8 @@ from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
 log = logging.getLogger(__name__)
 
-# Heartbeats add 360 rows an hour. Nothing reads an old marker in its table: it is looked for in the log.
+# Heartbeats add 360 rows an hour. Markers are looked for in the log, but for the newest one that it has told: by that
+# one a capture knows its source when it starts (ADR 18), so none are deleted while none are told.
 _MARKERS_KEPT_S = 7 * 24 * 3600.0
 _MARKERS_PRUNED_MAX = 1_000
 
@@ -91,6 +93,7 @@ class SourceWatch:
         self._probe: CaptureProbe | None = None
         self._log_max_gb: float | None = None
         self._silent_since_s: float | None = None
+        self._is_running = False
 
     def step(self, *, now_s: float) -> None:
         if self._heartbeat.is_due(now_s):
@@ -99,7 +102,7 @@ class SourceWatch:
             self._look(now_s)
         if self._size.is_due(now_s):
             self._weigh(now_s)
-        if self._source is not None and self._prune.is_due(now_s):
+        if self._source is not None and self._is_running and self._prune.is_due(now_s):
             self._prune_markers(self._source)
 
     def _beat(self, now_s: float) -> None:
@@ -129,9 +132,12 @@ class SourceWatch:
             log.warning("old markers stay: source=%s error=%s", self._plan.name, exc)
 
     def _look(self, now_s: float) -> None:
+        self._is_running = False
         try:
             probe = self._probed()
-            self._act(probe, self._watch.seen(probe.status(), now_s=now_s))
+            status = probe.status()
+            self._is_running = status.state is CaptureState.RUNNING
+            self._act(probe, self._watch.seen(status, now_s=now_s))
         except SeamlineError as exc:
             self._probe = None
             self._say(self._watch.silent(exc.message, now_s=now_s))

@@ -45,6 +45,8 @@ from seamline.sync.obstacles import marker_row, obstacle, stands_alone
 from seamline.sync.progress import PositionTracker
 from seamline.sync.stream_reports import StreamReporter
 
+# A stream that was quiet for this many seconds may wait one.
+_QUIET_FACTOR = 30.0
 _Submit = Callable[[Callable[[], Commit]], "Future[Commit]"]
 
 
@@ -75,6 +77,8 @@ class Pace:
     """How the loop spends time and memory. Seconds, records, bytes."""
 
     idle_wait_s: float = 0.25
+    # Without changes a wait grows up to this; a record ends it at once, an order is seen behind it.
+    quiet_wait_s: float = 1.0
     standing_wait_s: float = 0.05
     empty_commit_every_s: float = 1.0
     report_every_s: float = 1.0
@@ -170,6 +174,7 @@ class _SpanLoop:
         self._pace = pace
         self._reporter = StreamReporter(self._stream, control, reader)
         self._committed_at = 0.0
+        self._changed_at = self._clock.now()
         self._reached_hold = ""
         self._sent: _Sent | None = None
         self._committer = ThreadPoolExecutor(1, thread_name_prefix=f"commit {self._stream}")
@@ -336,11 +341,13 @@ class _SpanLoop:
         """How long the next poll may wait for a record: a record that comes wakes it at once."""
         if self._sent is not None:
             return 0.0
-        wait_s = self._pace.idle_wait_s
         if self._intake:
             wait_s = self._wait_for_interval_s()
         elif self._draft.units:
             wait_s = self._wait_for_draft_s()
+        else:
+            quiet_s = self._clock.now() - self._changed_at
+            return max(self._pace.idle_wait_s, min(self._pace.quiet_wait_s, quiet_s / _QUIET_FACTOR))
         # Not less than a clock surely moves on by.
         return min(self._pace.idle_wait_s, max(0.001, wait_s)) if wait_s > 0 else 0.0
 
@@ -484,6 +491,8 @@ class _SpanLoop:
         if draft.units and draft.units[-1].pieces:
             self._pieces = []
         self._committed_at = self._clock.now()
+        if draft.changes:
+            self._changed_at = self._committed_at
         self._reporter.count(commit, units=len(draft.units), changes=draft.changes, now=self._committed_at)
 
     # ---- reports --------------------------------------------------------------------------------------------------

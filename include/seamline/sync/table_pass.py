@@ -34,7 +34,9 @@ from seamline.sync.span_loop import Clock, Pace, SystemClock, run_stream
 _STANDS = ("failed", "stopped", "paused")
 _SILENT_S = 60.0
 # The pass says where it stands as often as the stream is looked at.
-_PACE = Pace(idle_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05)
+_PACE = Pace(
+    idle_wait_s=0.05, quiet_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05
+)
 
 
 @dataclass(frozen=True, slots=True)

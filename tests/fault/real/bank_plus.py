@@ -33,6 +33,8 @@ _ATTEMPTS_PER_WRITER = 10_000_000
 _DEADLOCK, _LOCK_TIMEOUT = 1213, 1205
 # PyMySQL: not reached, gone away, lost in a query, packet out of order, shutting down; a session that is closed has 0.
 _SERVER_GONE = (2003, 2006, 2013, 2014, 1053, 0)
+# Of MariaDB: disk full, error on write, error 28 of a storage engine, table is full.
+_NO_ROOM = (1021, 1026, 1030, 1114)
 _AWAY_S = 0.3
 _SHARES = {
     "transfer": 82.0,
@@ -140,7 +142,7 @@ class _Writer:
             try:
                 self._write_in_one_session(stop)
             except (pymysql.err.MySQLError, psycopg.Error) as exc:
-                if not _is_gone(exc):
+                if not _asks_again(exc):
                     self.error = exc
                 stop.wait(_AWAY_S)
 
@@ -153,7 +155,7 @@ class _Writer:
                 stop.wait(self._chance.random() * _PAUSE_S_MAX)
 
     def _committed(self, session: Any) -> int:
-        """What the source says of a COMMIT whose answer never came: the server that got it is gone."""
+        """What the source says of a COMMIT whose answer never came, or was an error that leaves it open."""
         with session.cursor() as cursor:
             cursor.execute("SELECT coalesce(max(n), 0) FROM seq WHERE writer = %s", (self._writer,))
             (number,) = cursor.fetchone()
@@ -290,10 +292,10 @@ def _is_expected(error: Exception) -> bool:
     return isinstance(error, RowGoneError | psycopg.errors.DeadlockDetected)
 
 
-def _is_gone(error: Exception) -> bool:
-    """Whether the server, or the way to it, is lost: a client asks again."""
+def _asks_again(error: Exception) -> bool:
+    """What a client does whose server, or the way to it, is lost, or has no room."""
     if isinstance(error, pymysql.err.OperationalError | pymysql.err.InterfaceError):
-        return error.args[0] in _SERVER_GONE
+        return error.args[0] in (*_SERVER_GONE, *_NO_ROOM)
     return isinstance(error, psycopg.OperationalError)
 
 

@@ -25,6 +25,17 @@ class End:
     anomalies: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FullDisk:
+    """Of one server; `recovery_s` since there was room again and the server was started."""
+
+    source: str
+    server: str
+    recovery_s: float
+    commits: int
+    violations: tuple[str, ...]
+
+
 @dataclass
 class Tally:
     """`seed` gives the writers' choices and the hits; the servers' own timing is not repeated by it."""
@@ -32,6 +43,7 @@ class Tally:
     seed: str
     cases: list[Case] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
+    full_disks: list[FullDisk] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
 
@@ -40,11 +52,11 @@ def written(tally: Tally, *, tests: int, failed: int) -> str:
 
 
 def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
-    commits = sum(case.commits for case in tally.cases)
-    violations = [said for case in tally.cases for said in case.violations] + [
+    commits = sum(case.commits for case in (*tally.cases, *tally.full_disks))
+    violations = [said for case in (*tally.cases, *tally.full_disks) for said in case.violations] + [
         said for end in tally.ends for said in end.anomalies
     ]
-    slowest = max((case.recovery_s for case in tally.cases), default=0.0)
+    slowest = max((case.recovery_s for case in (*tally.cases, *tally.full_disks)), default=0.0)
     reached = {case.failpoint for case in tally.cases}
     yield "# T1: every failpoint, in every mode"
     yield ""
@@ -77,6 +89,8 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
         yield (
             f"| {end.source} | {end.attempts} | {end.committed} | {end.units} | {end.commits} | {len(end.anomalies)} |"
         )
+    if tally.full_disks:
+        yield from _told_of_full_disks(tally.full_disks)
     met = {(case.failpoint, case.mode) for case in tally.cases}
     left = [f"- `{name}`: {mode}" for name in sorted(NAMES) for mode in Mode if (name, mode) not in met]
     if left:
@@ -91,6 +105,16 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
         yield from (f"- {said}" for said in violations[:TOLD_MAX])
         if len(violations) > TOLD_MAX:
             yield f"- and {len(violations) - TOLD_MAX} more"
+
+
+def _told_of_full_disks(disks: Sequence[FullDisk]) -> Iterator[str]:
+    yield ""
+    yield "A server's disk full to its last byte for a while, then room again and the server started:"
+    yield ""
+    yield "| source | whose disk | back after s | commits checked | violations |"
+    yield "|---|---|---|---|---|"
+    for disk in disks:
+        yield f"| {disk.source} | {disk.server} | {disk.recovery_s:.1f} | {disk.commits} | {len(disk.violations)} |"
 
 
 def _told_of(mode: Mode, cases: Sequence[Case]) -> str:

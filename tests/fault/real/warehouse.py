@@ -60,8 +60,8 @@ class Warehouse:
                 "SELECT next_offset FROM seamline.ledger WHERE stream = %s", (self._stream,)
             ).fetchone()
             assert row is not None, "nothing was ever published"
-            rows = {table: session.execute(f"SELECT * FROM live.{table}".encode()).fetchall() for table in TABLES}
-        return int(row[0]), self.counted(rows)
+            rows = {table: Counter(session.execute(f"SELECT * FROM live.{table}".encode())) for table in TABLES}
+        return int(row[0]), rows
 
     @staticmethod
     def counted(rows: Mapping[str, Sequence[Sequence[Any]]]) -> Rows:

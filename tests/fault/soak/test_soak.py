@@ -13,13 +13,12 @@ from urllib.parse import quote
 
 import pytest
 
-from seamline.adapters import registry
 from seamline.adapters.connections import resolve
 from seamline.ports import Orders
 from seamline.stack.layout import Layout
-from seamline.sync.source_watch import SourceWatch, SourceWatchThread
 from tests.conftest import RunningStack
-from tests.fault.real.bank_under_fire import KINDS, RECOVERY_MAX_S, WAREHOUSE, BankUnderFire, bank_under_fire
+from tests.fault.real.bank_under_fire import KINDS, RECOVERY_MAX_S, WAREHOUSE, bank_under_fire
+from tests.fault.real.watched import watched
 from tests.fault.soak.journal import Done, Ended, Journal
 from tests.fault.soak.link import link_to
 from tests.fault.soak.nemesis import Fault, Scene
@@ -28,16 +27,6 @@ from tests.waiting import wait_until
 # All rows are compared so often; every commit is looked at anyway.
 COMPARED_EVERY = 8
 COMMITS_MIN = 20
-
-
-class Alarms:
-    """What the watch of the source says, in the output of a run that failed."""
-
-    def raise_alarm(self, kind: str, subject: str, message: str) -> None:
-        print(f"alarm {kind} of {subject}: {message}")
-
-    def end_alarm(self, kind: str, subject: str) -> None:
-        print(f"over: alarm {kind} of {subject}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,21 +106,7 @@ def soaked_bank(kind: str, layout: Layout, *, seed: str, folder: Path) -> Iterat
             secret = quote(warehouse.password, safe="")
             address = f"postgres://{warehouse.login}:{secret}@127.0.0.1:{link.port}/{warehouse.database}"
             bank.of_streams[f"SEAMLINE_CONNECTION_{WAREHOUSE.connection.upper()}"] = address
-            watch = watched(bank)
-            try:
+            with watched(bank):
                 bank.order(Orders())
                 bank.start("stream")
                 yield Scene(bank, link, random.Random(seed), layout)
-            finally:
-                watch.close()
-
-
-def watched(bank: BankUnderFire) -> SourceWatchThread:
-    plan = bank.source.plan
-    watch = SourceWatch(
-        plan.source,
-        open_source=lambda: registry.source(plan),
-        open_probe=lambda: registry.capture_probe(plan),
-        alarms=Alarms(),
-    )
-    return SourceWatchThread(watch, name=plan.source.name)

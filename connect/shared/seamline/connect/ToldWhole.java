@@ -17,21 +17,26 @@ import org.apache.kafka.connect.source.SourceRecord;
 final class ToldWhole {
 
     /** Raised with every change of these classes: a worker that has others is refused before a capture is touched. */
-    private static final String OWN = "seamline-2";
+    private static final String OWN = "seamline-3";
 
     private static final String BRACKET = "io.debezium.connector.common.TransactionMetadataValue";
     private static final String STATUS = "status";
     private static final String MARK = "seamline";
 
     private final Places places;
+    private final Markers markers;
     private Map<String, Object> place;
+    private Witness witness;
+    private Map<String, Object> handedOn;
     private Schema debeziums;
     private Schema marked;
 
     /** @param stored what Connect holds from before; null where nothing was ever stored */
-    ToldWhole(Places places, Map<String, ?> stored) {
+    ToldWhole(Places places, Map<String, ?> stored, Markers markers) {
         this.places = places;
-        place = places.upTo(stored);
+        this.markers = markers;
+        witness = markers.newest();
+        standAt(places.upTo(stored));
     }
 
     static String versionOver(String debezium) {
@@ -45,22 +50,29 @@ final class ToldWhole {
 
     private SourceRecord next(SourceRecord record) {
         if (record.valueSchema() == null || !BRACKET.equals(record.valueSchema().name())) {
+            markers.look(record);
             return at(record, record.valueSchema(), record.value());
         }
         Struct bracket = (Struct) record.value();
         String transaction = bracket.getString("id");
         if ("END".equals(bracket.getString(STATUS))) {
-            place = places.behind(transaction, record.sourceOffset());
+            witness = markers.newest();
+            standAt(places.behind(transaction, record.sourceOffset()));
             return at(record, record.valueSchema(), bracket);
         }
-        place = places.atBegin(transaction, record.sourceOffset(), place);
+        standAt(places.atBegin(transaction, record.sourceOffset(), place));
         Struct begin = marked(bracket);
         return at(record, begin.schema(), begin);
     }
 
+    private void standAt(Map<String, Object> next) {
+        place = next;
+        handedOn = witness == null ? next : witness.beside(next);
+    }
+
     private SourceRecord at(SourceRecord record, Schema schema, Object value) {
         return new SourceRecord(
-                record.sourcePartition(), place, record.topic(), record.kafkaPartition(),
+                record.sourcePartition(), handedOn, record.topic(), record.kafkaPartition(),
                 record.keySchema(), record.key(), schema, value, record.timestamp(), record.headers());
     }
 

@@ -16,8 +16,8 @@ from seamline.plan.model import SourcePlan
 
 # Versions that were run against kill -9, stop and resume, and huge transactions without loss. Older ones lose rows.
 TESTED_VERSIONS = {
-    MARIADB_CONNECTOR: ("3.5.0.Final-seamline-2",),
-    POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-2",),
+    MARIADB_CONNECTOR: ("3.5.0.Final-seamline-3",),
+    POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-3",),
 }
 CONNECTORS = {"mariadb": MARIADB_CONNECTOR, "postgres": POSTGRES_CONNECTOR}
 
@@ -68,8 +68,6 @@ _ORDER = {
     "skipped.operations": "none",
     "tombstones.on.delete": "false",
     "heartbeat.interval.ms": "10000",
-    # The default of 500 would cost 300 to 600 ms of latency.
-    "poll.interval.ms": "50",
 }
 _VALUES = {
     "decimal.handling.mode": "string",

@@ -3,7 +3,8 @@
 import hashlib
 from collections.abc import Sequence
 
-from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, name_pattern, schema_history_topic
+from seamline.adapters.connect.endpoint import MARKER_TABLE, CaptureEndpoint, Start, name_pattern, schema_history_topic
+from seamline.adapters.mariadb.canonical import quoted
 from seamline.plan.model import SourcePlan
 
 MARIADB_CONNECTOR = "seamline.connect.MariaDbConnector"
@@ -24,16 +25,23 @@ def mariadb_settings(
         "database.ssl.mode": endpoint.ssl_mode,
         "database.server.id": str(server_id(source, endpoint)),
         **_scope(source, tables),
+        MARKER_TABLE: f"{quoted(source.database)}.{quoted(source.marker_table)}",
         "snapshot.mode": start.value,
         # The capture role has neither RELOAD nor LOCK TABLES, and no data is read by the connector.
         "snapshot.locking.mode": "none",
         **_schema_history(source, endpoint),
+        # The default of 500 would cost 300 to 600 ms of latency. With 15 the transactions of Kafka follow each other so
+        # closely that p99 grows from 90 to 280 ms.
+        "poll.interval.ms": "50",
         "binary.handling.mode": "base64",
         "bigint.unsigned.handling.mode": "precise",
         "time.precision.mode": "adaptive_time_microseconds",
         # Else the year 1 arrives as 2001 (MySQL's rule for two digits, applied to stored values; 3.5.0.Final).
         "enable.time.adjuster": "false",
         "inconsistent.schema.handling.mode": "fail",
+        # Debezium reads character sets of single bytes by Java's tables, which have other letters than the server's.
+        "converters": "letters",
+        "letters.type": "seamline.connect.ServerLetters",
         # One transaction may be written as slowly as Kafka takes it.
         "binlog.net.write.timeout": "3600",
         # Its binlog client would connect again by itself, in the middle of a transaction too, and its place would then

@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from seamline.plan.model import SourcePlan
 
+# Of our own classes: at each start the source must hold the newest marker that the log has told (ADR 18).
+MARKER_TABLE = "seamline.marker.table"
+
 
 class Start(StrEnum):
     """How the connector comes to know the tables' structure, as Debezium's `snapshot.mode`."""

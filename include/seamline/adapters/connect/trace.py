@@ -13,6 +13,12 @@ _PLACE_LOST = (
 # What a trace contains → what a person does about it. Texts of Debezium 3.5.0.Final (MariaDB 11.4.5) and 3.7.0.Final
 # (PostgreSQL 18.4).
 _CURES = (
+    (
+        "does not hold marker",
+        "if the source was restored, or is another one, onboard its syncs again; if somebody only deleted that row of"
+        " the marker table, put the row back: its id as said, kind `heartbeat`, payload `{}`",
+    ),
+    ("refuses what the capture asks", "the capture's login needs SELECT on the marker table: docs/reference/grants.md"),
     *((text, _ONBOARD_AGAIN) for text in _PLACE_LOST),
     ("Access denied", "check login, password and grants of the capture's connection"),
     ("Communications link failure", "the source's server is away; the capture goes on by itself when it is back"),

@@ -1,5 +1,6 @@
 """KafkaLogReader: the one consumer of a stream, assigned once, which never jumps over a hole."""
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,8 @@ _IDENTITY_EVERY_S = 30.0
 _IDENTITY_TIMEOUT_S = 5.0
 # After this long without any broker the caller is told; librdkafka goes on trying by itself.
 _AWAY_AFTER_S = 10.0
+# Within this time of a poll the last fetch tells where the log ends; nobody fetches for long while nobody polls.
+_FETCHED_WITHIN_S = 5.0
 
 _CONSUMER = {
     # A consumer that assigns by itself never joins a group; librdkafka wants a name all the same.
@@ -33,7 +36,7 @@ _CONSUMER = {
     "auto.offset.reset": "error",
     # A broker answers at once when there is something, also inside transactions: only an idle fetch waits this long.
     # With 10 ms ten idle streams cost 6 % of a core and are not faster (Kafka 4.3.1).
-    "fetch.wait.max.ms": 500,
+    "fetch.wait.max.ms": 5_000,
     "fetch.queue.backoff.ms": 2,
     "fetch.message.max.bytes": 8 * 1024 * 1024,
     "fetch.max.bytes": 64 * 1024 * 1024,
@@ -58,6 +61,7 @@ class KafkaLogReader:
             raise PositionLost(f"log topic {topic} does not exist", hint=_REONBOARD)
         self._identity_checked_s = time.monotonic()
         self._away_since_s = 0.0
+        self._polled_s = -math.inf
         self._pending: LogCorrupted | PositionLost | None = None
         self._is_assigned = False
         try:
@@ -89,6 +93,7 @@ class KafkaLogReader:
         # Before anything is taken from the client: an error raised after that would lose records.
         self._check_now_and_then()
         messages = self._taken(timeout_s, records_max)
+        self._polled_s = time.monotonic()
         records = self._decoded(messages)
         if records:
             self._away_since_s = 0.0
@@ -97,6 +102,10 @@ class KafkaLogReader:
         return records
 
     def end_offset(self) -> int:
+        if time.monotonic() - self._polled_s < _FETCHED_WITHIN_S:
+            _, fetched = self._consumer.get_watermark_offsets(TopicPartition(self.topic, 0), cached=True)
+            if fetched >= 0:
+                return int(fetched)
         return self._topics.offsets(self.topic)[1]
 
     def close(self) -> None:

@@ -107,7 +107,7 @@ class MariaDbProbes:
         """Every letter of a character set of single bytes; the server shows `?` for a byte that is none."""
         asked = ", ".join(f"CONVERT(_{charset} x'{byte:02x}' USING utf8mb4)" for byte in range(0x21, 0x100))
         shown = dict.fromkeys(str(letter) for letter in self._rows(f"SELECT {asked}")[0])
-        return "".join(letter for letter in shown if letter.isprintable() and letter != "\ufffd")
+        return "".join(letter for letter in shown if letter != "\ufffd")
 
     def _exists(self, name: str) -> bool:
         places = f"table_schema = {text_literal(self._source.database)} AND table_name = {text_literal(name)}"

@@ -332,6 +332,11 @@ def capture_role(facts: SourceFacts) -> Sequence[Problem]:
     if not facts.capture.may_replicate:
         cure = f"let a superuser run ALTER ROLE {quoted(facts.capture.login)} REPLICATION"
         found.append(Problem(f"{_named(facts.capture)} lacks REPLICATION", cure))
+    marker_table = facts.source.marker_table
+    if marker_table in facts.capture.filtered:
+        what = f"row security hides markers of table {marker_table} from {_named(facts.capture)}, which knows its"
+        cure = f"ALTER TABLE {facts.place(marker_table)} DISABLE ROW LEVEL SECURITY"
+        found.append(Problem(f"{what} source by the last one", cure, table=marker_table))
     return found
 
 

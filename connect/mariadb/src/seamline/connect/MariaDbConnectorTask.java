@@ -4,7 +4,10 @@ import io.debezium.config.Configuration;
 import io.debezium.connector.mariadb.MariaDbConnectorConfig;
 import io.debezium.connector.mariadb.MariaDbOffsetContext;
 import io.debezium.connector.mariadb.MariaDbPartition;
+import io.debezium.connector.mariadb.jdbc.MariaDbConnection;
+import io.debezium.connector.mariadb.jdbc.MariaDbConnectionConfiguration;
 import io.debezium.pipeline.ChangeEventSourceCoordinator;
+import java.sql.SQLException;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.source.SourceRecord;
@@ -14,6 +17,7 @@ import org.apache.kafka.connect.source.SourceTaskContext;
 public class MariaDbConnectorTask extends io.debezium.connector.mariadb.MariaDbConnectorTask {
 
     private final Places places = new MariaDbPlaces();
+    private PlacesBetweenTransactions between;
     private ToldWhole told;
 
     @Override
@@ -23,18 +27,32 @@ public class MariaDbConnectorTask extends io.debezium.connector.mariadb.MariaDbC
 
     @Override
     public void initialize(SourceTaskContext given) {
-        super.initialize(new PlacesBetweenTransactions(given, places));
+        between = new PlacesBetweenTransactions(given, places);
+        super.initialize(between);
     }
 
     @Override
     public ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> start(Configuration settings) {
         String name = new MariaDbConnectorConfig(settings).getLogicalName();
-        told = new ToldWhole(places, context.offsetStorageReader().offset(Map.of("server", name)));
+        Map<String, Object> stored = between.stored(Map.of("server", name));
+        Markers markers = new Markers(settings, stored);
+        refuseAnotherHistory(settings, markers);
+        told = new ToldWhole(places, stored, markers);
         return super.start(settings);
     }
 
     @Override
     public List<SourceRecord> doPoll() throws InterruptedException {
         return told.next(super.doPoll());
+    }
+
+    /** A server that was restored gives the same GTIDs once more, so Debezium's own check of them passes. */
+    private static void refuseAnotherHistory(Configuration settings, Markers markers) {
+        MariaDbConnectionConfiguration access = new MariaDbConnectionConfiguration(settings);
+        try (MariaDbConnection connection = new MariaDbConnection(access, null)) {
+            markers.requireNewestIn(connection);
+        } catch (SQLException failure) {
+            throw Unanswered.because(failure);
+        }
     }
 }

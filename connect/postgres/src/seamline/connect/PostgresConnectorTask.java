@@ -11,17 +11,16 @@ import io.debezium.pipeline.ChangeEventSourceCoordinator;
 import java.sql.SQLException;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.connect.errors.ConnectException;
-import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTaskContext;
 
 /** Where a transaction is open at a stop, it is told again from its BEGIN. */
 public class PostgresConnectorTask extends io.debezium.connector.postgresql.PostgresConnectorTask {
 
-    private static final String ACCESS_DENIED = "28";
-
     private final Places places = new PostgresPlaces();
+    private PlacesBetweenTransactions between;
     private ToldWhole told;
 
     @Override
@@ -31,17 +30,19 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
 
     @Override
     public void initialize(SourceTaskContext given) {
-        super.initialize(new PlacesBetweenTransactions(given, places));
+        between = new PlacesBetweenTransactions(given, places);
+        super.initialize(between);
     }
 
     @Override
     public ChangeEventSourceCoordinator<PostgresPartition, PostgresOffsetContext> start(Configuration settings) {
         PostgresConnectorConfig config = new PostgresConnectorConfig(settings);
-        Map<String, Object> stored = context.offsetStorageReader().offset(Map.of("server", config.getLogicalName()));
+        Map<String, Object> stored = between.stored(Map.of("server", config.getLogicalName()));
+        Markers markers = new Markers(settings, stored);
         if (stored != null) {
-            refuseAnotherHistory(Lsn.valueOf(((Number) stored.get(PostgresPlaces.LSN)).longValue()), config);
+            refuseAnotherHistory(stored, config, markers);
         }
-        told = new ToldWhole(places, stored);
+        told = new ToldWhole(places, stored, markers);
         return super.start(settings);
     }
 
@@ -50,8 +51,16 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
         return told.next(super.doPoll());
     }
 
-    /** Debezium's own check asks for `lsn_proc`, passes where it is absent, and sees neither of these. */
-    private static void refuseAnotherHistory(Lsn place, PostgresConnectorConfig config) {
+    /** Debezium asks for the stored offset at the poll behind each commit, to tell the slot what it may forget. */
+    @Override
+    public void commitRecord(SourceRecord record, RecordMetadata acknowledged) throws InterruptedException {
+        super.commitRecord(record, acknowledged);
+        between.remember(record);
+    }
+
+    /** Debezium's own check asks for `lsn_proc`, passes where it is absent, and sees none of these. */
+    private void refuseAnotherHistory(Map<String, Object> stored, PostgresConnectorConfig config, Markers markers) {
+        Lsn place = Lsn.valueOf(((Number) places.upTo(stored).get(PostgresPlaces.LSN)).longValue());
         try (PostgresConnection connection = new PostgresConnection(config.getJdbcConfig(), "Seamline slot")) {
             SlotState slot = connection.getReplicationSlotState(config.slotName(), config.plugin().getPostgresPluginName());
             Lsn flushed = slot == null ? null : slot.slotLastFlushedLsn();
@@ -62,12 +71,9 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
             if (written.compareTo(place) < 0) {
                 throw lost("the server has written its log only up to " + written + " (restored, or another one)", place);
             }
+            markers.requireNewestIn(connection);
         } catch (SQLException failure) {
-            String state = failure.getSQLState();
-            if (state != null && state.startsWith(ACCESS_DENIED)) {
-                throw new ConnectException("The source refuses the capture's login", failure);
-            }
-            throw new RetriableException("The source could not be asked where its slot stands", failure);
+            throw Unanswered.because(failure);
         }
     }
 

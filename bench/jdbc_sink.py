@@ -1,0 +1,287 @@
+"""Drain of a filled log against Debezium's own JDBC sink, from the same events: its modes in turn, the fastest counts.
+
+The records of the span loop's log are copied, byte for byte, to a topic per table, for the sink takes the schema of one
+table from its settings (`schema.content`; else each record would carry it). A worker of its own runs a connector per
+table, side by side: upserts by key, inserts where there is no key. Not among its modes is UNNEST, which binds neither a
+DATE nor a DATETIME(6) (3.6.0.Final). All results must be equal to each other and to the source. Goal: at least 3 times
+as fast.
+
+On the servers of the local stack: `./seamline exec python -m bench.jdbc_sink`.
+"""
+
+import argparse
+import dataclasses
+import json
+import statistics
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import confluent_kafka
+import orjson
+import psycopg
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from bench.stream import CREATE, GOAL, TABLES, drained_by_span_loop, fill, make_like, require_equal, wait_for
+from seamline import settings
+from seamline.adapters.connect.rest import ConnectClient
+from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.kafka.client import client_settings
+from seamline.plan.model import TablePlan
+from seamline.ports import Marker
+from seamline.stack import jars
+from seamline.stack.layout import Layout
+from tests.integration.captured import Captured, captured
+from tests.integration.connect_worker import connect_worker
+from tests.integration.databases import postgres, postgres_database
+from tests.spark.empty_sync import publish_empty
+from tests.spark.hosts import uri
+
+NAME = "bench_sink"
+DRAIN_MAX_S = 300.0
+Session = psycopg.Connection[tuple[object, ...]]
+_BATCH = "10000"
+_BUFFER = {"use.reduction.buffer": "true"}
+# That the driver makes one statement of a batch needs the buffer: an upsert fails where two of its rows are of one key.
+MODES: Mapping[str, Mapping[str, str]] = {
+    "as documented": {"batch.size": "500"},
+    "batches of 10,000": {"batch.size": _BATCH},
+    "reduction buffer": {"batch.size": _BATCH, **_BUFFER},
+}
+_READS = {
+    "consumer.override.max.poll.records": _BATCH,
+    "consumer.override.max.partition.fetch.bytes": str(16 * 1024 * 1024),
+    "consumer.override.fetch.max.bytes": str(64 * 1024 * 1024),
+    "consumer.override.isolation.level": "read_committed",
+}
+# Debezium's types of the columns, as the connector's settings of a capture make them.
+_TYPES: Mapping[str, tuple[str, str]] = {
+    # Of `entry` it is a BIGINT, of which the bench needs no more than 32 bits.
+    **dict.fromkeys(("id", "account_id"), ("int32", "")),
+    **dict.fromkeys(("currency", "memo", "amount", "actor", "action"), ("string", "")),
+    "version": ("int64", ""),
+    **dict.fromkeys(("updated_at", "booked_at"), ("string", "io.debezium.time.ZonedTimestamp")),
+    "value_date": ("int32", "io.debezium.time.Date"),
+    "at": ("int64", "io.debezium.time.MicroTimestamp"),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--changes", type=int, default=600_000)
+    chosen = parser.parse_args()
+    with captured(NAME) as bank, postgres_database(NAME) as warehouse, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
+        bank.execute(*CREATE)
+        bank.ensure(dataclasses.replace(bank.plan, tables=tuple(TablePlan(name) for name in TABLES)))
+        return drain_against_sink(bank, warehouse, changes=chosen.changes)
+
+
+def drain_against_sink(bank: Captured, warehouse: Connection, *, changes: int) -> int:
+    plans = [publish_empty(bank, warehouse, sync=f"s{n}", schema=f"live{n}", tables=TABLES) for n in range(len(MODES))]
+    start = bank.topics.end_offset()
+    written = fill(bank, changes)
+    last = Marker(f"barrier-{uuid.uuid4().hex}", "barrier")
+    bank.source.commit_marker(last)
+    wait_for(bank, last, start)
+    with topics_per_table(bank, start) as topics, sink_worker() as client:
+        ours, theirs = [], {}
+        for number, (plan, mode) in enumerate(zip(plans, MODES, strict=True)):
+            ours.append(drained_by_span_loop(plan, warehouse, last))
+            make_like(plan, warehouse, f"sink{number}")
+            sink = JdbcSink(client, warehouse, f"sink{number}", mode)
+            theirs[mode] = sink.drain({table.name: table for table in plan.tables}, topics)
+            require_equal(bank, warehouse, f"live{number}", f"sink{number}")
+            print(f"span loop {ours[-1]:6.2f} s  JDBC sink, {mode}: {theirs[mode]:6.2f} s", flush=True)
+    mine, best = statistics.median(ours), min(theirs, key=lambda mode: theirs[mode])
+    ratio = theirs[best] / mine
+    print(f"{written:,} changes; all results equal to each other and to the source")
+    print(f"span loop {mine:6.2f} s (median)  {written / mine:10,.0f} changes/s")
+    print(f"JDBC sink {theirs[best]:6.2f} s ({best})  {written / theirs[best]:10,.0f} changes/s")
+    print(f"ratio {ratio:.1f}×  (goal ≥ {GOAL:g}×)")
+    return 0 if ratio >= GOAL else 1
+
+
+# ---- the same events, by table --------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Copied:
+    topic: str
+    events: int
+
+
+@contextmanager
+def topics_per_table(bank: Captured, start: int) -> Iterator[Mapping[str, Copied]]:
+    """Table → the topic that holds its records from `start` on."""
+    kafka, prefix = client_settings(resolve("kafka")), f"peer-{uuid.uuid4().hex[:8]}"
+    names = {table: f"{prefix}.{table}" for table in TABLES}
+    admin = AdminClient(kafka)
+    for created in admin.create_topics([NewTopic(name, 1, 1) for name in names.values()]).values():
+        created.result()
+    try:
+        counts = copy_records(kafka, bank, start, names)
+        yield {table: Copied(name, counts[table]) for table, name in names.items()}
+    finally:
+        for name in names.values():
+            bank.kafka.delete(name)
+
+
+def copy_records(kafka: Mapping[str, object], bank: Captured, start: int, names: Mapping[str, str]) -> dict[str, int]:
+    counts, refused = dict.fromkeys(names, 0), []
+    reads = {"group.id": NAME, "isolation.level": "read_committed", "enable.partition.eof": True}
+    consumer = confluent_kafka.Consumer({**kafka, **reads})
+    producer = confluent_kafka.Producer({**kafka, "compression.type": "lz4", "linger.ms": 50})
+    with closing(consumer):
+        consumer.assign([confluent_kafka.TopicPartition(bank.plan.source.log_topic, 0, start)])
+        is_at_end = False
+        while not is_at_end:
+            for message in consumer.consume(10_000, 1.0):
+                error = message.error()
+                is_at_end = error is not None and error.code() == confluent_kafka.KafkaError._PARTITION_EOF
+                if is_at_end:
+                    break
+                assert error is None, error
+                table = ((orjson.loads(message.value() or b"{}").get("source")) or {}).get("table")
+                if table in counts:
+                    producer.produce(
+                        names[table],
+                        message.value(),
+                        message.key(),
+                        on_delivery=lambda error, _: refused.append(error) if error else None,
+                    )
+                    counts[table] += 1
+                producer.poll(0)
+    assert producer.flush(60) == 0
+    assert not refused, refused[0]
+    return counts
+
+
+# ---- the sink -------------------------------------------------------------------------------------------------------
+
+
+class JdbcSink:
+    """A connector for each table, into tables of their names in one schema."""
+
+    def __init__(self, client: ConnectClient, warehouse: Connection, schema: str, mode: str) -> None:
+        self._client = client
+        self._warehouse = warehouse
+        self._schema = schema
+        self._mode = mode
+
+    def drain(self, tables: Mapping[str, TablePlan], topics: Mapping[str, Copied]) -> float:
+        """Seconds from the moment all connectors run to the last record that they have applied."""
+        names = {f"peer-{self._schema}-{table}": table for table in tables}
+        for name, table in names.items():
+            self._client.create_stopped(name, self._settings(tables[table], topics[table].topic))
+        try:
+            for name in names:
+                self._client.resume(name)
+            for name in names:
+                self._client.wait_for(name, lambda status: status.is_running, what="to run", timeout_s=120)
+            began = time.perf_counter()
+            with postgres(self._warehouse) as session:
+                while not self._is_done(session):
+                    assert time.perf_counter() - began < DRAIN_MAX_S, f"{self._mode}: not all events were applied"
+                    told = (self._client.status(name) for name in names)
+                    failed = [status.trace for status in told if status is not None and status.is_failed]
+                    assert not failed, failed[0]
+                    time.sleep(0.1)
+            return time.perf_counter() - began
+        finally:
+            for name in names:
+                self._client.delete(name)
+
+    def _is_done(self, session: Session) -> bool:
+        """Against what the span loop has brought, whose tables lie beside."""
+        ours = self._schema.replace("sink", "live")
+        asked = " AND ".join(
+            f"(SELECT {what} FROM {self._schema}.{table}) IS NOT DISTINCT FROM (SELECT {what} FROM {ours}.{table})"
+            for table, what in (("balance", "sum(version)"), ("entry", "max(id)"), ("access", "count(*)"))
+        )
+        return session.execute(f"SELECT {asked}".encode()).fetchone() == (True,)
+
+    def _settings(self, table: TablePlan, topic: str) -> dict[str, str]:
+        key = {"insert.mode": "upsert", "primary.key.mode": "record_key", "delete.enabled": "true"}
+        mode = MODES[self._mode]
+        own = {name: value for name, value in mode.items() if table.shape.is_keyed or name == "batch.size"}
+        is_rewritten = not table.shape.is_keyed or mode.items() >= _BUFFER.items()
+        at = f"{self._warehouse.host}:{self._warehouse.port}/{self._warehouse.database}"
+        return {
+            "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
+            "tasks.max": "1",
+            "topics": topic,
+            # The log tells decimals as texts: the server is to read them.
+            "connection.url": f"jdbc:postgresql://{at}?stringtype=unspecified"
+            f"&reWriteBatchedInserts={str(is_rewritten).lower()}",
+            "connection.username": self._warehouse.login,
+            "connection.password": self._warehouse.password,
+            "collection.name.format": f"{self._schema}.{table.name}",
+            "schema.evolution": "none",
+            **(key if table.shape.is_keyed else {"insert.mode": "insert", "primary.key.mode": "none"}),
+            **own,
+            **_READS,
+            **_converter("key", _struct(table, "Key", table.shape.key)),
+            **_converter("value", _envelope(table)),
+        }
+
+
+def _converter(part: str, schema: Mapping[str, object]) -> dict[str, str]:
+    return {
+        f"{part}.converter": "org.apache.kafka.connect.json.JsonConverter",
+        f"{part}.converter.schemas.enable": "true",
+        f"{part}.converter.schema.content": json.dumps(schema),
+    }
+
+
+def _envelope(table: TablePlan) -> dict[str, object]:
+    row = _struct(table, "Value", [column.name for column in table.shape.columns])
+    return {
+        "type": "struct",
+        "name": f"{NAME}.{table.name}.Envelope",
+        "fields": [
+            {**row, "optional": True, "field": "before"},
+            {**row, "optional": True, "field": "after"},
+            {"type": "string", "optional": False, "field": "op"},
+        ],
+    }
+
+
+def _struct(table: TablePlan, what: str, names: Sequence[str]) -> dict[str, object]:
+    fields = []
+    for column in (column for column in table.shape.columns if column.name in names):
+        kind, logical = _TYPES[column.name]
+        field = {"type": kind, "optional": column.nullable, "field": column.name}
+        fields.append(field | ({"name": logical, "version": 1} if logical else {}))
+    return {"type": "struct", "name": f"{NAME}.{table.name}.{what}", "fields": fields}
+
+
+@contextmanager
+def sink_worker() -> Iterator[ConnectClient]:
+    here = settings.load()
+    with tempfile.TemporaryDirectory() as folder:
+        plugins = _plugin(Layout(here), Path(folder) / "plugins")
+        # A name of its own: what a killed run has left in its topics would go on.
+        name = f"peer-{uuid.uuid4().hex[:8]}"
+        with connect_worker(here, resolve("kafka"), name=name, folder=Path(folder), plugins=plugins) as worker:
+            yield ConnectClient(worker.connection)
+
+
+def _plugin(layout: Layout, folder: Path) -> Path:
+    """Debezium's JDBC sink, fetched when it is not there."""
+    peers = [file for file in jars.read_lock(layout.settings.root / "jars" / "jars.lock") if jars.is_peer(file)]
+    archives = layout.settings.env / "peers"
+    jars.ensure(peers, archives, fetch=jars.ivy(layout, settings.process_environment()))
+    (archive,) = [archives / file.path for file in peers]
+    target = folder / "debezium-connector-jdbc"
+    target.mkdir(parents=True)
+    jars.untar(archive, target)
+    return folder
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
