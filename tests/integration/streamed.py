@@ -53,6 +53,7 @@ class Streamed:
     control: HeldOrders = field(default_factory=HeldOrders)
     error: SeamlineError | None = None
     _thread: threading.Thread | None = None
+    _reports_before: int = 0
 
     @property
     def stream(self) -> StreamId:
@@ -69,8 +70,19 @@ class Streamed:
     def start(self) -> None:
         self.control.given = Orders()
         self.error = None
+        self._reports_before = len(self.control.reports)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
+
+    def wait_until_it_runs(self) -> None:
+        """Until it has its epoch: it reports from there on."""
+        wait_until(
+            lambda: self.error is not None or len(self.control.reports) > self._reports_before,
+            timeout_s=60,
+            what="the stream's first report",
+        )
+        if self.error is not None:
+            raise self.error
 
     def stop(self) -> None:
         self.control.given = Orders(wanted=False)

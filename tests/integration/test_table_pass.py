@@ -162,6 +162,7 @@ class Joiner:
 def joiner_of(bank: Bank, warehouse: Connection, *tables: str) -> Iterator[Joiner]:
     with streamed(bank.one, warehouse, *tables) as stream:
         stream.start()
+        stream.wait_until_it_runs()
         yield Joiner(bank, stream, warehouse)
 
 
@@ -275,6 +276,7 @@ def test_tables_enter_no_stream_that_stands_on_purpose(bank: Bank, warehouse: Co
         with pytest.raises(Refused, match="resume or start it first"):
             joiner.join(run, change)
         joiner.stream.start()
+        joiner.stream.wait_until_it_runs()
         joiner.join(run, change)
         joiner.go_on(run)
         joiner.stream.wait_until_applied()
