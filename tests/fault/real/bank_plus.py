@@ -96,8 +96,12 @@ class BankWriters:
     def __init__(self, kind: str, open_session: Callable[[], Any], history: History, *, seed: str) -> None:
         self.history = history
         self._stop = threading.Event()
+        self._may_write = threading.Event()
+        self._may_write.set()
         self._writers = [_Writer(n, kind, open_session, history, random.Random(f"{seed}/{n}")) for n in range(WRITERS)]
-        self._threads = [threading.Thread(target=one.write_until, args=(self._stop,)) for one in self._writers]
+        self._threads = [
+            threading.Thread(target=one.write_until, args=(self._stop, self._may_write)) for one in self._writers
+        ]
 
     @property
     def committed(self) -> int:
@@ -106,6 +110,15 @@ class BankWriters:
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """None of them begins another transaction."""
+        self._may_write.clear()
+        try:
+            yield
+        finally:
+            self._may_write.set()
 
     def stop(self) -> None:
         """Repeatable."""
@@ -137,22 +150,23 @@ class _Writer:
         # Entries of mine that still have their first key.
         self._movable: list[int] = []
 
-    def write_until(self, stop: threading.Event) -> None:
+    def write_until(self, stop: threading.Event, may_write: threading.Event) -> None:
         while self.error is None and not stop.is_set():
             try:
-                self._write_in_one_session(stop)
+                self._write_in_one_session(stop, may_write)
             except (pymysql.err.MySQLError, psycopg.Error) as exc:
                 if not _asks_again(exc):
                     self.error = exc
                 stop.wait(_AWAY_S)
 
-    def _write_in_one_session(self, stop: threading.Event) -> None:
+    def _write_in_one_session(self, stop: threading.Event, may_write: threading.Event) -> None:
         with closing(self._open_session()) as session:
             self.number = self._committed(session)
             while not stop.is_set():
                 kind = self._chance.choices(list(_SHARES), cum_weights=list(accumulate(_SHARES.values())))[0]
                 self._attempt(session, kind)
                 stop.wait(self._chance.random() * _PAUSE_S_MAX)
+                may_write.wait()
 
     def _committed(self, session: Any) -> int:
         """What the source says of a COMMIT whose answer never came, or was an error that leaves it open."""
