@@ -240,7 +240,8 @@ class Orders:
 @dataclass(frozen=True, slots=True)
 class StreamReport:
     """State a stream reports between spans. `state`: starting, streaming, catching_up, paused, held, stopped, failed;
-    the host reports for a stream that has no task: no_slot, backing_off, failed, stopped.
+    the host reports for a stream that has no task: no_slot, backing_off, failed, stopped. `idle` is never reported: a
+    loop ends with it, and the host keeps its last report young while it listens to the log for it.
 
     `host`, `reports_dropped` (while the platform database was away), `age_s` (seconds since it was written, by the
     database's clock) and `still_s` (for how long it had not come further then, though nobody had asked it to stand) are
@@ -279,6 +280,7 @@ class WantedStream:
     """A stream that shall run, by which plan. `want_number` grows with each want.
 
     `final_want`: the want under which it ended for good, with `final_error`; -1: none. It stays down until a later one.
+    `held`: somebody has a hold on it, so a worker has to answer.
     """
 
     stream: StreamId
@@ -287,6 +289,7 @@ class WantedStream:
     paused: bool = False
     final_want: int = -1
     final_error: str = ""
+    held: bool = False
 
 
 class StreamDirector(Protocol):

@@ -75,11 +75,11 @@ class Streamed:
         self._thread.start()
 
     def wait_until_it_runs(self) -> None:
-        """Until it has its epoch: it reports from there on."""
+        """Until it says its epoch: its first word comes before it has one."""
         wait_until(
-            lambda: self.error is not None or len(self.control.reports) > self._reports_before,
+            lambda: self.error is not None or any(one.epoch for one in self.control.reports[self._reports_before :]),
             timeout_s=60,
-            what="the stream's first report",
+            what="a report of the stream with its epoch",
         )
         if self.error is not None:
             raise self.error

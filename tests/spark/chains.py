@@ -38,10 +38,10 @@ class Chain:
     def sync(self) -> str:
         return self.plan.sync
 
-    def host_is_up(self) -> int:
-        """The host's process id; it is started where it does not run."""
+    def host_is_up(self, *arguments: str) -> int:
+        """The host's process id; it is started, with these arguments, where it does not run."""
         living = [host for host in self.hosts.started if host.poll() is None]
-        host = living[0] if living else self.hosts.start("--slots", "4")
+        host = living[0] if living else self.hosts.start("--slots", "4", *arguments)
         wait_until(
             lambda: self.hosts.state(self.sync) in ("streaming", "catching_up"),
             timeout_s=START_S,

@@ -17,18 +17,18 @@ from seamline.domain.ledger import StreamId
 from seamline.ports import StreamReport
 from seamline_spark.stream_host.host import WatchSource
 from seamline_spark.stream_host.main import main
-from seamline_spark.stream_host.task import StreamTask, die_with_parent
+from seamline_spark.stream_host.task import Ended, StreamTask, die_with_parent
 
 
-def simple_partition(tasks: Iterable[str]) -> Iterator[tuple[str, str]]:
+def simple_partition(tasks: Iterable[str]) -> Iterator[Ended]:
     die_with_parent()
     for text in tasks:
         yield simple_stream(StreamTask(**json.loads(text)))
 
 
-def simple_stream(task: StreamTask) -> tuple[str, str]:
+def simple_stream(task: StreamTask) -> Ended:
     if task.sync.startswith("fenced"):
-        return "final", "Fenced: by epoch 7"
+        return "final", "Fenced: by epoch 7", 0
     stream = StreamId(task.sync, task.destination)
     place = Path(settings.process_environment()["SIMPLE_STREAMS_FOLDER"]) / task.sync
     turns, pace = 0, threading.Event()
@@ -41,7 +41,7 @@ def simple_stream(task: StreamTask) -> tuple[str, str]:
             new.rename(place)
             pace.wait(0.05)
         control.report(StreamReport(stream, "stopped", units=turns))
-    return "stopped", ""
+    return "stopped", "", 0
 
 
 class NoWatch:

@@ -246,3 +246,79 @@ def test_a_stopping_host_starts_nothing_and_cancels_what_stays() -> None:
     host.ended(end(2, 1, Outcome.LOST), now_s=12)
     host.due(now_s=12)
     assert host.running == 0
+
+
+# ---- streams without a worker ---------------------------------------------------------------------------------------
+
+
+def gone_idle(host: StreamRoster, number: int = 1, attempt: int = 1, *, now_s: float = 10) -> None:
+    host.ended(TaskEnd(StreamId(f"sync{number}", "warehouse"), attempt, Outcome.IDLE, "", 70), now_s=now_s)
+
+
+def idle_host() -> StreamRoster:
+    host = roster(slots=2)
+    host.wanted([wanted(1), wanted(2)])
+    host.due(now_s=0)
+    gone_idle(host)
+    return host
+
+
+def test_an_idle_stream_gets_no_worker_and_keeps_its_slot() -> None:
+    host = idle_host()
+    assert host.due(now_s=100) == []
+    assert host.running == 0
+    assert [(idle.wanted.stream.sync, idle.next_offset) for idle in host.idle] == [("sync1", 70)]
+
+
+def test_an_idle_stream_starts_at_once_when_it_is_woken() -> None:
+    host = idle_host()
+    host.woken(StreamId("sync1", "warehouse"))
+    assert starts(host.due(now_s=11)) == [("sync1", 2)]
+    assert host.idle == ()
+
+
+def test_an_idle_stream_starts_for_whatever_is_asked_of_it() -> None:
+    for asked in (
+        replace(wanted(1), held=True),
+        replace(wanted(1), paused=True),
+        wanted(1, want_number=2),
+        wanted(1, plan_json="other", want_number=2),
+    ):
+        host = idle_host()
+        host.wanted([asked, wanted(2)])
+        assert starts(host.due(now_s=11)) == [("sync1", 2)], asked
+
+
+def test_what_is_asked_while_a_stream_goes_idle_is_not_missed() -> None:
+    host = roster(slots=2)
+    host.wanted([wanted(1)])
+    host.due(now_s=0)
+    host.wanted([replace(wanted(1), held=True)])
+    gone_idle(host)
+    assert starts(host.due(now_s=11)) == [("sync1", 2)]
+
+
+def test_a_stream_that_was_held_goes_idle_once_it_is_let_go() -> None:
+    host = roster(slots=2)
+    host.wanted([replace(wanted(1), held=True)])
+    host.due(now_s=0)
+    host.wanted([wanted(1)])
+    gone_idle(host)
+    assert host.due(now_s=11) == []
+    assert len(host.idle) == 1
+
+
+def test_an_idle_stream_that_is_wanted_no_more_is_stopped() -> None:
+    host = idle_host()
+    host.wanted([wanted(2)])
+    actions = host.due(now_s=11)
+    assert states(actions) == [("sync1", "stopped")]
+    assert starts(actions) == [("sync2", 1)], "its slot is free"
+    assert host.idle == ()
+
+
+def test_a_stopping_host_has_nobody_to_listen_for() -> None:
+    host = idle_host()
+    host.stop_all()
+    assert host.idle == ()
+    assert ("sync1", "stopped") in states(host.due(now_s=11))

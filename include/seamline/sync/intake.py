@@ -56,6 +56,11 @@ class Intake:
         return self.changes >= self._limits.span_changes_max or self.has_large_open_unit or self.trouble is not None
 
     @property
+    def has_open_unit(self) -> bool:
+        """Whether a transaction has begun in what was read, and not ended."""
+        return self._assembler.is_open
+
+    @property
     def has_large_open_unit(self) -> bool:
         """Whether the open unit has to be put aside in pieces before more of it is read."""
         return (

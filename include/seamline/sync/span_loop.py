@@ -5,10 +5,11 @@ trouble the next loop starts from what the destination's ledger says. The caller
 (TransientError ends the loop); `Fenced` is final.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from seamline.domain.changes import TableChanges
@@ -87,6 +88,8 @@ class Pace:
     # Above either of these an open unit is handed to the sink in pieces.
     piece_rows_max: int = 200_000
     piece_bytes_max: int = 64 << 20
+    # After so long without a change the loop ends, where somebody else listens to the log meanwhile.
+    idle_after_s: float = math.inf
 
 
 def run_stream(
@@ -101,7 +104,8 @@ def run_stream(
     clock: Clock | None = None,
     pace: Pace | None = None,
 ) -> StreamReport:
-    """Stream a sync into one destination until it is no longer wanted; returns the last report (state `stopped`).
+    """Stream a sync into one destination until it is no longer wanted; returns the last report, state `stopped`, or
+    `idle` where it is at the end of the log and `pace.idle_after_s` have brought no change.
 
     Takes a new epoch at once. Raises Fenced (another owner: never start this again by yourself), TransientError (the
     caller may start it again after a while), TerminalError (a person must look; everything before it is applied).
@@ -193,6 +197,9 @@ class _SpanLoop:
                         self._tell("stopped")
                         return self._reporter.last
                     self._obey(orders)
+                    if self._is_idle(orders):
+                        self._tell("streaming")
+                        return replace(self._reporter.last, state="idle")
                 except CommitUnknown as unknown:
                     self._recover(unknown)
         except SeamlineError as error:
@@ -296,6 +303,17 @@ class _SpanLoop:
         else:
             self._reached_hold = ""
             self._stream_on()
+
+    def _is_idle(self, orders: Orders) -> bool:
+        """Whether all that the log has is applied, nothing came for long, and nobody waits for an answer."""
+        return (
+            self._clock.now() - self._changed_at >= self._pace.idle_after_s
+            and self._reporter.last.state == "streaming"
+            and not (orders.paused or orders.hold_id)
+            and not (self._intake.found_records or self._intake or self._intake.has_open_unit or self._draft.units)
+            and self._sent is None
+            and not self._reporter.last.lag_s
+        )
 
     def _stand_still(self, state: str, hold_id: str) -> None:
         """Between spans the stream is at an END by itself; it only has to say where, and not to move."""

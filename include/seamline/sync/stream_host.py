@@ -8,7 +8,7 @@ This is the one owner of retries. A stream that ended for good stays so until so
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from seamline.domain.ledger import StreamId
@@ -23,6 +23,7 @@ class Outcome(StrEnum):
     """How a task ended."""
 
     STOPPED = "stopped"  # as asked, at an END; or cancelled
+    IDLE = "idle"  # nothing to do: the host listens to the log for it
     TRANSIENT = "transient"  # the world may recover
     LOST = "lost"  # the worker died
     FINAL = "final"  # fenced, or another attempt cannot help
@@ -30,10 +31,29 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskEnd:
+    """`next_offset`: where an idle stream has to read on."""
+
     stream: StreamId
     attempt: int
     outcome: Outcome
     error: str = ""
+    next_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IdleStream:
+    """A stream without a worker that has applied all before `next_offset`, and by which want."""
+
+    wanted: WantedStream
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """The log has something for an idle stream, or it can no longer be listened to."""
+
+    stream: StreamId
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +134,7 @@ class _Entry:
     is_cancelled: bool = False
     told: tuple[str, str] = ("", "")
     alarm: str = ""
+    idle: IdleStream | None = None
 
     @property
     def is_final(self) -> bool:
@@ -145,6 +166,9 @@ class StreamRoster:
         listed = {stream.stream: stream for stream in streams}
         for stream, entry in self._entries.items():
             entry.wanted = listed.get(stream)
+            # Whatever is asked of an idle stream, a worker has to answer.
+            if entry.idle is not None and entry.wanted != entry.idle.wanted:
+                entry.idle = None
         for stream, wanted in listed.items():
             if stream not in self._entries:
                 self._orders += 1
@@ -162,7 +186,12 @@ class StreamRoster:
         started_by, entry.running = entry.running, None
         entry.stop_asked_s, entry.is_cancelled, entry.is_silent = None, False, False
         entry.error = "" if was_cancelled else end.error
-        if end.outcome is Outcome.FINAL:
+        if end.outcome is Outcome.IDLE:
+            entry.failures = 0
+            # Asked for something since it decided to end: then it starts again at once.
+            if entry.wanted == replace(started_by, paused=False, held=False):
+                entry.idle = IdleStream(entry.wanted, end.next_offset)
+        elif end.outcome is Outcome.FINAL:
             entry.final_want = started_by.want_number
             entry.failures = 0
         elif was_cancelled or end.outcome is Outcome.STOPPED:
@@ -180,6 +209,11 @@ class StreamRoster:
             if entry.running is not None and stream not in heard and now_s - entry.started_s >= self.silence_s:
                 entry.is_silent = True
 
+    def woken(self, stream: StreamId) -> None:
+        """It gets a worker again. Of a stream that is not idle: nothing."""
+        if stream in self._entries:
+            self._entries[stream].idle = None
+
     def stop_all(self) -> None:
         """From now on nothing starts and everything ends."""
         self._is_stopping = True
@@ -187,6 +221,12 @@ class StreamRoster:
     @property
     def running(self) -> int:
         return sum(entry.running is not None for entry in self._entries.values())
+
+    @property
+    def idle(self) -> tuple[IdleStream, ...]:
+        """Those for which somebody has to listen to the log. They keep their slots."""
+        found = (entry.idle for entry in self._entries.values() if entry.idle is not None)
+        return () if self._is_stopping else tuple(found)
 
     @property
     def stop_grace_s(self) -> float:
@@ -253,6 +293,8 @@ class StreamRoster:
                 f"all {self._capacity} slots of the host are taken: give it more (--slots), or name another pool",
             )
         entry.has_slot = True
+        if entry.idle is not None:
+            return []
         if entry.retry_s > now_s:
             # A stop at its own wish is no failure and needs no word.
             return self._told(stream, entry, "backing_off", entry.error) if entry.failures else []

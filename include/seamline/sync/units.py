@@ -63,6 +63,11 @@ class UnitAssembler:
         self.trouble: SeamlineError | None = None
 
     @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return self._open is not None
+
+    @property
     def open_rows(self) -> int:
         """Rows of the sync's tables that wait for their END."""
         return len(self._open.rows) if self._open else 0

@@ -10,8 +10,22 @@ from typing import Any, Protocol
 from seamline.adapters import registry
 from seamline.adapters.platform.host_desk import HeardFrom, HostDesk, LeaseLost, WantedNow
 from seamline.plan.model import SourcePlan, SyncPlan, plan_from_json
+from seamline.ports import LogReader
+from seamline.sync.log_listener import Listened, LogListenerThread
 from seamline.sync.source_watch import SourceWatch, SourceWatchThread
-from seamline.sync.stream_host import Action, Cancel, EndAlarm, GiveUp, RaiseAlarm, Start, StreamRoster, TaskEnd, Tell
+from seamline.sync.stream_host import (
+    Action,
+    Cancel,
+    EndAlarm,
+    GiveUp,
+    IdleStream,
+    RaiseAlarm,
+    Start,
+    StreamRoster,
+    TaskEnd,
+    Tell,
+    Woken,
+)
 from seamline_spark.stream_host.spark_streams import SparkStreams
 
 log = logging.getLogger(__name__)
@@ -37,6 +51,7 @@ class Watch(Protocol):
 
 
 WatchSource = Callable[[SyncPlan], Watch]
+OpenLog = Callable[[SyncPlan], LogReader]
 
 
 class StreamHost:
@@ -48,6 +63,7 @@ class StreamHost:
         roster: StreamRoster,
         events: "SimpleQueue[Any]",
         watch_source: WatchSource,
+        open_log: OpenLog = registry.log_reader,
     ) -> None:
         self._streams = streams
         self._desk = desk
@@ -55,6 +71,9 @@ class StreamHost:
         self._events = events
         self._watch_source = watch_source
         self._watches: dict[str, tuple[SourcePlan, Watch]] = {}
+        self._open_log = open_log
+        self._listeners: dict[str, LogListenerThread] = {}
+        self._idle: tuple[IdleStream, ...] = ()
         self._stopping_since_s: float | None = None
 
     def run(self) -> None:
@@ -67,6 +86,7 @@ class StreamHost:
                 alive_until_s = now_s + _ALIVE_S
             for action in self._roster.due(now_s=time.monotonic(), lease_until_s=self._desk.lease_until_s):
                 self._do(action)
+            self._listen()
         for _, watch in self._watches.values():
             watch.close()
 
@@ -95,6 +115,9 @@ class StreamHost:
             case WantedNow():
                 self._roster.wanted(event.streams)
                 self._watch_sources([plan_from_json(stream.plan_json) for stream in event.streams])
+            case Woken():
+                log.info("waking stream: stream=%s reason=%s", event.stream, event.reason)
+                self._roster.woken(event.stream)
             case HeardFrom():
                 self._roster.heard_from(event.streams, now_s=time.monotonic())
             case LeaseLost():
@@ -127,6 +150,35 @@ class StreamHost:
                 self._desk.raise_alarm(action.kind, action.subject, action.message)
             case EndAlarm():
                 self._desk.end_alarm(action.kind, action.subject)
+
+    def _listen(self) -> None:
+        """One listener per log topic with idle streams."""
+        if self._idle == self._roster.idle:
+            return
+        self._idle = self._roster.idle
+        self._desk.speak_for([idle.wanted.stream for idle in self._idle])
+        plans = {idle.wanted.stream: plan_from_json(idle.wanted.plan_json) for idle in self._idle}
+        by_topic: dict[str, list[Listened]] = {}
+        for idle in self._idle:
+            plan = plans[idle.wanted.stream]
+            tables = frozenset(table.name for table in plan.tables)
+            by_topic.setdefault(plan.source.log_topic, []).append(
+                Listened(idle.wanted.stream, tables, idle.next_offset)
+            )
+        for topic in self._listeners.keys() - by_topic.keys():
+            self._listeners.pop(topic).close()
+        for topic, listened in by_topic.items():
+            if topic not in self._listeners or not self._listeners[topic].listen(listened):
+                self._listeners[topic] = self._listener_of(plans[listened[0].stream])
+                self._listeners[topic].listen(listened)
+
+    def _listener_of(self, plan: SyncPlan) -> LogListenerThread:
+        return LogListenerThread(
+            lambda: self._open_log(plan),
+            marker_table=plan.source.marker_table,
+            wake=lambda stream, reason: self._events.put(Woken(stream, reason)),
+            name=plan.source.name,
+        )
 
     def _watch_sources(self, plans: list[SyncPlan]) -> None:
         """One watch per source, by the newest plan that names it."""

@@ -44,6 +44,14 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--pool", default="default", help="the pool whose streams to run (stream.pool of a sync)")
     parser.add_argument("--slots", type=int, default=32, help="tasks of a local Spark; a cluster has its own number")
     parser.add_argument("--reserve", type=int, default=1, help="slots kept free for tasks that are slow to die")
+    parser.add_argument(
+        "--idle-after",
+        type=float,
+        default=120.0,
+        metavar="S",
+        help="seconds without a change after which a stream gives up its worker, until the log has something for it"
+        " or somebody asks something of it",
+    )
     return parser.parse_args(argv)
 
 
@@ -108,7 +116,13 @@ def _serve(
         try:
             slots = chosen.slots if is_local(str(context.master)) else context.defaultParallelism
             host = StreamHost(
-                streams=SparkStreams(context, host=str(this_process()), ends=events, partition=partition),
+                streams=SparkStreams(
+                    context,
+                    host=str(this_process()),
+                    ends=events,
+                    partition=partition,
+                    idle_after_s=chosen.idle_after,
+                ),
                 desk=desk,
                 roster=StreamRoster(slots=slots, reserve=chosen.reserve, stop_grace_s=_STOP_GRACE_S),
                 events=events,

@@ -1,6 +1,7 @@
 """Streams as Spark jobs: one task, one job group, one thread of the driver each."""
 
 import logging
+import math
 import re
 import sys
 import time
@@ -14,11 +15,11 @@ from pyspark import InheritableThread, SparkConf, SparkContext
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.sync.stream_host import Cancel, Outcome, Start, TaskEnd
-from seamline_spark.stream_host.task import StreamTask
+from seamline_spark.stream_host.task import Ended, StreamTask
 
 log = logging.getLogger(__name__)
 
-Partition = Callable[[Iterable[str]], Iterator[tuple[str, str]]]
+Partition = Callable[[Iterable[str]], Iterator[Ended]]
 
 # Spark gives a worker two seconds (`spark.python.task.killTimeout`) before it kills it.
 _KILLED_WITHIN_S = 10.0
@@ -64,9 +65,18 @@ def is_local(master: str) -> bool:
 class SparkStreams:
     """Starts and cancels tasks. The end of each is put into `ends` by its thread."""
 
-    def __init__(self, context: SparkContext, *, host: str, ends: "SimpleQueue[Any]", partition: Partition) -> None:
+    def __init__(
+        self,
+        context: SparkContext,
+        *,
+        host: str,
+        ends: "SimpleQueue[Any]",
+        partition: Partition,
+        idle_after_s: float = math.inf,
+    ) -> None:
         self._context = context
         self._host = host
+        self._idle_after_s = idle_after_s
         self._ends = ends
         self._partition = partition
         if is_local(str(context.master)):
@@ -92,16 +102,16 @@ class SparkStreams:
 
     def _run(self, action: Start) -> None:
         wanted, attempt = action.wanted, action.attempt
-        outcome, error = Outcome.LOST, "its Spark job ended without a word"
+        outcome, error, next_offset = Outcome.LOST, "its Spark job ended without a word", 0
         try:
-            outcome, error = self._run_job(action)
+            outcome, error, next_offset = self._run_job(action)
         except Py4JJavaError as exc:
             error = _reason(str(exc.java_exception.getMessage() or exc), wanted.stream)
             self._wait_for_worker(_group(wanted.stream, attempt))
         except (Py4JNetworkError, OSError) as exc:
             error = f"the JVM of the stream host is gone: {exc}"
         finally:
-            self._ends.put(TaskEnd(wanted.stream, attempt, outcome, error))
+            self._ends.put(TaskEnd(wanted.stream, attempt, outcome, error, next_offset))
 
     def _wait_for_worker(self, group: str) -> None:
         """A cancelled job has ended before its task: until Spark has killed the worker, that may still write."""
@@ -114,16 +124,23 @@ class SparkStreams:
                 return
             time.sleep(0.1)
 
-    def _run_job(self, action: Start) -> tuple[Outcome, str]:
+    def _run_job(self, action: Start) -> tuple[Outcome, str, int]:
         wanted = action.wanted
         self._context.setJobGroup(
             _group(wanted.stream, action.attempt), f"stream {wanted.stream}", interruptOnCancel=True
         )
         task = StreamTask(
-            wanted.stream.sync, wanted.stream.destination, wanted.plan_json, self._host, is_paused=wanted.paused
+            wanted.stream.sync,
+            wanted.stream.destination,
+            wanted.plan_json,
+            self._host,
+            is_paused=wanted.paused,
+            idle_after_s=self._idle_after_s,
         )
-        [(outcome, error)] = self._context.parallelize([task.to_json()], 1).mapPartitions(self._partition).collect()
-        return Outcome(outcome), error
+        [(outcome, error, next_offset)] = (
+            self._context.parallelize([task.to_json()], 1).mapPartitions(self._partition).collect()
+        )
+        return Outcome(outcome), error, next_offset
 
 
 def _group(stream: StreamId, attempt: int) -> str:

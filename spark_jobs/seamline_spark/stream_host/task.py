@@ -3,6 +3,7 @@
 import ctypes
 import json
 import logging
+import math
 import os
 import signal
 import sys
@@ -16,10 +17,13 @@ from seamline.domain.errors import CommitUnknown, ConfigError, SeamlineError, Tr
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import plan_from_json
 from seamline.ports import Orders, StreamReport
-from seamline.sync.span_loop import run_stream
+from seamline.sync.span_loop import Pace, run_stream
 from seamline.sync.stream_host import Outcome
 
 log = logging.getLogger(__name__)
+
+# Outcome, error, and where an idle stream has to read on.
+Ended = tuple[str, str, int]
 
 # <linux/prctl.h>
 _PR_SET_PDEATHSIG = 1
@@ -34,23 +38,24 @@ class StreamTask:
     plan_json: str
     host: str
     is_paused: bool = False
+    idle_after_s: float = math.inf
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
 
-def stream_partition(tasks: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(outcome, error) of each task; each is there once the stream has ended."""
+def stream_partition(tasks: Iterable[str]) -> Iterator[Ended]:
+    """One of each task; it is there once the stream has ended."""
     die_with_parent()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for text in tasks:
         yield run_one(StreamTask(**json.loads(text)))
 
 
-def run_one(task: StreamTask) -> tuple[str, str]:
+def run_one(task: StreamTask) -> Ended:
     """Stream until asked to stop or until trouble. An error that is not ours is a bug: it fails the task itself."""
     try:
-        _stream(task)
+        last = _stream(task)
     except SeamlineError as exc:
         outcome = outcome_of(exc)
         log.log(
@@ -61,8 +66,8 @@ def run_one(task: StreamTask) -> tuple[str, str]:
             type(exc).__name__,
             exc,
         )
-        return outcome.value, f"{type(exc).__name__}: {exc}"
-    return Outcome.STOPPED.value, ""
+        return outcome.value, f"{type(exc).__name__}: {exc}", 0
+    return last.state, "", last.next_offset
 
 
 def outcome_of(error: SeamlineError) -> Outcome:
@@ -72,7 +77,8 @@ def outcome_of(error: SeamlineError) -> Outcome:
     return Outcome.FINAL
 
 
-def _stream(task: StreamTask) -> None:
+def _stream(task: StreamTask) -> StreamReport:
+    """Returns its last report: `stopped` or `idle`."""
     plan = plan_from_json(task.plan_json)
     stream = StreamId(task.sync, task.destination)
     with PlatformStreamControl(
@@ -84,7 +90,7 @@ def _stream(task: StreamTask) -> None:
             shapes = registry.shape_guard(plan)
             if shapes is not None:
                 opened.enter_context(closing(shapes))
-            run_stream(
+            return run_stream(
                 plan,
                 task.destination,
                 reader=opened.enter_context(closing(registry.log_reader(plan))),
@@ -92,6 +98,7 @@ def _stream(task: StreamTask) -> None:
                 control=control,
                 shapes=shapes,
                 failpoints=registry.failpoints(),
+                pace=Pace(idle_after_s=task.idle_after_s),
             )
 
 

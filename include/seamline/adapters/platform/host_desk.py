@@ -72,6 +72,7 @@ class HostDesk:
         # The newest word on each thing; one that could not be said is said later.
         self._words: dict[tuple[str, ...], _Word] = {}
         self._heard: WantedNow | None = None
+        self._idle: tuple[StreamId, ...] = ()
         self._talk = Conversation(f"host of pool {pool}", turn=self._turn, open_one=open_one, poll_s=poll_s)
 
     def take(self) -> None:
@@ -106,6 +107,10 @@ class HostDesk:
     def tell(self, report: StreamReport) -> None:
         said = replace(report, host=str(self._holder))
         self._say(("report", str(report.stream)), lambda: self._director.put_report(said))
+
+    def speak_for(self, idle: Sequence[StreamId]) -> None:
+        """From now on for these, which have no worker: what they said last still holds."""
+        self._idle = tuple(idle)
 
     def raise_alarm(self, kind: str, subject: str, message: str) -> None:
         self._say(("alarm", kind, subject), lambda: self._store.raise_alarm(kind, subject, message))
@@ -149,6 +154,8 @@ class HostDesk:
             return
         self._lease_until_s = asked_s + self._lease_s
         self._say_words()
+        if idle := self._idle:
+            self._director.keep_young(idle, holder=str(self._holder))
         wanted = WantedNow(self._director.wanted(self._pool))
         if wanted != self._heard:
             self._heard = wanted

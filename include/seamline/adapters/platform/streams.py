@@ -167,8 +167,10 @@ class PlatformStreamDirector:
 
         def work(session: Session) -> tuple[WantedStream, ...]:
             cursor = session.execute(
-                "select sync, destination, plan_json, want_number, is_paused, final_want, final_error from stream"
-                " where is_wanted and pool = %s order by wanted_at, sync, destination",
+                "select sync, destination, plan_json, want_number, is_paused, final_want, final_error, exists ("
+                "select 1 from stream_hold as hold where hold.sync = stream.sync"
+                " and hold.destination = stream.destination and hold.until > clock_timestamp()"
+                ") from stream where is_wanted and pool = %s order by wanted_at, sync, destination",
                 (pool,),
             )
             return tuple(WantedStream(StreamId(row[0], row[1]), *row[2:]) for row in cursor)
@@ -234,6 +236,24 @@ class PlatformStreamDirector:
         def work(session: Session) -> None:
             if _has_lease(session, report.stream, report.host):
                 put_report(session, report)
+
+        self._database.transact(work)
+
+    def keep_young(self, streams: Sequence[StreamId], *, holder: str) -> None:
+        """For the host: what these idle streams said last still holds. Without effect unless `holder` has a lease.
+
+        A stream that came no further has nothing to come further for, so its time is not counted.
+        """
+
+        def work(session: Session) -> None:
+            session.execute(
+                "update stream_report set reported_at = clock_timestamp(), moved_at = clock_timestamp()"
+                " from unnest(%s::text[], %s::text[]) as idle (sync, destination)"
+                " where stream_report.sync = idle.sync and stream_report.destination = idle.destination"
+                " and stream_report.state = 'streaming' and stream_report.document->>'host' = %s"
+                " and exists (select 1 from host_lease where holder = %s and expires_at > clock_timestamp())",
+                ([one.sync for one in streams], [one.destination for one in streams], holder, holder),
+            )
 
         self._database.transact(work)
 

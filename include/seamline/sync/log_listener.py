@@ -1,0 +1,138 @@
+"""Listening to the log topic of a source for streams that have no worker, because nothing came for them for long.
+
+It decides nothing but "this may concern you": the worker that is started then reads from where the stream stands.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from seamline.domain.errors import SeamlineError
+from seamline.domain.ledger import StreamId
+from seamline.domain.log import LogRecord, RecordKind
+from seamline.ports import LogReader
+from seamline.sync.obstacles import marker_row
+from seamline.sync.stream_reports import HEARTBEATS_MISSED_S
+
+# A log is pruned only where every ledger has passed: so far one may stay behind.
+_BEHIND_MAX = 200_000
+_RECORDS_MAX = 10_000
+_LOOK_S = 1.0
+_HEARTBEAT = "heartbeat"
+_Wake = Callable[[StreamId, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Listened:
+    """An idle stream of these tables, which has applied all before `next_offset`."""
+
+    stream: StreamId
+    tables: frozenset[str]
+    next_offset: int
+
+
+class LogListener:
+    """Remembers for each table where the log told of it last. `now_s` by a steady clock, in seconds."""
+
+    def __init__(self, begins: int, *, marker_table: str, now_s: float) -> None:
+        self._begins = self._next = begins
+        self._marker_table = marker_table
+        self._told: dict[str, int] = {}
+        # A marker that somebody waits for, DDL, TRUNCATE: these are every stream's business.
+        self._told_all = -1
+        self._heard_s = now_s
+
+    def take_in(self, records: Sequence[LogRecord], *, now_s: float) -> None:
+        """The next records of the log."""
+        for record in records:
+            if record.kind is RecordKind.ROW:
+                self._row(record)
+            elif record.kind is RecordKind.END:
+                # Also of rows that are missing: it is the worker that finds this out.
+                for table, rows in (record.counts or {}).items():
+                    if rows and table != self._marker_table:
+                        self._told[table] = record.offset
+            elif record.kind in (RecordKind.DDL, RecordKind.TRUNCATE):
+                self._told_all = record.offset
+        if records:
+            self._next, self._heard_s = records[-1].offset + 1, now_s
+
+    def reason_to_wake(self, idle: Listened, *, now_s: float) -> str:
+        """Why this stream needs a worker; "" while it does not."""
+        if idle.next_offset < self._begins:
+            return f"the log was not listened to before offset {self._begins}"
+        last = max((self._told.get(table, -1) for table in idle.tables), default=-1)
+        if max(last, self._told_all) >= idle.next_offset:
+            return f"offset {max(last, self._told_all)}"
+        if self._next - idle.next_offset > _BEHIND_MAX:
+            return f"the log is {self._next - idle.next_offset} records further"
+        if now_s - self._heard_s > HEARTBEATS_MISSED_S:
+            return f"no heartbeat for {now_s - self._heard_s:.0f} s"
+        return ""
+
+    def _row(self, record: LogRecord) -> None:
+        if record.table != self._marker_table:
+            self._told[record.table] = record.offset
+        elif record.op == "c" and marker_row(record)["kind"] != _HEARTBEAT:
+            self._told_all = record.offset
+
+
+class LogListenerThread:
+    """Reads one log topic until it is closed or cannot go on. However it ends, nobody is left unheard."""
+
+    def __init__(self, open_reader: Callable[[], LogReader], *, marker_table: str, wake: _Wake, name: str) -> None:
+        self._open = open_reader
+        self._marker_table = marker_table
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._idle: tuple[Listened, ...] = ()
+        self._has_ended = False
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._live, name=f"log of {name}", daemon=True)
+
+    def listen(self, idle: Sequence[Listened]) -> bool:
+        """From now on for these, and for no other. False: it has ended, and they need another."""
+        with self._lock:
+            self._idle = tuple(idle)
+            if self._has_ended:
+                return False
+        if self._thread.ident is None:
+            self._thread.start()
+        return True
+
+    def close(self) -> None:
+        """Does not wait."""
+        with self._lock:
+            self._idle = ()
+        self._end.set()
+
+    def _live(self) -> None:
+        reason = "its listener has ended"
+        try:
+            with closing(self._open()) as reader:
+                self._listen(reader)
+        except SeamlineError as exc:
+            reason = str(exc)
+        finally:
+            with self._lock:
+                self._has_ended, left = True, self._idle
+            for idle in left:
+                self._wake(idle.stream, reason)
+
+    def _listen(self, reader: LogReader) -> None:
+        begins = min((idle.next_offset for idle in self._idle), default=0)
+        reader.assign(begins)
+        listener = LogListener(begins, marker_table=self._marker_table, now_s=time.monotonic())
+        while not self._end.is_set():
+            now_s = time.monotonic()
+            listener.take_in(reader.poll(_LOOK_S, _RECORDS_MAX), now_s=now_s)
+            for idle in self._idle:
+                if reason := listener.reason_to_wake(idle, now_s=now_s):
+                    self._forget(idle)
+                    self._wake(idle.stream, reason)
+
+    def _forget(self, woken: Listened) -> None:
+        with self._lock:
+            self._idle = tuple(idle for idle in self._idle if idle is not woken)

@@ -1,0 +1,158 @@
+"""What of a log wakes a stream that has no worker, and that none is left asleep."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from seamline.domain.errors import PositionLost
+from seamline.domain.ledger import StreamId
+from seamline.domain.log import LogRecord
+from seamline.ports import LogReader
+from seamline.sync.log_listener import Listened, LogListener, LogListenerThread
+from tests.log_topic import ACCOUNT, AUDIT, MARKERS, TRANSFER, LogTopic, TopicReader, insert
+from tests.waiting import wait_until
+
+STREAM = StreamId("settlement", "warehouse")
+
+
+def idle_at(next_offset: int, *tables: str) -> Listened:
+    return Listened(STREAM, frozenset(tables or (ACCOUNT.name,)), next_offset)
+
+
+def heard(log: LogTopic, *, begins: int = 0) -> LogListener:
+    listener = LogListener(begins, marker_table=MARKERS, now_s=0)
+    listener.take_in([record for record in log.records if record.offset >= begins], now_s=0)
+    return listener
+
+
+def wakes(log: LogTopic, idle: Listened) -> bool:
+    return heard(log).reason_to_wake(idle, now_s=1) != ""
+
+
+def test_heartbeats_and_transactions_without_rows_wake_nobody() -> None:
+    log = LogTopic()
+    log.marker("h1", "heartbeat")
+    log.heartbeat()
+    log.transaction()
+    assert not wakes(log, idle_at(0))
+
+
+def _of_another_kind(log: LogTopic) -> None:
+    log.marker("b1", "barrier")
+
+
+def _missing(log: LogTopic) -> None:
+    log.transaction(counts={ACCOUNT.name: 1})
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda log: log.transaction(insert(ACCOUNT, id=1, name="a")),
+        _of_another_kind,
+        _missing,
+        lambda log: log.truncate(TRANSFER.name),
+        lambda log: log.ddl("ALTER TABLE other ADD x int", "other"),
+    ],
+    ids=["a row", "a marker that somebody waits for", "rows that are counted and missing", "a TRUNCATE", "DDL"],
+)
+def test_whatever_a_worker_may_have_to_act_on_wakes_a_stream(happens: Callable[[LogTopic], None]) -> None:
+    log = LogTopic()
+    log.marker("h1", "heartbeat")
+    before = log.end
+    happens(log)
+    assert wakes(log, idle_at(before))
+    assert not wakes(log, idle_at(log.end)), "what it has applied is no news"
+
+
+def test_rows_of_other_tables_wake_only_their_own_stream() -> None:
+    log = LogTopic()
+    log.transaction(insert(AUDIT, actor="desk", action="look"))
+    listener = heard(log)
+    assert listener.reason_to_wake(idle_at(0, ACCOUNT.name), now_s=1) == ""
+    assert listener.reason_to_wake(idle_at(0, ACCOUNT.name, AUDIT.name), now_s=1) != ""
+
+
+def test_a_stream_that_stands_before_what_was_listened_to_is_woken() -> None:
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    begins = log.end
+    assert heard(log, begins=begins).reason_to_wake(idle_at(0), now_s=1) != ""
+    assert heard(log, begins=begins).reason_to_wake(idle_at(begins), now_s=1) == ""
+
+
+def test_a_ledger_does_not_keep_the_log_from_being_pruned_for_good() -> None:
+    listener = LogListener(0, marker_table=MARKERS, now_s=0)
+    log = LogTopic()
+    log.heartbeat()
+    log.records[0].offset = 150_000
+    listener.take_in(log.records, now_s=0)
+    assert listener.reason_to_wake(idle_at(0), now_s=0) == ""
+    log.records[0].offset = 250_000
+    listener.take_in(log.records, now_s=0)
+    assert "further" in listener.reason_to_wake(idle_at(0), now_s=0)
+
+
+def test_a_source_without_heartbeats_is_for_its_streams_to_tell() -> None:
+    log = LogTopic()
+    log.marker("h1", "heartbeat")
+    listener = heard(log)
+    assert listener.reason_to_wake(idle_at(0), now_s=20) == ""
+    assert "no heartbeat" in listener.reason_to_wake(idle_at(0), now_s=40)
+
+
+class Woken:
+    """Who was woken, and why."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def __call__(self, stream: StreamId, reason: str) -> None:
+        assert stream == STREAM
+        self.reasons.append(reason)
+
+
+class WaitingReader(TopicReader):
+    """Waits a moment where there is nothing, and fails once it is told to."""
+
+    def __init__(self, log: LogTopic) -> None:
+        super().__init__(log)
+        self.trouble: PositionLost | None = None
+        self._pause = threading.Event()
+
+    def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        if self.trouble is not None:
+            raise self.trouble
+        taken = super().poll(timeout_s, records_max)
+        if not taken:
+            self._pause.wait(0.01)
+        return taken
+
+
+def thread_on(reader: LogReader, woken: Woken) -> LogListenerThread:
+    return LogListenerThread(lambda: reader, marker_table=MARKERS, wake=woken, name="bank")
+
+
+def test_a_row_wakes_an_idle_stream_once() -> None:
+    log, woken = LogTopic(), Woken()
+    log.marker("h1", "heartbeat")
+    listener = thread_on(WaitingReader(log), woken)
+    assert listener.listen([idle_at(log.end)])
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    wait_until(lambda: woken.reasons, timeout_s=10, what="the stream to be woken")
+    log.transaction(insert(ACCOUNT, id=2, name="b"))
+    listener.close()
+    assert len(woken.reasons) == 1
+
+
+def test_a_log_that_cannot_be_read_wakes_all_and_takes_nobody_in_any_more() -> None:
+    log, woken = LogTopic(), Woken()
+    log.marker("h1", "heartbeat")
+    reader = WaitingReader(log)
+    listener = thread_on(reader, woken)
+    assert listener.listen([idle_at(log.end)])
+    reader.trouble = PositionLost("the log topic is gone")
+    wait_until(lambda: woken.reasons, timeout_s=10, what="the stream to be woken")
+    assert "the log topic is gone" in woken.reasons[0]
+    assert not listener.listen([idle_at(log.end)])
