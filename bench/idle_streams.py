@@ -1,7 +1,7 @@
 """What a host with idle streams costs: processor time of its whole process tree over a quiet minute, and memory.
 
 A bank of its own on the servers of the local stack, its capture, its streams, heartbeats as always; nobody
-writes. Goals: at most 3 % of a core for ten, 5 % for a hundred.
+writes until, at the end, one row wakes all. Goals: at most 3 % of a core for ten, 5 % for a hundred.
 `./seamline exec python -m bench.idle_streams --streams 10 --seconds 60`
 """
 
@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from seamline.adapters.connections import Connection
 from seamline.plan.model import plan_to_json
-from tests.integration.captured import captured
-from tests.integration.databases import postgres_database
+from tests.integration.captured import Captured, captured
+from tests.integration.databases import postgres, postgres_database
 from tests.spark.chains import SCRIPT, TABLES
 from tests.spark.empty_sync import publish_empty
 from tests.spark.hosts import START_S, Hosts, hosts_of, session_of, uri
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--still", action="store_true", help="stop the capture: others write on this server")
+    parser.add_argument("--awake", action="store_true", help="let every stream keep its worker")
     chosen = parser.parse_args()
     with (
         captured(NAME) as bank,
@@ -44,12 +46,19 @@ def main() -> int:
             for sync in syncs:
                 plan = publish_empty(bank, warehouse, sync=sync, schema=f"live_{sync}", tables=TABLES)
                 hosts.director.want(plan.stream_id("warehouse"), plan_json=plan_to_json(plan))
-            host = hosts.start("--slots", str(chosen.streams + 2))
+            idle_after = ["--idle-after", "inf"] if chosen.awake else []
+            host = hosts.start("--slots", str(chosen.streams + 2), *idle_after)
             wait_until(
                 lambda: all(hosts.state(sync) == "streaming" for sync in syncs),
                 timeout_s=START_S + 2 * chosen.streams,
                 what="all streams",
             )
+            if not chosen.awake:
+                wait_until(
+                    lambda: hosts.log().count("outcome=idle") >= chosen.streams,
+                    timeout_s=300 + 2 * chosen.streams,
+                    what="all streams to be idle",
+                )
             if chosen.still:
                 bank.connector.stop()
             offset = bank.topics.end_offset()
@@ -57,7 +66,24 @@ def main() -> int:
             # Every transaction of the server passes through the log, as an empty unit where it is of another database.
             records = bank.topics.end_offset() - offset
             sys.stdout.write(f"  meanwhile {records} records came into the log\n")
+            woken(bank, warehouse, syncs)
     return 0
+
+
+def woken(bank: Captured, warehouse: Connection, syncs: list[str]) -> None:
+    """How long one row takes that is news for every one of them."""
+    began, took_s = time.monotonic(), list[float]()
+    bank.execute("INSERT INTO account VALUES (1, 1, 'news')")
+    left = set(syncs)
+    with postgres(warehouse) as session:
+        while left:
+            for sync in sorted(left):
+                if session.execute(f"SELECT 1 FROM live_{sync}.account".encode()).fetchone():
+                    left.remove(sync)
+                    took_s.append(time.monotonic() - began)
+    sys.stdout.write(
+        f"  one row for all: visible in the first after {took_s[0]:.2f} s, in the last {took_s[-1]:.2f} s\n"
+    )
 
 
 def report(hosts: Hosts, host: int, syncs: list[str], *, seconds: float) -> None:
