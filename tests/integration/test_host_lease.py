@@ -98,3 +98,38 @@ def test_what_a_host_without_the_lease_says_of_a_stream_has_no_effect(
     say()
     assert director.wanted("default")[0].final_want == 1
     assert director.latest_reports()[STREAM].state == "failed"
+
+
+def test_only_the_host_that_ran_an_idle_stream_keeps_its_last_words_young(server: Server) -> None:
+    director = PlatformStreamDirector(Database(server.open))
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    first, second = Holder("node1", 1, 1), Holder("node2", 2, 2)
+    lease_of(server, first).take()
+
+    def age_s(*, told: str, kept_by: Holder) -> float:
+        director.put_report(StreamReport(STREAM, told, next_offset=7, host=str(first)))
+        hours = (
+            "update stream_report set reported_at = reported_at - interval '9 h', moved_at = moved_at - interval '9 h'"
+        )
+        Database(server.open).transact(lambda session: session.execute(hours))
+        director.keep_young([STREAM], holder=str(kept_by))
+        return director.latest_reports()[STREAM].age_s
+
+    assert age_s(told="streaming", kept_by=first) < 60
+    assert director.latest_reports()[STREAM].still_s == 0, "it had nothing to come further for"
+    assert age_s(told="streaming", kept_by=second) > 3600, "it never ran there"
+    assert age_s(told="failed", kept_by=first) > 3600, "it has no last words of a stream that streams"
+    director.put_report(StreamReport(STREAM, "streaming", next_offset=7, host=str(first)))
+    lease_of(server, first).release()
+    assert age_s(told="streaming", kept_by=first) > 3600, "the lease is another's by now, or nobody's"
+
+
+def test_a_host_hears_who_is_held(server: Server) -> None:
+    director = PlatformStreamDirector(Database(server.open))
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    assert not director.wanted("default")[0].held
+    hold_id = director.hold(STREAM, lease_s=30)
+    assert director.wanted("default")[0].held
+    director.release(hold_id)
+    director.hold(STREAM, lease_s=0)
+    assert not director.wanted("default")[0].held
