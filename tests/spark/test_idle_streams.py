@@ -39,7 +39,7 @@ def workers(host: int) -> list[psutil.Process]:
     found = []
     for process in session_of(host):
         parent = process.parent()
-        if parent is not None and any("stream_host.daemon" in word for word in parent.cmdline()):
+        if parent is not None and "seamline_spark.stream_host.daemon" in parent.cmdline():
             found.append(process)
     return found
 
