@@ -29,6 +29,8 @@ def chain(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def idle(chain: Chain) -> Chain:
     """The chain, its stream caught up and without a worker."""
     host = chain.host_is_up("--idle-after", "3")
+    # A barrier alone wakes nobody.
+    chain.bank.execute("INSERT INTO audit VALUES (1, 'wake')")
     chain.assert_equal_in_the_end()
     wait_until(lambda: not workers(host), timeout_s=60, what="the stream to give up its worker")
     return chain
@@ -77,4 +79,8 @@ def test_an_idle_stream_answers_who_holds_it(idle: Chain) -> None:
         what="the stream to stand",
     )
     director.release(hold_id)
-    idle.assert_equal_in_the_end()
+    wait_until(
+        lambda: (told := idle.hosts.report(idle.sync)) is not None and told.state == "streaming",
+        timeout_s=60,
+        what="the stream to go on",
+    )

@@ -10,7 +10,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord
 from seamline.ports import LogReader
 from seamline.sync.log_listener import Listened, LogListener, LogListenerThread
-from tests.log_topic import ACCOUNT, AUDIT, MARKERS, TRANSFER, LogTopic, TopicReader, insert
+from tests.log_topic import ACCOUNT, AUDIT, MARKERS, LogTopic, TopicReader, insert
 from tests.waiting import wait_until
 
 STREAM = StreamId("settlement", "warehouse")
@@ -30,16 +30,15 @@ def wakes(log: LogTopic, idle: Listened) -> bool:
     return heard(log).reason_to_wake(idle, now_s=1) != ""
 
 
-def test_heartbeats_and_transactions_without_rows_wake_nobody() -> None:
+def test_what_is_no_streams_or_another_streams_business_wakes_nobody() -> None:
     log = LogTopic()
-    log.marker("h1", "heartbeat")
+    for kind in ("heartbeat", "low", "high", "barrier"):
+        log.marker(kind, kind)
     log.heartbeat()
     log.transaction()
+    log.truncate(AUDIT.name)
+    log.ddl("ALTER TABLE other ADD x int", "other")
     assert not wakes(log, idle_at(0))
-
-
-def _of_another_kind(log: LogTopic) -> None:
-    log.marker("b1", "barrier")
 
 
 def _missing(log: LogTopic) -> None:
@@ -50,12 +49,20 @@ def _missing(log: LogTopic) -> None:
     "happens",
     [
         lambda log: log.transaction(insert(ACCOUNT, id=1, name="a")),
-        _of_another_kind,
         _missing,
-        lambda log: log.truncate(TRANSFER.name),
-        lambda log: log.ddl("ALTER TABLE other ADD x int", "other"),
+        lambda log: log.truncate(ACCOUNT.name),
+        lambda log: log.ddl(f"ALTER TABLE other RENAME TO {ACCOUNT.name}", "other", ACCOUNT.name),
+        lambda log: log.marker("t1", "tables"),
+        lambda log: log.marker("n1", "new"),
     ],
-    ids=["a row", "a marker that somebody waits for", "rows that are counted and missing", "a TRUNCATE", "DDL"],
+    ids=[
+        "a row",
+        "rows that are counted and missing",
+        "a TRUNCATE",
+        "DDL",
+        "another list of the capture's tables",
+        "a marker of a kind that a later version writes",
+    ],
 )
 def test_whatever_a_worker_may_have_to_act_on_wakes_a_stream(happens: Callable[[LogTopic], None]) -> None:
     log = LogTopic()

@@ -20,7 +20,8 @@ from seamline.sync.stream_reports import HEARTBEATS_MISSED_S
 _BEHIND_MAX = 200_000
 _RECORDS_MAX = 10_000
 _LOOK_S = 1.0
-_HEARTBEAT = "heartbeat"
+# Who waits for one of these has a hold on the stream, or the stream has just been published: it is awake then.
+_MARKERS_OF_OTHERS = frozenset({"heartbeat", "low", "high", "barrier"})
 _Wake = Callable[[StreamId, str], None]
 
 
@@ -40,7 +41,7 @@ class LogListener:
         self._begins = self._next = begins
         self._marker_table = marker_table
         self._told: dict[str, int] = {}
-        # A marker that somebody waits for, DDL, TRUNCATE: these are every stream's business.
+        # Where it told last what is every stream's business: which tables the capture carries.
         self._told_all = -1
         self._heard_s = now_s
 
@@ -55,7 +56,7 @@ class LogListener:
                     if rows and table != self._marker_table:
                         self._told[table] = record.offset
             elif record.kind in (RecordKind.DDL, RecordKind.TRUNCATE):
-                self._told_all = record.offset
+                self._told |= dict.fromkeys((record.table, *record.tables), record.offset)
         if records:
             self._next, self._heard_s = records[-1].offset + 1, now_s
 
@@ -75,7 +76,7 @@ class LogListener:
     def _row(self, record: LogRecord) -> None:
         if record.table != self._marker_table:
             self._told[record.table] = record.offset
-        elif record.op == "c" and marker_row(record)["kind"] != _HEARTBEAT:
+        elif record.op == "c" and marker_row(record)["kind"] not in _MARKERS_OF_OTHERS:
             self._told_all = record.offset
 
 
