@@ -228,6 +228,7 @@ class Orders:
     `hold_id` set: stand still at an END until the lease ends (`hold_until_s`, epoch seconds by this process's clock;
     the platform database's clock decides, the control translates it);
     `apply_to` set as well: first apply every unit it covers and stop before the first that it does not.
+    `are_old`: the platform database is away, so these are the last that were heard.
     """
 
     wanted: bool = True
@@ -235,6 +236,7 @@ class Orders:
     hold_id: str = ""
     hold_until_s: float = 0.0
     apply_to: Position | None = None
+    are_old: bool = False
 
 
 @dataclass(frozen=True, slots=True)

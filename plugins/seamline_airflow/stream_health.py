@@ -11,7 +11,7 @@ from seamline.ports import StreamReport, WantedStream
 # Streams report every few seconds. A host that died is started again within seconds by its supervisor: a silence of
 # this length means that nobody did.
 SILENCE_MAX_S = 60.0
-# The source's heartbeats move every stream each ten seconds, an idle one too.
+# The source's heartbeats move every stream each ten seconds, and its host speaks for an idle one.
 STILL_MAX_S = 300.0
 _ENDED = frozenset({"failed", "stopped"})
 

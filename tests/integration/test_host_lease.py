@@ -112,8 +112,10 @@ def test_only_the_host_that_ran_an_idle_stream_keeps_its_last_words_young(server
             "update stream_report set reported_at = reported_at - interval '9 h', moved_at = moved_at - interval '9 h'"
         )
         Database(server.open).transact(lambda session: session.execute(hours))
-        director.keep_young([STREAM], holder=str(kept_by))
-        return director.latest_reports()[STREAM].age_s
+        left = director.keep_young([STREAM], holder=str(kept_by))
+        found = director.latest_reports()[STREAM].age_s
+        assert left == (frozenset() if found < 60 else {STREAM}), "the host knows whom it cannot speak for"
+        return found
 
     assert age_s(told="streaming", kept_by=first) < 60
     assert director.latest_reports()[STREAM].still_s == 0, "it had nothing to come further for"

@@ -16,7 +16,7 @@ from tests.spark.hosts import session_of
 from tests.waiting import wait_until
 
 # The host says every five seconds that what was told last still holds.
-YOUNG_S = 10.0
+YOUNG_S = 7.0
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +68,23 @@ def test_a_change_that_comes_while_nobody_works_is_applied(idle: Chain) -> None:
     idle.bank.execute("INSERT INTO account VALUES (900001, 1, 'late')")
     idle.assert_equal_in_the_end()
     idle.assert_no_surprise()
+
+
+def test_streams_get_their_workers_back_while_the_platform_database_is_away(idle: Chain) -> None:
+    host = idle.host_is_up()
+    idle.hosts.refuse_all()
+    try:
+        wait_until(lambda: workers(host), timeout_s=30, what="a worker, as long as the lease lasts")
+        idle.bank.execute("INSERT INTO account VALUES (900002, 2, 'nobody hears orders')")
+        idle.assert_equal_in_the_end()
+        assert workers(host), "who cannot hear orders does not go idle"
+    finally:
+        idle.hosts.admit_all()
+    wait_until(
+        lambda: (told := idle.hosts.report(idle.sync)) is not None and told.age_s < YOUNG_S,
+        timeout_s=60,
+        what="the stream to be heard again",
+    )
 
 
 def test_an_idle_stream_answers_who_holds_it(idle: Chain) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from seamline.domain.log import LogRecord
 from seamline.ports import Orders
 from seamline.sync.span_loop import Pace
-from tests.log_topic import ACCOUNT, LogTopic, ScriptedControl, insert
+from tests.log_topic import ACCOUNT, LogTopic, ScriptedControl, insert, position
 from tests.unit.test_span_loop import Stage, published
 
 
@@ -55,3 +55,17 @@ def test_a_stream_that_is_held_keeps_its_worker() -> None:
     stage.control = ScriptedControl(stage.reader, orders=[Orders(hold_id="h", hold_until_s=2e9)] * 1_000)
     assert stage.run(pace=Pace(idle_after_s=5)).state == "stopped"
     assert "held" in stage.control.states
+
+
+def test_a_stream_that_is_asked_to_apply_up_to_a_position_keeps_its_worker_until_it_has() -> None:
+    stage = idle_stage()
+    far = Orders(hold_id="h", hold_until_s=2e9, apply_to=position(9))
+    stage.control = ScriptedControl(stage.reader, orders=[Orders()] * 3 + [far] * 1_000)
+    assert stage.run(pace=Pace(idle_after_s=5)).state == "stopped"
+    assert stage.control.states == ["starting", "streaming", "stopped"], "what it waits for never came"
+
+
+def test_a_stream_that_cannot_hear_its_orders_keeps_its_worker() -> None:
+    stage = idle_stage()
+    stage.control = ScriptedControl(stage.reader, orders=[Orders(are_old=True)] * 400)
+    assert stage.run(pace=Pace(idle_after_s=20)).state == "stopped"

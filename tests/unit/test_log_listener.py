@@ -1,11 +1,13 @@
 """What of a log wakes a stream that has no worker, and that none is left asleep."""
 
 import threading
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
-from seamline.domain.errors import PositionLost
+from seamline.domain.errors import PositionLost, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord
 from seamline.ports import LogReader
@@ -17,7 +19,7 @@ STREAM = StreamId("settlement", "warehouse")
 
 
 def idle_at(next_offset: int, *tables: str) -> Listened:
-    return Listened(STREAM, frozenset(tables or (ACCOUNT.name,)), next_offset)
+    return Listened(STREAM, frozenset(tables or (ACCOUNT.name,)), next_offset, time.monotonic())
 
 
 def heard(log: LogTopic, *, begins: int = 0) -> LogListener:
@@ -32,7 +34,7 @@ def wakes(log: LogTopic, idle: Listened) -> bool:
 
 def test_what_is_no_streams_or_another_streams_business_wakes_nobody() -> None:
     log = LogTopic()
-    for kind in ("heartbeat", "low", "high", "barrier"):
+    for kind in ("heartbeat", "high", "barrier"):
         log.marker(kind, kind)
     log.heartbeat()
     log.transaction()
@@ -53,6 +55,7 @@ def _missing(log: LogTopic) -> None:
         lambda log: log.truncate(ACCOUNT.name),
         lambda log: log.ddl(f"ALTER TABLE other RENAME TO {ACCOUNT.name}", "other", ACCOUNT.name),
         lambda log: log.marker("t1", "tables"),
+        lambda log: log.marker("l1", "low"),
         lambda log: log.marker("n1", "new"),
     ],
     ids=[
@@ -61,6 +64,7 @@ def _missing(log: LogTopic) -> None:
         "a TRUNCATE",
         "DDL",
         "another list of the capture's tables",
+        "a place where a pass may begin that waits until the stream has come as far",
         "a marker of a kind that a later version writes",
     ],
 )
@@ -93,20 +97,22 @@ def test_a_ledger_does_not_keep_the_log_from_being_pruned_for_good() -> None:
     listener = LogListener(0, marker_table=MARKERS, now_s=0)
     log = LogTopic()
     log.heartbeat()
-    log.records[0].offset = 150_000
+    log.records[0].offset = 40_000
     listener.take_in(log.records, now_s=0)
     assert listener.reason_to_wake(idle_at(0), now_s=0) == ""
-    log.records[0].offset = 250_000
+    log.records[0].offset = 60_000
     listener.take_in(log.records, now_s=0)
     assert "further" in listener.reason_to_wake(idle_at(0), now_s=0)
+    day = replace(idle_at(60_001), since_s=-86_400.0)
+    assert "idle for" in listener.reason_to_wake(day, now_s=0)
 
 
 def test_a_source_without_heartbeats_is_for_its_streams_to_tell() -> None:
     log = LogTopic()
     log.marker("h1", "heartbeat")
     listener = heard(log)
-    assert listener.reason_to_wake(idle_at(0), now_s=20) == ""
-    assert "no heartbeat" in listener.reason_to_wake(idle_at(0), now_s=40)
+    assert listener.reason_to_wake(idle_at(0), now_s=40) == "", "its stream would tell of no silence yet"
+    assert "nothing came" in listener.reason_to_wake(idle_at(0), now_s=70)
 
 
 class Woken:
@@ -125,12 +131,15 @@ class WaitingReader(TopicReader):
 
     def __init__(self, log: LogTopic) -> None:
         super().__init__(log)
-        self.trouble: PositionLost | None = None
+        self.trouble: SeamlineError | None = None
+        self.polls = 0
         self._pause = threading.Event()
 
     def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
-        if self.trouble is not None:
-            raise self.trouble
+        self.polls += 1
+        if (trouble := self.trouble) is not None:
+            self._pause.wait(0.01)
+            raise trouble
         taken = super().poll(timeout_s, records_max)
         if not taken:
             self._pause.wait(0.01)
@@ -144,13 +153,36 @@ def thread_on(reader: LogReader, woken: Woken) -> LogListenerThread:
 def test_a_row_wakes_an_idle_stream_once() -> None:
     log, woken = LogTopic(), Woken()
     log.marker("h1", "heartbeat")
-    listener = thread_on(WaitingReader(log), woken)
+    reader = WaitingReader(log)
+    listener = thread_on(reader, woken)
     assert listener.listen([idle_at(log.end)])
     log.transaction(insert(ACCOUNT, id=1, name="a"))
     wait_until(lambda: woken.reasons, timeout_s=10, what="the stream to be woken")
     log.transaction(insert(ACCOUNT, id=2, name="b"))
+    looked_on(reader)
     listener.close()
     assert len(woken.reasons) == 1
+
+
+def test_a_broker_that_is_away_for_a_moment_wakes_nobody() -> None:
+    log, woken = LogTopic(), Woken()
+    log.marker("h1", "heartbeat")
+    reader = WaitingReader(log)
+    listener = thread_on(reader, woken)
+    assert listener.listen([idle_at(log.end)])
+    reader.trouble = TransientError("no broker answers")
+    looked_on(reader)
+    assert woken.reasons == []
+    reader.trouble = None
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    wait_until(lambda: woken.reasons, timeout_s=10, what="the stream to be woken")
+    listener.close()
+
+
+def looked_on(reader: WaitingReader) -> None:
+    """Until whatever the log has by now was taken in."""
+    before = reader.polls
+    wait_until(lambda: reader.polls > before + 2, timeout_s=10, what="the listener to look again")
 
 
 def test_a_log_that_cannot_be_read_wakes_all_and_takes_nobody_in_any_more() -> None:

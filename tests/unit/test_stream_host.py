@@ -302,7 +302,7 @@ def test_a_stream_that_was_held_goes_idle_once_it_is_let_go() -> None:
     host = roster(slots=2)
     host.wanted([replace(wanted(1), held=True)])
     host.due(now_s=0)
-    host.wanted([wanted(1)])
+    host.wanted([wanted(1, want_number=2)])
     gone_idle(host)
     assert host.due(now_s=11) == []
     assert len(host.idle) == 1

@@ -6,32 +6,39 @@ It decides nothing but "this may concern you": the worker that is started then r
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
-from seamline.domain.errors import SeamlineError
+from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.ports import LogReader
 from seamline.sync.obstacles import marker_row
 from seamline.sync.stream_reports import HEARTBEATS_MISSED_S
 
-# A log is pruned only where every ledger has passed: so far one may stay behind.
-_BEHIND_MAX = 200_000
+# A log is pruned only where every ledger has passed, and who holds a stream waits until it has read on: so far, and for
+# so long, one may stay behind.
+_BEHIND_MAX = 50_000
+_IDLE_MAX_S = 4 * 3600.0
 _RECORDS_MAX = 10_000
 _LOOK_S = 1.0
-# Who waits for one of these has a hold on the stream, or the stream has just been published: it is awake then.
-_MARKERS_OF_OTHERS = frozenset({"heartbeat", "low", "high", "barrier"})
+# More than a stream itself bears: it tells of a silent source, and must not be woken only to go idle again.
+_SILENT_S = 2 * HEARTBEATS_MISSED_S
+_STUCK_S = 30.0
+# Who waits for one of these has a hold on the stream, or the stream has just been published: it is awake then. A low
+# marker is not among them: a pass begins there and waits until the stream has come as far.
+_MARKERS_OF_OTHERS = frozenset({"heartbeat", "high", "barrier"})
 _Wake = Callable[[StreamId, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Listened:
-    """An idle stream of these tables, which has applied all before `next_offset`."""
+    """An idle stream of these tables, which has applied all before `next_offset`, `since_s` by a steady clock."""
 
     stream: StreamId
     tables: frozenset[str]
     next_offset: int
+    since_s: float
 
 
 class LogListener:
@@ -69,8 +76,10 @@ class LogListener:
             return f"offset {max(last, self._told_all)}"
         if self._next - idle.next_offset > _BEHIND_MAX:
             return f"the log is {self._next - idle.next_offset} records further"
-        if now_s - self._heard_s > HEARTBEATS_MISSED_S:
-            return f"no heartbeat for {now_s - self._heard_s:.0f} s"
+        if now_s - self._heard_s > _SILENT_S:
+            return f"nothing came for {now_s - self._heard_s:.0f} s"
+        if now_s - idle.since_s > _IDLE_MAX_S:
+            return f"idle for {now_s - idle.since_s:.0f} s"
         return ""
 
     def _row(self, record: LogRecord) -> None:
@@ -81,7 +90,7 @@ class LogListener:
 
 
 class LogListenerThread:
-    """Reads one log topic until it is closed or cannot go on. However it ends, nobody is left unheard."""
+    """Reads one log topic until it is closed or cannot go on. However it ends, all whom it listened for are woken."""
 
     def __init__(self, open_reader: Callable[[], LogReader], *, marker_table: str, wake: _Wake, name: str) -> None:
         self._open = open_reader
@@ -90,6 +99,7 @@ class LogListenerThread:
         self._lock = threading.Lock()
         self._idle: tuple[Listened, ...] = ()
         self._has_ended = False
+        self._looked_s = time.monotonic()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._live, name=f"log of {name}", daemon=True)
 
@@ -102,6 +112,11 @@ class LogListenerThread:
         if self._thread.ident is None:
             self._thread.start()
         return True
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the broker has not let it look for long."""
+        return time.monotonic() - self._looked_s > _STUCK_S
 
     def close(self) -> None:
         """Does not wait."""
@@ -127,8 +142,10 @@ class LogListenerThread:
         reader.assign(begins)
         listener = LogListener(begins, marker_table=self._marker_table, now_s=time.monotonic())
         while not self._end.is_set():
-            now_s = time.monotonic()
-            listener.take_in(reader.poll(_LOOK_S, _RECORDS_MAX), now_s=now_s)
+            # The reader keeps its place while the broker is away. That this lasts is seen as silence.
+            with suppress(TransientError):
+                listener.take_in(reader.poll(_LOOK_S, _RECORDS_MAX), now_s=time.monotonic())
+            self._looked_s = now_s = time.monotonic()
             for idle in self._idle:
                 if reason := listener.reason_to_wake(idle, now_s=now_s):
                     self._forget(idle)

@@ -309,7 +309,7 @@ class _SpanLoop:
         return (
             self._clock.now() - self._changed_at >= self._pace.idle_after_s
             and self._reporter.last.state == "streaming"
-            and not (orders.paused or orders.hold_id)
+            and not (orders.paused or orders.hold_id or orders.are_old)
             and not (self._intake.found_records or self._intake or self._intake.has_open_unit or self._draft.units)
             and self._sent is None
             and not self._reporter.last.lag_s

@@ -8,7 +8,7 @@ This is the one owner of retries. A stream that ended for good stays so until so
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from seamline.domain.ledger import StreamId
@@ -42,10 +42,11 @@ class TaskEnd:
 
 @dataclass(frozen=True, slots=True)
 class IdleStream:
-    """A stream without a worker that has applied all before `next_offset`, and by which want."""
+    """A stream without a worker since `since_s` that has applied all before `next_offset`, and by which want."""
 
     wanted: WantedStream
     next_offset: int
+    since_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +190,9 @@ class StreamRoster:
         if end.outcome is Outcome.IDLE:
             entry.failures = 0
             # Asked for something since it decided to end: then it starts again at once.
-            if entry.wanted == replace(started_by, paused=False, held=False):
-                entry.idle = IdleStream(entry.wanted, end.next_offset)
+            wanted = entry.wanted
+            if wanted is not None and wanted.plan_json == started_by.plan_json and not (wanted.paused or wanted.held):
+                entry.idle = IdleStream(wanted, end.next_offset, now_s)
         elif end.outcome is Outcome.FINAL:
             entry.final_want = started_by.want_number
             entry.failures = 0

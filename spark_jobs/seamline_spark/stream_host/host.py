@@ -2,13 +2,15 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from seamline.adapters import registry
-from seamline.adapters.platform.host_desk import HeardFrom, HostDesk, LeaseLost, WantedNow
+from seamline.adapters.platform.host_desk import HeardFrom, HostDesk, LeaseLost, Unspoken, WantedNow
+from seamline.domain.ledger import StreamId
 from seamline.plan.model import SourcePlan, SyncPlan, plan_from_json
 from seamline.ports import LogReader
 from seamline.sync.log_listener import Listened, LogListenerThread
@@ -54,6 +56,10 @@ WatchSource = Callable[[SyncPlan], Watch]
 OpenLog = Callable[[SyncPlan], LogReader]
 
 
+# A host has few plans, and looks at them whenever a stream begins or ends to be idle.
+_plan_of = lru_cache(maxsize=1024)(plan_from_json)
+
+
 class StreamHost:
     def __init__(
         self,
@@ -72,7 +78,7 @@ class StreamHost:
         self._watch_source = watch_source
         self._watches: dict[str, tuple[SourcePlan, Watch]] = {}
         self._open_log = open_log
-        self._listeners: dict[str, LogListenerThread] = {}
+        self._listeners: dict[SourcePlan, LogListenerThread] = {}
         self._idle: tuple[IdleStream, ...] = ()
         self._stopping_since_s: float | None = None
 
@@ -114,10 +120,11 @@ class StreamHost:
                 self._roster.ended(event, now_s=time.monotonic())
             case WantedNow():
                 self._roster.wanted(event.streams)
-                self._watch_sources([plan_from_json(stream.plan_json) for stream in event.streams])
+                self._watch_sources([_plan_of(stream.plan_json) for stream in event.streams])
             case Woken():
-                log.info("waking stream: stream=%s reason=%s", event.stream, event.reason)
-                self._roster.woken(event.stream)
+                self._wake(event.stream, event.reason)
+            case Unspoken():
+                self._wake(event.stream, "its last report did not arrive")
             case HeardFrom():
                 self._roster.heard_from(event.streams, now_s=time.monotonic())
             case LeaseLost():
@@ -152,25 +159,38 @@ class StreamHost:
                 self._desk.end_alarm(action.kind, action.subject)
 
     def _listen(self) -> None:
-        """One listener per log topic with idle streams."""
-        if self._idle == self._roster.idle:
-            return
-        self._idle = self._roster.idle
-        self._desk.speak_for([idle.wanted.stream for idle in self._idle])
-        plans = {idle.wanted.stream: plan_from_json(idle.wanted.plan_json) for idle in self._idle}
-        by_topic: dict[str, list[Listened]] = {}
-        for idle in self._idle:
-            plan = plans[idle.wanted.stream]
+        """To one log topic of each source with idle streams. Where nobody can, they get their workers back."""
+        for idle in self._roster.idle:
+            source = _plan_of(idle.wanted.plan_json).source
+            if self._desk.is_away:
+                # Once the lease has run out nothing could be started for them.
+                self._wake(idle.wanted.stream, "the platform database is away")
+            elif source in self._listeners and self._listeners[source].is_stuck:
+                self._wake(idle.wanted.stream, "its log does not answer")
+        self._desk.speak_for([idle.wanted.stream for idle in self._roster.idle])
+        if self._idle != self._roster.idle:
+            self._idle = self._roster.idle
+            self._share_out(self._idle)
+
+    def _share_out(self, idle: Sequence[IdleStream]) -> None:
+        by_source: dict[SourcePlan, list[Listened]] = {}
+        plans: dict[SourcePlan, SyncPlan] = {}
+        for one in idle:
+            plan = _plan_of(one.wanted.plan_json)
             tables = frozenset(table.name for table in plan.tables)
-            by_topic.setdefault(plan.source.log_topic, []).append(
-                Listened(idle.wanted.stream, tables, idle.next_offset)
-            )
-        for topic in self._listeners.keys() - by_topic.keys():
-            self._listeners.pop(topic).close()
-        for topic, listened in by_topic.items():
-            if topic not in self._listeners or not self._listeners[topic].listen(listened):
-                self._listeners[topic] = self._listener_of(plans[listened[0].stream])
-                self._listeners[topic].listen(listened)
+            listened = Listened(one.wanted.stream, tables, one.next_offset, one.since_s)
+            by_source.setdefault(plan.source, []).append(listened)
+            plans[plan.source] = plan
+        for source in self._listeners.keys() - by_source.keys():
+            self._listeners.pop(source).close()
+        for source, listened_to in by_source.items():
+            if source not in self._listeners or not self._listeners[source].listen(listened_to):
+                self._listeners[source] = self._listener_of(plans[source])
+                self._listeners[source].listen(listened_to)
+
+    def _wake(self, stream: StreamId, reason: str) -> None:
+        log.info("waking stream: stream=%s reason=%s", stream, reason)
+        self._roster.woken(stream)
 
     def _listener_of(self, plan: SyncPlan) -> LogListenerThread:
         return LogListenerThread(

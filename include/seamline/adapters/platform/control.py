@@ -97,6 +97,8 @@ class PlatformStreamControl:
     def orders(self) -> Orders:
         with self._lock:
             orders, offset_s = self._orders, self._clock_offset_s
+        if self._talk.is_away:
+            orders = dataclasses.replace(orders, are_old=True)
         if not orders.hold_id:
             return orders
         left_s = orders.hold_until_s - (time.monotonic() + offset_s)

@@ -37,7 +37,16 @@ class HeardFrom:
     streams: tuple[StreamId, ...]
 
 
-Event = WantedNow | LeaseLost | HeardFrom
+@dataclass(frozen=True, slots=True)
+class Unspoken:
+    """Nobody can speak for this idle stream: its last words did not arrive."""
+
+    stream: StreamId
+
+
+Event = WantedNow | LeaseLost | HeardFrom | Unspoken
+# Longer than any turn of a host that is well.
+_SPEAKS_FOR_S = 30.0
 _Word = Callable[[], None]
 
 
@@ -73,6 +82,7 @@ class HostDesk:
         self._words: dict[tuple[str, ...], _Word] = {}
         self._heard: WantedNow | None = None
         self._idle: tuple[StreamId, ...] = ()
+        self._idle_until_s = 0.0
         self._talk = Conversation(f"host of pool {pool}", turn=self._turn, open_one=open_one, poll_s=poll_s)
 
     def take(self) -> None:
@@ -109,8 +119,13 @@ class HostDesk:
         self._say(("report", str(report.stream)), lambda: self._director.put_report(said))
 
     def speak_for(self, idle: Sequence[StreamId]) -> None:
-        """From now on for these, which have no worker: what they said last still holds."""
-        self._idle = tuple(idle)
+        """For the next half minute for these, which have no worker: what they said last still holds."""
+        self._idle, self._idle_until_s = tuple(idle), time.monotonic() + _SPEAKS_FOR_S
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the platform database could not be reached when it was last tried."""
+        return self._talk.is_away
 
     def raise_alarm(self, kind: str, subject: str, message: str) -> None:
         self._say(("alarm", kind, subject), lambda: self._store.raise_alarm(kind, subject, message))
@@ -154,13 +169,18 @@ class HostDesk:
             return
         self._lease_until_s = asked_s + self._lease_s
         self._say_words()
-        if idle := self._idle:
-            self._director.keep_young(idle, holder=str(self._holder))
+        self._speak_for_idle()
         wanted = WantedNow(self._director.wanted(self._pool))
         if wanted != self._heard:
             self._heard = wanted
             self._hear(wanted)
         self._listen_for_streams()
+
+    def _speak_for_idle(self) -> None:
+        idle, until_s = self._idle, self._idle_until_s
+        if idle and time.monotonic() < until_s:
+            for stream in self._director.keep_young(idle, holder=str(self._holder)):
+                self._hear(Unspoken(stream))
 
     def _listen_for_streams(self) -> None:
         now_s = time.monotonic()

@@ -239,23 +239,26 @@ class PlatformStreamDirector:
 
         self._database.transact(work)
 
-    def keep_young(self, streams: Sequence[StreamId], *, holder: str) -> None:
-        """For the host: what these idle streams said last still holds. Without effect unless `holder` has a lease.
+    def keep_young(self, streams: Sequence[StreamId], *, holder: str) -> frozenset[StreamId]:
+        """For the host: what these idle streams said last still holds. Returns those of which that cannot be said:
+        their last words did not arrive, or `holder` has no lease.
 
         A stream that came no further has nothing to come further for, so its time is not counted.
         """
 
-        def work(session: Session) -> None:
-            session.execute(
+        def work(session: Session) -> frozenset[StreamId]:
+            told = session.execute(
                 "update stream_report set reported_at = clock_timestamp(), moved_at = clock_timestamp()"
                 " from unnest(%s::text[], %s::text[]) as idle (sync, destination)"
                 " where stream_report.sync = idle.sync and stream_report.destination = idle.destination"
                 " and stream_report.state = 'streaming' and stream_report.document->>'host' = %s"
-                " and exists (select 1 from host_lease where holder = %s and expires_at > clock_timestamp())",
+                " and exists (select 1 from host_lease where holder = %s and expires_at > clock_timestamp())"
+                " returning stream_report.sync, stream_report.destination",
                 ([one.sync for one in streams], [one.destination for one in streams], holder, holder),
             )
+            return frozenset(streams) - {StreamId(*row) for row in told}
 
-        self._database.transact(work)
+        return self._database.transact(work)
 
     def events(self, stream: StreamId, *, since: datetime, until: datetime) -> Sequence[StreamEvent]:
         """Changes of state in `[since, until)`, the oldest first."""
