@@ -15,7 +15,7 @@ from tests.conftest import RunningStack
 from tests.integration.bank_writers import Writers, in_mariadb, in_postgres, writing
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import captured_postgres
-from tests.integration.databases import postgres_database
+from tests.integration.databases import postgres, postgres_database
 from tests.integration.streamed import streamed
 from tests.waiting import wait_until
 
@@ -107,6 +107,26 @@ def test_a_barrier_holds_the_stream_at_one_position_of_the_source(bank: Bank, wa
             stream.control.given = Orders()
         stream.wait_until_applied()
         assert stream.differences("account", "audit") == {}
+
+
+def test_unique_values_that_change_places_in_a_transaction_block_nothing(bank: Bank, warehouse: Connection) -> None:
+    bank.one.execute("ALTER TABLE account ADD CONSTRAINT only_once UNIQUE (a)")
+    with streamed(bank.one, warehouse, "account") as stream:
+        stream.start()
+        bank.one.execute("INSERT INTO account VALUES (1, 10, 'a'), (2, 20, 'b'), (3, 30, 'c')")
+        stream.wait_until_applied()
+        with postgres(warehouse) as session:
+            session.execute("ALTER TABLE live.account ADD UNIQUE (a) DEFERRABLE INITIALLY DEFERRED")
+        bank.in_one_transaction(
+            "UPDATE account SET a = -1 WHERE id = 1",
+            "UPDATE account SET a = 10 WHERE id = 2",
+            "UPDATE account SET a = 20 WHERE id = 1",
+            "DELETE FROM account WHERE id = 3",
+            "INSERT INTO account VALUES (4, 30, 'd')",
+        )
+        stream.wait_until_applied()
+        assert stream.differences("account") == {}
+        assert stream.query("SELECT id, a FROM live.account ORDER BY id") == [(1, 20), (2, 10), (4, 30)]
 
 
 def test_a_transaction_larger_than_a_span_and_than_memory_is_seen_whole(bank: Bank, warehouse: Connection) -> None:

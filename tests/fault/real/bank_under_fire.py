@@ -291,12 +291,14 @@ class BankUnderFire:
             violations = self.state_differences()
             new, found = self.new_commits()
         violations += found
+        transfers = sum(commit.transfers_checked for commit in new)
+        if not transfers:
+            violations.append("not one transfer was looked at")
         if case.recovery_s > RECOVERY_MAX_S:
             violations.append(f"it took {case.recovery_s:.0f} s to go on")
         if violations:
             # The databases and the topic of a run are dropped at its end.
             (self.folder / f"evidence-{next(self.numbers)}.txt").write_text(self.warehouse.evidence(), encoding="utf-8")
-        transfers = sum(commit.transfers_checked for commit in new)
         return replace(case, commits=len(new), transfers=transfers, violations=tuple(violations))
 
     def _at_rest(self) -> int:
