@@ -236,6 +236,18 @@ def test_a_moment_that_the_log_path_shifts_is_caught_and_shown_on_both_paths(
     assert left_behind(bank, warehouse) == []
 
 
+def test_an_instant_that_the_log_path_reads_in_another_time_zone_is_caught(
+    bank: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(monkeypatch, "mariadb", MARIADB_FORMS, Kind.INSTANT, "timezone('Asia/Tokyo',{})::timestamptz")
+    ended, document = certified(bank, folder, "kinds")
+    assert ended == 1
+    assert {name for name, verdict in verdicts(document, "kinds").items() if verdict != "SAME"} == {"ts0", "ts6"}, (
+        document
+    )
+    assert left_behind(bank, warehouse) == []
+
+
 def test_a_decimal_that_the_log_path_cuts_is_caught(
     ledger: PostgresCaptured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

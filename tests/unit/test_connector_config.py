@@ -17,7 +17,7 @@ from seamline.adapters.connect.connector_config import (
 from seamline.adapters.connect.connector_mariadb import MARIADB_CONNECTOR, server_id
 from seamline.adapters.connect.connector_postgres import POSTGRES_CONNECTOR
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
-from seamline.adapters.connect.trace import cure_of, short_trace
+from seamline.adapters.connect.trace import cure_of, has_lost_its_place, short_trace
 from seamline.domain.errors import ConfigError
 from seamline.domain.left_out import UNAVAILABLE
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
@@ -187,3 +187,19 @@ def test_a_trace_is_shortened_to_its_causes_and_given_a_cure() -> None:
     )
     assert "password" in cure_of(trace)
     assert "Connect's log" in cure_of("something new")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        # MariaDB 11.4.5 at a purge, and to a client from another history; Debezium before it begins; PostgreSQL 18.4.
+        "Could not find GTID state requested by slave in any binlog files.",
+        "Connecting slave requested to start from GTID 0-7-47, which is not in the master's binlog",
+        "but this is no longer available on the server.",
+        "requested WAL segment 000000010000000000000002 has already been removed",
+    ],
+)
+def test_a_place_that_the_source_no_longer_has_is_told_from_other_trouble(said: str) -> None:
+    assert has_lost_its_place(f"io.debezium.DebeziumException: {said}")
+    assert "onboard the syncs of this source again" in cure_of(said)
+    assert not has_lost_its_place("io.debezium.DebeziumException: Access denied for user 'x'@'y'")

@@ -4,6 +4,8 @@ _LINES_MAX = 6
 _ONBOARD_AGAIN = "find out how the source's log was lost, then onboard the syncs of this source again"
 # The capture's place is no more in the source's log: purged, another server, a slot dropped or made anew.
 _PLACE_LOST = (
+    "Could not find GTID state requested by slave",
+    "which is not in the master's binlog",
     "Could not find first log file",
     "no longer available on the server",
     "requested WAL segment",
