@@ -18,7 +18,7 @@ from seamline.plan.model import SyncPlan
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import Writers
 from tests.spark.chains import Chain, chain_of
-from tests.spark.hosts import is_gone, session_of
+from tests.spark.hosts import START_S, is_gone, session_of
 from tests.waiting import wait_until
 
 
@@ -89,6 +89,41 @@ def test_a_host_killed_in_mid_commit_loses_nothing_and_leaves_no_process(
     writers.stop()
     chain.assert_equal_in_the_end()
     assert len(chain.destination_rows("account")) > 50
+
+
+def test_a_host_that_slept_until_another_took_its_pool_commits_nothing_when_it_wakes_up(
+    chain: Chain, writers: Writers
+) -> None:
+    pid = chain.host_is_up()
+    asleep = session_of(pid)
+    for process in asleep:
+        process.suspend()
+    try:
+        wait_until(
+            lambda: not any(host.is_alive for host in chain.hosts.director.hosts()),
+            timeout_s=60,
+            what="the lease to end",
+        )
+        other = chain.hosts.start("--slots", "4")
+        wait_until(
+            lambda: (
+                (told := chain.hosts.report(chain.sync)) is not None
+                and told.state in ("streaming", "catching_up")
+                and f"/{other.pid}/" in told.host
+            ),
+            timeout_s=START_S,
+            what="the other host's stream",
+        )
+        units = chain.applied_units()
+        wait_until(lambda: chain.applied_units() > units, timeout_s=60, what="a commit of the other host's stream")
+    finally:
+        for process in asleep:
+            process.resume()
+    wait_until(lambda: all(is_gone(process.pid) for process in asleep), timeout_s=60, what="the first host to end")
+    assert other.poll() is None
+    writers.stop()
+    chain.assert_equal_in_the_end()
+    chain.assert_no_surprise()
 
 
 def test_after_all_the_kills_no_change_met_a_row_that_it_should_not_have(chain: Chain) -> None:
