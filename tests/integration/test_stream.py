@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.domain.errors import SchemaConflict
 from seamline.plan.model import StreamPlan
 from seamline.ports import Orders
 from tests.conftest import RunningStack
@@ -127,6 +128,16 @@ def test_unique_values_that_change_places_in_a_transaction_block_nothing(bank: B
         stream.wait_until_applied()
         assert stream.differences("account") == {}
         assert stream.query("SELECT id, a FROM live.account ORDER BY id") == [(1, 20), (2, 10), (4, 30)]
+        with postgres(warehouse) as session:
+            session.execute("CREATE UNIQUE INDEX row_by_row ON live.account (a)")
+        bank.in_one_transaction(
+            "UPDATE account SET a = -1 WHERE id = 1",
+            "UPDATE account SET a = 20 WHERE id = 2",
+            "UPDATE account SET a = 10 WHERE id = 1",
+        )
+        wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
+        assert isinstance(stream.error, SchemaConflict)
+        assert "row_by_row" in str(stream.error)
 
 
 def test_a_transaction_larger_than_a_span_and_than_memory_is_seen_whole(bank: Bank, warehouse: Connection) -> None:
