@@ -9,7 +9,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord, RecordKind
-from seamline.domain.position import BinlogPosition
+from seamline.domain.position import BinlogPosition, Position
 from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Orders, Publication, StreamReport
 
@@ -103,6 +103,9 @@ class LogTopic:
     _offset: int = 0
     _number: int = 0
     _row: int = 0
+    # What the next BEGIN says of the transaction told before it, and whether that one had an END.
+    before: Position | None = None
+    before_ended: bool = False
     _seen: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -127,8 +130,12 @@ class LogTopic:
         self._number = self.transactions if number is None else number
         self._seen = {}
         self._row = 0
-        self._add(RecordKind.BEGIN, unit_id=gtid(self._number), position=BinlogPosition(gtid(self._number)))
+        position = BinlogPosition(gtid(self._number))
+        self._add(RecordKind.BEGIN, unit_id=gtid(self._number), position=position, **self._behind())
         return self._number
+
+    def _behind(self) -> dict[str, Any]:
+        return {"follows": self.before, "follows_end": self.before_ended}
 
     def begin_again(self) -> None:
         """As after a restart of the connector in mid-transaction: all of it follows."""
@@ -147,6 +154,7 @@ class LogTopic:
 
     def finish(self, counts: dict[str, int] | None = None) -> None:
         found = self._seen if counts is None else counts
+        self.before, self.before_ended = BinlogPosition(gtid(self._number)), True
         self._add(
             RecordKind.END,
             unit_id=gtid(self._number),

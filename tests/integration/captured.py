@@ -18,6 +18,7 @@ from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.adapters.mariadb.marker import create_statement
 from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Source
 from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture
@@ -112,8 +113,11 @@ class Captured:
                 cursor.execute(statement)
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
+        return self.rows_of(f"SELECT * FROM {table}")
+
+    def rows_of(self, query: str) -> list[tuple[Any, ...]]:
         with closing(mariadb(self.root)) as session, session.cursor() as cursor:
-            cursor.execute(f"SELECT * FROM {table}")
+            cursor.execute(query)
             return list(cursor.fetchall())
 
     def wait_until_failed(self) -> None:
@@ -213,8 +217,14 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
     unit: list[LogRecord] = []
     counted: Counter[str] = Counter()
     open_id, is_last = "", False
+    begun: Position | None = None
+    before: tuple[Position | None, bool] = (None, False)
     for record in _records(reader):
         if record.kind is RecordKind.BEGIN:
+            if open_id and record.unit_id != open_id:
+                before = (begun, False)
+            assert before[0] is None or (record.follows, record.follows_end) == before, record
+            begun = record.position
             assert not unit or record.unit_id == open_id, f"{open_id} has rows and no END before {record.unit_id}"
             # A restarted connector tells an open transaction again, all of it.
             state.told_again += bool(unit)
@@ -233,6 +243,7 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
             apply_unit(state, unit)
             state.units += 1
             unit = []
+            open_id, before = "", (record.position, True)
             if is_last:
                 return state
     raise AssertionError(f"the log ended before marker {marker_id}; {state.units} units")

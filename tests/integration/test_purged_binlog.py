@@ -1,5 +1,5 @@
-"""A MariaDB source whose binlog no longer goes on where the capture stands: by a purge, or because the server began
-anew."""
+"""A MariaDB source whose binlog no longer goes on where the capture stands: by a purge, because the server began anew,
+or because it lacks a transaction."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -56,3 +56,28 @@ def test_a_server_whose_binlog_began_anew_is_not_the_one_that_the_log_knows(bank
     with closing(bank.open_log()) as reader:
         reader.assign(end)
         assert reader.poll(2.0, 100) == []
+
+
+def told(bank: Captured) -> list[bytes]:
+    """The new images of all rows in the log."""
+    images: list[bytes] = []
+    with closing(bank.open_log()) as reader:
+        reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])
+        while records := reader.poll(2.0, 1_000):
+            images += [record.after or b"" for record in records]
+    return images
+
+
+def test_a_hole_in_the_gtids_stops_the_capture_before_what_comes_behind_it(bank: Captured) -> None:
+    bank.ensure()
+    wait_until(lambda: b"never told" in b"".join(told(bank)), timeout_s=30, what="the transaction before the hole")
+    ((newest,),) = bank.rows_of("SELECT @@GLOBAL.gtid_binlog_pos")
+    domain, _, sequence = str(newest).split(",")[0].split("-")
+    bank.execute(
+        f"SET SESSION gtid_domain_id = {domain}, gtid_seq_no = {int(sequence) + 5}",
+        "INSERT INTO account VALUES (3, 3, 'behind it')",
+    )
+    bank.wait_until_failed()
+    with pytest.raises(PositionLost, match=rf"GTID {domain}-\d+-{int(sequence) + 5} follows number {sequence} of"):
+        bank.ensure()
+    assert b"behind it" not in b"".join(told(bank))

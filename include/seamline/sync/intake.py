@@ -24,15 +24,24 @@ class IntakeLimits:
 
 
 class Intake:
-    """`after`: every unit must lie beyond this position, in order; the first that does not is trouble."""
+    """`after`: every unit must lie beyond this position, in order; the first that does not is trouble. `known`: what
+    the stream has applied or was loaded with, so the transactions up to it need not come."""
 
     def __init__(
-        self, reader: LogReader, tables: Collection[str], *, marker_table: str, after: Position, limits: IntakeLimits
+        self,
+        reader: LogReader,
+        tables: Collection[str],
+        *,
+        marker_table: str,
+        after: Position,
+        known: Position,
+        limits: IntakeLimits,
     ) -> None:
         self._reader = reader
         self._limits = limits
         self._assembler = UnitAssembler(tables, marker_table=marker_table)
         self._arrived = PositionTracker(after)
+        self._known = PositionTracker(known)
         self._units: deque[Unit] = deque()
         self.changes = 0
         # Why nothing can be read on; the units before it are good.
@@ -111,6 +120,9 @@ class Intake:
 
     def _take_in(self, units: Sequence[Unit]) -> None:
         for unit in units:
+            if unit.follows is not None and not self._has_come(unit.follows):
+                self.trouble = _one_lost(unit)
+                return
             if self._arrived.has_passed(unit.position):
                 if unit.is_empty:
                     # Debezium's own MariaDB class tells its last transaction once more at a start, without rows.
@@ -121,6 +133,18 @@ class Intake:
             self._units.append(unit)
             self.changes += len(unit.rows)
         self.trouble = self._assembler.trouble
+
+    def _has_come(self, transaction: Position) -> bool:
+        return self._arrived.has_passed(transaction) or self._known.has_passed(transaction)
+
+
+def _one_lost(unit: Unit) -> SeamlineError:
+    return LogCorrupted(
+        f"offset {unit.start}: transaction {unit.unit_id} was told behind {unit.follows}, which the log topic does not"
+        " have before it: a transaction is lost or out of order",
+        hint="find out who took records out of the log topic, then onboard the sync again",
+        position=str(unit.position),
+    )
 
 
 def _told_twice(unit: Unit) -> SeamlineError:

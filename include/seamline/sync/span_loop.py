@@ -220,6 +220,7 @@ class _SpanLoop:
             # Until the first unit beyond a snapshot is applied, units from before it are expected; later none may come
             # twice.
             after=_nowhere(position) if self._gate.expects_covered(position) else position,
+            known=position,
             limits=IntakeLimits(
                 self._plan.stream.span_changes_max,
                 self._pace.poll_records_max,

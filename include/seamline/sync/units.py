@@ -180,14 +180,14 @@ class UnitAssembler:
                 hint="its tail is lost, or it is an XA transaction, which the capture cannot carry. " + _ONBOARD_AGAIN,
                 position=str(unit.begin.position or unit.unit_id),
             )
-        if isinstance(unit.begin.position, PostgresPosition):
+        if isinstance(unit.begin.position, PostgresPosition) or _had_an_end(unit, record):
             raise LogCorrupted(
                 f"transaction {unit.unit_id} has no END before offset {record.offset}, where {record.unit_id} begins",
                 hint="its rows and its END are lost. " + _ONBOARD_AGAIN,
                 position=str(unit.begin.position),
             )
         # TRUNCATE and DDL come after a BEGIN that no END closes (MariaDB 3.5.0.Final), and statements of tables that
-        # the capture does not tell of leave a BEGIN alone.
+        # the capture does not tell of leave a BEGIN alone. The next BEGIN then does not speak of an END.
         return self._whole(unit, end=unit.last_offset + 1, committed_ms=_time_of(unit))
 
     def _end(self, record: LogRecord) -> Unit:
@@ -280,7 +280,13 @@ class UnitAssembler:
             unit.ddl,
             tuple(unit.markers),
             unit.pieces,
+            unit.begin.follows,
         )
+
+
+def _had_an_end(unit: _OpenUnit, begin: LogRecord) -> bool:
+    """Whether the BEGIN behind a unit that stands without END says that the unit had one."""
+    return begin.follows_end and begin.follows == unit.begin.position
 
 
 def _time_of(unit: _OpenUnit) -> int:

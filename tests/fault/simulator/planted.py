@@ -274,6 +274,10 @@ def order_of_units_not_verified(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Intake, "_take_in", take_in)
 
 
+def transaction_before_not_asked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Intake, "_has_come", lambda _intake, _transaction: True)
+
+
 class _AnyTopic(str):
     """An identity that is equal to every other."""
 
@@ -471,7 +475,7 @@ PLANTED: dict[Plant, set[str]] = {
     unknown_commit_taken_for_done: _STATE,
     unknown_commit_taken_for_failed: {_STOP, *_STATE},
     no_new_epoch_after_an_unknown_commit: {_STOP, *_STATE},
-    position_of_covered_units_moves_the_ledger_back: {"I6 position"},
+    position_of_covered_units_moves_the_ledger_back: {_STOP, "I6 position"},
     boundary_off_by_one: _STATE,
     transactions_in_progress_taken_for_seen: _STATE,
     xmax_asked_before_xmin: {_STOP, *_STATE},
@@ -491,6 +495,7 @@ PLANTED: dict[Plant, set[str]] = {
     unit_applied_before_its_end: {_STOP, *_STATE},
     end_of_another_transaction_accepted: _LOST,
     order_of_units_not_verified: _LOST,
+    transaction_before_not_asked_for: _LOST,
     identity_of_the_topic_not_compared: _LOST,
     stand_in_written_as_a_value: _STATE,
     left_out_value_taken_from_the_stored_row_though_the_span_has_a_newer_one: {_STOP, *_STATE},

@@ -7,11 +7,11 @@ from enum import Enum
 
 from seamline.domain.errors import PositionLost
 from seamline.domain.log import LogRecord, RecordKind
-from seamline.domain.position import PostgresPosition
+from seamline.domain.position import BinlogPosition, PostgresPosition
 from tests.fault.simulator.bank_source import TABLES, WIDTH, BankSource, Log, Transaction
 from tests.fault.simulator.left_out import as_told
 from tests.fault.simulator.schedule import Schedule, Violation
-from tests.log_topic import MARKERS, TOPIC_ID, Change, LogTopic, TopicReader
+from tests.log_topic import MARKERS, TOPIC_ID, Change, LogTopic, TopicReader, gtid
 
 _ROW = RecordKind.ROW
 
@@ -20,6 +20,7 @@ class Loss(Enum):
     """What must stop a stream."""
 
     ROW = "a lost record"
+    WHOLE = "a lost transaction"
     TAIL = "a lost tail"
     ORDER = "a reordered unit"
     TWICE = "a unit told twice"
@@ -43,7 +44,7 @@ class WalTopic(LogTopic):
         assert self.told is not None
         self._number, self._seen, self._row = self.told.number, {}, 0
         at = PostgresPosition(self.told.row_lsn, self._xid())
-        self._add(RecordKind.BEGIN, unit_id=str(self._xid()), position=at)
+        self._add(RecordKind.BEGIN, unit_id=str(self._xid()), position=at, **self._behind())
         return self._number
 
     def finish(self, counts: dict[str, int] | None = None) -> None:
@@ -85,8 +86,8 @@ class WalTopic(LogTopic):
 class Capture:
     """Carries transactions from the source into the topic. `ends[n]`: the last offset of transaction n there.
 
-    `lost_at`: the offset from which on nothing must be applied, once a loss has happened; `torn_from`: where units
-    out of order begin, whose states the source never had; `disordered`: the transactions told twice or out of order.
+    `lost_at`: the offset from which on nothing must be applied, once a loss has happened; `disordered`: the
+    transactions told twice or out of order; `missing`: the one that is not in the topic at all.
     """
 
     source: BankSource
@@ -97,8 +98,8 @@ class Capture:
     topic_id: str = TOPIC_ID
     ends: list[int] = field(default_factory=lambda: [-1])
     lost_at: int | None = None
-    torn_from: int | None = None
     disordered: tuple[int, ...] = ()
+    missing: int | None = None
     pruned_below: int = 0
     may_lose: Callable[[], bool] = lambda: False
     # How often it waits between two transactions: a slow one lets boundaries stay open for long.
@@ -138,6 +139,8 @@ class Capture:
         self.carried = told.number
         if not self._loses_now(told):
             self._write(told)
+        elif self.loss is Loss.WHOLE:
+            self._lose_whole(told)
         elif self.loss is Loss.ORDER:
             self._swap(told)
         elif self.loss is Loss.TWICE:
@@ -164,7 +167,7 @@ class Capture:
     # ---- losses -----------------------------------------------------------------------------------------------------
 
     def _loses_now(self, told: Transaction) -> bool:
-        by_unit = self.loss in (Loss.ROW, Loss.TAIL, Loss.ORDER, Loss.TWICE) and self.lost_at is None
+        by_unit = self.loss in (Loss.ROW, Loss.WHOLE, Loss.TAIL, Loss.ORDER, Loss.TWICE) and self.lost_at is None
         return by_unit and told.rows >= 1 and self.may_lose() and self.dice.random() < 0.5
 
     def _lose_rows(self, told: Transaction) -> None:
@@ -175,9 +178,17 @@ class Capture:
         if self.loss is Loss.ROW:
             del records[self.dice.choice([*places, start, len(records) - 1])]
         else:
-            # The first row stays: an empty BEGIN without END says nothing of a loss.
-            del records[self.dice.choice(places[1:] or [len(records) - 1]) :]
+            del records[self.dice.choice(places) :]
         self.lost_at = begins_at
+        self._count_loss()
+
+    def _lose_whole(self, told: Transaction) -> None:
+        if told.number == len(self.source.commits):
+            # The one behind it shows the loss.
+            self._write(told)
+            return
+        self.lost_at, self.missing = self.topic.end, told.number
+        self._ended_nowhere(told.number)
         self._count_loss()
 
     def _swap(self, told: Transaction) -> None:
@@ -185,9 +196,8 @@ class Capture:
         if later is None or not later.rows:
             self._write(told)
             return
-        self.torn_from = self.topic.end
-        self._write(later, is_plain=True)
         self.lost_at = self.topic.end
+        self._write(later, is_plain=True)
         self._write(told, is_plain=True)
         self.carried, self.disordered = later.number, (told.number, later.number)
         self._count_loss()
@@ -205,6 +215,7 @@ class Capture:
         topic = self.topic
         if isinstance(topic, WalTopic):
             topic.told = told
+        self._put_behind(told)
         if told.truncated:
             topic.transactions = told.number - 1
             topic.truncate(told.truncated)
@@ -215,8 +226,19 @@ class Capture:
             topic.finish()
             self._ended(told.number)
 
-    def _ended(self, number: int) -> None:
+    def _put_behind(self, told: Transaction) -> None:
+        if told.number == 1:
+            return
+        before, is_wal = self.source.commits[told.number - 2], self.source.log is Log.WAL
+        lsn, xid = before.commit_lsn, before.xid % WIDTH
+        self.topic.before = PostgresPosition(lsn, xid) if is_wal else BinlogPosition(gtid(before.number))
+        self.topic.before_ended = is_wal or not before.truncated
+
+    def _ended_nowhere(self, number: int) -> None:
         self.ends += [-1] * (number + 1 - len(self.ends))
+
+    def _ended(self, number: int) -> None:
+        self._ended_nowhere(number)
         self.ends[number] = self.last_end = self.last_offset
 
     def _write_rows(self, told: Transaction, *, may_restart: bool) -> None:
@@ -239,8 +261,9 @@ class Capture:
                 self.schedule.wait()
 
     def applied(self, next_offset: int) -> int:
-        """How many transactions lie before an offset of the topic."""
-        return sum(0 <= end < next_offset for end in self.ends)
+        """How many transactions lie before an offset of the topic; one that is missing lies where it should be."""
+        is_missing_before = self.missing is not None and self.lost_at is not None and self.lost_at < next_offset
+        return sum(0 <= end < next_offset for end in self.ends) + is_missing_before
 
 
 class SimulatedReader(TopicReader):

@@ -1,5 +1,6 @@
 package seamline.connect;
 
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.data.Field;
@@ -13,20 +14,27 @@ import org.apache.kafka.connect.source.SourceRecord;
  *
  * Every record is handed on with a place between two transactions, so that after any stop an open one is told again from
  * its BEGIN; and every BEGIN says so, for Debezium's own classes go on in the middle behind a BEGIN that looks the same.
+ * It also names the transaction that was told before it, and the last record of that one, so that a topic which lost a
+ * whole transaction shows it (ADR 21).
  */
 final class ToldWhole {
 
     /** Raised with every change of these classes: a worker that has others is refused before a capture is touched. */
-    private static final String OWN = "seamline-3";
+    private static final String OWN = "seamline-4";
 
     private static final String BRACKET = "io.debezium.connector.common.TransactionMetadataValue";
     private static final String STATUS = "status";
     private static final String MARK = "seamline";
+    private static final String FOLLOWS = "seamline_follows";
+    private static final String BEGUN = "BEGIN ";
+    private static final String ENDED = "END ";
 
     private final Places places;
     private final Markers markers;
     private Map<String, Object> place;
     private Witness witness;
+    private String begun;
+    private String before;
     private Map<String, Object> handedOn;
     private Schema debeziums;
     private Schema marked;
@@ -36,6 +44,7 @@ final class ToldWhole {
         this.places = places;
         this.markers = markers;
         witness = markers.newest();
+        before = stored == null ? null : (String) stored.get(FOLLOWS);
         standAt(places.upTo(stored));
     }
 
@@ -57,9 +66,16 @@ final class ToldWhole {
         String transaction = bracket.getString("id");
         if ("END".equals(bracket.getString(STATUS))) {
             witness = markers.newest();
+            before = ENDED + transaction;
+            begun = null;
             standAt(places.behind(transaction, record.sourceOffset()));
             return at(record, record.valueSchema(), bracket);
         }
+        if (begun != null && !begun.equals(transaction)) {
+            // A statement that has no END.
+            before = BEGUN + begun;
+        }
+        begun = transaction;
         standAt(places.atBegin(transaction, record.sourceOffset(), place));
         Struct begin = marked(bracket);
         return at(record, begin.schema(), begin);
@@ -68,6 +84,10 @@ final class ToldWhole {
     private void standAt(Map<String, Object> next) {
         place = next;
         handedOn = witness == null ? next : witness.beside(next);
+        if (before != null) {
+            handedOn = new HashMap<>(handedOn);
+            handedOn.put(FOLLOWS, before);
+        }
     }
 
     private SourceRecord at(SourceRecord record, Schema schema, Object value) {
@@ -83,9 +103,10 @@ final class ToldWhole {
             for (Field field : debeziums.fields()) {
                 builder.field(field.name(), field.schema());
             }
+            builder.field(FOLLOWS, Schema.OPTIONAL_STRING_SCHEMA);
             marked = builder.field(MARK, Schema.STRING_SCHEMA).build();
         }
-        Struct copy = new Struct(marked).put(MARK, "whole");
+        Struct copy = new Struct(marked).put(MARK, "whole").put(FOLLOWS, before);
         for (Field field : debeziums.fields()) {
             copy.put(field.name(), begin.get(field));
         }

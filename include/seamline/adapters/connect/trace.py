@@ -6,6 +6,7 @@ _ONBOARD_AGAIN = "find out how the source's log was lost, then onboard the syncs
 _PLACE_LOST = (
     "Could not find GTID state requested by slave",
     "which is not in the master's binlog",
+    "is not in this server's binlog",
     "Could not find first log file",
     "no longer available on the server",
     "requested WAL segment",

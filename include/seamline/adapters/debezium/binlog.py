@@ -155,13 +155,16 @@ class BinlogDecoder:
         raise unknown_shape(offset, value)
 
     def _bracket(self, offset: int, record: Record) -> LogRecord:
-        if _GTID.fullmatch(record.id) is None or record.status not in ("BEGIN", "END"):
-            raise LogCorrupted(f"offset {offset}: {record.status} of transaction {record.id!r}", hint=RECAPTURE)
+        def position_of(transaction: str) -> BinlogPosition:
+            if _GTID.fullmatch(transaction) is None or record.status not in ("BEGIN", "END"):
+                raise LogCorrupted(f"offset {offset}: {record.status} of transaction {transaction!r}", hint=RECAPTURE)
+            return BinlogPosition(transaction)
+
         return bracket(
             offset,
             record,
             unit_id=record.id,
-            position=BinlogPosition(record.id),
+            position_of=position_of,
             table_of=lambda collection: self._plain(offset, collection),
         )
 

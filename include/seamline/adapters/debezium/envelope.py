@@ -39,7 +39,8 @@ class RecordSource(msgspec.Struct):
 class Record(msgspec.Struct):
     """Every shape but a row's. Which one it is shows by what is present.
 
-    `seamline`: what our own connectors say of a transaction, at its BEGIN.
+    `seamline` and `seamline_follows` are what our own connectors say of a transaction, at its BEGIN; the latter is the
+    last bracket that was told before it, as `END 0-7-12`.
     """
 
     status: str = ""
@@ -52,6 +53,7 @@ class Record(msgspec.Struct):
     ts_ms: int = 0
     op: str = ""
     seamline: str = ""
+    seamline_follows: str | None = None
 
 
 decode_record = msgspec.json.Decoder(Record).decode
@@ -64,12 +66,27 @@ class Decoder(Protocol):
 
 
 def bracket(
-    offset: int, record: Record, *, unit_id: str, position: Position, table_of: Callable[[str], str]
+    offset: int,
+    record: Record,
+    *,
+    unit_id: str,
+    position_of: Callable[[str], Position],
+    table_of: Callable[[str], str],
 ) -> LogRecord:
-    """BEGIN or END. `table_of` gives a table's plain name, or refuses it."""
+    """BEGIN or END. `position_of` reads a transaction's id, `table_of` gives a table's plain name; both may refuse."""
+    position = position_of(record.id)
     if record.status == "BEGIN":
-        is_whole = record.seamline == "whole"
-        return LogRecord(offset, RecordKind.BEGIN, unit_id, position=position, ts_ms=record.ts_ms, is_whole=is_whole)
+        last, _, before = (record.seamline_follows or "").partition(" ")
+        return LogRecord(
+            offset,
+            RecordKind.BEGIN,
+            unit_id,
+            position=position,
+            ts_ms=record.ts_ms,
+            is_whole=record.seamline == "whole",
+            follows=position_of(before) if before else None,
+            follows_end=last == "END",
+        )
     if record.event_count is None:
         raise LogCorrupted(f"offset {offset}: END of {record.id} carries no counts", hint=RECAPTURE)
     counts = {table_of(c.data_collection): c.event_count for c in record.data_collections or ()}

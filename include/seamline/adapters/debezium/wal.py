@@ -127,15 +127,17 @@ class WalDecoder:
         raise unknown_shape(offset, value)
 
     def _bracket(self, offset: int, record: Record) -> LogRecord:
-        match = _TRANSACTION.fullmatch(record.id)
-        if match is None or record.status not in ("BEGIN", "END"):
-            raise LogCorrupted(f"offset {offset}: {record.status} of transaction {record.id!r}", hint=RECAPTURE)
-        xid, lsn = match[1], int(match[2])
+        def position_of(transaction: str) -> PostgresPosition:
+            match = _TRANSACTION.fullmatch(transaction)
+            if match is None or record.status not in ("BEGIN", "END"):
+                raise LogCorrupted(f"offset {offset}: {record.status} of transaction {transaction!r}", hint=RECAPTURE)
+            return PostgresPosition(int(match[2]), int(match[1]))
+
         return bracket(
             offset,
             record,
-            unit_id=xid,
-            position=PostgresPosition(lsn, int(xid)),
+            unit_id=record.id.partition(":")[0],
+            position_of=position_of,
             table_of=lambda collection: self._plain(offset, collection),
         )
 

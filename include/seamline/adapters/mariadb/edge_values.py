@@ -10,7 +10,7 @@ from seamline.domain.catalogue import Column, Kind
 LENGTH_MAX = 2_000
 _TINY = 255
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-_NO_DATES = (("dates that are none, as 0000-00-00", "the snapshot stops there; the log tells NULL, or 1970-01-01"),)
+_NO_DATES = (("dates that are none, as 0000-00-00", "snapshot and stream stop there, and name the column"),)
 _NOT_IN_TEXTS = (
     ("the character NUL inside a text", "PostgreSQL has no place for it: snapshot and stream stop there"),
     ("a byte that is no letter in its character set, as 98 (hex) in cp1251", "the server itself tells a question mark"),

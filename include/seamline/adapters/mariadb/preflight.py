@@ -220,8 +220,8 @@ def values(facts: SourceFacts) -> Sequence[Problem]:
     if not {"NO_ZERO_DATE", "TRADITIONAL"} & set(modes):
         found.append(
             Problem(
-                "sql_mode allows zero dates ('0000-00-00'): the log shows them as NULL or as 1970-01-01",
-                "add NO_ZERO_DATE and NO_ZERO_IN_DATE to sql_mode; reconciliation finds the ones that exist",
+                "sql_mode allows zero dates ('0000-00-00'): a snapshot or a stream stops where one is written",
+                "add NO_ZERO_DATE and NO_ZERO_IN_DATE to sql_mode",
                 is_fatal=False,
             )
         )

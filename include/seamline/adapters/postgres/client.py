@@ -149,7 +149,8 @@ def seamline_error(exc: psycopg.Error, doing: str, *, table: str = "") -> Seamli
     if isinstance(exc, (psycopg.DataError, psycopg.IntegrityError)):
         return SchemaConflict(
             text,
-            hint="the destination refuses a value or a row of the source; nothing of the span is applied",
+            hint="the destination refuses a value or a row of the source; nothing of the span is applied. Correct it at"
+            " the source, then take the table out of the sync and in again: it is loaded as it is by then",
             table=table,
         )
     if (

@@ -1,9 +1,14 @@
 """Wire forms of Debezium's MariaDB connector 3.5.0.Final with the settings of a Seamline capture (decimal and bytes as
 text, times in microseconds)."""
 
+from seamline.adapters.postgres.canonical import text_literal
 from seamline.adapters.postgres.types import destination_type
 from seamline.adapters.postgres.wire import REAL, TEXT, TRUTH, WHOLE, WireForm, WireForms, moment, unit_of
 from seamline.domain.catalogue import Column, Kind
+
+# What connect/ tells for a date that is none, as 0000-00-00 or 2026-02-31: a day in 10,000 BC (RowsWithDates.java).
+_NO_DATE_DAYS = -4_371_587
+_PER_DAY = {"millisecond": 86_400_000, "microsecond": 86_400_000_000}
 
 
 def _form(column: Column) -> WireForm:
@@ -28,17 +33,29 @@ def _cast(column: Column, *, of: str) -> str:
             return f"{of}::int::bigint" if column.length == 1 else _little_endian(of, column)
         case Kind.BINARY | Kind.BYTES:
             return f"decode({of},'base64')"
-        case Kind.DATE:
-            return f"(date '1970-01-01'+{of}::int)"
-        case Kind.DATETIME:
-            # Up to three digits arrive as milliseconds, more as microseconds (time.precision.mode).
-            return moment(of, unit_of(column))
+        case Kind.DATE | Kind.DATETIME | Kind.INSTANT:
+            return _dated(column, of)
         case Kind.TIME:
             return f"({of}*interval '1 microsecond')"
         case Kind.ENUM | Kind.YEAR:
             return _mended(column.kind, of)
         case _:
             return f"{of}::{destination_type(column)}"
+
+
+def _dated(column: Column, of: str) -> str:
+    """What is no date ends the statement with a text that says so: the snapshot's reader refuses it too."""
+    match column.kind:
+        case Kind.DATE:
+            is_none, value = f"{of}={_NO_DATE_DAYS}", f"date '1970-01-01'+{of}::int"
+        case Kind.DATETIME:
+            # Up to three digits arrive as milliseconds, more as microseconds (time.precision.mode).
+            unit = unit_of(column)
+            is_none, value = f"{of}={_NO_DATE_DAYS * _PER_DAY[unit]}", moment(of, unit)
+        case _:
+            is_none, value = f"starts_with({of},'-9999-')", f"{of}::{destination_type(column)}"
+    what = text_literal(f"column {column.name} holds a date that is none, as 0000-00-00, told as ")
+    return f"(CASE WHEN {is_none} THEN ({what}||{of})::{destination_type(column)} ELSE {value} END)"
 
 
 def _mended(kind: Kind, of: str) -> str:

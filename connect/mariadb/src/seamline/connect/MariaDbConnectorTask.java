@@ -1,28 +1,89 @@
 package seamline.connect;
 
+import com.github.shyiko.mysql.binlog.BinaryLogClient;
+import io.debezium.DebeziumException;
+import io.debezium.bean.StandardBeanNames;
+import io.debezium.bean.spi.BeanRegistry;
+import io.debezium.config.CommonConnectorConfig;
 import io.debezium.config.Configuration;
+import io.debezium.config.Field;
+import io.debezium.connector.base.ChangeEventQueue;
+import io.debezium.connector.base.DefaultQueueProvider;
+import io.debezium.connector.binlog.BinlogConnectorConfig;
+import io.debezium.connector.binlog.BinlogEventMetadataProvider;
+import io.debezium.connector.binlog.BinlogSourceTask;
+import io.debezium.connector.binlog.jdbc.BinlogConnectorConnection;
+import io.debezium.connector.common.CdcSourceTaskContext;
+import io.debezium.connector.common.DebeziumHeaderProducer;
 import io.debezium.connector.mariadb.MariaDbConnectorConfig;
+import io.debezium.connector.mariadb.MariaDbDatabaseSchema;
+import io.debezium.connector.mariadb.MariaDbErrorHandler;
 import io.debezium.connector.mariadb.MariaDbOffsetContext;
 import io.debezium.connector.mariadb.MariaDbPartition;
+import io.debezium.connector.mariadb.MariaDbTaskContext;
+import io.debezium.connector.mariadb.Module;
 import io.debezium.connector.mariadb.jdbc.MariaDbConnection;
 import io.debezium.connector.mariadb.jdbc.MariaDbConnectionConfiguration;
+import io.debezium.connector.mariadb.jdbc.MariaDbFieldReader;
+import io.debezium.connector.mariadb.jdbc.MariaDbValueConverters;
+import io.debezium.connector.mariadb.metrics.MariaDbChangeEventSourceMetricsFactory;
+import io.debezium.connector.mariadb.metrics.MariaDbStreamingChangeEventSourceMetrics;
+import io.debezium.document.DocumentReader;
+import io.debezium.heartbeat.HeartbeatFactory;
+import io.debezium.jdbc.DefaultMainConnectionProvidingConnectionFactory;
+import io.debezium.jdbc.MainConnectionProvidingConnectionFactory;
 import io.debezium.pipeline.ChangeEventSourceCoordinator;
+import io.debezium.pipeline.DataChangeEvent;
+import io.debezium.pipeline.ErrorHandler;
+import io.debezium.pipeline.EventDispatcher;
+import io.debezium.pipeline.notification.NotificationService;
+import io.debezium.pipeline.signal.SignalProcessor;
+import io.debezium.pipeline.spi.Offsets;
+import io.debezium.relational.CustomConverterRegistry;
+import io.debezium.relational.TableId;
+import io.debezium.schema.SchemaFactory;
+import io.debezium.service.Service;
+import io.debezium.snapshot.SnapshotterService;
+import io.debezium.spi.topic.TopicNamingStrategy;
 import java.sql.SQLException;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTaskContext;
 
-/** Where a transaction is open at a stop, it is told again from its BEGIN. */
-public class MariaDbConnectorTask extends io.debezium.connector.mariadb.MariaDbConnectorTask {
+/**
+ * Debezium's parts (3.5.0.Final) around a reader of our own, which says what Debezium's passes over (ADR 20). Its own task
+ * names its reader in the middle of its start, so the parts are put together here. Where a transaction is open at a stop,
+ * it is told again from its BEGIN (ADR 16).
+ */
+public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, MariaDbOffsetContext> {
 
     private final Places places = new MariaDbPlaces();
     private PlacesBetweenTransactions between;
     private ToldWhole told;
 
+    private MariaDbConnectorConfig config;
+    private MariaDbTaskContext context;
+    private volatile BinlogConnectorConnection connection;
+    private volatile BinlogConnectorConnection connectionOfParts;
+    private volatile MariaDbDatabaseSchema schema;
+    private volatile ChangeEventQueue<DataChangeEvent> queue;
+    private volatile ErrorHandler errorHandler;
+
     @Override
     public String version() {
-        return ToldWhole.versionOver(super.version());
+        return ToldWhole.versionOver(Module.version());
+    }
+
+    @Override
+    protected String connectorName() {
+        return Module.name();
+    }
+
+    @Override
+    protected Iterable<Field> getAllConfigurationFields() {
+        return MariaDbConnectorConfig.ALL_FIELDS;
     }
 
     @Override
@@ -32,18 +93,60 @@ public class MariaDbConnectorTask extends io.debezium.connector.mariadb.MariaDbC
     }
 
     @Override
-    public ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> start(Configuration settings) {
-        String name = new MariaDbConnectorConfig(settings).getLogicalName();
-        Map<String, Object> stored = between.stored(Map.of("server", name));
-        Markers markers = new Markers(settings, stored);
-        refuseAnotherHistory(settings, markers);
-        told = new ToldWhole(places, stored, markers);
-        return super.start(settings);
+    public CdcSourceTaskContext<? extends CommonConnectorConfig> preStart(Configuration settings) {
+        config = new MariaDbConnectorConfig(settings);
+        context = new MariaDbTaskContext(settings, config);
+        return context;
     }
 
     @Override
-    public List<SourceRecord> doPoll() throws InterruptedException {
-        return told.next(super.doPoll());
+    protected ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> start(Configuration settings) {
+        Map<String, Object> stored = between.stored(Map.of("server", config.getLogicalName()));
+        Markers markers = new Markers(settings, stored);
+        refuseAnotherHistory(settings, markers);
+        told = new ToldWhole(places, stored, markers);
+
+        MainConnectionProvidingConnectionFactory<BinlogConnectorConnection> connections =
+                new DefaultMainConnectionProvidingConnectionFactory<>(() -> open(settings));
+        connection = connections.mainConnection();
+        Offsets<MariaDbPartition, MariaDbOffsetContext> offsets =
+                getPreviousOffsets(new MariaDbPartition.Provider(config, settings), new MariaDbOffsetContext.Loader(config));
+        registerServiceProviders(config.getServiceRegistry());
+        @SuppressWarnings("unchecked") // Made by name, for tables as in all of Debezium's relational connectors.
+        TopicNamingStrategy<TableId> topics = config.getTopicNamingStrategy(BinlogConnectorConfig.TOPIC_NAMING_STRATEGY);
+        MariaDbValueConverters values = values();
+        schema = new MariaDbDatabaseSchema(
+                config, values, topics, config.schemaNameAdjuster(), connection.isTableIdCaseSensitive(),
+                service(CustomConverterRegistry.class), context);
+        connectionOfParts = connections.newConnection();
+        addBeans(settings, values, offsets);
+        validate(offsets);
+
+        queue = queue();
+        errorHandler = new MariaDbErrorHandler(config, queue, errorHandler);
+        ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> coordinator =
+                coordinator(settings, connections, topics, offsets);
+        coordinator.start(context, queue, new BinlogEventMetadataProvider());
+        return coordinator;
+    }
+
+    @Override
+    protected List<SourceRecord> doPoll() throws InterruptedException {
+        return told.next(queue.poll().stream().map(DataChangeEvent::getRecord).toList());
+    }
+
+    @Override
+    protected Optional<ErrorHandler> getErrorHandler() {
+        return Optional.ofNullable(errorHandler);
+    }
+
+    @Override
+    protected void doStop() {
+        close(connection);
+        close(connectionOfParts);
+        if (schema != null) {
+            schema.close();
+        }
     }
 
     /** A server that was restored gives the same GTIDs once more, so Debezium's own check of them passes. */
@@ -53,6 +156,101 @@ public class MariaDbConnectorTask extends io.debezium.connector.mariadb.MariaDbC
             markers.requireNewestIn(connection);
         } catch (SQLException failure) {
             throw Unanswered.because(failure);
+        }
+    }
+
+    private MariaDbConnection open(Configuration settings) {
+        return new MariaDbConnection(new MariaDbConnectionConfiguration(settings), new MariaDbFieldReader(config));
+    }
+
+    private <T extends Service> T service(Class<T> kind) {
+        return config.getServiceRegistry().tryGetService(kind);
+    }
+
+    private MariaDbValueConverters values() {
+        return new MariaDbValueConverters(
+                config.getDecimalMode(), config.getTemporalPrecisionMode(),
+                config.getBigIntUnsignedHandlingMode().asBigIntUnsignedMode(), config.binaryHandlingMode(),
+                stored -> stored, config.getEventConvertingFailureHandlingMode(), config.getServiceRegistry());
+    }
+
+    /** What Debezium's services look up by name. */
+    private void addBeans(
+            Configuration settings, MariaDbValueConverters values, Offsets<MariaDbPartition, MariaDbOffsetContext> offsets) {
+        BeanRegistry beans = config.getBeanRegistry();
+        beans.add(StandardBeanNames.CONFIGURATION, settings);
+        beans.add(StandardBeanNames.CONNECTOR_CONFIG, config);
+        beans.add(StandardBeanNames.DATABASE_SCHEMA, schema);
+        beans.add(StandardBeanNames.JDBC_CONNECTION, connectionOfParts);
+        beans.add(StandardBeanNames.VALUE_CONVERTER, values);
+        beans.add(StandardBeanNames.OFFSETS, offsets);
+        beans.add(StandardBeanNames.CDC_SOURCE_TASK_CONTEXT, context);
+    }
+
+    private void validate(Offsets<MariaDbPartition, MariaDbOffsetContext> offsets) {
+        var snapshotter = service(SnapshotterService.class).getSnapshotter();
+        validateBinlogConfiguration(snapshotter, connection);
+        if (validateSnapshotFeasibility(snapshotter, offsets.getTheOnlyOffset(), connection)) {
+            offsets.resetOffset(offsets.getTheOnlyPartition());
+        }
+        try {
+            // The history may be long: nobody's session stands idle for it.
+            connection.close();
+            validateSchemaHistory(config, connection::validateLogPosition, offsets, schema, snapshotter);
+            connection.setAutoCommit(false);
+        } catch (SQLException failure) {
+            throw new DebeziumException("the session to the source did not outlive the reading of the history", failure);
+        }
+    }
+
+    private ChangeEventQueue<DataChangeEvent> queue() {
+        return new ChangeEventQueue.Builder<DataChangeEvent>()
+                .pollInterval(config.getPollInterval())
+                .maxBatchSize(config.getMaxBatchSize())
+                .maxQueueSize(config.getMaxQueueSize())
+                .maxQueueSizeInBytes(config.getMaxQueueSizeInBytes())
+                .queueProvider(new DefaultQueueProvider<>(config.getMaxQueueSize()))
+                .loggingContextSupplier(() -> context.configureLoggingContext("mariadb-connector-task"))
+                .buffering()
+                .build();
+    }
+
+    private ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> coordinator(
+            Configuration settings,
+            MainConnectionProvidingConnectionFactory<BinlogConnectorConnection> connections,
+            TopicNamingStrategy<TableId> topics,
+            Offsets<MariaDbPartition, MariaDbOffsetContext> offsets) {
+        BinlogEventMetadataProvider metadata = new BinlogEventMetadataProvider();
+        SignalProcessor<MariaDbPartition, MariaDbOffsetContext> signals = new SignalProcessor<>(
+                MariaDbConnector.class, config, Map.of(), getAvailableSignalChannels(), DocumentReader.defaultReader(), offsets);
+        EventDispatcher<MariaDbPartition, TableId> dispatcher = new EventDispatcher<>(
+                config, topics, schema, queue, config.getTableFilters().dataCollectionFilter(), DataChangeEvent::new, null,
+                metadata,
+                new HeartbeatFactory<>().getScheduledHeartbeat(
+                        config, () -> open(settings), new BinlogHeartbeatErrorHandler(), queue),
+                config.schemaNameAdjuster(), signals, service(DebeziumHeaderProducer.class));
+        BinaryLogClient client =
+                new BinaryLogClient(config.getHostName(), config.getPort(), config.getUserName(), config.getPassword());
+        MariaDbStreamingChangeEventSourceMetrics metrics = new MariaDbStreamingChangeEventSourceMetrics(
+                context, queue, metadata, schema::dataCollectionIds, client);
+        SnapshotterService snapshots = service(SnapshotterService.class);
+        return new ChangeEventSourceCoordinator<>(
+                offsets, errorHandler, MariaDbConnector.class, config,
+                new MariaDbSources(
+                        config, connections, errorHandler, dispatcher, schema, context, metrics, queue, snapshots, client),
+                new MariaDbChangeEventSourceMetricsFactory(metrics), dispatcher, schema, signals,
+                new NotificationService<>(
+                        getNotificationChannels(), config, SchemaFactory.get(), dispatcher::enqueueNotification),
+                snapshots);
+    }
+
+    private static void close(BinlogConnectorConnection one) {
+        try {
+            if (one != null) {
+                one.close();
+            }
+        } catch (SQLException gone) {
+            // It is closed all the same.
         }
     }
 }

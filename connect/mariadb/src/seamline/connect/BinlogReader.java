@@ -1,0 +1,96 @@
+package seamline.connect;
+
+import com.github.shyiko.mysql.binlog.BinaryLogClient;
+import com.github.shyiko.mysql.binlog.event.Event;
+import com.github.shyiko.mysql.binlog.event.EventType;
+import com.github.shyiko.mysql.binlog.event.MariadbGtidEventData;
+import com.github.shyiko.mysql.binlog.event.TableMapEventData;
+import com.github.shyiko.mysql.binlog.event.deserialization.EventDeserializer;
+import com.github.shyiko.mysql.binlog.event.deserialization.TableMapEventDataDeserializer;
+import com.github.shyiko.mysql.binlog.io.ByteArrayInputStream;
+import io.debezium.connector.binlog.jdbc.BinlogConnectorConnection;
+import io.debezium.connector.mariadb.MariaDbConnectorConfig;
+import io.debezium.connector.mariadb.MariaDbDatabaseSchema;
+import io.debezium.connector.mariadb.MariaDbOffsetContext;
+import io.debezium.connector.mariadb.MariaDbPartition;
+import io.debezium.connector.mariadb.MariaDbStreamingChangeEventSource;
+import io.debezium.connector.mariadb.MariaDbTaskContext;
+import io.debezium.connector.mariadb.metrics.MariaDbStreamingChangeEventSourceMetrics;
+import io.debezium.pipeline.ErrorHandler;
+import io.debezium.pipeline.EventDispatcher;
+import io.debezium.relational.TableId;
+import io.debezium.snapshot.SnapshotterService;
+import io.debezium.util.Clock;
+import java.io.IOException;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.function.Predicate;
+
+/** Debezium's reader of the binlog, which tells NULL for a date that is none and takes a hole in the GTIDs as it comes. */
+final class BinlogReader extends MariaDbStreamingChangeEventSource {
+
+    private NoGtidMissing complete;
+
+    BinlogReader(
+            MariaDbConnectorConfig config,
+            BinlogConnectorConnection connection,
+            EventDispatcher<MariaDbPartition, TableId> dispatcher,
+            ErrorHandler errorHandler,
+            MariaDbTaskContext context,
+            MariaDbDatabaseSchema schema,
+            MariaDbStreamingChangeEventSourceMetrics metrics,
+            SnapshotterService snapshots,
+            BinaryLogClient client) {
+        super(config, connection, dispatcher, errorHandler, Clock.SYSTEM, context, schema, metrics, snapshots, client);
+    }
+
+    @Override
+    protected void initializeGtidSet(String told) {
+        super.initializeGtidSet(told);
+        complete = new NoGtidMissing(told);
+    }
+
+    @Override
+    protected void handleGtidEvent(
+            MariaDbPartition partition, MariaDbOffsetContext offset, Event event, Predicate<String> filter)
+            throws InterruptedException {
+        MariadbGtidEventData gtid = unwrapData(event);
+        complete.next(gtid.getDomainId(), event.getHeader().getServerId(), gtid.getSequence());
+        super.handleGtidEvent(partition, offset, event, filter);
+    }
+
+    @Override
+    protected EventDeserializer createEventDeserializer() {
+        EventDeserializer events = super.createEventDeserializer();
+        Map<Long, TableMapEventData> tables = new LastTables();
+        events.setEventDataDeserializer(EventType.TABLE_MAP, new TableMapEventDataDeserializer() {
+            @Override
+            public TableMapEventData deserialize(ByteArrayInputStream event) throws IOException {
+                TableMapEventData table = super.deserialize(event);
+                tables.put(table.getTableId(), table);
+                return table;
+            }
+        });
+        events.setEventDataDeserializer(EventType.WRITE_ROWS, new RowsWithDates.Inserted(tables));
+        events.setEventDataDeserializer(EventType.UPDATE_ROWS, new RowsWithDates.Updated(tables));
+        events.setEventDataDeserializer(EventType.DELETE_ROWS, new RowsWithDates.Deleted(tables));
+        return events;
+    }
+
+    /** A server gives a table a new number each time that it opens it, and names it before each statement's rows. */
+    private static final class LastTables extends LinkedHashMap<Long, TableMapEventData> {
+
+        private static final long serialVersionUID = 1;
+
+        private static final int MOST = 10_000;
+
+        LastTables() {
+            super(16, 0.75f, true);
+        }
+
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<Long, TableMapEventData> eldest) {
+            return size() > MOST;
+        }
+    }
+}
