@@ -232,7 +232,12 @@ def test_down_leaves_no_process_not_even_a_detached_one(running: OwnStack) -> No
         ["sleep", "600"], env={**settings.process_environment(), **marks}, start_new_session=True
     )
     try:
-        (found,) = [one for one in leftovers.processes(running.layout) if one.pid == detached.pid]
+        # It has the marks from its exec on.
+        (found,) = wait_until(
+            lambda: [one for one in leftovers.processes(running.layout) if one.pid == detached.pid],
+            timeout_s=10,
+            what="the detached process to be known by its marks",
+        )
         assert found.is_detached
         answer = running.run("down")
         assert answer.returncode == 0, answer.stderr

@@ -13,6 +13,7 @@ from seamline import settings
 from seamline.cli.main import COMMANDS, main
 from seamline.settings import Ports, Settings
 from seamline.stack.components import COMPONENTS
+from seamline.stack.session_beside import SessionBeside
 from seamline.stack.test_session import (
     LAYERS,
     Layer,
@@ -133,6 +134,62 @@ def test_a_block_of_ports_with_one_taken_is_not_chosen() -> None:
     for port in ports:
         with socket.socket() as one:
             one.bind(("127.0.0.1", port))
+
+
+def test_two_sessions_of_one_checkout_share_nothing(around: Settings) -> None:
+    with TestSession(around, python=Path(sys.executable)):
+        (first,) = kept(around)
+        for _ in range(200):
+            assert free_port_base(besides=[int(first.name)]) != int(first.name)
+        with TestSession(around, python=Path(sys.executable)):
+            assert len(kept(around)) == 2
+        assert kept(around) == [first]
+
+
+def beside(around: Settings, tests: dict[str, str], *, patch: pytest.MonkeyPatch) -> SessionBeside:
+    """A session beside this one, over planted layers: a program that says what `seamline test` would say."""
+    said = "; ".join(f"print('=== {layer}: {text} ===')" for layer, text in tests.items())
+    program = around.root / "seamline_said.py"
+    is_red = any("failed" in text for text in tests.values())
+    program.write_text(f"{said}\nraise SystemExit({int(is_red)})\n", encoding="utf-8")
+    made = SessionBeside([Layer(name) for name in tests], pytest_arguments="")
+    patch.setattr(made, "_command", [sys.executable, str(program)])
+    return made
+
+
+def test_what_ran_beside_counts_as_much(around: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with beside(around, {"one": "3 passed in 1.00s", "two": "4 passed in 2.00s"}, patch=monkeypatch) as both:
+        assert [(one.line.strip("= "), one.passed) for one in both.outcomes()] == [
+            ("one: 3 passed in 1.00s", True),
+            ("two: 4 passed in 2.00s", True),
+        ]
+    with beside(around, {"one": "3 passed in 1.00s", "two": "1 failed in 2.00s"}, patch=monkeypatch) as red:
+        assert not all(one.passed for one in red.outcomes())
+
+
+def test_a_layer_beside_of_which_nothing_is_said_has_not_passed(
+    around: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with SessionBeside([Layer("one")], pytest_arguments="") as silent:
+        monkeypatch.setattr(silent, "_said", {})
+        assert silent._process is not None  # noqa: SLF001
+        silent._process.terminate()  # noqa: SLF001
+        (outcome,) = silent.outcomes()
+    assert not outcome.passed
+    assert "its session ended with exit code" in outcome.said
+
+
+def test_whatever_ends_a_session_early_ends_the_one_beside_it(
+    around: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = around.root / "waits.py"
+    program.write_text("import threading\nprint('begun', flush=True)\nthreading.Event().wait()\n", encoding="utf-8")
+    made = SessionBeside([Layer("one")], pytest_arguments="")
+    monkeypatch.setattr(made, "_command", [sys.executable, str(program)])
+    with pytest.raises(KeyboardInterrupt), made:
+        raise KeyboardInterrupt
+    assert made._process is not None  # noqa: SLF001
+    assert made._process.poll() is not None  # noqa: SLF001
 
 
 def test_an_unknown_layer_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,9 @@
 Every layer is run, whatever became of the one before; the exit code is 0 only if all of them passed. The layer `fault`
 takes half an hour and runs only when it is named. Servers are started for the layers that need them, in a data
 folder and on ports that nothing else uses, so a running demo is not disturbed.
+
+Where no layer is named, `spark` and `e2e` run at the same time as the others, in a session of their own; their lines
+begin with a bar.
 """
 
 import argparse
@@ -11,6 +14,7 @@ import sys
 from pathlib import Path
 
 from seamline import settings
+from seamline.stack.session_beside import SessionBeside
 from seamline.stack.test_session import LAYERS, TestSession, chosen_layers
 
 
@@ -24,8 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     chosen = chosen_layers(args.layers)
-    with TestSession(settings.load(), python=Path(sys.executable)) as session:
-        outcomes = [session.run(layer, shlex.split(args.pytest)) for layer in chosen]
+    beside = [] if args.layers else [layer for layer in chosen if layer.is_beside]
+    here = [layer for layer in chosen if layer not in beside]
+    with (
+        TestSession(settings.load(), python=Path(sys.executable)) as session,
+        SessionBeside(beside, pytest_arguments=args.pytest) as other,
+    ):
+        outcomes = [session.run(layer, shlex.split(args.pytest)) for layer in here]
+        outcomes += other.outcomes()
     for outcome in outcomes:
         sys.stdout.write(f"{outcome.line}\n")
     return 0 if all(outcome.passed for outcome in outcomes) else 1

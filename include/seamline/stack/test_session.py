@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -38,7 +38,9 @@ _TOLD_MAX = 160
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One folder under tests/, of its name unless `folder` names another. `needs` are components; `is_own_stack`: its
-    tests bring up all they need; `is_by_name_only`: it takes too long to be run unless somebody names it.
+    tests bring up all they need; `is_by_name_only`: it takes too long to be run unless somebody names it; `is_beside`:
+    where all layers run, it does so at the same time as those that are not, in a session of its own. Most of a test's
+    time is spent in waiting for servers.
 
     A test that takes longer than `test_max_s` hangs: its stacks are printed and the layer ends there.
     """
@@ -48,6 +50,7 @@ class Layer:
     test_max_s: int = 120
     is_own_stack: bool = False
     is_by_name_only: bool = False
+    is_beside: bool = False
     folder: str = ""
 
     @property
@@ -61,9 +64,9 @@ LAYERS = (
     Layer("simulator", test_max_s=300, folder="fault/simulator"),
     Layer("contract", ("postgres", "mariadb")),
     Layer("dags"),
-    Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
+    Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, is_beside=True),
     Layer("integration", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
-    Layer("e2e", test_max_s=1500, is_own_stack=True),
+    Layer("e2e", test_max_s=1500, is_own_stack=True, is_beside=True),
     Layer(
         "fault",
         ("postgres", "mariadb", "kafka", "connect"),
@@ -110,8 +113,9 @@ class TestSession:
     def __init__(self, around: Settings, *, python: Path) -> None:
         self._around = around
         self._python = python
-        self._ports = Ports(free_port_base())
-        self._folder = around.home / "test" / str(self._ports.base)
+        sessions = around.home / "test"
+        self._ports = Ports(free_port_base(besides=_bases_at_work(sessions)))
+        self._folder = sessions / str(self._ports.base)
         self._up: tuple[str, ...] = ()
         self._is_clean = True
 
@@ -128,6 +132,8 @@ class TestSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Who sends it a second time would leave servers behind.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         self._take_down(self._folder)
         signal.signal(signal.SIGTERM, self._on_term)
         if self._is_clean and kind is None:
@@ -206,10 +212,10 @@ class TestSession:
         for old in self._folder.parent.iterdir():
             if old == self._folder:
                 continue
-            with (old / "lock").open("a", encoding="utf-8") as lock, contextlib.suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._take_down(old)
-                shutil.rmtree(old, ignore_errors=True)
+            with _locked_unless_at_work(old) as is_locked:
+                if is_locked:
+                    self._take_down(old)
+                    shutil.rmtree(old, ignore_errors=True)
 
     def _seamline(self, at: Settings, *arguments: str) -> int:
         # Another process, because everything below it reads its settings from the environment.
@@ -230,9 +236,31 @@ class TestSession:
         }
 
 
-def free_port_base() -> int:
+@contextlib.contextmanager
+def _locked_unless_at_work(folder: Path) -> Iterator[bool]:
+    """False where another session holds this folder."""
+    with (folder / "lock").open("a", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def _bases_at_work(sessions: Path) -> list[int]:
+    """Of the sessions of this checkout that run; their servers may not have taken their ports yet."""
+    found = []
+    for folder in sessions.glob("*"):
+        with _locked_unless_at_work(folder) as is_locked:
+            if not is_locked:
+                found.append(int(folder.name))
+    return found
+
+
+def free_port_base(*, besides: Collection[int] = ()) -> int:
     """A base whose ports are all free now; another one each time, so that two sessions hardly meet."""
-    bases = list(_BASES)
+    bases = [base for base in _BASES if base not in besides]
     random.shuffle(bases)
     for base in bases:
         if all(_is_free(port) for part in COMPONENTS for port in part.ports(Ports(base)).values()):

@@ -1,0 +1,66 @@
+"""A second session of tests at the same time: another process, with its own data, ports and servers."""
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+
+from seamline.stack.test_session import Layer, Outcome
+
+_LAYER_LINE = re.compile(r"^=+ (?P<layer>\w+): (?P<said>.*?) =+$")
+
+
+class SessionBeside:
+    """Use as a context manager: it runs from the beginning, and whatever ends the block early ends it too.
+
+    What it says is written as it comes, each line behind a bar. Without layers it does nothing.
+    """
+
+    def __init__(self, layers: Sequence[Layer], *, pytest_arguments: str) -> None:
+        self._layers = layers
+        self._command = [sys.executable, "-m", "seamline.cli.main", "test", *(layer.name for layer in layers)]
+        self._command += [f"--pytest={pytest_arguments}"] if pytest_arguments else []
+        self._process: subprocess.Popen[str] | None = None
+        self._said: dict[str, str] = {}
+        self._reading = threading.Thread(target=self._read)
+
+    def __enter__(self) -> "SessionBeside":
+        if self._layers:
+            self._process = subprocess.Popen(
+                self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+            )
+            self._reading.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            # It takes its servers down first.
+            self._process.terminate()
+        self._reading.join()
+        self._process.wait()
+
+    def outcomes(self) -> list[Outcome]:
+        """Of each layer, once all have ended. They have passed together, or none of them counts as passed."""
+        if self._process is None:
+            return []
+        self._reading.join()
+        code = self._process.wait()
+        return [
+            Outcome(layer.name, code == 0, self._said.get(layer.name, f"its session ended with exit code {code}"))
+            for layer in self._layers
+        ]
+
+    def _read(self) -> None:
+        assert self._process is not None
+        for line in self._process.stdout or ():
+            sys.stdout.write(f"| {line}")
+            sys.stdout.flush()
+            told = _LAYER_LINE.match(line.strip())
+            if told is not None and told["layer"] in {layer.name for layer in self._layers}:
+                self._said[told["layer"]] = told["said"]
