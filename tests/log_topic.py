@@ -106,6 +106,8 @@ class LogTopic:
     # What the next BEGIN says of the transaction told before it, and whether that one had an END.
     before: Position | None = None
     before_ended: bool = False
+    # The transaction that has begun and has no END yet.
+    begun: Position | None = None
     _seen: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -131,6 +133,9 @@ class LogTopic:
         self._seen = {}
         self._row = 0
         position = BinlogPosition(gtid(self._number))
+        if self.begun is not None and self.begun != position:
+            self.before, self.before_ended = self.begun, False
+        self.begun = position
         self._add(RecordKind.BEGIN, unit_id=gtid(self._number), position=position, **self._behind())
         return self._number
 
@@ -154,7 +159,7 @@ class LogTopic:
 
     def finish(self, counts: dict[str, int] | None = None) -> None:
         found = self._seen if counts is None else counts
-        self.before, self.before_ended = BinlogPosition(gtid(self._number)), True
+        self.before, self.before_ended, self.begun = BinlogPosition(gtid(self._number)), True, None
         self._add(
             RecordKind.END,
             unit_id=gtid(self._number),

@@ -39,6 +39,17 @@ def altered(name: str, **fields: Any) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
+def test_a_begin_of_ours_names_the_bracket_before_it_and_others_name_none() -> None:
+    ours = decoded(None, altered("begin", seamline_follows="END 0-7-3086"))
+    assert (ours.follows, ours.follows_end) == (BinlogPosition("0-7-3086"), True)
+    alone = decoded(None, altered("begin", seamline_follows="BEGIN 0-7-3086"))
+    assert (alone.follows, alone.follows_end) == (BinlogPosition("0-7-3086"), False)
+    for first in (None, ""):
+        assert decoded(None, altered("begin", seamline_follows=first)).follows is None
+    with pytest.raises(LogCorrupted, match="BEGIN of transaction 'elsewhere'"):
+        decoded(None, altered("begin", seamline_follows="END elsewhere"))
+
+
 EXPECTED = {
     "begin": LogRecord(
         OFFSET, RecordKind.BEGIN, "0-7-3087", position=BinlogPosition("0-7-3087"), ts_ms=1795224400000, is_whole=True

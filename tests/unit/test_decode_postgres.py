@@ -48,6 +48,11 @@ def altered(name: str, **fields: Any) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
+def test_a_begin_of_ours_names_the_end_before_it() -> None:
+    begin = decoded(None, altered("begin", seamline_follows="END 791:41687000"))
+    assert (begin.follows, begin.follows_end) == (PostgresPosition(41687000, 791), True)
+
+
 EXPECTED = {
     "begin": LogRecord(
         OFFSET, RecordKind.BEGIN, "792", position=PostgresPosition(41687152, 792), ts_ms=1795338657657, is_whole=True

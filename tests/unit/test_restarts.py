@@ -10,7 +10,7 @@ from seamline.domain.errors import Fenced, LogCorrupted, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import StreamPlan
 from seamline.ports import Lease
-from tests.log_topic import ACCOUNT, AUDIT, STREAM, LogTopic, insert, sync_plan, update
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, LogTopic, gtid, insert, sync_plan, update
 from tests.unit.test_span_loop import Stage, WatchedSink, published
 
 
@@ -63,3 +63,49 @@ def test_a_lost_answer_does_not_take_the_stream_back_from_a_new_owner() -> None:
     with pytest.raises(Fenced):
         stage.run()
     assert stage.ledger.epoch == 3, "publish took 1, the start 2, the new owner 3, and it keeps it"
+
+
+def lose_transaction(log: LogTopic, number: int, *, but_begin: bool = False) -> None:
+    """Take its records out of the topic."""
+    mine = [record for record in log.records if record.unit_id == gtid(number)]
+    for record in mine[1:] if but_begin else mine:
+        log.records.remove(record)
+
+
+@pytest.mark.parametrize("but_begin", [False, True], ids=["whole", "all behind its BEGIN"])
+@pytest.mark.parametrize("applied_before", [0, 1], ids=["at once", "at a restart"])
+def test_a_transaction_that_the_topic_lost_stops_the_stream_at_the_one_before_it(
+    applied_before: int, but_begin: bool
+) -> None:
+    log, destination = LogTopic(), published()
+    for number in range(1, applied_before + 1):
+        log.transaction(insert(ACCOUNT, id=number, name="first"))
+    Stage(log, destination).run()
+    for number in range(applied_before + 1, 4):
+        log.transaction(insert(ACCOUNT, id=number, name="first"))
+    lose_transaction(log, 2, but_begin=but_begin)
+    again = Stage(log, destination)
+    with pytest.raises(LogCorrupted, match="has no END|does not have before it"):
+        again.run()
+    assert sorted(destination.keyed["account"]) == [(1,)]
+
+
+def test_a_truncate_that_the_topic_lost_with_its_begin_stops_the_stream() -> None:
+    log, destination = LogTopic(), published()
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    log.truncate(ACCOUNT)
+    log.transaction(insert(ACCOUNT, id=2, name="b"))
+    lose_transaction(log, 2)
+    with pytest.raises(LogCorrupted, match="does not have before it"):
+        Stage(log, destination).run()
+    assert sorted(destination.keyed["account"]) == [(1,)]
+
+
+def test_a_transaction_that_came_with_the_snapshot_need_not_be_in_the_topic() -> None:
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, id=1, name="loaded"))
+    log.transaction(insert(ACCOUNT, id=2, name="streamed"))
+    lose_transaction(log, 1)
+    destination = published(covered=1)
+    Stage(log, destination).run()
+    assert sorted(destination.keyed["account"]) == [(2,)]

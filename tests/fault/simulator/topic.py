@@ -232,7 +232,7 @@ class Capture:
         before, is_wal = self.source.commits[told.number - 2], self.source.log is Log.WAL
         lsn, xid = before.commit_lsn, before.xid % WIDTH
         self.topic.before = PostgresPosition(lsn, xid) if is_wal else BinlogPosition(gtid(before.number))
-        self.topic.before_ended = is_wal or not before.truncated
+        self.topic.before_ended, self.topic.begun = is_wal or not before.truncated, None
 
     def _ended_nowhere(self, number: int) -> None:
         self.ends += [-1] * (number + 1 - len(self.ends))
