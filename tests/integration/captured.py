@@ -15,7 +15,8 @@ from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.log_reader import KafkaLogReader, open_log_reader
 from seamline.adapters.kafka.topics import CaptureTopics
-from seamline.adapters.mariadb.marker import create_statement
+from seamline.adapters.logins import Logins
+from seamline.adapters.mariadb.grants import grant_script, statements_of
 from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import Position
@@ -28,7 +29,6 @@ from tests.waiting import wait_until
 ACCOUNT = "CREATE TABLE account (id BIGINT PRIMARY KEY, a INT, memo VARCHAR(200))"
 AUDIT = "CREATE TABLE audit (a INT, memo VARCHAR(200))"
 LATER = "CREATE TABLE later (id BIGINT PRIMARY KEY, a INT, memo VARCHAR(200))"
-ROLES = ("core_bank", "core_bank_capture", "core_bank_marker")
 
 
 class MemoryRegistry:
@@ -92,6 +92,7 @@ class Captured:
 
     def ensure(self, plan: SyncPlan | None = None) -> CaptureState:
         wanted = plan or self.plan
+        self.grant(wanted)
         return ensure_capture(
             wanted,
             registry=self.registry,
@@ -103,6 +104,14 @@ class Captured:
 
     def with_tables(self, *names: str) -> SyncPlan:
         return replace(self.plan, tables=tuple(TablePlan(name) for name in names))
+
+    def grant(self, plan: SyncPlan) -> None:
+        """What the owner of the database runs for a sync: the printed script, whose logins the stack has made."""
+        source = plan.source
+        roles = {role: resolve(getattr(source, role)).login for role in ("reader", "capture", "marker")}
+        tables = [table.name for table in plan.tables]
+        script = grant_script(source.database, tables, logins=Logins(**roles), snapshot_lock=source.snapshot_lock)
+        self.execute(*(one for one in statements_of(script) if not one.startswith("CREATE USER")))
 
     def open_log(self) -> KafkaLogReader:
         return open_log_reader(self.plan)
@@ -147,12 +156,13 @@ def captured(
     with mariadb_database(name) as root:
         one = Captured(plan, root, client or ConnectClient(resolve("connect")), endpoint_of(source))
         forget(one)
-        one.execute(ACCOUNT, AUDIT, LATER, create_statement(source.marker_table), *_grants(name))
+        one.execute(ACCOUNT, AUDIT, LATER)
+        _revoke_what_others_need(source)
+        one.grant(plan)
         try:
             yield one
         finally:
             forget(one)
-            one.execute(*_revokes(name))
 
 
 def forget(one: Captured) -> None:
@@ -166,16 +176,10 @@ def _is_gone(one: Captured, topic: str) -> bool:
     return not one.kafka.topic_id(topic)
 
 
-def _grants(database: str) -> list[str]:
-    logins = sorted({resolve(role).login for role in ROLES})
-    marker = f"GRANT INSERT ON {database}.seamline_marker TO '{resolve('core_bank_marker').login}'@'%'"
-    return [*(f"GRANT SELECT ON {database}.* TO '{login}'@'%'" for login in logins), marker]
-
-
-def _revokes(database: str) -> list[str]:
-    logins = sorted({resolve(role).login for role in ROLES})
-    marker = f"REVOKE INSERT ON {database}.seamline_marker FROM '{resolve('core_bank_marker').login}'@'%'"
-    return [*(f"REVOKE SELECT ON {database}.* FROM '{login}'@'%'" for login in logins), marker]
+def _revoke_what_others_need(source: SourcePlan) -> None:
+    """The demo's own source, of the same login, has the brief lock, for which the script gives RELOAD."""
+    with closing(mariadb(resolve("core_bank_root"))) as session, session.cursor() as cursor:
+        cursor.execute(f"REVOKE RELOAD ON *.* FROM '{resolve(source.reader).login}'@'%'")
 
 
 def as_told(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ARG001

@@ -34,6 +34,9 @@ class PostgresCaptured(Captured):
     def source(self) -> PostgresSource:
         return PostgresSource(self.source_plan)
 
+    def grant(self, plan: SyncPlan) -> None:
+        """Nothing more: the owner has run the script for all tables, and does the rest of a later one by hand."""
+
     def session(self) -> "psycopg.Connection[Any]":
         return postgres(self.root)
 

@@ -8,6 +8,7 @@ import psycopg
 import pymysql
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.postgres.grants import grant_statements
 
 
 @contextmanager
@@ -37,12 +38,16 @@ def mariadb(connection: Connection) -> "pymysql.Connection[pymysql.cursors.Curso
 
 @contextmanager
 def postgres_database(name: str) -> Iterator[Connection]:
-    """An empty database in the local stack's PostgreSQL, reached as its administrator."""
-    root = resolve("postgres_root")
+    """An empty database in the local stack's PostgreSQL, reached as a destination's writer, whose rights are those of
+    the printed script."""
+    root, writer = resolve("postgres_root"), resolve("warehouse")
     with postgres(root) as session:
         session.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         session.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0")
-    yield replace(root, database=name)
+        session.execute(f"REVOKE ALL ON DATABASE {name} FROM PUBLIC")
+        for statement in grant_statements(name, writer.login):
+            session.execute(statement)
+    yield replace(writer, database=name)
     with postgres(root) as session:
         session.execute(f"DROP DATABASE {name} WITH (FORCE)")
 

@@ -104,3 +104,22 @@ def test_a_marker_that_the_source_does_not_show_yet_is_waited_for(bank: Captured
     )
     bank.execute(f"INSERT INTO seamline_marker (id, kind, payload) VALUES ('{marker}', 'heartbeat', '{{}}')")
     told_marker(bank)
+
+
+def test_another_server_at_the_address_is_named_and_not_gone_on_with(bank: Captured) -> None:
+    """A promoted replica holds the markers too. Here the store says that the log is of another one."""
+    bank.ensure()
+    told_marker(bank)
+    bank.connector.stop()
+    own = stored(bank)["seamline_server"]
+    bank.client.put_offset(
+        bank.connector.name,
+        partition={"server": bank.connector.name},
+        offset={**stored(bank), "seamline_server": "its predecessor"},
+    )
+    bank.execute("INSERT INTO account VALUES (1, 1, 'of the other')")
+    end = bank.topics.end_offset()
+    with pytest.raises(PositionLost, match=f"calls itself {own}, and the log is of its predecessor") as refused:
+        bank.ensure()
+    assert "onboard the syncs of this source again" in refused.value.hint
+    assert bank.topics.end_offset() == end

@@ -8,6 +8,7 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.logins import Logins
+from seamline.adapters.postgres.grants import grant_script as destination_script
 from seamline.adapters.postgres_source.grants import grant_script
 from seamline.adapters.postgres_source.marker import commit_marker, create_statement
 from seamline.adapters.postgres_source.preflight import (
@@ -372,6 +373,11 @@ def test_the_page_of_grants_shows_what_the_postgres_script_prints(checkout: Path
     assert f"```sql\n{grant_script(SOURCE, ['account', 'ledger_entry'])}```" in page
 
 
+def test_the_page_of_grants_shows_what_a_destinations_script_prints(checkout: Path) -> None:
+    page = (checkout / "docs" / "reference" / "grants.md").read_text(encoding="utf-8")
+    assert f"```sql\n{destination_script('warehouse')}```" in page
+
+
 @pytest.mark.parametrize(
     ("declared", "said"),
     [
@@ -392,6 +398,24 @@ def test_the_command_prints_the_script_of_the_kind_of_source(
     assert "<password of the_reader>" in script
     assert "seamline_capture" in script
     assert "secret" not in script
+
+
+def test_the_command_prints_the_script_of_a_destination(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_declarations(tmp_path)
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(tmp_path / "none.json"))
+    assert main(["grants", "warehouse"]) == 0
+    assert 'ON DATABASE "<database of warehouse>" TO "seamline_writer";' in capsys.readouterr().out
+    monkeypatch.setenv("SEAMLINE_CONNECTION_WAREHOUSE", "postgres://the_writer:secret@127.0.0.1:5432/settled")
+    assert main(["grants", "warehouse"]) == 0
+    script = capsys.readouterr().out
+    assert 'GRANT CONNECT, TEMPORARY, CREATE ON DATABASE "settled" TO "the_writer";' in script
+    assert "<password of the_writer>" in script
+    assert "secret" not in script
+    assert main(["grants", "warehose"]) == 2
+    assert "Did you mean `warehouse`?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("marker", [Marker("x" * 65, "low"), Marker("m", "x" * 17)])

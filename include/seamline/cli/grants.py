@@ -1,4 +1,5 @@
-"""Print the statements that the owner of a source's database runs once: logins, marker table, grants of each role."""
+"""Print the statements that the owner of a source's or destination's database runs once: logins, marker table, grants
+of each role."""
 
 import argparse
 import sys
@@ -8,28 +9,41 @@ from seamline import settings
 from seamline.adapters.connections import resolve
 from seamline.adapters.logins import Logins
 from seamline.adapters.mariadb import grants as mariadb
+from seamline.adapters.postgres import grants as destination
 from seamline.adapters.postgres_source import grants as postgres
 from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
-from seamline.plan.model import SourcePlan
+from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.spec.faults import guess
 from seamline.spec.load import load_declarations
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", help="name of the source; its tables are those of all its syncs")
+    parser.add_argument("name", help="of a source, whose tables are those of all its syncs, or of a destination")
 
 
 def run(args: argparse.Namespace) -> int:
     declarations = load_declarations(settings.load().declarations)
     plans = [compile_plan(declarations, name) for name in declarations.syncs]
-    mine = [plan for plan in plans if plan.source.name == args.source]
-    if not mine:
-        known = sorted({plan.source.name for plan in plans})
-        raise ConfigError(f"no sync has a source `{args.source}`", hint=guess(args.source, known))
-    tables = sorted({table.name for plan in mine for table in plan.tables})
-    sys.stdout.write(_script(mine[0].source, tables))
+    mine = [plan for plan in plans if plan.source.name == args.name]
+    destinations = {one.name: one for plan in plans for one in plan.destinations}
+    if mine:
+        tables = sorted({table.name for plan in mine for table in plan.tables})
+        sys.stdout.write(_script(mine[0].source, tables))
+    elif args.name in destinations:
+        sys.stdout.write(_destination_script(destinations[args.name]))
+    else:
+        known = sorted({plan.source.name for plan in plans} | destinations.keys())
+        raise ConfigError(f"no sync has a source or destination `{args.name}`", hint=guess(args.name, known))
     return 0
+
+
+def _destination_script(plan: DestinationPlan) -> str:
+    try:
+        known = resolve(plan.connection)
+    except ConfigError:
+        return destination.grant_script(f"<database of {plan.name}>")
+    return destination.grant_script(known.database, login=known.login or destination.WRITER)
 
 
 def _script(source: SourcePlan, tables: Sequence[str]) -> str:

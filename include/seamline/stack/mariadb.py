@@ -5,6 +5,8 @@ from dataclasses import replace
 import pymysql
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.logins import Logins
+from seamline.adapters.mariadb.grants import grant_script, statements_of
 from seamline.demo.bank import TABLES
 from seamline.domain.errors import TerminalError
 from seamline.settings import Settings
@@ -12,22 +14,8 @@ from seamline.stack import account
 from seamline.stack.layout import Layout
 from seamline.stack.server_settings import MARIADB, MARIADB_DATABASE
 
-_EVERY_TABLE = f"{MARIADB_DATABASE}.*"
-_MARKER = f"{MARIADB_DATABASE}.seamline_marker"
-
-# What each connection's account is granted.
-GRANTS: dict[str, tuple[str, ...]] = {
-    "core_bank": (
-        "GRANT RELOAD, BINLOG MONITOR ON *.* TO {}",
-        f"GRANT SELECT ON {_EVERY_TABLE} TO {{}}",
-        f"GRANT SELECT, INSERT, DELETE ON {_MARKER} TO {{}}",
-    ),
-    "core_bank_capture": (
-        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {}",
-        f"GRANT SELECT ON {_EVERY_TABLE} TO {{}}",
-    ),
-    "bank_app": (f"GRANT ALL ON {_EVERY_TABLE} TO {{}}",),
-}
+# Connection → the role of the source that it is.
+ROLES = {"core_bank": "reader", "core_bank_capture": "capture", "core_bank_marker": "marker"}
 
 
 def command(layout: Layout) -> tuple[str, ...]:
@@ -103,12 +91,24 @@ def provision(known: Settings) -> None:
         cursor.execute(f"CREATE DATABASE IF NOT EXISTS {MARIADB_DATABASE} CHARACTER SET utf8mb4")
         cursor.execute(f"USE {MARIADB_DATABASE}")
         cursor.execute("SET SESSION sql_notes = 0")
-        cursor.execute(TABLES["seamline_marker"])
-        for connection_id, grants in GRANTS.items():
-            user = resolve(connection_id, within=known)
-            cursor.execute("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY %s", (user.login, user.password))
-            for grant in grants:
-                cursor.execute(grant.format(f"'{user.login}'@'%'"))
+        # A right to a table can only be given once it is there.
+        for statement in TABLES.values():
+            cursor.execute(statement)
+        for statement in _granted(known):
+            cursor.execute(statement)
+        application = resolve("bank_app", within=known)
+        cursor.execute("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY %s", (application.login, application.password))
+        cursor.execute(f"GRANT ALL ON {MARIADB_DATABASE}.* TO '{application.login}'@'%'")
+
+
+def _granted(known: Settings) -> list[str]:
+    """What `seamline grants` prints for the demo's source, whose owner has agreed to the brief lock."""
+    roles = {role: resolve(connection_id, within=known) for connection_id, role in ROLES.items()}
+    logins = Logins(**{role: connection.login for role, connection in roles.items()})
+    script = grant_script(MARIADB_DATABASE, tuple(TABLES), logins=logins, snapshot_lock="brief")
+    for connection in roles.values():
+        script = script.replace(f"<password of {connection.login}>", connection.password)
+    return statements_of(script)
 
 
 def _secure_root(cursor: pymysql.cursors.Cursor, password: str) -> None:

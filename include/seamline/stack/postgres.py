@@ -7,6 +7,7 @@ import psycopg
 from psycopg import sql
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.postgres.grants import grant_statements
 from seamline.domain.errors import TerminalError
 from seamline.settings import Settings
 from seamline.stack import account
@@ -15,7 +16,9 @@ from seamline.stack.layout import Layout
 from seamline.stack.server_settings import POSTGRES
 
 # Connections whose role owns the database they name, and may enter no other.
-OWNERS = ("seamline_db", "warehouse", "airflow_db")
+OWNERS = ("seamline_db", "airflow_db")
+# The destination, whose role has exactly what Seamline asks a database's owner for.
+WRITER = "warehouse"
 
 
 def binaries() -> Path:
@@ -81,12 +84,19 @@ def provision(known: Settings) -> None:
         for connection_id in OWNERS:
             owner = resolve(connection_id, within=known)
             _ensure_role(session, owner)
-            found = session.execute("SELECT 1 FROM pg_database WHERE datname = %s", (owner.database,)).fetchone()
-            if found is None:
-                database = sql.Identifier(owner.database)
-                make = sql.SQL("CREATE DATABASE {} OWNER {}")
-                session.execute(make.format(database, sql.Identifier(owner.login)))
-                session.execute(sql.SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
+            _ensure_database(session, owner.database, owner=owner.login)
+        writer = resolve(WRITER, within=known)
+        _ensure_role(session, writer)
+        _ensure_database(session, writer.database, owner=session.info.user)
+        for statement in grant_statements(writer.database, writer.login):
+            session.execute(statement.encode())
+
+
+def _ensure_database(session: psycopg.Connection, name: str, *, owner: str) -> None:
+    if session.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
+        database = sql.Identifier(name)
+        session.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(database, sql.Identifier(owner)))
+        session.execute(sql.SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
 
 
 def _ensure_role(session: psycopg.Connection, owner: Connection) -> None:

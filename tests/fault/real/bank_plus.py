@@ -1,7 +1,8 @@
 """The workload: a bank whose writers transfer, roll back, change keys, delete and insert again, and say nothing twice.
 
 Every committed transaction leaves one row of `seq`, numbered without a gap per writer; every transfer leaves its legs
-in `entry`, each with how many there are; `audit` has no key and many rows that are alike.
+in `entry`, each with how many there are; `audit` has no key and many rows that are alike; `typ` has a column of each
+type, with values at its edges.
 """
 
 import random
@@ -17,8 +18,13 @@ import psycopg
 import pymysql
 
 from tests.fault.real.history import Attempt, AuditRow, History, Outcome
+from tests.integration import postgres_kinds
+from tests.integration.kinds import CASES
 
-TABLES = ("account", "entry", "seq", "audit")
+# Whose rows a model can tell from the log. Those of the types are held against the source itself.
+MODELLED = ("account", "entry", "seq", "audit")
+TYPED = "typ"
+TABLES = (*MODELLED, TYPED)
 CURRENCIES = ("CHF", "EUR", "JPY")
 ACCOUNTS = 200
 OPENING = Decimal("1000000.0000")
@@ -26,6 +32,8 @@ WRITERS = 6
 BATCH_LEGS = 1_000
 _PAUSE_S_MAX = 0.1
 _ACTIONS = ("look", "look", "sign", "hold ü€")
+_TYPED_ROWS_PER_WRITER = 20
+TYPED_KEYS = [str(number) for number in range(WRITERS * _TYPED_ROWS_PER_WRITER)]
 _MEMOS = ("", "rent", "Löhne €", "'quoted' \\ back", "x" * 90)
 # An attempt has at most so many ids of entries; those whose key was changed lie in the upper half.
 _IDS_PER_ATTEMPT = 10_000
@@ -54,8 +62,12 @@ SCHEMA_MARIADB = (
     "booked_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), memo VARCHAR(100))",
     "CREATE TABLE seq (writer INT NOT NULL, n BIGINT NOT NULL, attempt BIGINT NOT NULL, PRIMARY KEY (writer, n))",
     "CREATE TABLE audit (actor VARCHAR(20), action VARCHAR(20))",
+    f"CREATE TABLE {TYPED} (id BIGINT PRIMARY KEY, "
+    + ", ".join(f"`{case.column.name}` {case.mariadb_type}" for case in CASES)
+    + ")",
 )
 SCHEMA_POSTGRES = (
+    *postgres_kinds.TYPES,
     "CREATE TABLE account (id bigint PRIMARY KEY, ccy char(3) NOT NULL, balance numeric(20,4) NOT NULL, "
     "ver int NOT NULL)",
     "CREATE TABLE entry (id bigint PRIMARY KEY, tx_id bigint NOT NULL, leg int NOT NULL, legs int NOT NULL, "
@@ -64,7 +76,19 @@ SCHEMA_POSTGRES = (
     "CREATE TABLE seq (writer int NOT NULL, n bigint NOT NULL, attempt bigint NOT NULL, PRIMARY KEY (writer, n))",
     "CREATE TABLE audit (actor text, action text)",
     "ALTER TABLE audit REPLICA IDENTITY FULL",
+    postgres_kinds.create_table(TYPED, key="id bigint PRIMARY KEY, "),
 )
+# As many rows of literals as the type with the most edges has; then one of NULLs.
+_TYPED_ROWS = {
+    "mariadb": [
+        *(
+            ", ".join(case.edges[number % len(case.edges)].mariadb for case in CASES)
+            for number in range(max(len(case.edges) for case in CASES))
+        ),
+        ", ".join("NULL" for _ in CASES),
+    ],
+    "postgres": postgres_kinds.rows(),
+}
 # Of rows that are alike one goes: the two servers say that differently.
 ONE_AUDIT_ROW = {
     "mariadb": "DELETE FROM audit WHERE actor = %s AND action = %s LIMIT 1",
@@ -146,6 +170,7 @@ class _Writer:
         self._history = history
         self._chance = chance
         self._one_audit_row = ONE_AUDIT_ROW[kind]
+        self._typed_rows = [row.replace("%", "%%") for row in _TYPED_ROWS[kind]]
         self._attempts = 0
         # Entries of mine that still have their first key.
         self._movable: list[int] = []
@@ -222,6 +247,8 @@ class _Writer:
     def _change(self, cursor: Any, kind: str, attempt_id: int, audit: Counter[AuditRow]) -> int:
         """Returns the number of legs that the attempt wrote."""
         self._audit(cursor, audit)
+        if self._chance.random() < 0.2:
+            self._write_types(cursor)
         match kind:
             case "change of key" if self._movable:
                 first = self._movable.pop(self._chance.randrange(len(self._movable)))
@@ -287,6 +314,13 @@ class _Writer:
         cursor.execute(
             "INSERT INTO account (id, ccy, balance, ver) VALUES (%s, %s, %s, %s)", (account, ccy, balance, ver + 1)
         )
+
+    def _write_types(self, cursor: Any) -> None:
+        """One row of mine goes, and mostly comes back with other values."""
+        row = self._writer * _TYPED_ROWS_PER_WRITER + self._chance.randrange(_TYPED_ROWS_PER_WRITER)
+        cursor.execute(f"DELETE FROM {TYPED} WHERE id = %s", (row,))
+        if self._chance.random() < 0.9:
+            cursor.execute(f"INSERT INTO {TYPED} VALUES (%s, {self._chance.choice(self._typed_rows)})", (row,))
 
     def _audit(self, cursor: Any, audit: Counter[AuditRow]) -> None:
         row = (f"desk {self._writer % 3}", self._chance.choice(_ACTIONS))

@@ -30,9 +30,12 @@ from seamline.ports import Marker, Orders
 from tests.fault.real import commit_audit
 from tests.fault.real.anomalies import Commit, Stop, check_commits, check_rows, check_stops
 from tests.fault.real.bank_plus import (
+    MODELLED,
     SCHEMA_MARIADB,
     SCHEMA_POSTGRES,
     TABLES,
+    TYPED,
+    TYPED_KEYS,
     BankWriters,
     bank_writers,
     open_accounts,
@@ -52,7 +55,8 @@ WAREHOUSE = DestinationPlan(DESTINATION, "postgres", "t1_warehouse", "live")
 RECOVERY_MAX_S = 60.0
 # A case in which the warehouse saw fewer commits has checked too little.
 COMMITS_MIN = 40
-LOADED_AGAIN = ("account", "audit")
+LOADED_AGAIN = ("account", "audit", TYPED)
+_TYPED_SHOWN = 2
 _DIES_WITHIN_S = 120.0
 _ENDS_WITHIN_S = 60.0
 _ATTEMPTS_MAX = 5
@@ -265,13 +269,28 @@ class BankUnderFire:
         anomalies = [str(one) for one in (*check_rows(history, self.warehouse.dump()), *check_stops(self.stops))]
         anomalies += self.state_differences()
         anomalies += [f"not as the source: {said}" for said in differences(rows, self.source_rows())]
+        anomalies += self.typed_differences()
         anomalies += [f"left behind: {name}" for name in self.warehouse.leftovers()]
         if self.warehouse.findings():
             anomalies.append(f"{self.warehouse.findings()} findings")
         return anomalies
 
+    def typed_differences(self) -> list[str]:
+        """I7: each value of each type, as both sides' databases tell it. Nothing must be on its way."""
+        (table,) = self.source.source.catalogue([TYPED])
+        (here,) = self.source.source.open_views(1)
+        with closing(here), closing(self.warehouse.view_of(table, at=here.position)) as there:
+            wanted, found = (view.rows(TYPED, TYPED_KEYS) for view in (here, there))
+        if not wanted:
+            return [f"{TYPED}: no row was looked at"]
+        return [
+            f"{TYPED}: row {key} is {found.get(key)}, wanted {wanted.get(key)}"
+            for key in TYPED_KEYS
+            if found.get(key) != wanted.get(key)
+        ][:_TYPED_SHOWN]
+
     def source_rows(self) -> Rows:
-        return self.warehouse.counted({table: self.source.rows(table) for table in TABLES})
+        return self.warehouse.counted({table: self.source.rows(table) for table in MODELLED})
 
     def close(self) -> None:
         for worker in self.workers:

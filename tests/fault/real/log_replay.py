@@ -8,7 +8,7 @@ from typing import Any
 
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.ports import LogReader
-from tests.fault.real.bank_plus import TABLES
+from tests.fault.real.bank_plus import MODELLED
 from tests.integration.captured import Replayed, apply_unit
 from tests.waiting import wait_until
 
@@ -67,7 +67,7 @@ class LogReplay:
     def rows(self) -> Rows:
         keyed, keyless = self._state.keyed, self._state.keyless
         return {
-            table: +keyless[table] if table in keyless else Counter(keyed.get(table, {}).values()) for table in TABLES
+            table: +keyless[table] if table in keyless else Counter(keyed.get(table, {}).values()) for table in MODELLED
         }
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ def meant(table: str, row: Sequence[Any]) -> Row:
 def differences(found: Rows, wanted: Rows) -> list[str]:
     """Per table what is there and should not be, and what should be and is not; a few rows of each."""
     said = []
-    for table in TABLES:
+    for table in MODELLED:
         # Counter's own comparison goes through its rows in Python, twice.
         if dict.__eq__(found[table], wanted[table]):
             continue

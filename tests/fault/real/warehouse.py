@@ -9,9 +9,13 @@ from typing import Any
 import psycopg
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.read import Relation, open_views
+from seamline.domain.catalogue import Table
 from seamline.domain.ledger import StreamId
+from seamline.domain.position import Position
+from seamline.ports import ReadView
 from tests.fault.real.anomalies import Commit, Dump, Leg
-from tests.fault.real.bank_plus import TABLES
+from tests.fault.real.bank_plus import MODELLED
 from tests.fault.real.commit_audit import commits
 from tests.fault.real.log_replay import Rows
 from tests.integration.databases import postgres
@@ -60,8 +64,14 @@ class Warehouse:
                 "SELECT next_offset FROM seamline.ledger WHERE stream = %s", (self._stream,)
             ).fetchone()
             assert row is not None, "nothing was ever published"
-            rows = {table: Counter(session.execute(f"SELECT * FROM live.{table}".encode())) for table in TABLES}
+            rows = {table: Counter(session.execute(f"SELECT * FROM live.{table}".encode())) for table in MODELLED}
         return int(row[0]), rows
+
+    def view_of(self, table: Table, *, at: Position) -> ReadView:
+        """A live table, as a reconciliation reads it."""
+        relations = {table.name: Relation("live", table.name)}
+        (view,) = open_views(self._database, tables=[table], relations=relations, count=1, position_of=lambda _: at)
+        return view
 
     @staticmethod
     def counted(rows: Mapping[str, Sequence[Sequence[Any]]]) -> Rows:

@@ -31,6 +31,7 @@ final class ToldWhole {
 
     private final Places places;
     private final Markers markers;
+    private final Server server;
     private Map<String, Object> place;
     private Witness witness;
     private String begun;
@@ -40,9 +41,10 @@ final class ToldWhole {
     private Schema marked;
 
     /** @param stored what Connect holds from before; null where nothing was ever stored */
-    ToldWhole(Places places, Map<String, ?> stored, Markers markers) {
+    ToldWhole(Places places, Map<String, ?> stored, Markers markers, Server server) {
         this.places = places;
         this.markers = markers;
+        this.server = server;
         witness = markers.newest();
         before = stored == null ? null : (String) stored.get(FOLLOWS);
         standAt(places.upTo(stored));
@@ -83,9 +85,14 @@ final class ToldWhole {
 
     private void standAt(Map<String, Object> next) {
         place = next;
-        handedOn = witness == null ? next : witness.beside(next);
+        if (next == null) {
+            return;
+        }
+        handedOn = server.beside(next);
+        if (witness != null) {
+            handedOn = witness.beside(handedOn);
+        }
         if (before != null) {
-            handedOn = new HashMap<>(handedOn);
             handedOn.put(FOLLOWS, before);
         }
     }

@@ -52,6 +52,12 @@ def grant_script(
     return "\n".join(lines) + "\n"
 
 
+def statements_of(script: str) -> list[str]:
+    """What a client executes one after the other; comments stand in lines of their own."""
+    lines = (line for line in f"{script}\n".splitlines(keepends=True) if not line.startswith("--"))
+    return [statement for part in "".join(lines).split(";\n") if (statement := part.strip())]
+
+
 def _pattern(database: str) -> str:
     """In a grant on a database `_` and `%` are wild unless escaped."""
     return quoted(database.replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%"))

@@ -177,7 +177,10 @@ def bring_to_one_address(sessions: Sequence["Session[Any]"], *, lock: SnapshotLo
 
 def never_together(lock: SnapshotLock, count: int) -> Refused:
     allowed = "allow `snapshot: {lock: brief}` for this source (commits stand still for a few milliseconds)"
-    slower = "read at a quieter hour, or with more task slots: each opens its share of the sessions"
+    slower = (
+        "read at a quieter hour, or with more task slots: each opens its share of the sessions; or onboard a few of the"
+        " tables and add the others with `<sync>__tables`, each at a position of its own"
+    )
     return Refused(
         f"{count} sessions did not come to stand at one binlog position in {ATTEMPTS_MAX} attempts: the source commits"
         " too often",

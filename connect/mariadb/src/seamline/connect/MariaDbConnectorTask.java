@@ -103,8 +103,7 @@ public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, Mar
     protected ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> start(Configuration settings) {
         Map<String, Object> stored = between.stored(Map.of("server", config.getLogicalName()));
         Markers markers = new Markers(settings, stored);
-        refuseAnotherHistory(settings, markers);
-        told = new ToldWhole(places, stored, markers);
+        told = new ToldWhole(places, stored, markers, refuseAnotherHistory(settings, stored, markers));
 
         MainConnectionProvidingConnectionFactory<BinlogConnectorConnection> connections =
                 new DefaultMainConnectionProvidingConnectionFactory<>(() -> open(settings));
@@ -150,10 +149,11 @@ public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, Mar
     }
 
     /** A server that was restored gives the same GTIDs once more, so Debezium's own check of them passes. */
-    private static void refuseAnotherHistory(Configuration settings, Markers markers) {
+    private static Server refuseAnotherHistory(Configuration settings, Map<String, ?> stored, Markers markers) {
         MariaDbConnectionConfiguration access = new MariaDbConnectionConfiguration(settings);
         try (MariaDbConnection connection = new MariaDbConnection(access, null)) {
             markers.requireNewestIn(connection);
+            return Server.requireSame(connection, "SELECT @@server_uid", stored);
         } catch (SQLException failure) {
             throw Unanswered.because(failure);
         }

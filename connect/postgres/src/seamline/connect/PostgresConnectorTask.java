@@ -19,6 +19,11 @@ import org.apache.kafka.connect.source.SourceTaskContext;
 /** Where a transaction is open at a stop, it is told again from its BEGIN. */
 public class PostgresConnectorTask extends io.debezium.connector.postgresql.PostgresConnectorTask {
 
+    /** A promotion and a restore from an archive begin another timeline. Its number is in the name of the file. */
+    private static final String CLUSTER_AND_TIMELINE =
+            "SELECT system_identifier || ' on timeline ' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+                    + " FROM pg_control_system()";
+
     private final Places places = new PostgresPlaces();
     private PlacesBetweenTransactions between;
     private ToldWhole told;
@@ -39,10 +44,7 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
         PostgresConnectorConfig config = new PostgresConnectorConfig(settings);
         Map<String, Object> stored = between.stored(Map.of("server", config.getLogicalName()));
         Markers markers = new Markers(settings, stored);
-        if (stored != null) {
-            refuseAnotherHistory(stored, config, markers);
-        }
-        told = new ToldWhole(places, stored, markers);
+        told = new ToldWhole(places, stored, markers, refuseAnotherHistory(stored, config, markers));
         return super.start(settings);
     }
 
@@ -59,21 +61,29 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
     }
 
     /** Debezium's own check asks for `lsn_proc`, passes where it is absent, and sees none of these. */
-    private void refuseAnotherHistory(Map<String, Object> stored, PostgresConnectorConfig config, Markers markers) {
-        Lsn place = Lsn.valueOf(((Number) places.upTo(stored).get(PostgresPlaces.LSN)).longValue());
+    private Server refuseAnotherHistory(Map<String, Object> stored, PostgresConnectorConfig config, Markers markers) {
         try (PostgresConnection connection = new PostgresConnection(config.getJdbcConfig(), "Seamline slot")) {
-            SlotState slot = connection.getReplicationSlotState(config.slotName(), config.plugin().getPostgresPluginName());
-            Lsn flushed = slot == null ? null : slot.slotLastFlushedLsn();
-            if (flushed != null && flushed.compareTo(place) > 0) {
-                throw lost("slot " + config.slotName() + " was moved on to " + flushed, place);
+            if (stored != null) {
+                refuseAnotherLog(stored, config, connection);
+                markers.requireNewestIn(connection);
             }
-            Lsn written = Lsn.valueOf(connection.currentXLogLocation());
-            if (written.compareTo(place) < 0) {
-                throw lost("the server has written its log only up to " + written + " (restored, or another one)", place);
-            }
-            markers.requireNewestIn(connection);
+            return Server.requireSame(connection, CLUSTER_AND_TIMELINE, stored);
         } catch (SQLException failure) {
             throw Unanswered.because(failure);
+        }
+    }
+
+    private void refuseAnotherLog(Map<String, Object> stored, PostgresConnectorConfig config, PostgresConnection connection)
+            throws SQLException {
+        Lsn place = Lsn.valueOf(((Number) places.upTo(stored).get(PostgresPlaces.LSN)).longValue());
+        SlotState slot = connection.getReplicationSlotState(config.slotName(), config.plugin().getPostgresPluginName());
+        Lsn flushed = slot == null ? null : slot.slotLastFlushedLsn();
+        if (flushed != null && flushed.compareTo(place) > 0) {
+            throw lost("slot " + config.slotName() + " was moved on to " + flushed, place);
+        }
+        Lsn written = Lsn.valueOf(connection.currentXLogLocation());
+        if (written.compareTo(place) < 0) {
+            throw lost("the server has written its log only up to " + written + " (restored, or another one)", place);
         }
     }
 
