@@ -8,7 +8,7 @@ from typing import Any
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import StreamId
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import LogRecord, RecordKind, ToldBefore
 from seamline.domain.position import BinlogPosition, Position
 from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Orders, Publication, StreamReport
@@ -103,11 +103,11 @@ class LogTopic:
     _offset: int = 0
     _number: int = 0
     _row: int = 0
-    # What the next BEGIN says of the transaction told before it, and whether that one had an END.
-    before: Position | None = None
-    before_ended: bool = False
-    # The transaction that has begun and has no END yet.
+    # What the next BEGIN says of the transaction told before it.
+    before: ToldBefore | None = None
+    # The transaction that has begun and has no END yet, and how many records of it are told.
     begun: Position | None = None
+    odd: int = 0
     _seen: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -134,13 +134,10 @@ class LogTopic:
         self._row = 0
         position = BinlogPosition(gtid(self._number))
         if self.begun is not None and self.begun != position:
-            self.before, self.before_ended = self.begun, False
-        self.begun = position
-        self._add(RecordKind.BEGIN, unit_id=gtid(self._number), position=position, **self._behind())
+            self.before = ToldBefore(self.begun, has_end=False, records=self.odd)
+        self.begun, self.odd = position, 0
+        self._add(RecordKind.BEGIN, unit_id=gtid(self._number), position=position, follows=self.before)
         return self._number
-
-    def _behind(self) -> dict[str, Any]:
-        return {"follows": self.before, "follows_end": self.before_ended}
 
     def begin_again(self) -> None:
         """As after a restart of the connector in mid-transaction: all of it follows."""
@@ -159,7 +156,7 @@ class LogTopic:
 
     def finish(self, counts: dict[str, int] | None = None) -> None:
         found = self._seen if counts is None else counts
-        self.before, self.before_ended, self.begun = BinlogPosition(gtid(self._number)), True, None
+        self.before, self.begun = ToldBefore(BinlogPosition(gtid(self._number)), has_end=True), None
         self._add(
             RecordKind.END,
             unit_id=gtid(self._number),
@@ -172,10 +169,12 @@ class LogTopic:
     def truncate(self, table: str) -> None:
         """As MariaDB writes it: BEGIN and the record, no END."""
         self.begin()
+        self.odd += 1
         self._add(RecordKind.TRUNCATE, unit_id=gtid(self._number), table=table, op="t", position=self._place())
 
     def ddl(self, statement: str, *tables: str) -> None:
         self.begin()
+        self.odd += 1
         self._add(
             RecordKind.DDL, unit_id=gtid(self._number), statement=statement, tables=tables, position=self._place()
         )

@@ -108,6 +108,7 @@ def test_a_place_that_debeziums_own_class_left_inside_of_a_transaction_is_read_a
     bank.connector.stop()
     place = bank.client.offset(bank.connector.name) or {}
     bank.execute("INSERT INTO account SELECT seq, seq, 'x' FROM seq_1_to_300")
+    bank.places_put += 1
     bank.client.put_offset(
         bank.connector.name,
         partition={"server": bank.connector.name},

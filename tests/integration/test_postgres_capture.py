@@ -236,6 +236,7 @@ def stopped_at(bank: PostgresCaptured) -> dict[str, Any]:
 
 
 def put_place(bank: PostgresCaptured, **offset: Any) -> None:
+    bank.places_put += 1
     bank.client.put_offset(bank.connector.name, partition={"server": bank.connector.name}, offset=offset)
 
 

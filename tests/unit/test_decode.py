@@ -9,7 +9,7 @@ import pytest
 from seamline.adapters.debezium.binlog import altered_tables
 from seamline.adapters.debezium.decode import decoder_for
 from seamline.domain.errors import InvariantViolated, LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import LogRecord, RecordKind, ToldBefore
 from seamline.domain.position import BinlogPosition
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
@@ -41,9 +41,9 @@ def altered(name: str, **fields: Any) -> bytes:
 
 def test_a_begin_of_ours_names_the_bracket_before_it_and_others_name_none() -> None:
     ours = decoded(None, altered("begin", seamline_follows="END 0-7-3086"))
-    assert (ours.follows, ours.follows_end) == (BinlogPosition("0-7-3086"), True)
-    alone = decoded(None, altered("begin", seamline_follows="BEGIN 0-7-3086"))
-    assert (alone.follows, alone.follows_end) == (BinlogPosition("0-7-3086"), False)
+    assert ours.follows == ToldBefore(BinlogPosition("0-7-3086"), has_end=True)
+    alone = decoded(None, altered("begin", seamline_follows="BEGIN 0-7-3086 2"))
+    assert alone.follows == ToldBefore(BinlogPosition("0-7-3086"), has_end=False, records=2)
     for first in (None, ""):
         assert decoded(None, altered("begin", seamline_follows=first)).follows is None
     with pytest.raises(LogCorrupted, match="BEGIN of transaction 'elsewhere'"):

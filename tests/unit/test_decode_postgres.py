@@ -14,7 +14,7 @@ from seamline.adapters.debezium.decode import decoder_for
 from seamline.adapters.debezium.envelope import Decoder
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.left_out import UNAVAILABLE
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import LogRecord, RecordKind, ToldBefore
 from seamline.domain.position import PostgresPosition
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
@@ -50,7 +50,7 @@ def altered(name: str, **fields: Any) -> bytes:
 
 def test_a_begin_of_ours_names_the_end_before_it() -> None:
     begin = decoded(None, altered("begin", seamline_follows="END 791:41687000"))
-    assert (begin.follows, begin.follows_end) == (PostgresPosition(41687000, 791), True)
+    assert begin.follows == ToldBefore(PostgresPosition(41687000, 791), has_end=True)
 
 
 EXPECTED = {

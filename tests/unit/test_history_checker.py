@@ -20,7 +20,7 @@ from tests.fault.real.anomalies import (
     check_rows,
     check_stops,
 )
-from tests.fault.real.bank_plus import TABLES
+from tests.fault.real.bank_plus import MODELLED
 from tests.fault.real.history import Attempt, AuditRow, History, Outcome
 from tests.fault.real.log_replay import differences
 
@@ -246,9 +246,9 @@ def test_a_history_is_on_disk_attempt_by_attempt(tmp_path: Path) -> None:
     assert '"outcome": "ok"' in lines[0]
 
 
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("table", MODELLED)
 def test_a_row_too_many_or_too_few_is_a_difference_in_any_table(table: str) -> None:
-    rows = {name: Counter({(1, "a"): 2, (2, "b"): 1}) for name in TABLES}
+    rows = {name: Counter({(1, "a"): 2, (2, "b"): 1}) for name in MODELLED}
     assert differences(rows, rows) == []
     for change in (1, -1):
         (said,) = differences({**rows, table: Counter({**rows[table], (2, "b"): 1 + change})}, rows)

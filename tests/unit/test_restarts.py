@@ -8,9 +8,10 @@ from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.memory_sink import LostAnswer, MemorySink
 from seamline.domain.errors import Fenced, LogCorrupted, TransientError
 from seamline.domain.ledger import StreamId
+from seamline.domain.position import BinlogPosition
 from seamline.plan.model import StreamPlan
 from seamline.ports import Lease
-from tests.log_topic import ACCOUNT, AUDIT, STREAM, LogTopic, gtid, insert, sync_plan, update
+from tests.log_topic import ACCOUNT, AUDIT, FILE, STREAM, LogTopic, gtid, insert, sync_plan, update
 from tests.unit.test_span_loop import Stage, WatchedSink, published
 
 
@@ -99,6 +100,29 @@ def test_a_truncate_that_the_topic_lost_with_its_begin_stops_the_stream() -> Non
     with pytest.raises(LogCorrupted, match="does not have before it"):
         Stage(log, destination).run()
     assert sorted(destination.keyed["account"]) == [(1,)]
+
+
+def test_a_truncate_whose_record_the_topic_lost_behind_its_begin_stops_the_stream() -> None:
+    log, destination = LogTopic(), published()
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    log.truncate(ACCOUNT)
+    log.transaction(insert(ACCOUNT, id=2, name="b"))
+    lose_transaction(log, 2, but_begin=True)
+    with pytest.raises(LogCorrupted, match="has no END"):
+        Stage(log, destination).run()
+    assert sorted(destination.keyed["account"]) == [(1,)]
+
+
+def test_what_is_left_of_a_transaction_before_another_lost_one_is_not_taken_for_a_whole_one() -> None:
+    log, destination = LogTopic(), published()
+    for number in range(1, 5):
+        log.transaction(insert(ACCOUNT, id=number, name="a"))
+    lose_transaction(log, 2, but_begin=True)
+    lose_transaction(log, 3)
+    stage = Stage(log, destination)
+    with pytest.raises(LogCorrupted, match="has no END"):
+        stage.run()
+    assert stage.ledger.position == BinlogPosition(gtid(1), FILE, 1_000)
 
 
 def test_a_transaction_that_came_with_the_snapshot_need_not_be_in_the_topic() -> None:

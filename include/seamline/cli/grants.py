@@ -30,9 +30,9 @@ def run(args: argparse.Namespace) -> int:
     if mine:
         tables = sorted({table.name for plan in mine for table in plan.tables})
         sys.stdout.write(_script(mine[0].source, tables))
-    elif args.name in destinations:
+    if args.name in destinations:
         sys.stdout.write(_destination_script(destinations[args.name]))
-    else:
+    if not mine and args.name not in destinations:
         known = sorted({plan.source.name for plan in plans} | destinations.keys())
         raise ConfigError(f"no sync has a source or destination `{args.name}`", hint=guess(args.name, known))
     return 0

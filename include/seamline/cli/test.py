@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
         SessionBeside(beside, pytest_arguments=args.pytest) as other,
     ):
         outcomes = [session.run(layer, shlex.split(args.pytest)) for layer in here]
+        session.stop_servers()
         outcomes += other.outcomes()
     for outcome in outcomes:
         sys.stdout.write(f"{outcome.line}\n")

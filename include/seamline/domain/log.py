@@ -23,8 +23,8 @@ class LogRecord:
     ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None.
     `is_partial`: `after` may lack values that the update did not change; `old_key` is then the key that the row had
     before a change of key. BEGIN: `is_whole` says that all of the transaction follows it, also where a part was told
-    before; `follows` is the transaction that the capture told before it, None where it does not say, and `follows_end`
-    whether with an END. END: `counts` maps every captured table to its number of rows and `total` is their sum.
+    before; `follows` is what the capture told before it, None where it does not say. END: `counts` maps every captured
+    table to its number of rows and `total` is their sum.
     DDL: `statement` and the `tables` it names. TRUNCATE: `total` is what END counts for it.
     """
 
@@ -45,8 +45,16 @@ class LogRecord:
     is_partial: bool = False
     old_key: bytes | None = None
     is_whole: bool = False
-    follows: Position | None = None
-    follows_end: bool = False
+    follows: "ToldBefore | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToldBefore:
+    """A transaction, and whether an END closed it; one without has so many `records`, TRUNCATE or DDL."""
+
+    position: Position
+    has_end: bool
+    records: int = 0
 
 
 @dataclass(slots=True)
@@ -57,7 +65,7 @@ class Unit:
     (END's `ts_ms`), milliseconds since the epoch. `markers` are the inserts into the marker table, apart from `rows`.
     `truncated`: tables emptied before `rows`, which hold nothing of them from before that.
     `pieces`: how many parts of a unit larger than memory were taken away before; `rows` is then the rest.
-    `follows`: as its BEGIN says.
+    `follows`: the transaction that its BEGIN names.
     """
 
     unit_id: str

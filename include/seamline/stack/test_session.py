@@ -146,8 +146,7 @@ class TestSession:
         began = time.monotonic()
         at = self._settings("e2e" if layer.is_own_stack else "data")
         if layer.is_own_stack:
-            # The demo's stack and the tests' stack together are more than a small machine holds.
-            self._take_down(self._folder)
+            self.stop_servers()
         elif not set(layer.needs) <= set(self._up) and not self._bring_up(layer.needs):
             return self._outcome(layer, is_passed=False, said=f"1 error in {time.monotonic() - began:.2f}s (no stack)")
         code, said = self._pytest(layer, at, pytest_arguments)
@@ -161,6 +160,10 @@ class TestSession:
             self._seamline(at, "down")
         took = f"ended with exit code {code} in {time.monotonic() - began:.2f}s"
         return self._outcome(layer, is_passed=code == 0, said=said or took)
+
+    def stop_servers(self) -> None:
+        """Nobody needs them now; a layer that does brings them up again."""
+        self._take_down(self._folder)
 
     def _outcome(self, layer: Layer, *, is_passed: bool, said: str) -> Outcome:
         self._is_clean = self._is_clean and is_passed
@@ -252,7 +255,8 @@ def _bases_at_work(sessions: Path) -> list[int]:
     """Of the sessions of this checkout that run; their servers may not have taken their ports yet."""
     found = []
     for folder in sessions.glob("*"):
-        with _locked_unless_at_work(folder) as is_locked:
+        # One that ends just now takes its folder along.
+        with contextlib.suppress(FileNotFoundError), _locked_unless_at_work(folder) as is_locked:
             if not is_locked:
                 found.append(int(folder.name))
     return found

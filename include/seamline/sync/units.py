@@ -19,7 +19,7 @@ class _OpenUnit:
     """A transaction between its BEGIN and its END.
 
     `counts` is over all tables, also foreign ones. `row_bytes` is the size of the first
-    `rows_measured` rows.
+    `rows_measured` rows. `odd`: how many TRUNCATE and DDL records it has, of any table.
     """
 
     unit_id: str
@@ -35,6 +35,7 @@ class _OpenUnit:
     ddl: LogRecord | None = None
     last_offset: int = 0
     pieces: int = 0
+    odd: int = 0
 
     @property
     def total(self) -> int:
@@ -180,14 +181,14 @@ class UnitAssembler:
                 hint="its tail is lost, or it is an XA transaction, which the capture cannot carry. " + _ONBOARD_AGAIN,
                 position=str(unit.begin.position or unit.unit_id),
             )
-        if isinstance(unit.begin.position, PostgresPosition) or _had_an_end(unit, record):
+        if isinstance(unit.begin.position, PostgresPosition) or not _is_all(unit, record):
             raise LogCorrupted(
                 f"transaction {unit.unit_id} has no END before offset {record.offset}, where {record.unit_id} begins",
-                hint="its rows and its END are lost. " + _ONBOARD_AGAIN,
+                hint="its records and its END are lost. " + _ONBOARD_AGAIN,
                 position=str(unit.begin.position),
             )
         # TRUNCATE and DDL come after a BEGIN that no END closes (MariaDB 3.5.0.Final), and statements of tables that
-        # the capture does not tell of leave a BEGIN alone. The next BEGIN then does not speak of an END.
+        # the capture does not tell of leave a BEGIN alone. The next BEGIN then speaks of no END.
         return self._whole(unit, end=unit.last_offset + 1, committed_ms=_time_of(unit))
 
     def _end(self, record: LogRecord) -> Unit:
@@ -218,6 +219,7 @@ class UnitAssembler:
             )
         if record.total:
             unit.counts[record.table] = unit.counts.get(record.table, 0) + record.total
+        unit.odd += 1
         unit.last_offset = record.offset
         unit.position = unit.position or record.position
         if kept:
@@ -243,6 +245,7 @@ class UnitAssembler:
         if unit is None or (record.unit_id and record.unit_id != unit.unit_id):
             self._standalone(record, units, ddl=kept)
             return
+        unit.odd += 1
         unit.last_offset = record.offset
         unit.ddl = unit.ddl or kept
         unit.position = unit.position or record.position
@@ -280,13 +283,14 @@ class UnitAssembler:
             unit.ddl,
             tuple(unit.markers),
             unit.pieces,
-            unit.begin.follows,
+            unit.begin.follows.position if unit.begin.follows else None,
         )
 
 
-def _had_an_end(unit: _OpenUnit, begin: LogRecord) -> bool:
-    """Whether the BEGIN behind a unit that stands without END says that the unit had one."""
-    return begin.follows_end and begin.follows == unit.begin.position
+def _is_all(unit: _OpenUnit, behind: LogRecord) -> bool:
+    """Whether what is there of a unit without END is what the capture has told of it, by the word of the next BEGIN."""
+    told = behind.follows
+    return told is None or (told.position, told.has_end, told.records) == (unit.begin.position, False, unit.odd)
 
 
 def _time_of(unit: _OpenUnit) -> int:

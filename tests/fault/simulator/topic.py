@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from seamline.domain.errors import PositionLost
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import LogRecord, RecordKind, ToldBefore
 from seamline.domain.position import BinlogPosition, PostgresPosition
 from tests.fault.simulator.bank_source import TABLES, WIDTH, BankSource, Log, Transaction
 from tests.fault.simulator.left_out import as_told
@@ -44,7 +44,7 @@ class WalTopic(LogTopic):
         assert self.told is not None
         self._number, self._seen, self._row = self.told.number, {}, 0
         at = PostgresPosition(self.told.row_lsn, self._xid())
-        self._add(RecordKind.BEGIN, unit_id=str(self._xid()), position=at, **self._behind())
+        self._add(RecordKind.BEGIN, unit_id=str(self._xid()), position=at, follows=self.before)
         return self._number
 
     def finish(self, counts: dict[str, int] | None = None) -> None:
@@ -231,8 +231,9 @@ class Capture:
             return
         before, is_wal = self.source.commits[told.number - 2], self.source.log is Log.WAL
         lsn, xid = before.commit_lsn, before.xid % WIDTH
-        self.topic.before = PostgresPosition(lsn, xid) if is_wal else BinlogPosition(gtid(before.number))
-        self.topic.before_ended, self.topic.begun = is_wal or not before.truncated, None
+        at = PostgresPosition(lsn, xid) if is_wal else BinlogPosition(gtid(before.number))
+        has_end = is_wal or not before.truncated
+        self.topic.before, self.topic.begun = ToldBefore(at, has_end, records=0 if has_end else 1), None
 
     def _ended_nowhere(self, number: int) -> None:
         self.ends += [-1] * (number + 1 - len(self.ends))

@@ -35,6 +35,7 @@ final class ToldWhole {
     private Map<String, Object> place;
     private Witness witness;
     private String begun;
+    private int toldSince;
     private String before;
     private Map<String, Object> handedOn;
     private Schema debeziums;
@@ -62,6 +63,7 @@ final class ToldWhole {
     private SourceRecord next(SourceRecord record) {
         if (record.valueSchema() == null || !BRACKET.equals(record.valueSchema().name())) {
             markers.look(record);
+            toldSince += isOfATransaction(record) ? 1 : 0;
             return at(record, record.valueSchema(), record.value());
         }
         Struct bracket = (Struct) record.value();
@@ -74,13 +76,19 @@ final class ToldWhole {
             return at(record, record.valueSchema(), bracket);
         }
         if (begun != null && !begun.equals(transaction)) {
-            // A statement that has no END.
-            before = BEGUN + begun;
+            // A statement that has no END, which would count its records.
+            before = BEGUN + begun + " " + toldSince;
         }
         begun = transaction;
+        toldSince = 0;
         standAt(places.atBegin(transaction, record.sourceOffset(), place));
         Struct begin = marked(bracket);
         return at(record, begin.schema(), begin);
+    }
+
+    private static boolean isOfATransaction(SourceRecord record) {
+        return record.value() instanceof Struct told
+                && (told.schema().field("op") != null || told.schema().field("ddl") != null);
     }
 
     private void standAt(Map<String, Object> next) {

@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import LogRecord, RecordKind, ToldBefore
 from seamline.domain.position import Position
 
 RECAPTURE = "stop the sync and onboard it again; the log topic must be written by its own capture only"
@@ -40,7 +40,7 @@ class Record(msgspec.Struct):
     """Every shape but a row's. Which one it is shows by what is present.
 
     `seamline` and `seamline_follows` are what our own connectors say of a transaction, at its BEGIN; the latter is the
-    last bracket that was told before it, as `END 0-7-12`.
+    last bracket that was told before it.
     """
 
     status: str = ""
@@ -76,7 +76,6 @@ def bracket(
     """BEGIN or END. `position_of` reads a transaction's id, `table_of` gives a table's plain name; both may refuse."""
     position = position_of(record.id)
     if record.status == "BEGIN":
-        last, _, before = (record.seamline_follows or "").partition(" ")
         return LogRecord(
             offset,
             RecordKind.BEGIN,
@@ -84,8 +83,7 @@ def bracket(
             position=position,
             ts_ms=record.ts_ms,
             is_whole=record.seamline == "whole",
-            follows=position_of(before) if before else None,
-            follows_end=last == "END",
+            follows=_told_before(record.seamline_follows, position_of) if record.seamline_follows else None,
         )
     if record.event_count is None:
         raise LogCorrupted(f"offset {offset}: END of {record.id} carries no counts", hint=RECAPTURE)
@@ -99,6 +97,13 @@ def bracket(
         counts=counts,
         ts_ms=record.ts_ms,
     )
+
+
+def _told_before(said: str, position_of: Callable[[str], Position]) -> ToldBefore:
+    """`END 0-7-12`; or `BEGIN 0-7-12 1`: without END, and with one record."""
+    last, _, rest = said.partition(" ")
+    transaction, _, records = rest.partition(" ")
+    return ToldBefore(position_of(transaction), last == "END", int(records or 0))
 
 
 def unknown_shape(offset: int, value: bytes) -> LogCorrupted:

@@ -59,6 +59,9 @@ import org.apache.kafka.connect.source.SourceTaskContext;
  */
 public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, MariaDbOffsetContext> {
 
+    /** No two servers of one topology share it. (`server_uid` is made of a port and a network card's address.) */
+    private static final String SERVER = "SELECT CONCAT('server_id ', @@server_id)";
+
     private final Places places = new MariaDbPlaces();
     private PlacesBetweenTransactions between;
     private ToldWhole told;
@@ -152,8 +155,9 @@ public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, Mar
     private static Server refuseAnotherHistory(Configuration settings, Map<String, ?> stored, Markers markers) {
         MariaDbConnectionConfiguration access = new MariaDbConnectionConfiguration(settings);
         try (MariaDbConnection connection = new MariaDbConnection(access, null)) {
+            Server server = Server.requireSame(connection, SERVER, stored);
             markers.requireNewestIn(connection);
-            return Server.requireSame(connection, "SELECT @@server_uid", stored);
+            return server;
         } catch (SQLException failure) {
             throw Unanswered.because(failure);
         }
@@ -193,13 +197,11 @@ public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, Mar
         if (validateSnapshotFeasibility(snapshotter, offsets.getTheOnlyOffset(), connection)) {
             offsets.resetOffset(offsets.getTheOnlyPartition());
         }
+        validateSchemaHistory(config, connection::validateLogPosition, offsets, schema, snapshotter);
         try {
-            // The history may be long: nobody's session stands idle for it.
-            connection.close();
-            validateSchemaHistory(config, connection::validateLogPosition, offsets, schema, snapshotter);
             connection.setAutoCommit(false);
         } catch (SQLException failure) {
-            throw new DebeziumException("the session to the source did not outlive the reading of the history", failure);
+            throw new DebeziumException("the session to the source is lost", failure);
         }
     }
 

@@ -25,8 +25,8 @@ final class NoGtidMissing {
         Long before = newest.put(domain, sequence);
         if (before != null && sequence != before + 1) {
             throw new ConnectException(
-                    "GTID " + domain + "-" + server + "-" + sequence + " follows number " + before + " of its domain, and what"
-                            + " lies between is not in this server's binlog");
+                    "GTID " + domain + "-" + server + "-" + sequence + " follows number " + before + " of its domain: the next"
+                            + " one is not in this server's binlog");
         }
     }
 }

@@ -63,11 +63,12 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
     /** Debezium's own check asks for `lsn_proc`, passes where it is absent, and sees none of these. */
     private Server refuseAnotherHistory(Map<String, Object> stored, PostgresConnectorConfig config, Markers markers) {
         try (PostgresConnection connection = new PostgresConnection(config.getJdbcConfig(), "Seamline slot")) {
+            Server server = Server.requireSame(connection, CLUSTER_AND_TIMELINE, stored);
             if (stored != null) {
                 refuseAnotherLog(stored, config, connection);
                 markers.requireNewestIn(connection);
             }
-            return Server.requireSame(connection, CLUSTER_AND_TIMELINE, stored);
+            return server;
         } catch (SQLException failure) {
             throw Unanswered.because(failure);
         }
