@@ -47,6 +47,9 @@ def postgres_database(name: str) -> Iterator[Connection]:
         session.execute(f"REVOKE ALL ON DATABASE {name} FROM PUBLIC")
         for statement in grant_statements(name, writer.login):
             session.execute(statement)
+    with postgres(replace(root, database=name)) as session:
+        # For tables that tests make by hand.
+        session.execute(f"GRANT USAGE, CREATE ON SCHEMA public TO {writer.login}")
     yield replace(writer, database=name)
     with postgres(root) as session:
         session.execute(f"DROP DATABASE {name} WITH (FORCE)")

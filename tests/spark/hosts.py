@@ -15,7 +15,7 @@ import psutil
 import psycopg
 
 from seamline import settings
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.platform import migrate
 from seamline.adapters.platform.database import Database, Session, parameters
 from seamline.adapters.platform.store import PlatformStore
@@ -85,12 +85,12 @@ class Hosts:
     def refuse_all(self) -> None:
         """Let nobody into the platform database, and put out who is in."""
         name = self.platform.database
-        with postgres(dataclasses.replace(self.platform, database="postgres")) as session:
+        with postgres(resolve("postgres_root")) as session:
             session.execute(f"alter database {name} allow_connections false")
             session.execute(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'")
 
     def admit_all(self) -> None:
-        with postgres(dataclasses.replace(self.platform, database="postgres")) as session:
+        with postgres(resolve("postgres_root")) as session:
             session.execute(f"alter database {self.platform.database} allow_connections true")
 
     def end(self) -> None:

@@ -134,7 +134,8 @@ def test_after_all_the_kills_no_change_met_a_row_that_it_should_not_have(chain: 
 
 def test_a_log_topic_at_its_byte_limit_stops_the_capture_until_the_limit_is_raised(chain: Chain) -> None:
     chain.host_is_up()
-    chain.bank.ensure(with_limit(chain, chain.bank.topics.size_bytes() + 1))
+    # More than what the capture writes by itself until its limit is set, and much less than what writers write.
+    chain.bank.ensure(with_limit(chain, chain.bank.topics.size_bytes() + 200_000))
     with chain.writing():
         wait_until(
             lambda: (status := chain.bank.connector.status()) and status.is_stopped,

@@ -35,7 +35,8 @@ def run(args: argparse.Namespace) -> int:
         SessionBeside(beside, pytest_arguments=args.pytest) as other,
     ):
         outcomes = [session.run(layer, shlex.split(args.pytest)) for layer in here]
-        session.stop_servers()
+        if beside:
+            session.stop_servers()
         outcomes += other.outcomes()
     for outcome in outcomes:
         sys.stdout.write(f"{outcome.line}\n")
