@@ -298,7 +298,8 @@ class Simulation:
         if self.capture.lost_at is not None and not self._was_loaded(self.capture.missing):
             self._stays_stopped()
             return
-        self.capture.loss = None
+        # What stopped it may have come with a later snapshot.
+        self.capture.loss = self.stopped_by = None
         last = Process("last run", may_crash=False)
         self.schedule.spawn(last, self.runs.finish)
         self.schedule.run(lambda: last.is_dead, each=self._supervise, what="the end of the last run")
@@ -317,9 +318,17 @@ class Simulation:
         self.checks.at_end(self.runs.wanted)
 
     def _was_loaded(self, missing: int | None) -> bool:
-        """Whether a transaction that is not in the topic came with the snapshot: then nothing is missing."""
-        position = self.destination.ledgers[STREAM].position
-        return missing is not None and self.source.covered_by(position) >= missing
+        """Whether a transaction that is not in the topic came with the snapshot: then nothing is missing.
+
+        Behind one without END it is missed all the same: nobody says any more that all of that one is there.
+        """
+        ledger = self.destination.ledgers[STREAM]
+        if missing is None or self.source.covered_by(ledger.position) < missing:
+            return False
+        lost_at = self.capture.lost_at
+        is_behind = lost_at is not None and ledger.next_offset > lost_at
+        has_end = missing == 1 or self.source.log is Log.WAL or not self.source.commits[missing - 2].truncated
+        return has_end or is_behind
 
     def _is_through(self) -> bool:
         return self.capture.is_drained and self.destination.ledgers[STREAM].next_offset > self.capture.last_end
