@@ -110,6 +110,7 @@ def certified(one: Captured, folder: Path, *tables: str, owner: str = "") -> tup
     for file, text in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_text(text, encoding="utf-8")
+    one.grant(one.with_tables(*tables))
     out = folder / "certificate.md"
     ended = main(["certify", f"{name}_sync", "--owner", owner or OWNERS[kind], "--out", str(out)])
     return ended, out.read_text(encoding="utf-8") if out.exists() else ""
@@ -189,6 +190,7 @@ def test_a_character_set_that_the_connector_reads_otherwise_than_the_server_is_r
     sets = ("utf8mb4", "cp932", "ujis")
     columns = ", ".join(f"in_{name} VARCHAR(20) CHARACTER SET {name}" for name in sets)
     bank.execute(f"CREATE TABLE texts (id INT PRIMARY KEY, {columns})")
+    bank.grant(bank.with_tables("texts"))
     with pytest.raises(SchemaConflict, match="cp932.*ujis"):
         bank.source.catalogue(["texts"])
     monkeypatch.setattr(catalogue, "CHARACTER_SETS", {*CHARACTER_SETS, *sets})
@@ -279,7 +281,7 @@ def test_the_owner_of_postgresql_tables_needs_the_documented_rights_only(
     grants = (
         "DROP ROLE IF EXISTS parity_owner",
         "CREATE ROLE parity_owner LOGIN PASSWORD 'own'",
-        f"GRANT CREATE ON DATABASE {POSTGRES} TO parity_owner",
+        f"GRANT CONNECT, TEMPORARY, CREATE ON DATABASE {POSTGRES} TO parity_owner",
         "GRANT CREATE, USAGE ON SCHEMA public TO parity_owner",
         "ALTER TABLE kinds OWNER TO parity_owner",
     )

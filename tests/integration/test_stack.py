@@ -193,8 +193,10 @@ def test_a_killed_program_comes_back_without_orphans(running: OwnStack, program:
 
 def test_kill_9_of_everything_is_survived_and_nothing_is_lost(running: OwnStack) -> None:
     with running.warehouse() as session:
-        session.execute("create table kept (n int)")
-        session.execute("insert into kept select generate_series(1, 1000)")
+        # In a schema of its own: its role has no right to `public`.
+        session.execute("create schema kept")
+        session.execute("create table kept.kept (n int)")
+        session.execute("insert into kept.kept select generate_series(1, 1000)")
     with running.bank() as bank, bank.cursor() as cursor:
         cursor.execute("create table kept (n int)")
         cursor.execute("insert into kept values (1), (2), (3)")
@@ -212,7 +214,7 @@ def test_kill_9_of_everything_is_survived_and_nothing_is_lost(running: OwnStack)
 
     running.up()
     with running.warehouse() as session:
-        assert session.execute("select count(*) from kept").fetchone() == (1000,)
+        assert session.execute("select count(*) from kept.kept").fetchone() == (1000,)
     with running.bank() as bank, bank.cursor() as cursor:
         cursor.execute("select count(*) from kept")
         assert cursor.fetchone() == (3,)
