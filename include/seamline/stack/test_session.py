@@ -114,7 +114,7 @@ class TestSession:
         self._around = around
         self._python = python
         sessions = around.home / "test"
-        self._ports = Ports(free_port_base(besides=_bases_at_work(sessions)))
+        self._ports = Ports(free_port_base(besides=bases_at_work(sessions)))
         self._folder = sessions / str(self._ports.base)
         self._up: tuple[str, ...] = ()
         self._is_clean = True
@@ -251,7 +251,7 @@ def _locked_unless_at_work(folder: Path) -> Iterator[bool]:
             yield True
 
 
-def _bases_at_work(sessions: Path) -> list[int]:
+def bases_at_work(sessions: Path) -> list[int]:
     """Of the sessions of this checkout that run; their servers may not have taken their ports yet."""
     found = []
     for folder in sessions.glob("*"):
