@@ -1,6 +1,7 @@
 """A small database of a test's own with its capture, and what its log topic says of it."""
 
 import json
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,7 +22,7 @@ from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.log import LogRecord, RecordKind, ToldBefore
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
-from seamline.ports import Source
+from seamline.ports import Marker, Source
 from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture
 from tests.integration.databases import mariadb, mariadb_database
 from tests.waiting import wait_until
@@ -222,6 +223,14 @@ def replay(one: Captured, marker_id: str) -> Replayed:
         return _replay(one, reader, marker_id)
     finally:
         reader.close()
+
+
+def told_marker(one: Captured) -> str:
+    """The id of a marker that is committed and stands in the log."""
+    marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
+    one.source.commit_marker(marker)
+    replay(one, marker.id)
+    return marker.id
 
 
 def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:

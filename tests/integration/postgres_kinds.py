@@ -30,6 +30,11 @@ _MOMENTS = (
 )  # fmt: skip
 
 _INFINITE = ("'infinity'", "'-infinity'")
+# 64 bits hold no more microseconds since 1970 than up to the second of them; the server goes on to the last.
+_FAR = (
+    "'294247-01-10 04:00:54.775806'", "'294247-01-10 04:00:54.775807'", "'294247-01-10 04:00:54.775808'",
+    "'294247-01-10 04:00:55'", "'294276-12-31 23:59:59.999999'",
+)  # fmt: skip
 
 CASES = (
     TypeCase("small", "smallint", ("0", "-32768", "32767")),
@@ -56,8 +61,13 @@ CASES = (
          "'5874897-12-31'", "'4713-01-01 BC'"),
     ),
     TypeCase("at0", "timestamp(0)", ("'2026-11-20 10:20:30'", "'infinity'", "'-infinity'", "'0044-03-15 10:00:00 BC'")),
-    TypeCase("at3", "timestamp(3)", ("'2026-11-20 10:20:30.123'", "'1969-12-31 23:59:59.9'", *_INFINITE)),
-    TypeCase("at6", "timestamp", _MOMENTS),
+    TypeCase(
+        "at3", "timestamp(3)",
+        ("'2026-11-20 10:20:30.123'", "'1969-12-31 23:59:59.9'", "'294276-12-31 23:59:59.999'", *_INFINITE),
+    ),
+    TypeCase("at6", "timestamp", (*_MOMENTS, *_FAR)),
+    TypeCase("at4", "timestamp(4)", ("'2026-11-20 10:20:30.1234'", "'294276-12-31 23:59:59.9999'", *_INFINITE)),
+    TypeCase("booked", "booked", ("'2026-11-20 10:20:30.123456'", "'294276-12-31 23:59:59.999999'", *_INFINITE)),
     TypeCase("moment0", "timestamptz(0)", ("'2026-11-20 10:20:30+05:30'", "'infinity'")),
     TypeCase("moment3", "timestamptz(3)", ("'2026-11-20 10:20:30.123Z'", "'-infinity'", "'1969-12-31 23:59:59.999Z'")),
     TypeCase("moment6", "timestamptz", (*_MOMENTS, "'294276-12-31 23:59:59.999999Z'")),
@@ -67,8 +77,10 @@ CASES = (
     TypeCase(
         "span", "interval",
         ("'0'", "'1 year 2 mons 3 days 04:05:06.789'", "'-1 year -2 mons +3 days -04:05:06.000001'", "'1000000 hours'",
-         "'-0.5 seconds'", "'30 days'", "'1 mon'", "'24:00:00'"),
+         "'-0.5 seconds'", "'30 days'", "'1 mon'", "'24:00:00'", "'2147483648 hours'", "'2562047788:00:54.775807'",
+         "'-2562047788:00:54.775807'", "'178000000 years 11 mons'", *_INFINITE),
     ),
+    TypeCase("grace", "grace", ("'1 day'", "'0'", "'-2147483649 hours'", *_INFINITE)),
     TypeCase("id128", "uuid", ("'00000000-0000-0000-0000-000000000000'", "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'")),
     TypeCase("doc", "json", ("""'{"b": 1.10, "a": [1,  2], "b": null}'""", "'1'", "'\"ü\"'", "'null'")),
     TypeCase(
@@ -80,6 +92,8 @@ CASES = (
 TYPES = (
     r"CREATE TYPE mood AS ENUM ('glad', 'sad, or so', 'back\slash')",
     "CREATE DOMAIN money_of_ours AS numeric(12,2)",
+    "CREATE DOMAIN booked AS timestamp",
+    "CREATE DOMAIN grace AS interval",
     "CREATE DOMAIN amount AS money_of_ours CHECK (value > -1000)",
 )
 

@@ -4,7 +4,6 @@ Its row is deleted here, which is all that a capture can see of a source that wa
 """
 
 import time
-import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,10 +11,9 @@ from typing import Any
 import pytest
 
 from seamline.domain.errors import PositionLost
-from seamline.ports import Marker
 from seamline.stack.layout import Layout
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, replay
+from tests.integration.captured import Captured, captured, replay, told_marker
 from tests.integration.captured_postgres import captured_postgres
 from tests.waiting import wait_until
 
@@ -26,13 +24,6 @@ KINDS = {"mariadb": captured, "postgres": captured_postgres}
 def bank(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Captured]:
     with KINDS[request.param](f"restored_{request.param}") as one:
         yield one
-
-
-def told_marker(bank: Captured) -> str:
-    marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
-    bank.source.commit_marker(marker)
-    replay(bank, marker.id)
-    return marker.id
 
 
 def stored(bank: Captured) -> dict[str, Any]:

@@ -39,9 +39,6 @@ def mariadb_settings(
         # Else the year 1 arrives as 2001 (MySQL's rule for two digits, applied to stored values; 3.5.0.Final).
         "enable.time.adjuster": "false",
         "inconsistent.schema.handling.mode": "fail",
-        # Debezium reads character sets of single bytes by Java's tables, which have other letters than the server's.
-        "converters": "letters",
-        "letters.type": "seamline.connect.ServerLetters",
         # One transaction may be written as slowly as Kafka takes it.
         "binlog.net.write.timeout": "3600",
         # Its binlog client would connect again by itself, in the middle of a transaction too, and its place would then

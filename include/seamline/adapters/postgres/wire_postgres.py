@@ -1,5 +1,5 @@
 """Wire forms of Debezium's PostgreSQL connector 3.7.0.Final with the settings of a Seamline capture (decimal and bytes
-as text, `time.precision.mode=adaptive`, intervals as ISO 8601)."""
+as text, `time.precision.mode=adaptive`) and its own converter of times (`seamline.connect.ExactTimes`)."""
 
 from seamline.adapters.postgres.types import destination_type
 from seamline.adapters.postgres.wire import REAL, TEXT, TRUTH, WHOLE, WireForm, WireForms, moment, unit_of
@@ -12,6 +12,9 @@ _INFINITE_MOMENTS = {
     "millisecond": {9223372036825200000: "infinity", -9223372036832400000: "-infinity"},
     "microsecond": {9223372036854775807: "infinity", -9223372036854775808: "-infinity"},
 }
+# The connector's own numbers for microseconds since 1970 that are too many for 64 bits: this much and those behind it.
+_LAST_MOMENT, _BEHIND_LAST = "294247-01-10 04:00:54.775806", -5_000_000_000_000_000_000
+_FIRST_MOMENT = -211_000_000_000_000_000  # before 4713 BC, PostgreSQL's first year
 _DAY = {"millisecond": 86_400_000, "microsecond": 86_400_000_000}
 
 
@@ -41,7 +44,8 @@ def _cast(column: Column, *, of: str) -> str:
             return _or_infinite(of, _INFINITE_DATES, f"date '1970-01-01'+{of}::int", "date")
         case Kind.DATETIME:
             unit = unit_of(column)
-            return _or_infinite(of, _INFINITE_MOMENTS[unit], moment(of, unit), "timestamp")
+            finite = moment(of, unit) if unit == "millisecond" else _moment_or_behind_last(of)
+            return _or_infinite(of, _INFINITE_MOMENTS[unit], finite, "timestamp")
         case Kind.INSTANT:
             return f"{_instant_text(of)}::timestamptz"
         case Kind.TIME_OF_DAY:
@@ -54,6 +58,11 @@ def _cast(column: Column, *, of: str) -> str:
 def _or_infinite(of: str, sentinels: dict[int, str], finite: str, stored: str) -> str:
     named = " ".join(f"WHEN {number} THEN {stored} '{value}'" for number, value in sentinels.items())
     return f"(CASE {of} {named} ELSE {finite} END)"
+
+
+def _moment_or_behind_last(of: str) -> str:
+    behind = f"timestamp '{_LAST_MOMENT}'+({of}-({_BEHIND_LAST}))*interval '1 microsecond'"
+    return f"CASE WHEN {of}<{_FIRST_MOMENT} THEN {behind} ELSE {moment(of, 'microsecond')} END"
 
 
 def _instant_text(of: str) -> str:

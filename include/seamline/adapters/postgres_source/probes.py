@@ -8,7 +8,7 @@ import psycopg
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres_source.client import Session, open_session, role, source_error
-from seamline.adapters.postgres_source.edge_values import LIMITS, edge_values
+from seamline.adapters.postgres_source.edge_values import edge_values
 from seamline.adapters.postgres_source.grants import publication_statement
 from seamline.adapters.postgres_source.marker import create_statement
 from seamline.adapters.postgres_source.slots import drop_slot
@@ -40,7 +40,7 @@ class PostgresProbes:
         return {column.name: edge_values(column, labels=self._labels(table, column)) for column in table.columns}
 
     def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
-        return LIMITS
+        return {}
 
     def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
         """Literal → why the server refuses it. A temporary table is not in the log."""

@@ -8,6 +8,7 @@ import com.github.shyiko.mysql.binlog.event.TableMapEventData;
 import com.github.shyiko.mysql.binlog.event.deserialization.EventDeserializer;
 import com.github.shyiko.mysql.binlog.event.deserialization.TableMapEventDataDeserializer;
 import com.github.shyiko.mysql.binlog.io.ByteArrayInputStream;
+import io.debezium.connector.binlog.BinlogConnectorConfig;
 import io.debezium.connector.binlog.jdbc.BinlogConnectorConnection;
 import io.debezium.connector.mariadb.MariaDbConnectorConfig;
 import io.debezium.connector.mariadb.MariaDbDatabaseSchema;
@@ -22,14 +23,19 @@ import io.debezium.relational.TableId;
 import io.debezium.snapshot.SnapshotterService;
 import io.debezium.util.Clock;
 import java.io.IOException;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.Predicate;
 
-/** Debezium's reader of the binlog, which tells NULL for a date that is none and takes a hole in the GTIDs as it comes. */
+/**
+ * Debezium's reader of the binlog, which tells NULL for a date that is none, takes a hole in the GTIDs as it comes, and reads
+ * texts in the character set that statements seem to say.
+ */
 final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     private NoGtidMissing complete;
+
+    /** Debezium's constructor makes it: an initializer would run after that. */
+    private TextsAsNamed texts;
 
     BinlogReader(
             MariaDbConnectorConfig config,
@@ -60,37 +66,31 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
     }
 
     @Override
+    protected void configureBinaryLogClient(
+            BinaryLogClient client,
+            BinlogConnectorConfig config,
+            Map<String, Thread> threads,
+            BinlogConnectorConnection connection) {
+        texts = new TextsAsNamed(connection, config.getTableFilters().dataCollectionFilter()::isIncluded);
+        super.configureBinaryLogClient(client, config, threads, connection);
+    }
+
+    @Override
     protected EventDeserializer createEventDeserializer() {
         EventDeserializer events = super.createEventDeserializer();
-        Map<Long, TableMapEventData> tables = new LastTables();
+        Map<Long, TableMapEventData> tables = new LastTables<>();
         events.setEventDataDeserializer(EventType.TABLE_MAP, new TableMapEventDataDeserializer() {
             @Override
             public TableMapEventData deserialize(ByteArrayInputStream event) throws IOException {
                 TableMapEventData table = super.deserialize(event);
                 tables.put(table.getTableId(), table);
+                texts.add(table);
                 return table;
             }
         });
-        events.setEventDataDeserializer(EventType.WRITE_ROWS, new RowsWithDates.Inserted(tables));
-        events.setEventDataDeserializer(EventType.UPDATE_ROWS, new RowsWithDates.Updated(tables));
-        events.setEventDataDeserializer(EventType.DELETE_ROWS, new RowsWithDates.Deleted(tables));
+        events.setEventDataDeserializer(EventType.WRITE_ROWS, new RowsAsStored.Inserted(tables, texts));
+        events.setEventDataDeserializer(EventType.UPDATE_ROWS, new RowsAsStored.Updated(tables, texts));
+        events.setEventDataDeserializer(EventType.DELETE_ROWS, new RowsAsStored.Deleted(tables, texts));
         return events;
-    }
-
-    /** A server gives a table a new number each time that it opens it, and names it before each statement's rows. */
-    private static final class LastTables extends LinkedHashMap<Long, TableMapEventData> {
-
-        private static final long serialVersionUID = 1;
-
-        private static final int MOST = 10_000;
-
-        LastTables() {
-            super(16, 0.75f, true);
-        }
-
-        @Override
-        protected boolean removeEldestEntry(Map.Entry<Long, TableMapEventData> eldest) {
-            return size() > MOST;
-        }
     }
 }

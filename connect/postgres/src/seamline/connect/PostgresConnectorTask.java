@@ -4,8 +4,10 @@ import io.debezium.config.Configuration;
 import io.debezium.connector.postgresql.PostgresConnectorConfig;
 import io.debezium.connector.postgresql.PostgresOffsetContext;
 import io.debezium.connector.postgresql.PostgresPartition;
+import io.debezium.connector.postgresql.PostgresSchema;
 import io.debezium.connector.postgresql.connection.Lsn;
 import io.debezium.connector.postgresql.connection.PostgresConnection;
+import io.debezium.connector.postgresql.connection.ReplicationConnection;
 import io.debezium.connector.postgresql.spi.SlotState;
 import io.debezium.pipeline.ChangeEventSourceCoordinator;
 import java.sql.SQLException;
@@ -46,6 +48,12 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
         Markers markers = new Markers(settings, stored);
         told = new ToldWhole(places, stored, markers, refuseAnotherHistory(stored, config, markers));
         return super.start(settings);
+    }
+
+    @Override
+    protected ReplicationConnection buildReplicationConnection(
+            PostgresConnection connection, PostgresSchema schema, PostgresConnectorConfig config) throws SQLException {
+        return new IntervalsAsWritten(super.buildReplicationConnection(connection, schema, config));
     }
 
     @Override

@@ -11,14 +11,16 @@ import java.time.LocalDate;
 import java.time.LocalDateTime;
 import java.time.ZoneOffset;
 import java.time.ZonedDateTime;
+import java.util.BitSet;
 import java.util.Map;
 
 /**
- * Rows in which a date that is none (0000-00-00, 2026-02-31) is told from NULL: it comes as one that no column can hold.
+ * Rows with the texts that {@link TextsAsNamed} reads, and with dates that are none (0000-00-00, 2026-02-31) told from NULL:
+ * they come as one that no column can hold.
  *
  * Debezium's classes give null for the zeros, and end the task at the others, which ALLOW_INVALID_DATES lets in.
  */
-final class RowsWithDates {
+final class RowsAsStored {
 
     /** 10,000 BC: before the first date of MariaDB (0001) and of PostgreSQL (4713 BC). */
     static final LocalDate NO_DATE = LocalDate.of(-9999, 1, 1);
@@ -29,7 +31,7 @@ final class RowsWithDates {
     /** The first TIMESTAMP is a second later. */
     private static final ZonedDateTime ZERO_TIMESTAMP = LocalDate.EPOCH.atStartOfDay(ZoneOffset.UTC);
 
-    private RowsWithDates() {}
+    private RowsAsStored() {}
 
     private interface Read {
 
@@ -52,8 +54,16 @@ final class RowsWithDates {
 
     static final class Inserted extends RowDeserializers.WriteRowsDeserializer {
 
-        Inserted(Map<Long, TableMapEventData> tables) {
+        private final TextsAsNamed texts;
+
+        Inserted(Map<Long, TableMapEventData> tables, TextsAsNamed texts) {
             super(tables, EventProcessingFailureHandlingMode.FAIL);
+            this.texts = texts;
+        }
+
+        @Override
+        protected Serializable[] deserializeRow(long table, BitSet included, ByteArrayInputStream row) throws IOException {
+            return texts.read(table, included, super.deserializeRow(table, included, row));
         }
 
         @Override
@@ -84,8 +94,16 @@ final class RowsWithDates {
 
     static final class Updated extends RowDeserializers.UpdateRowsDeserializer {
 
-        Updated(Map<Long, TableMapEventData> tables) {
+        private final TextsAsNamed texts;
+
+        Updated(Map<Long, TableMapEventData> tables, TextsAsNamed texts) {
             super(tables, EventProcessingFailureHandlingMode.FAIL);
+            this.texts = texts;
+        }
+
+        @Override
+        protected Serializable[] deserializeRow(long table, BitSet included, ByteArrayInputStream row) throws IOException {
+            return texts.read(table, included, super.deserializeRow(table, included, row));
         }
 
         @Override
@@ -116,8 +134,16 @@ final class RowsWithDates {
 
     static final class Deleted extends RowDeserializers.DeleteRowsDeserializer {
 
-        Deleted(Map<Long, TableMapEventData> tables) {
+        private final TextsAsNamed texts;
+
+        Deleted(Map<Long, TableMapEventData> tables, TextsAsNamed texts) {
             super(tables, EventProcessingFailureHandlingMode.FAIL);
+            this.texts = texts;
+        }
+
+        @Override
+        protected Serializable[] deserializeRow(long table, BitSet included, ByteArrayInputStream row) throws IOException {
+            return texts.read(table, included, super.deserializeRow(table, included, row));
         }
 
         @Override

@@ -1,0 +1,66 @@
+package seamline.connect;
+
+import io.debezium.connector.mariadb.charset.MariaDbCharsetRegistry;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.charset.Charset;
+import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.HexFormat;
+import java.util.Map;
+import org.apache.kafka.connect.errors.DataException;
+
+/**
+ * How the bytes of MariaDB's character sets are read.
+ *
+ * Debezium reads those of single bytes by Java's tables, of which some have other letters than the server (greek, cp866),
+ * some have none for a byte where the server has one (latin1), and some are those of another set (hp8).
+ */
+final class Letters {
+
+    /** The text that bytes of one character set are. */
+    interface Reading {
+        String text(byte[] bytes);
+    }
+
+    /** A line per set: its name, and the UTF-16 units, in hex, of the bytes 80 to FF; those below are ASCII. */
+    private static final String TABLES = "letters.txt";
+
+    private final Map<String, String> ofSingleBytes = new HashMap<>();
+    private final MariaDbCharsetRegistry others = new MariaDbCharsetRegistry();
+
+    Letters() {
+        try (InputStream tables = Letters.class.getResourceAsStream(TABLES)) {
+            new String(tables.readAllBytes(), StandardCharsets.US_ASCII).lines().forEach(this::add);
+        } catch (IOException broken) {
+            throw new IllegalStateException(TABLES + " in the jar of these classes cannot be read", broken);
+        }
+    }
+
+    private void add(String line) {
+        String[] parts = line.split(" ");
+        byte[] units = HexFormat.of().parseHex(parts[1]);
+        ofSingleBytes.put(parts[0], new String(units, StandardCharsets.UTF_16BE));
+    }
+
+    Reading of(String set) {
+        String upper = ofSingleBytes.get(set);
+        if (upper != null) {
+            return bytes -> text(bytes, upper);
+        }
+        String encoding = others.getJavaEncodingForCharSet(set);
+        if (encoding == null) {
+            throw new DataException("texts in the character set " + set + " cannot be read");
+        }
+        Charset charset = Charset.forName(encoding);
+        return bytes -> new String(bytes, charset);
+    }
+
+    private static String text(byte[] bytes, String upper) {
+        StringBuilder text = new StringBuilder(bytes.length);
+        for (byte one : bytes) {
+            text.append(one >= 0 ? (char) one : upper.charAt(one & 0x7F));
+        }
+        return text.toString();
+    }
+}

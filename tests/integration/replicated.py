@@ -1,0 +1,191 @@
+"""A server of a test's own and its replica, which takes over the address when the first one dies."""
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+
+from seamline import settings
+from seamline.adapters.connections import Connection, resolve
+from seamline.settings import Ports
+from seamline.stack import account, mariadb, postgres
+from seamline.stack.layout import Layout
+from seamline.stack.test_session import free_port_base
+from tests.integration import databases
+from tests.waiting import wait_until
+
+TakeOver = Callable[[], None]
+
+
+@dataclass
+class Server:
+    """A data folder, and the process that serves it at the port of `administrator`."""
+
+    layout: Layout
+    administrator: Connection
+    command: Callable[[Layout], Sequence[str]]
+    is_ready: Callable[[Connection], bool]
+    flags: tuple[str, ...] = ()
+    process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
+
+    def start(self) -> None:
+        command = (*self.command(self.layout), *self.flags)
+        with (self.layout.data / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(_as_server(self.layout, *command), stdout=log, stderr=log)
+        wait_until(lambda: self.is_ready(self.administrator), timeout_s=60, what="the server to answer")
+
+    def end(self, how: signal.Signals) -> None:
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(timeout=60)
+            self.process = None
+
+    def move_to(self, other: "Server") -> None:
+        """It comes back at the address of the other one, which has ended."""
+        self.end(signal.SIGINT if self.command is postgres.command else signal.SIGTERM)
+        self.administrator = other.administrator
+        self.layout = Layout(replace(self.layout.settings, ports=other.layout.settings.ports))
+        self.start()
+
+    def ask(self, *statements: str) -> list[tuple[Any, ...]]:
+        """The rows of the last one."""
+        open_session: Any = databases.postgres if self.command is postgres.command else databases.mariadb
+        with closing(open_session(self.administrator)) as session, session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall()) if cursor.description else []
+
+
+@contextmanager
+def replicated_mariadb() -> Iterator[TakeOver]:
+    """Every connection of the bank leads to the first server, whose `server_id` is 7; that of its replica is 8."""
+    root = replace(resolve("core_bank_root"), database="")
+    with _pair(root, mariadb.command, _mariadb_is_ready, lambda ports: ports.mariadb) as (first, second):
+        second.flags = ("--server-id=8",)
+        mariadb.initialise(first.layout)
+        _run("cp", "-a", str(first.layout.mariadb), str(second.layout.mariadb))
+        mariadb.initialise(second.layout)
+        for server in (first, second):
+            server.start()
+        with _leading_to(first, "core_bank_root", *mariadb.ROLES, "bank_app"):
+            mariadb.provision(settings.load())
+            root = first.administrator
+            # Its root has no password until it has replicated the statement that sets it.
+            replace(second, administrator=replace(second.administrator, password="")).ask(
+                f"CHANGE MASTER TO master_host='{root.host}', master_port={root.port}, master_user='{root.login}',"
+                f" master_password='{root.password}', master_use_gtid=slave_pos, master_ssl=0",
+                "START SLAVE",
+            )
+
+            def take_over() -> None:
+                ((all_of_it,),) = first.ask("SELECT @@GLOBAL.gtid_binlog_pos")
+                assert second.ask(f"SELECT MASTER_GTID_WAIT('{all_of_it}', 60)") == [(0,)]
+                first.end(signal.SIGKILL)
+                second.ask("STOP SLAVE", "RESET SLAVE ALL")
+                second.move_to(first)
+
+            yield take_over
+
+
+@contextmanager
+def replicated_postgres() -> Iterator[TakeOver]:
+    """The administrator's connection leads to the first server; its replica is a standby, promoted at the end."""
+    root, writer = resolve("postgres_root"), resolve("warehouse")
+    with (
+        _pair(root, postgres.command, _postgres_is_ready, lambda ports: ports.postgres) as (first, second),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        postgres.initialise(first.layout, {"postgres_root": root.password})
+        first.start()
+        first.ask(f"CREATE ROLE {writer.login} LOGIN")
+        own = first.administrator
+        second.layout.postgres.mkdir(mode=0o700)
+        _own(second.layout.postgres)
+        patch.setenv("PGPASSWORD", own.password)
+        address = ("-h", own.host, "-p", str(own.port), "-U", own.login)
+        backup = (str(postgres.binaries() / "pg_basebackup"), *address, "-D", str(second.layout.postgres), "-R", "-c")
+        _run(*_as_server(second.layout, *backup, "fast"))
+        second.start()
+
+        def take_over() -> None:
+            ((all_of_it,),) = first.ask("SELECT pg_current_wal_insert_lsn()")
+            is_abreast = f"SELECT pg_last_wal_replay_lsn() >= '{all_of_it}'"
+            wait_until(lambda: second.ask(is_abreast) == [(True,)], timeout_s=60, what="the replica")
+            first.end(signal.SIGKILL)
+            assert second.ask("SELECT pg_promote(true, 60)") == [(True,)]
+            second.move_to(first)
+
+        with _leading_to(first, "postgres_root", "warehouse"):
+            yield take_over
+
+
+@contextmanager
+def _pair(
+    root: Connection,
+    command: Callable[[Layout], Sequence[str]],
+    is_ready: Callable[[Connection], bool],
+    port: Callable[[Ports], int],
+) -> Iterator[tuple[Server, Server]]:
+    """Below the stack's data, where the account of its servers may go."""
+    known = settings.load()
+    folder = known.data / f"replicated_{root.kind}"
+    servers = []
+    for name in ("first", "second"):
+        (folder / name).mkdir(parents=True)
+        used = {one.layout.settings.ports.base for one in servers}
+        ports = Ports(free_port_base(besides={known.ports.base, *used}))
+        layout = Layout(replace(known, data=folder / name, ports=ports))
+        servers.append(Server(layout, replace(root, port=port(ports)), command, is_ready))
+    try:
+        yield servers[0], servers[1]
+    finally:
+        for server in servers:
+            server.end(signal.SIGKILL)
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _leading_to(server: Server, *connections: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for known in map(resolve, connections):
+            address = f"{known.login}:{known.password}@{known.host}:{server.administrator.port}/{known.database}"
+            patch.setenv(f"SEAMLINE_CONNECTION_{known.connection_id.upper()}", f"{known.kind}://{address}")
+        yield
+
+
+def _mariadb_is_ready(root: Connection) -> bool:
+    """A fresh one answers that root's password is not set yet."""
+    try:
+        databases.mariadb(root).close()
+    except pymysql.err.OperationalError as exc:
+        return bool(exc.args[0] == pymysql.constants.ER.ACCESS_DENIED_ERROR)
+    return True
+
+
+def _postgres_is_ready(root: Connection) -> bool:
+    with suppress(psycopg.OperationalError):
+        databases.postgres(root).close()
+        return True
+    return False
+
+
+def _as_server(layout: Layout, *command: str) -> tuple[str, ...]:
+    return (str(layout.python), "-m", "seamline.stack.run", "--as-server", *command)
+
+
+def _own(folder: Path) -> None:
+    owner = account.server_account()
+    if owner is not None:
+        account.hand_over(folder, owner)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, timeout=120)

@@ -1,0 +1,71 @@
+"""Texts of MariaDB whose character set only a collation says, in statements that came after the capture began."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from seamline.domain.log import RecordKind
+from tests.conftest import RunningStack
+from tests.integration.captured import Captured, captured
+from tests.waiting import wait_until
+
+# The server's own default is utf8mb4; each of these is in another set, and columns of other types stand between them.
+SAID_BY_COLLATION = """CREATE TABLE letters (
+    id INT PRIMARY KEY, of_table VARCHAR(20), kind ENUM('a', 'b'), greek VARCHAR(20) COLLATE greek_bin, tag UUID,
+    fixed CHAR(5) COLLATE cp1251_general_cs, raw VARBINARY(9), modern TEXT COLLATE utf8mb4_uca1400_ai_ci,
+    doc JSON, bits BIT(9), thai VARCHAR(20) COLLATE tis620_bin, place POINT, choice SET('x', 'y')
+) COLLATE latin1_german1_ci"""
+WRITTEN = (
+    "1, 'Größe €', 'b', 'Ωμέγα', '6ccd780c-baba-1026-9564-5b8c656024db', 'Жук', x'00ff', '漢字 😀',"
+    " '{\"ü\": 1}', 5, 'ภาษา', ST_GeomFromText('POINT(1 2)'), 'x,y'"
+)
+READ = {
+    "of_table": "Größe €", "kind": "b", "greek": "Ωμέγα", "fixed": "Жук", "modern": "漢字 😀", "doc": '{"ü": 1}',
+    "thai": "ภาษา", "choice": "x,y", "raw": "AP8=", "tag": "6ccd780c-baba-1026-9564-5b8c656024db",
+}  # fmt: skip
+
+
+@pytest.fixture
+def bank(stack: RunningStack) -> Iterator[Captured]:
+    with captured("letters") as one:
+        yield one
+
+
+def told(bank: Captured, rows: int) -> list[dict[str, Any]]:
+    """The first rows of `letters` in the log."""
+    found: list[dict[str, Any]] = []
+    with closing(bank.open_log()) as reader:
+        reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])
+
+        def is_whole() -> bool:
+            records = reader.poll(1.0, 1_000)
+            ours = [one for one in records if one.kind is RecordKind.ROW and one.table == "letters"]
+            found.extend(json.loads(one.after or one.before or b"") for one in ours)
+            return len(found) >= rows
+
+        wait_until(is_whole, timeout_s=60, what="the rows in the log")
+    return found
+
+
+def texts(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in READ}
+
+
+def test_a_text_is_read_in_the_character_set_that_the_server_names(bank: Captured) -> None:
+    bank.ensure(bank.with_tables("account"))
+    bank.execute(SAID_BY_COLLATION)
+    bank.ensure(bank.with_tables("account", "letters"))
+    bank.execute(
+        f"INSERT INTO letters VALUES ({WRITTEN})",
+        "UPDATE letters SET id = 2",
+        "ALTER TABLE letters MODIFY of_table VARCHAR(20) COLLATE utf8mb4_bin, MODIFY fixed CHAR(5) COLLATE koi8r_bin,"
+        " MODIFY thai VARCHAR(20) COLLATE utf8mb3_bin",
+        f"INSERT INTO letters VALUES ({WRITTEN})",
+        "DELETE FROM letters",
+    )
+    rows = told(bank, 6)
+    assert [row["id"] for row in rows] == [1, 1, 2, 1, 1, 2]
+    assert [texts(row) for row in rows] == [READ] * 6
