@@ -61,7 +61,7 @@ class Layer:
 
 LAYERS = (
     Layer("unit"),
-    Layer("simulator", test_max_s=300, folder="fault/simulator"),
+    Layer("simulator", test_max_s=300, is_beside=True, folder="fault/simulator"),
     Layer("contract", ("postgres", "mariadb")),
     Layer("dags"),
     Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, is_beside=True),
@@ -233,6 +233,8 @@ class TestSession:
         # The rest follows from these, also when a test sets another data folder.
         return {
             **around,
+            # Most JVMs of tests live for seconds: the compiler for longer lives took a third of their CPU.
+            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
             "SEAMLINE_HOME": str(at.home),
             "SEAMLINE_DATA": str(at.data),
             "SEAMLINE_PORT_BASE": str(at.ports.base),
