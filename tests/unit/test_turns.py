@@ -1,6 +1,7 @@
 """Two commands that would undo each other are not at work at once on one data folder."""
 
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -9,7 +10,8 @@ from seamline.cli import demo
 from seamline.cli.main import main
 from seamline.domain.errors import TransientError
 from seamline.stack.layout import Layout
-from seamline.stack.turns import alone
+from seamline.stack.turns import alone, in_turn
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -40,3 +42,18 @@ def test_a_second_demo_is_refused_before_it_touches_anything(
         assert main(["demo"]) == TransientError.exit_code
     said = capsys.readouterr().err
     assert "another `seamline demo` is at work" in said and "wait for it" in said
+
+
+def test_who_comes_second_to_a_turn_waits_says_so_and_has_it_then(tmp_path: Path) -> None:
+    said: list[str] = []
+    with in_turn(tmp_path / "env", "prepare", on_wait=lambda: pytest.fail("nobody has it")):
+        second = Thread(target=_take_turn, args=(tmp_path / "env", said))
+        second.start()
+        wait_until(lambda: said == ["waits"], timeout_s=10, what="the second to find it taken")
+    second.join(timeout=10)
+    assert said == ["waits", "has it"]
+
+
+def _take_turn(folder: Path, said: list[str]) -> None:
+    with in_turn(folder, "prepare", on_wait=lambda: said.append("waits")):
+        said.append("has it")

@@ -24,7 +24,7 @@ from seamline.stack import supervisor as keeper
 from seamline.stack.components import COMPONENTS, Component
 from seamline.stack.layout import Layout
 from seamline.stack.progress import Progress
-from seamline.stack.turns import alone
+from seamline.stack.turns import alone, in_turn
 from seamline.stack.waiting import wait_until
 
 _LOG_LINES = 15
@@ -44,9 +44,13 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
         progress.say(f"fetching jars ({', '.join(names)}); about a minute the first time")
         fetch(names, into)
 
-    fetched = jars.ensure(files, layout.jars, fetch=fetch_aloud)
-    jars.unpack(files, layout)
-    own_connectors.compile_into_plugins(files, layout, settings.process_environment())
+    # Two checkouts' commands, or two sessions of tests, may share this folder.
+    with in_turn(
+        layout.settings.env, "prepare", on_wait=lambda: progress.say("waiting for another setup of this folder")
+    ):
+        fetched = jars.ensure(files, layout.jars, fetch=fetch_aloud)
+        jars.unpack(files, layout)
+        own_connectors.compile_into_plugins(files, layout, settings.process_environment())
     if fetched:
         progress.say(f"{fetched} jars fetched and checked")
 

@@ -61,12 +61,12 @@ class Layer:
 
 LAYERS = (
     Layer("unit"),
-    Layer("simulator", test_max_s=300, is_beside=True, folder="fault/simulator"),
     Layer("contract", ("postgres", "mariadb")),
     Layer("dags"),
     Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, is_beside=True),
     Layer("integration", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
     Layer("e2e", test_max_s=1500, is_own_stack=True, is_beside=True),
+    Layer("simulator", test_max_s=300, is_beside=True, folder="fault/simulator"),
     Layer(
         "fault",
         ("postgres", "mariadb", "kafka", "connect"),

@@ -1,8 +1,9 @@
-"""What must not be at work twice on one data folder: whoever comes second is told so at once."""
+"""What must not be at work twice on one folder: whoever comes second is told so at once, or waits."""
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from seamline.domain.errors import TransientError
 from seamline.stack.layout import Layout
@@ -22,4 +23,17 @@ def alone(layout: Layout, name: str, *, what: str) -> Iterator[None]:
             raise TransientError(
                 f"another {what} is at work on {layout.data}", hint="wait for it, then try again"
             ) from exc
+        yield
+
+
+@contextmanager
+def in_turn(folder: Path, name: str, *, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold the turn called `name` in this folder, which is made; `on_wait` is called where another process has it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.lock").open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
