@@ -209,7 +209,7 @@ def test_without_names_all_layers_run_but_those_that_only_run_by_name() -> None:
 
 def test_a_named_layer_runs_alone_also_one_that_only_runs_by_name() -> None:
     assert [layer.name for layer in chosen_layers(["fault"])] == ["fault"]
-    assert [layer.name for layer in chosen_layers(["e2e", "simulator"])] == ["simulator", "e2e"]
+    assert [layer.name for layer in chosen_layers(["simulator", "e2e"])] == ["e2e", "simulator"]
 
 
 def test_the_help_names_the_layer_that_only_runs_by_name(capsys: pytest.CaptureFixture[str]) -> None:
