@@ -49,9 +49,11 @@ def _native_checks(file: Path) -> tuple[Check, ...]:
         ) from exc
 
 
-def check(frames: Iterable[Frame], staged: Iterable[StagedRows], connection: Connection) -> list[Outcome]:
-    """Let Great Expectations judge. One outcome per expectation, always: one that GX dropped or could not evaluate is
-    not met."""
+def check(
+    frames: Iterable[Frame], staged: Iterable[StagedRows], connection: Connection, *, suite: str
+) -> list[Outcome]:
+    """Let Great Expectations judge, under the name `suite`. One outcome per expectation, always: one that GX dropped or
+    could not evaluate is not met."""
     # Hundreds of lines about its own machinery would bury the outcomes in the task's log.
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
     import great_expectations as gx
@@ -67,7 +69,7 @@ def check(frames: Iterable[Frame], staged: Iterable[StagedRows], connection: Con
         asset = frame_source.add_dataframe_asset(frame.name).add_batch_definition_whole_dataframe("all")
         data = pandas.DataFrame(list(frame.rows), columns=list(frame.columns))
         batch = asset.get_batch(batch_parameters={"dataframe": data})
-        outcomes += _judge(gx, batch, frame.name, frame.expectations)
+        outcomes += _judge(gx.ExpectationSuite, suite, batch, frame.name, frame.expectations)
     sources: dict[str, Any] = {}
     for table in staged:
         if table.schema not in sources:
@@ -77,16 +79,16 @@ def check(frames: Iterable[Frame], staged: Iterable[StagedRows], connection: Con
             )
         table_asset = sources[table.schema].add_table_asset(table.name, table_name=table.relation)
         batch = table_asset.add_batch_definition_whole_table("all").get_batch()
-        outcomes += _judge(gx, batch, table.name, table.expectations)
+        outcomes += _judge(gx.ExpectationSuite, suite, batch, table.name, table.expectations)
     return outcomes
 
 
-def _judge(gx: Any, batch: Any, name: str, expectations: Sequence[Expectation]) -> list[Outcome]:
+def _judge(suite_of: Any, suite: str, batch: Any, name: str, expectations: Sequence[Expectation]) -> list[Outcome]:
     outcomes = []
     for expectation in expectations:
-        # One suite each: a suite drops an expectation that it does not know, with no more than a line in the log.
-        suite = gx.ExpectationSuite(name, expectations=[{"type": expectation.type, "kwargs": dict(expectation.kwargs)}])
-        result = batch.validate(suite, result_format="SUMMARY")
+        # One at a time: a suite drops an expectation that it does not know, with no more than a line in the log.
+        alone = suite_of(suite, expectations=[{"type": expectation.type, "kwargs": dict(expectation.kwargs)}])
+        result = batch.validate(alone, result_format="SUMMARY")
         found = result.results[0] if len(result.results) == 1 else None
         is_met = found is not None and bool(found.success) and not _raised(found.exception_info)
         outcomes.append(Outcome(name, expectation, is_met, "" if is_met else _detail(found)))

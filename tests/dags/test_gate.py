@@ -25,7 +25,7 @@ BROKEN = results.reconciliation(results.table("account", Verdict.BREAK), results
 def _judge(found: Any, run: Any = None) -> GateResult:
     """The result frames of a run through the real Great Expectations; the staged rows need a server."""
     frames = result_frames(run or results.run(), "warehouse", found)
-    return GateResult(tuple(gx_engine.check(frames, (), SimpleNamespace())))  # type: ignore[arg-type]
+    return GateResult(tuple(gx_engine.check(frames, (), SimpleNamespace(), suite="s")))  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -124,7 +124,8 @@ def test_an_expectation_that_gx_drops_or_cannot_evaluate_is_not_met() -> None:
         Expectation("expect_nonsense", {}, "unknown"),
         Expectation("expect_column_values_to_be_unique", {"column": "no_such"}, "no column"),
     )
-    outcomes = gx_engine.check([Frame("f", ("a",), ((1,),), expectations)], (), SimpleNamespace())  # type: ignore[arg-type]
+    frame = Frame("f", ("a",), ((1,),), expectations)
+    outcomes = gx_engine.check([frame], (), SimpleNamespace(), suite="s")  # type: ignore[arg-type]
     assert [outcome.is_met for outcome in outcomes] == [False, False]
     assert "does not know" in outcomes[0].detail
     assert "could not be evaluated" in outcomes[1].detail
@@ -162,8 +163,13 @@ def test_on_mismatch_return_leaves_breaks_to_the_gate_and_missing_evidence_red(
     platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gx_check, "resolve", lambda _id: None)
-    real = gx_engine.check
-    monkeypatch.setattr(gx_engine, "check", lambda frames, _staged, _at: real(frames, (), None))  # type: ignore[arg-type]
+    real, suites = gx_engine.check, []
+
+    def check(frames: Any, _staged: Any, _at: Any, *, suite: str) -> Any:
+        suites.append(suite)
+        return real(frames, (), None, suite=suite)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(gx_engine, "check", check)
     operator = GXCheckOperator(task_id="expectations", run=results.RUN, on_mismatch="return")
     platform.found = [BROKEN]
     assert operator.execute({})["verdict"] == "BREAK"
@@ -173,6 +179,7 @@ def test_on_mismatch_return_leaves_breaks_to_the_gate_and_missing_evidence_red(
     platform.found = []
     with pytest.raises(AirflowFailException, match="reconciliation of this run was saved"):
         operator.execute({})
+    assert set(suites) == {"settlement__reconciliation"}
 
 
 def test_the_declared_suite_and_a_native_one_are_read(checkout: Any, tmp_path: Any) -> None:

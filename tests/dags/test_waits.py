@@ -20,6 +20,7 @@ from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.sensors.cutover import CutoverSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
 from seamline_airflow.stream_health import SILENCE_MAX_S, STILL_MAX_S, stream_trouble, troubles
+from seamline_airflow.triggers import stream_watch
 from seamline_airflow.triggers.cutover import CutoverTrigger
 from seamline_airflow.triggers.stream_watch import StreamWatchTrigger
 from tests.dags import results
@@ -171,6 +172,26 @@ def test_the_watch_waits_until_its_date_ends(platform: Any) -> None:
     assert isinstance(trigger, StreamWatchTrigger)
     assert datetime.fromisoformat(trigger.until).hour == 0
     assert deferred.value.timeout < timedelta(hours=24, minutes=30)
+
+
+def test_the_watch_tells_the_lag_of_its_streams_when_it_begins_and_again_and_again(
+    platform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform.reports = {results.STREAM: results.report(lag_s=1.25, next_offset=40, log_end_offset=47)}
+    line = "settlement@warehouse: streaming, 1.2 s and 7 records behind"
+    watch = _watch()
+    told: list[str] = []
+    monkeypatch.setattr(watch.log, "info", lambda text, *values: told.append(text % values))
+    with pytest.raises(TaskDeferred):
+        watch.execute(_day(datetime.now(UTC).date()))
+    assert [said for said in told if line in said] != []
+    monkeypatch.setattr(stream_watch, "_TELLS_EVERY_S", 0.0)
+    until = (datetime.now(UTC) + timedelta(seconds=0.2)).isoformat()
+    trigger = StreamWatchTrigger("settlement", ["warehouse"], 60, until, 0.02)
+    told.clear()
+    monkeypatch.setattr(trigger.log, "info", lambda text, *values: told.append(text % values))
+    assert _events(trigger) == [{"status": "ended"}]
+    assert len([said for said in told if line in said]) > 1
 
 
 def test_the_watch_of_a_date_that_has_ended_is_over(platform: Any) -> None:

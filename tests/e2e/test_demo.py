@@ -90,6 +90,14 @@ def test_the_report_shows_positions_totals_and_why_a_table_did_not_run(demo: sub
         assert expected in demo.stdout
 
 
+def test_status_says_the_same_on_the_terminal(demo: subprocess.CompletedProcess[str]) -> None:
+    told = seamline("status", within_s=60).stdout
+    (live,) = [line for line in told.splitlines() if "live tables" in line]
+    assert live.startswith("MATCH"), told
+    assert all(table in told for table in LIVE_TABLES), told
+    assert f"{SYNC}@warehouse" in told and "lag" in told, told
+
+
 def test_every_verdict_is_a_match_at_a_position_or_explains_itself(demo: subprocess.CompletedProcess[str]) -> None:
     found = registry.platform().reconciliations(SYNC, 40)
     assert {one.scope for one in found} == {Scope.LIVE, Scope.CUT}
@@ -164,9 +172,11 @@ def test_the_page_is_behind_the_login_and_says_break(warehouse: psycopg.Connecti
     token = httpx.post(
         f"{address()}/auth/token", json={"username": "viewer", "password": password("viewer")}, trust_env=False
     ).json()["access_token"]
-    answer = httpx.get(page, headers={"Authorization": f"Bearer {token}"}, trust_env=False, follow_redirects=True)
-    assert answer.status_code == httpx.codes.OK
-    assert "BREAK" in answer.text
+    # By the header, as a program does, and by the cookie that a browser has from Airflow's own login.
+    for proof in ({"Authorization": f"Bearer {token}"}, {"Cookie": f"_token={token}"}):
+        answer = httpx.get(page, headers=proof, trust_env=False, follow_redirects=True)
+        assert answer.status_code == httpx.codes.OK
+        assert "BREAK" in answer.text
 
 
 def test_a_second_demo_works_on_what_is_there_and_is_faster(

@@ -4,7 +4,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from tests.integration import databases
 from tests.waiting import wait_until
 
 TakeOver = Callable[[], None]
+# PostgreSQL ends at once, with all its processes, MariaDB in order.
+QUICK = signal.SIGQUIT
 
 
 @dataclass
@@ -77,11 +79,11 @@ def replicated_mariadb() -> Iterator[TakeOver]:
             server.start()
         with _leading_to(first, "core_bank_root", *mariadb.ROLES, "bank_app"):
             mariadb.provision(settings.load())
-            root = first.administrator
+            own = first.administrator
             # Its root has no password until it has replicated the statement that sets it.
             replace(second, administrator=replace(second.administrator, password="")).ask(
-                f"CHANGE MASTER TO master_host='{root.host}', master_port={root.port}, master_user='{root.login}',"
-                f" master_password='{root.password}', master_use_gtid=slave_pos, master_ssl=0",
+                f"CHANGE MASTER TO master_host='{own.host}', master_port={own.port}, master_user='{own.login}',"
+                f" master_password='{own.password}', master_use_gtid=slave_pos, master_ssl=0",
                 "START SLAVE",
             )
 
@@ -99,20 +101,18 @@ def replicated_mariadb() -> Iterator[TakeOver]:
 def replicated_postgres() -> Iterator[TakeOver]:
     """The administrator's connection leads to the first server; its replica is a standby, promoted at the end."""
     root, writer = resolve("postgres_root"), resolve("warehouse")
-    with (
-        _pair(root, postgres.command, _postgres_is_ready, lambda ports: ports.postgres) as (first, second),
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    with _pair(root, postgres.command, _postgres_is_ready, lambda ports: ports.postgres) as (first, second):
         postgres.initialise(first.layout, {"postgres_root": root.password})
         first.start()
         first.ask(f"CREATE ROLE {writer.login} LOGIN")
         own = first.administrator
         second.layout.postgres.mkdir(mode=0o700)
         _own(second.layout.postgres)
-        patch.setenv("PGPASSWORD", own.password)
         address = ("-h", own.host, "-p", str(own.port), "-U", own.login)
         backup = (str(postgres.binaries() / "pg_basebackup"), *address, "-D", str(second.layout.postgres), "-R", "-c")
-        _run(*_as_server(second.layout, *backup, "fast"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PGPASSWORD", own.password)
+            _run(*_as_server(second.layout, *backup, "fast"))
         second.start()
 
         def take_over() -> None:
@@ -147,9 +147,10 @@ def _pair(
     try:
         yield servers[0], servers[1]
     finally:
-        for server in servers:
-            server.end(signal.SIGKILL)
-        shutil.rmtree(folder)
+        with ExitStack() as leaving:
+            leaving.callback(_remove, folder)
+            for server in servers:
+                leaving.callback(server.end, QUICK)
 
 
 @contextmanager
@@ -159,6 +160,16 @@ def _leading_to(server: Server, *connections: str) -> Iterator[None]:
             address = f"{known.login}:{known.password}@{known.host}:{server.administrator.port}/{known.database}"
             patch.setenv(f"SEAMLINE_CONNECTION_{known.connection_id.upper()}", f"{known.kind}://{address}")
         yield
+
+
+def _remove(folder: Path) -> None:
+    """What a server has started may write for a moment after it has ended."""
+
+    def is_gone() -> bool:
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
+
+    wait_until(is_gone, timeout_s=20, what=f"{folder} to be gone")
 
 
 def _mariadb_is_ready(root: Connection) -> bool:

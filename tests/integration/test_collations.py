@@ -7,20 +7,22 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.errors import TerminalError
 from seamline.domain.log import RecordKind
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured
+from tests.integration.captured import Captured, captured, told_marker
 from tests.waiting import wait_until
 
 # The server's own default is utf8mb4; each of these is in another set, and columns of other types stand between them.
 SAID_BY_COLLATION = """CREATE TABLE letters (
     id INT PRIMARY KEY, of_table VARCHAR(20), kind ENUM('a', 'b'), greek VARCHAR(20) COLLATE greek_bin, tag UUID,
-    fixed CHAR(5) COLLATE cp1251_general_cs, raw VARBINARY(9), modern TEXT COLLATE utf8mb4_uca1400_ai_ci,
-    doc JSON, bits BIT(9), thai VARCHAR(20) COLLATE tis620_bin, place POINT, choice SET('x', 'y')
+    place POINT, fixed CHAR(5) COLLATE cp1251_general_cs, raw VARBINARY(9), modern TEXT COLLATE utf8mb4_uca1400_ai_ci,
+    doc JSON, bits BIT(9), thai VARCHAR(20) COLLATE tis620_bin, choice SET('x', 'y')
 ) COLLATE latin1_german1_ci"""
 WRITTEN = (
-    "1, 'Größe €', 'b', 'Ωμέγα', '6ccd780c-baba-1026-9564-5b8c656024db', 'Жук', x'00ff', '漢字 😀',"
-    " '{\"ü\": 1}', 5, 'ภาษา', ST_GeomFromText('POINT(1 2)'), 'x,y'"
+    "1, 'Größe €', 'b', 'Ωμέγα', '6ccd780c-baba-1026-9564-5b8c656024db', ST_GeomFromText('POINT(1 2)'), 'Жук',"
+    " x'00ff', '漢字 😀',"
+    " '{\"ü\": 1}', 5, 'ภาษา', 'x,y'"
 )
 READ = {
     "of_table": "Größe €", "kind": "b", "greek": "Ωμέγα", "fixed": "Жук", "modern": "漢字 😀", "doc": '{"ü": 1}',
@@ -69,3 +71,18 @@ def test_a_text_is_read_in_the_character_set_that_the_server_names(bank: Capture
     rows = told(bank, 6)
     assert [row["id"] for row in rows] == [1, 1, 2, 1, 1, 2]
     assert [texts(row) for row in rows] == [READ] * 6
+
+
+def test_texts_whose_character_set_nothing_tells_stop_the_capture_with_the_cure(bank: Captured) -> None:
+    bank.ensure(bank.with_tables("account"))
+    bank.execute("SET GLOBAL binlog_row_metadata = NO_LOG")
+    try:
+        bank.execute("INSERT INTO later VALUES (1, 1, 'of no captured table')")
+        told_marker(bank)
+        bank.execute("INSERT INTO account VALUES (1, 1, 'unread')")
+    finally:
+        bank.execute("SET GLOBAL binlog_row_metadata = FULL")
+    bank.wait_until_failed()
+    with pytest.raises(TerminalError, match="binlog_row_metadata was NO_LOG when a row of letters.account") as refused:
+        bank.ensure()
+    assert "onboard the syncs of this source again" in refused.value.hint

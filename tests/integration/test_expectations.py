@@ -68,7 +68,7 @@ def _judged(plan: SyncPlan, server: Connection, checkout: Path) -> GateResult:
     position, as_of = BinlogPosition("0-7-1"), datetime(2026, 11, 20, tzinfo=UTC)
     cut = StagedCut("r", "settlement", "warehouse", date(2026, 11, 19), position, as_of, staged)
     tables = staged_rows(plan, "warehouse", cut, load_checks(checkout / "include", "settlement"))
-    return GateResult(tuple(check((), tables, server)))
+    return GateResult(tuple(check((), tables, server, suite="settlement__reconciliation")))
 
 
 def test_a_clean_cut_passes(plan: SyncPlan, server: Connection, session: psycopg.Connection, checkout: Path) -> None:

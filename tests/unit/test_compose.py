@@ -1,6 +1,7 @@
 """docker-compose.yml and the local stack are one stack: the same versions, ports and settings."""
 
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -122,7 +123,8 @@ def test_airflow_has_the_local_variables(own_environment: dict[str, str], tmp_pa
     local = set(airflow.environment(layout))
     # In containers connections come as variables, and the API server is told its address on the command line.
     assert {name for name in own_environment if name.startswith("AIRFLOW")} == local - PLACES - LISTENS - MADE_BY_UP | {
-        "AIRFLOW_HOME"
+        "AIRFLOW_HOME",
+        "AIRFLOW_CONN_SPARK_DEFAULT",
     }
     for name, value in server_settings.AIRFLOW.items():
         assert name in PLACES or own_environment[name] == value, name
@@ -140,8 +142,11 @@ def test_every_local_connection_is_given_and_reads_as_one(own_environment: dict[
     credentials.write_files(layout, credentials.load_or_make(layout))
     variables = {name: _filled(value) for name, value in own_environment.items() if name.startswith("SEAMLINE_CONN")}
     contained = settings.load({"SEAMLINE_DATA": str(tmp_path / "none"), **variables})
-    for connection_id in ("postgres_root", "seamline_db", "warehouse", "airflow_db", "core_bank_root", "core_bank",
-                          "core_bank_marker", "core_bank_capture", "bank_app", "kafka", "connect"):  # fmt: skip
+    known = json.loads(layout.settings.connections.read_text(encoding="utf-8"))
+    # Of Airflow alone.
+    assert json.loads(own_environment["AIRFLOW_CONN_SPARK_DEFAULT"]) == known.pop("spark_default")
+    assert len(known) > 10
+    for connection_id in known:
         local = resolve(connection_id, within=layout.settings)
         other = resolve(connection_id, within=contained)
         assert (local.kind, local.login, local.database) == (other.kind, other.login, other.database), connection_id

@@ -20,9 +20,15 @@ def test_nothing_reconciled_is_not_green() -> None:
 
 def test_a_table_that_did_not_run_is_green_only_with_its_reason_and_beside_a_match() -> None:
     explained = TableVerdict("account", Verdict.NOT_RUN, reason="no history")
-    assert is_green([reconciliation(MATCH), reconciliation(explained)])
-    assert not is_green([reconciliation(MATCH), reconciliation(TableVerdict("account", Verdict.NOT_RUN))])
-    assert not is_green([reconciliation(explained)])
+    assert is_green([reconciliation(MATCH), reconciliation(explained, scope=Scope.CUT)])
+    unexplained = TableVerdict("account", Verdict.NOT_RUN)
+    assert not is_green([reconciliation(MATCH), reconciliation(unexplained, scope=Scope.CUT)])
+    assert not is_green([reconciliation(explained, scope=Scope.CUT)])
+
+
+def test_a_live_table_that_was_not_compared_is_not_green_whatever_its_reason() -> None:
+    behind = TableVerdict("account", Verdict.NOT_RUN, reason="the stream is catching up")
+    assert not is_green([reconciliation(MATCH, behind), reconciliation(MATCH, scope=Scope.CUT)])
 
 
 def test_inconclusive_and_break_are_never_green() -> None:

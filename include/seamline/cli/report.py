@@ -12,12 +12,15 @@ BREAKS_SHOWN = 5
 
 
 def is_green(reconciliations: Iterable[Reconciliation]) -> bool:
-    """Whether every table is MATCH, or NOT_RUN with its reason, and at least one is MATCH. Of nothing: no."""
-    tables = [table for reconciliation in reconciliations for table in reconciliation.tables]
+    """Whether every table is MATCH, or is NOT_RUN in the cut of a date and tells why (one that is read whole has no
+    history), and at least one is MATCH. Of nothing: no."""
+    tables = [(found.scope, table) for found in reconciliations for table in found.tables]
     fine = all(
-        table.verdict is Verdict.MATCH or (table.verdict is Verdict.NOT_RUN and bool(table.reason)) for table in tables
+        table.verdict is Verdict.MATCH
+        or (scope is Scope.CUT and table.verdict is Verdict.NOT_RUN and bool(table.reason))
+        for scope, table in tables
     )
-    return fine and any(table.verdict is Verdict.MATCH for table in tables)
+    return fine and any(table.verdict is Verdict.MATCH for _, table in tables)
 
 
 def render(reconciliations: Sequence[Reconciliation], streams: Sequence[StreamReport]) -> str:

@@ -59,7 +59,8 @@ def add_faults(document: Document, error: ValidationError, model: type[BaseModel
         # pydantic counts only the right items; the wrong ones are told on their own.
         is_counted_wrong = detail["type"] == "too_short" and bool(detail["input"])
         if path_text(path) not in told and not is_meant and not is_counted_wrong:
-            document.fault(path, *_say(document, detail, path, model))
+            cause, cure = _say(document, detail, path, model)
+            document.fault(path, cause, cure or _described(path, model))
 
 
 def add_empty_faults(document: Document) -> None:

@@ -19,6 +19,7 @@ from seamline.stack import (
     postgres,
     programs,
     provision,
+    stream_host,
 )
 from seamline.stack import supervisor as keeper
 from seamline.stack.components import COMPONENTS, Component
@@ -155,9 +156,10 @@ class _Boot:
         self._start(part, lambda: airflow.is_ready(self._layout) and airflow_pools.are_made(self._layout))
 
     def _stream_host(self, part: Component) -> None:
-        self._start(part, lambda: True)
+        self._start(part, partial(stream_host.is_ready, self._layout))
 
     def _bank_writers(self, part: Component) -> None:
+        # They serve nobody whom one could ask.
         self._start(part, lambda: True)
 
     def _start(self, part: Component, answers: Callable[[], bool]) -> None:

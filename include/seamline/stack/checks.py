@@ -4,7 +4,7 @@ import ctypes
 import enum
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -13,7 +13,18 @@ import psutil
 
 from seamline import settings
 from seamline.domain.errors import ConfigError, SeamlineError
-from seamline.stack import account, airflow, jars, java, kafka, mariadb, ports_in_use, postgres, python_lock
+from seamline.stack import (
+    account,
+    airflow,
+    jars,
+    java,
+    kafka,
+    mariadb,
+    ports_in_use,
+    postgres,
+    python_lock,
+    stream_host,
+)
 from seamline.stack import supervisor as keeper
 from seamline.stack.components import COMPONENTS
 from seamline.stack.layout import Layout
@@ -64,20 +75,25 @@ def _packages(layout: Layout) -> Iterator[Finding]:
     root = layout.settings.root
     if python_lock.locked_hash(root) != python_lock.wish_hash(root):
         yield Finding(Level.WRONG, "requirements.txt was made from another requirements.in", "./seamline lock")
-    wrong = sorted(_wrong_packages(python_lock.pins(root)))
+    wrong = sorted(wrong_packages(python_lock.pins(root), wanted=python_lock.wanted_here(root)))
     if wrong:
         shown = ", ".join(wrong[:5])
-        yield Finding(Level.WRONG, f"{len(wrong)} packages differ from requirements.txt: {shown}", "./seamline setup")
+        yield Finding(
+            Level.WRONG, f"{len(wrong)} packages are not those of requirements.txt: {shown}", "./seamline setup"
+        )
     else:
         yield Finding(Level.OK, "the packages are those of requirements.txt")
 
 
-def _wrong_packages(pins: dict[str, set[str]]) -> Iterator[str]:
+def wrong_packages(pins: Mapping[str, Set[str]], *, wanted: Set[str]) -> Iterator[str]:
+    """What is installed otherwise than the lock says, or is not there although this machine wants it."""
     for name, allowed in pins.items():
         try:
             found = version(name)
         except PackageNotFoundError:
-            continue  # asked for by a marker of another platform or Python
+            if name in wanted:
+                yield f"{name} is missing"
+            continue
         if found not in allowed:
             yield f"{name} {found} instead of {' or '.join(sorted(allowed))}"
 
@@ -173,6 +189,7 @@ _ANSWERS: dict[str, Callable[[Layout], bool]] = {
     "kafka": kafka.broker_is_ready,
     "connect": kafka.connect_is_ready,
     "airflow": airflow.is_ready,
+    "stream_host": stream_host.is_ready,
 }
 
 _CHECKS: tuple[Callable[[Layout], Iterator[Finding]], ...] = (

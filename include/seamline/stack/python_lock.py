@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from seamline import settings
@@ -35,11 +36,25 @@ def locked_hash(root: Path) -> str:
 def pins(root: Path) -> dict[str, set[str]]:
     """Normalised name → its versions in the lock; more than one where Python's version decides."""
     found: dict[str, set[str]] = {}
+    for _, match in _pinned_lines(root):
+        found.setdefault(normalised(match["name"]), set()).add(match["version"])
+    return found
+
+
+def wanted_here(root: Path) -> set[str]:
+    """The normalised names that the lock wants on this platform, by this Python."""
+    # Known here only once the environment is made; the lock is read before that, too.
+    from packaging.requirements import Requirement
+
+    wishes = (Requirement(line.partition(" #")[0]) for line, _ in _pinned_lines(root))
+    return {normalised(wish.name) for wish in wishes if wish.marker is None or wish.marker.evaluate()}
+
+
+def _pinned_lines(root: Path) -> Iterator[tuple[str, "re.Match[str]"]]:
     for line in (root / "requirements.txt").read_text(encoding="utf-8").splitlines():
         match = _PIN.match(line)
         if match:
-            found.setdefault(normalised(match["name"]), set()).add(match["version"])
-    return found
+            yield line, match
 
 
 def normalised(name: str) -> str:

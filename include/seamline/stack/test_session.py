@@ -234,7 +234,7 @@ class TestSession:
         return {
             **around,
             # Most JVMs of tests live for seconds: the compiler for longer lives took a third of their CPU.
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
+            "JDK_JAVA_OPTIONS": f"{around.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip(),
             "SEAMLINE_HOME": str(at.home),
             "SEAMLINE_DATA": str(at.data),
             "SEAMLINE_PORT_BASE": str(at.ports.base),

@@ -43,14 +43,17 @@ class GXCheckOperator(BaseOperator):
                     result_frames(run, destination.name, found),
                     _staged(run, destination.name, checks),
                     resolve(destination.connection),
+                    suite=suite_of(run),
                 )
             result = GateResult(tuple(outcomes))
             store.put_result(run.run_id, "expectations", result.to_json())
-            self._tell(result)
+            self._tell(run, result)
             self._require(run, result)
         return result.to_json()
 
-    def _tell(self, result: GateResult) -> None:
+    def _tell(self, run: Run, result: GateResult) -> None:
+        met = sum(outcome.is_met for outcome in result.outcomes)
+        self.log.info("suite %s: %d of %d expectations met", suite_of(run), met, len(result.outcomes))
         for outcome in result.outcomes:
             word = "met" if outcome.is_met else "NOT MET"
             self.log.info("%s: %s: %s %s", word, outcome.batch, outcome.expectation.why, outcome.detail)
@@ -67,6 +70,10 @@ class GXCheckOperator(BaseOperator):
             hint="see the Reconciliation page; run the task `cut` again when reconciliation did not run",
             sync=run.sync,
         )
+
+
+def suite_of(run: Run) -> str:
+    return f"{run.sync}__reconciliation"
 
 
 def _staged(run: Run, destination: str, checks: Sequence[gx_engine.Check]) -> tuple[StagedRows, ...]:

@@ -1,6 +1,7 @@
 """Watches the streams of one sync in the triggerer until their business date ends."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,19 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline_airflow import parts
-from seamline_airflow.stream_health import Trouble, stream_trouble
+from seamline_airflow.stream_health import Trouble, in_words, stream_trouble
+
+# How often the task's log gets a line per stream.
+_TELLS_EVERY_S = 60.0
+
+
+def tell(log: Any, sync: str, destinations: Sequence[str]) -> None:
+    """State, lag and place of each stream of this sync, into the log of a task."""
+    with parts.director() as director:
+        reports = director.latest_reports()
+    for stream in (StreamId(sync, destination) for destination in destinations):
+        report = reports.get(stream)
+        log.info("%s", in_words(report) if report else f"{stream}: never reported")
 
 
 def look(sync: str, destinations: Sequence[str], lag_max_s: float) -> list[Trouble]:
@@ -44,12 +57,16 @@ class StreamWatchTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         until = datetime.fromisoformat(self.until)
+        tells_at = time.monotonic() + _TELLS_EVERY_S
         while True:
             # The sensor has just looked; an event in the very second of the deferral would be lost (`CutoverTrigger`).
             left_s = (until - datetime.now(UTC)).total_seconds()
             await asyncio.sleep(min(self.poll_s, max(left_s, 0.0)))
             try:
                 found = await asyncio.to_thread(look, self.sync, self.destinations, self.lag_max_s)
+                if time.monotonic() >= tells_at:
+                    tells_at = time.monotonic() + _TELLS_EVERY_S
+                    await asyncio.to_thread(tell, self.log, self.sync, self.destinations)
             except TransientError as exc:
                 self.log.warning("the streams of %s are not known now: %s", self.sync, exc)
                 found = []

@@ -87,6 +87,15 @@ class Case:
     violations: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """How many commits and transfers were looked at, and what is wrong with them or with the rows."""
+
+    commits: int
+    transfers: int
+    violations: tuple[str, ...]
+
+
 @dataclass
 class Worker:
     """A process to which something happens at the failpoint that is armed in its own file."""
@@ -149,7 +158,7 @@ class BankUnderFire:
         if mode is Mode.STOP:
             self._wake(worker)
             self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
-        return self._judged(Case(self.kind, failpoint, mode, hit, recovery_s, 0, 0, ()), before)
+        return self._checked(Case(self.kind, failpoint, mode, hit, recovery_s, 0, 0, ()), before)
 
     def disturb_onboarding(self, failpoint: str, mode: Mode) -> Case:
         """The sync is onboarded anew while its stream runs; something happens to its snapshot, or its publish."""
@@ -165,7 +174,7 @@ class BankUnderFire:
         self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
         self.start("stream")
         recovery_s = self.recovered(began)
-        return self._judged(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+        return self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
 
     def disturb_joining(self, failpoint: str, mode: Mode) -> Case:
         """A table with a key and one without are loaded again while the stream runs; their joining is disturbed."""
@@ -184,7 +193,7 @@ class BankUnderFire:
         self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
         self.start("stream")
         recovery_s = self.recovered(began)
-        return self._judged(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+        return self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
 
     def _disturbed(self, step: str, failpoint: str, mode: Mode) -> float:
         """One attempt at a step of a run, disturbed and over; when it happened. It counts only if the next finds it."""
@@ -298,7 +307,12 @@ class BankUnderFire:
                 worker.process.kill()
                 worker.process.wait()
 
-    def _judged(self, case: Case, before: int) -> Case:
+    def _checked(self, case: Case, before: int) -> Case:
+        found = self.judged(before, case.recovery_s)
+        return replace(case, commits=found.commits, transfers=found.transfers, violations=found.violations)
+
+    def judged(self, before: int, recovery_s: float) -> Judged:
+        """What the warehouse has checked since it had seen so many commits. The stream is stopped."""
         wait_until(
             lambda: self.warehouse.commits_seen() >= before + COMMITS_MIN,
             timeout_s=RECOVERY_MAX_S,
@@ -313,12 +327,12 @@ class BankUnderFire:
         transfers = sum(commit.transfers_checked for commit in new)
         if not transfers:
             violations.append("not one transfer was looked at")
-        if case.recovery_s > RECOVERY_MAX_S:
-            violations.append(f"it took {case.recovery_s:.0f} s to go on")
+        if recovery_s > RECOVERY_MAX_S:
+            violations.append(f"it took {recovery_s:.0f} s to go on")
         if violations:
             # The databases and the topic of a run are dropped at its end.
             (self.folder / f"evidence-{next(self.numbers)}.txt").write_text(self.warehouse.evidence(), encoding="utf-8")
-        return replace(case, commits=len(new), transfers=transfers, violations=tuple(violations))
+        return Judged(len(new), transfers, tuple(violations))
 
     def _at_rest(self) -> int:
         """Nothing of a case before is at work any more, also if it failed; how many commits there were."""

@@ -26,11 +26,11 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class FullDisk:
-    """Of one server; `recovery_s` since there was room again and the server was started."""
+class Trouble:
+    """`what` happened at no failpoint; `recovery_s` since it was over."""
 
     source: str
-    server: str
+    what: str
     recovery_s: float
     commits: int
     violations: tuple[str, ...]
@@ -43,7 +43,7 @@ class Tally:
     seed: str
     cases: list[Case] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
-    full_disks: list[FullDisk] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
 
@@ -52,11 +52,12 @@ def written(tally: Tally, *, tests: int, failed: int) -> str:
 
 
 def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
-    commits = sum(case.commits for case in (*tally.cases, *tally.full_disks))
-    violations = [said for case in (*tally.cases, *tally.full_disks) for said in case.violations] + [
+    all_of_them: list[Case | Trouble] = [*tally.cases, *tally.troubles]
+    commits = sum(case.commits for case in all_of_them)
+    violations = [said for case in all_of_them for said in case.violations] + [
         said for end in tally.ends for said in end.anomalies
     ]
-    slowest = max((case.recovery_s for case in (*tally.cases, *tally.full_disks)), default=0.0)
+    slowest = max((case.recovery_s for case in all_of_them), default=0.0)
     reached = {case.failpoint for case in tally.cases}
     yield "# T1: every failpoint, in every mode"
     yield ""
@@ -89,8 +90,8 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
         yield (
             f"| {end.source} | {end.attempts} | {end.committed} | {end.units} | {end.commits} | {len(end.anomalies)} |"
         )
-    if tally.full_disks:
-        yield from _told_of_full_disks(tally.full_disks)
+    if tally.troubles:
+        yield from _told_of_troubles(tally.troubles)
     met = {(case.failpoint, case.mode) for case in tally.cases}
     left = [f"- `{name}`: {mode}" for name in sorted(NAMES) for mode in Mode if (name, mode) not in met]
     if left:
@@ -107,14 +108,14 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
             yield f"- and {len(violations) - TOLD_MAX} more"
 
 
-def _told_of_full_disks(disks: Sequence[FullDisk]) -> Iterator[str]:
+def _told_of_troubles(troubles: Sequence[Trouble]) -> Iterator[str]:
     yield ""
-    yield "A server's disk full to its last byte for a while, then room again and the server started:"
+    yield "At no failpoint. A full disk is so to its last byte for a while, then has room, and its server is started."
     yield ""
-    yield "| source | whose disk | back after s | commits checked | violations |"
+    yield "| source | what | back after s | commits checked | violations |"
     yield "|---|---|---|---|---|"
-    for disk in disks:
-        yield f"| {disk.source} | {disk.server} | {disk.recovery_s:.1f} | {disk.commits} | {len(disk.violations)} |"
+    for one in troubles:
+        yield f"| {one.source} | {one.what} | {one.recovery_s:.1f} | {one.commits} | {len(one.violations)} |"
 
 
 def _told_of(mode: Mode, cases: Sequence[Case]) -> str:

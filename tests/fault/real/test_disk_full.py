@@ -12,7 +12,7 @@ from seamline.ports import Orders
 from seamline.stack.layout import Layout
 from tests.conftest import RunningStack
 from tests.fault.real.bank_under_fire import COMMITS_MIN, RECOVERY_MAX_S, BankUnderFire, bank_under_fire
-from tests.fault.real.report import FullDisk, Tally
+from tests.fault.real.report import Tally, Trouble
 from tests.fault.real.small_volume import SmallVolume, on_a_small_volume
 from tests.fault.real.watched import watched
 from tests.waiting import wait_until
@@ -54,7 +54,7 @@ def test_when_a_full_disk_has_room_again_the_stream_goes_on_and_nothing_is_lost_
         violations += bank.at_the_end()
         if recovery_s > BACK_MAX_S:
             violations.append(f"{kind}, disk of {server}: back after {recovery_s:.1f} s, {BACK_MAX_S:g} are allowed")
-        tally.full_disks.append(FullDisk(kind, server, recovery_s, len(commits), tuple(violations)))
+        tally.troubles.append(Trouble(kind, f"disk of {server} full", recovery_s, len(commits), tuple(violations)))
         assert violations == []
 
 

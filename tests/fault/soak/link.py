@@ -1,4 +1,4 @@
-"""A TCP link that can be cut, held or slowed down: it stands between a stream and its destination."""
+"""A TCP link that can be cut, held or slowed down: it stands between a stream or a capture and a database."""
 
 import select
 import socket

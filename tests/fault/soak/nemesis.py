@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 
 import psycopg
 
@@ -21,6 +23,7 @@ from tests.waiting import wait_until
 
 _STREAM_FAILPOINTS = ("app.epoch_taken", "app.fetched", "app.dml_half", "app.commit_sent", "app.commit_acked")
 _BOTH = ("mariadb", "postgres")
+_LINK, _CAPTURE_LINK = attrgetter("link"), attrgetter("capture_link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,9 @@ class Scene:
     """A bank whose stream runs, and what a fault may lay hands on."""
 
     bank: BankUnderFire
+    # To the destination, of the stream; and to the source, of the capture.
     link: Link
+    capture_link: Link
     chance: random.Random
     layout: Layout
 
@@ -113,25 +118,30 @@ def lose_the_answer_of_a_commit(scene: Scene) -> None:
     scene.link.state = State.OPEN
 
 
-# ---- its way to the destination -------------------------------------------------------------------------------------
+# ---- the ways to the destination and from the source ---------------------------------------------------------------
 
 
-def cut_link(scene: Scene) -> None:
-    scene.link.state = State.CUT
+def cutting(link: Callable[[Scene], Link]) -> Callable[[Scene], None]:
+    return partial(_in_state, link, State.CUT)
+
+
+def silencing(link: Callable[[Scene], Link]) -> Callable[[Scene], None]:
+    return partial(_in_state, link, State.SILENT)
+
+
+def _in_state(link: Callable[[Scene], Link], state: State, scene: Scene) -> None:
+    link(scene).state = state
     scene.lasting(3, 12)
-    scene.link.state = State.OPEN
+    link(scene).state = State.OPEN
 
 
-def silence_link(scene: Scene) -> None:
-    scene.link.state = State.SILENT
-    scene.lasting(3, 12)
-    scene.link.state = State.OPEN
+def slowing(link: Callable[[Scene], Link]) -> Callable[[Scene], None]:
+    def slow(scene: Scene) -> None:
+        link(scene).delay_s = 0.05
+        scene.lasting(5, 15)
+        link(scene).delay_s = 0.0
 
-
-def slow_link(scene: Scene) -> None:
-    scene.link.delay_s = 0.05
-    scene.lasting(5, 15)
-    scene.link.delay_s = 0.0
+    return slow
 
 
 def end_sessions_of_stream(scene: Scene) -> None:
@@ -230,9 +240,12 @@ FAULTS = (
     Fault("stream suspended", suspend_stream),
     Fault("stream overtaken while suspended", overtake_stream),
     Fault("answer of a COMMIT lost", lose_the_answer_of_a_commit),
-    Fault("link to the destination cut", cut_link),
-    Fault("link to the destination silent", silence_link),
-    Fault("link to the destination slow", slow_link),
+    Fault("link to the destination cut", cutting(_LINK)),
+    Fault("link to the destination silent", silencing(_LINK)),
+    Fault("link to the destination slow", slowing(_LINK)),
+    Fault("link of the capture cut", cutting(_CAPTURE_LINK)),
+    Fault("link of the capture silent", silencing(_CAPTURE_LINK)),
+    Fault("link of the capture slow", slowing(_CAPTURE_LINK)),
     Fault("sessions of the destination ended", end_sessions_of_stream),
     Fault("capture's task restarted", restart_task),
     Fault("capture stopped and resumed", stop_and_resume_capture),

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -99,14 +100,16 @@ def one_fault(scene: Scene, fault: Fault, *, is_compared: bool) -> Done:
 
 @contextmanager
 def soaked_bank(kind: str, layout: Layout, *, seed: str, folder: Path) -> Iterator[Scene]:
-    """A bank under writers, its stream at work behind a link, its capture watched as the stream host does."""
+    """A bank under writers, stream and capture at work behind a link each, the capture watched as the host does."""
     with bank_under_fire(kind, folder=folder, seed=seed) as bank:
-        warehouse = resolve(WAREHOUSE.connection)
-        with link_to(warehouse.host, warehouse.port) as link:
+        warehouse, server = resolve(WAREHOUSE.connection), bank.source.root
+        with link_to(warehouse.host, warehouse.port) as link, link_to(server.host, server.port) as capture_link:
+            bank.source.endpoint = replace(bank.source.endpoint, port=capture_link.port)
+            bank.source.ensure()
             secret = quote(warehouse.password, safe="")
             address = f"postgres://{warehouse.login}:{secret}@127.0.0.1:{link.port}/{warehouse.database}"
             bank.of_streams[f"SEAMLINE_CONNECTION_{WAREHOUSE.connection.upper()}"] = address
             with watched(bank):
                 bank.order(Orders())
                 bank.start("stream")
-                yield Scene(bank, link, random.Random(seed), layout)
+                yield Scene(bank, link, capture_link, random.Random(seed), layout)

@@ -35,11 +35,6 @@ def postgres_settings(source: SourcePlan, tables: Sequence[str], *, endpoint: Ca
         "time.precision.mode": "adaptive",
         # As `bytes` they come in base64, too. With `base64` a bytea that an update left alone comes as null (3.7.0).
         "binary.handling.mode": "bytes",
-        # Debezium has no number for the last years of PostgreSQL, and 0 for an infinite interval.
-        "converters": "times",
-        "times.type": "seamline.connect.ExactTimes",
-        # Intervals are told as the server writes them.
-        "driver.options": "-c IntervalStyle=iso_8601",
         # Else columns of unknown types are left out without a word.
         "include.unknown.datatypes": "true",
         # Messages of others (pg_logical_emit_message) are no rows; one that is not transactional would lie anywhere.

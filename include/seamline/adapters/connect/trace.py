@@ -27,6 +27,11 @@ _CURES = (
     ("Communications link failure", "the source's server is away; the capture goes on by itself when it is back"),
     ("Connection refused", "the source's server is away; the capture goes on by itself when it is back"),
     ("row size", "a session wrote with binlog_row_image other than FULL, or the table is system-versioned"),
+    (
+        "binlog_row_metadata was NO_LOG",
+        "what was written so cannot be told any more: set binlog_row_metadata = FULL, also in the server's option file,"
+        " then onboard the syncs of this source again",
+    ),
     ("byColumn", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ColumnType.byCode", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ParsingException", "a DDL statement of the captured database cannot be parsed; the trace shows it"),

@@ -6,7 +6,7 @@ from seamline.adapters.postgres.types import destination_type
 from seamline.adapters.postgres.wire import REAL, TEXT, TRUTH, WHOLE, WireForm, WireForms, moment, unit_of
 from seamline.domain.catalogue import Column, Kind
 
-# What connect/ tells for a date that is none, as 0000-00-00 or 2026-02-31: a day in 10,000 BC (RowsWithDates.java).
+# What connect/ tells for a date that is none, as 0000-00-00 or 2026-02-31: a day in 10,000 BC (RowsAsStored.java).
 _NO_DATE_DAYS = -4_371_587
 _PER_DAY = {"millisecond": 86_400_000, "microsecond": 86_400_000_000}
 

@@ -12,9 +12,10 @@ _INFINITE_MOMENTS = {
     "millisecond": {9223372036825200000: "infinity", -9223372036832400000: "-infinity"},
     "microsecond": {9223372036854775807: "infinity", -9223372036854775808: "-infinity"},
 }
-# The connector's own numbers for microseconds since 1970 that are too many for 64 bits: this much and those behind it.
+# The connector's own numbers for microseconds since 1970 that are too many for 64 bits: this much, and those behind it,
+# which are fewer than that to the end of 294276. Other numbers before PostgreSQL's first year are no moments.
 _LAST_MOMENT, _BEHIND_LAST = "294247-01-10 04:00:54.775806", -5_000_000_000_000_000_000
-_FIRST_MOMENT = -211_000_000_000_000_000  # before 4713 BC, PostgreSQL's first year
+_BEHIND_LAST_MAX = _BEHIND_LAST + 1_000_000_000_000_000
 _DAY = {"millisecond": 86_400_000, "microsecond": 86_400_000_000}
 
 
@@ -62,7 +63,8 @@ def _or_infinite(of: str, sentinels: dict[int, str], finite: str, stored: str) -
 
 def _moment_or_behind_last(of: str) -> str:
     behind = f"timestamp '{_LAST_MOMENT}'+({of}-({_BEHIND_LAST}))*interval '1 microsecond'"
-    return f"CASE WHEN {of}<{_FIRST_MOMENT} THEN {behind} ELSE {moment(of, 'microsecond')} END"
+    is_behind = f"{of} BETWEEN {_BEHIND_LAST} AND {_BEHIND_LAST_MAX}"
+    return f"CASE WHEN {is_behind} THEN {behind} ELSE {moment(of, 'microsecond')} END"
 
 
 def _instant_text(of: str) -> str:

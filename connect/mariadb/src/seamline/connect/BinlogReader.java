@@ -83,8 +83,9 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             @Override
             public TableMapEventData deserialize(ByteArrayInputStream event) throws IOException {
                 TableMapEventData table = super.deserialize(event);
-                tables.put(table.getTableId(), table);
+                // First: rows of a table whose texts cannot be read must not find it.
                 texts.add(table);
+                tables.put(table.getTableId(), table);
                 return table;
             }
         });

@@ -8,7 +8,6 @@ import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.Map;
-import org.apache.kafka.connect.errors.DataException;
 
 /**
  * How the bytes of MariaDB's character sets are read.
@@ -43,6 +42,7 @@ final class Letters {
         ofSingleBytes.put(parts[0], new String(units, StandardCharsets.UTF_16BE));
     }
 
+    /** @return null if nobody knows its letters */
     Reading of(String set) {
         String upper = ofSingleBytes.get(set);
         if (upper != null) {
@@ -50,7 +50,7 @@ final class Letters {
         }
         String encoding = others.getJavaEncodingForCharSet(set);
         if (encoding == null) {
-            throw new DataException("texts in the character set " + set + " cannot be read");
+            return null;
         }
         Charset charset = Charset.forName(encoding);
         return bytes -> new String(bytes, charset);

@@ -96,14 +96,21 @@ public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, Mar
     }
 
     @Override
-    public CdcSourceTaskContext<? extends CommonConnectorConfig> preStart(Configuration settings) {
+    public CdcSourceTaskContext<? extends CommonConnectorConfig> preStart(Configuration stored) {
+        Configuration settings = withoutOld(stored);
         config = new MariaDbConnectorConfig(settings);
         context = new MariaDbTaskContext(settings, config);
         return context;
     }
 
+    /** The settings of an older capture name a converter that these classes no longer have. */
+    private static Configuration withoutOld(Configuration settings) {
+        return settings.edit().without("converters").build();
+    }
+
     @Override
-    protected ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> start(Configuration settings) {
+    protected ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> start(Configuration given) {
+        Configuration settings = withoutOld(given);
         Map<String, Object> stored = between.stored(Map.of("server", config.getLogicalName()));
         Markers markers = new Markers(settings, stored);
         told = new ToldWhole(places, stored, markers, refuseAnotherHistory(settings, stored, markers));

@@ -14,6 +14,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Predicate;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
 
 /**
@@ -24,6 +25,7 @@ import org.apache.kafka.connect.errors.DataException;
 final class TextsAsNamed {
 
     private static final String BYTES = "binary";
+    private static final String NO_SUCH_COLUMN = "42S22";
 
     private final Predicate<TableId> isCaptured;
     private final Map<Integer, String> sets = new HashMap<>();
@@ -41,6 +43,9 @@ final class TextsAsNamed {
                         }
                     });
         } catch (SQLException failure) {
+            if (NO_SUCH_COLUMN.equals(failure.getSQLState())) {
+                throw new ConnectException("The server does not number its collations: it is older than 10.10", failure);
+            }
             throw Unanswered.because(failure);
         }
     }
@@ -70,12 +75,12 @@ final class TextsAsNamed {
         List<Letters.Reading> found = new ArrayList<>();
         int texts = 0;
         for (int column = 0; column < table.getColumnTypes().length; column++) {
-            found.add(isText(table, column) ? reading(collation(table, texts++)) : null);
+            found.add(isNamed(table, column) ? reading(table, column, collation(table, texts++)) : null);
         }
         return found;
     }
 
-    /** @param text counts from 0, over texts alone */
+    /** @param text counts from 0, over those columns alone that the server names */
     private static int collation(TableMapEventData table, int text) {
         TableMapEventMetadata named = table.getEventMetadata();
         DefaultCharset most = named == null ? null : named.getDefaultCharset();
@@ -86,26 +91,35 @@ final class TextsAsNamed {
             return others == null ? usual : others.getOrDefault(text, usual);
         }
         if (each == null || each.size() <= text) {
-            throw new DataException("The server does not name the collation of text " + text + " of "
-                    + table.getDatabase() + "." + table.getTable() + ": SET GLOBAL binlog_row_metadata = FULL");
+            throw new DataException("binlog_row_metadata was NO_LOG when a row of " + table.getDatabase() + "."
+                    + table.getTable() + " was written: nothing tells the character sets of its texts");
         }
         return each.get(text);
     }
 
-    private Letters.Reading reading(int collation) {
+    private Letters.Reading reading(TableMapEventData table, int column, int collation) {
         String set = sets.get(collation);
-        if (set == null) {
-            throw new DataException("The server names the collation " + collation + ", which it does not list");
+        if (BYTES.equals(set) || type(table, column) == ColumnType.GEOMETRY) {
+            return null;
         }
-        return set.equals(BYTES) ? null : letters.of(set);
+        Letters.Reading reading = set == null ? null : letters.of(set);
+        return reading != null ? reading : bytes -> {
+            throw new DataException("A text in column " + (column + 1) + " of " + table.getDatabase() + "."
+                    + table.getTable() + " cannot be read: its collation has the number " + collation + ", of " + set);
+        };
     }
 
-    /** A label comes as its number, and the second byte of its column's metadata says so. */
-    private static boolean isText(TableMapEventData table, int column) {
+    private static ColumnType type(TableMapEventData table, int column) {
+        return ColumnType.byCode(table.getColumnTypes()[column] & 0xFF);
+    }
+
+    /** Whether the server counts the column where it names collations: a geometry, but no label, which is a number. */
+    private static boolean isNamed(TableMapEventData table, int column) {
+        // The second byte of a label's metadata tells what it is.
         int kind = table.getColumnMetadata()[column] >> 8;
-        return switch (ColumnType.byCode(table.getColumnTypes()[column] & 0xFF)) {
+        return switch (type(table, column)) {
             case STRING -> kind != ColumnType.ENUM.getCode() && kind != ColumnType.SET.getCode();
-            case VARCHAR, VAR_STRING, BLOB, TINY_BLOB, MEDIUM_BLOB, LONG_BLOB -> true;
+            case VARCHAR, VAR_STRING, BLOB, TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, GEOMETRY -> true;
             default -> false;
         };
     }

@@ -25,26 +25,34 @@ public class ExactTimes implements CustomConverter<SchemaBuilder, RelationalColu
 
     private static final Instant LAST = Instant.EPOCH.plus(LAST_MICROSECOND, ChronoUnit.MICROS);
     private static final int DIGITS_IN_MILLISECONDS = 3;
+    private static final String NO_TIME = "PT0S";
 
     @Override
     public void configure(Properties settings) {}
 
+    /** The old image of a row holds no more than its key; a column that takes no NULL has to hold something there. */
     @Override
     public void converterFor(RelationalColumn column, ConverterRegistration<SchemaBuilder> registration) {
         if (column.nativeType() == Oid.INTERVAL) {
-            registration.register(SchemaBuilder.string(), value -> value == null ? null : value.toString());
+            String none = column.isOptional() ? null : NO_TIME;
+            registration.register(SchemaBuilder.string(), value -> value == null ? none : value.toString());
         }
         if (column.nativeType() == Oid.TIMESTAMP && column.scale().orElse(0) > DIGITS_IN_MILLISECONDS) {
-            registration.register(MicroTimestamp.builder(), ExactTimes::microseconds);
+            Long none = column.isOptional() ? null : 0L;
+            registration.register(MicroTimestamp.builder(), value -> value == null ? none : microseconds(value));
         }
     }
 
+    /** @param value of a row; or a column's default, which may have been converted already */
     private static Long microseconds(Object value) {
+        if (value instanceof Long converted) {
+            return converted;
+        }
         if (value instanceof Instant moment
                 && moment.isAfter(LAST)
                 && moment.isBefore(PostgresValueConverter.POSITIVE_INFINITY_INSTANT)) {
             return BEHIND_LAST + ChronoUnit.MICROS.between(LAST, moment);
         }
-        return value == null ? null : MicroTimestamp.toEpochMicros(value, null);
+        return MicroTimestamp.toEpochMicros(value, null);
     }
 }

@@ -1,6 +1,7 @@
 package seamline.connect;
 
 import io.debezium.config.Configuration;
+import io.debezium.connector.common.CdcSourceTaskContext;
 import io.debezium.connector.postgresql.PostgresConnectorConfig;
 import io.debezium.connector.postgresql.PostgresOffsetContext;
 import io.debezium.connector.postgresql.PostgresPartition;
@@ -42,12 +43,27 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
     }
 
     @Override
-    public ChangeEventSourceCoordinator<PostgresPartition, PostgresOffsetContext> start(Configuration settings) {
+    public CdcSourceTaskContext<PostgresConnectorConfig> preStart(Configuration settings) {
+        return super.preStart(withOwn(settings));
+    }
+
+    @Override
+    public ChangeEventSourceCoordinator<PostgresPartition, PostgresOffsetContext> start(Configuration given) {
+        Configuration settings = withOwn(given);
         PostgresConnectorConfig config = new PostgresConnectorConfig(settings);
         Map<String, Object> stored = between.stored(Map.of("server", config.getLogicalName()));
         Markers markers = new Markers(settings, stored);
         told = new ToldWhole(places, stored, markers, refuseAnotherHistory(stored, config, markers));
         return super.start(settings);
+    }
+
+    /** What belongs to these classes, and would be missing in the settings of a capture that is older than they are. */
+    private static Configuration withOwn(Configuration settings) {
+        return settings.edit()
+                .with("converters", "times")
+                .with("times.type", ExactTimes.class.getName())
+                .with("driver.options", "-c IntervalStyle=iso_8601")
+                .build();
     }
 
     @Override

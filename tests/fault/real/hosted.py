@@ -1,0 +1,157 @@
+"""A bank whose stream is at work in a stream host: Spark, its JVM, and a Python worker of Spark's daemon."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import psutil
+
+from seamline.plan.model import plan_to_json
+from tests.fault.real.bank_under_fire import BankUnderFire, Worker
+from tests.fault.real.worker import DESTINATION
+from tests.spark.hosts import START_S, Hosts, hosts_of, is_gone, session_of
+from tests.waiting import wait_until
+
+SCRIPT = Path(__file__).parents[3] / "spark_jobs" / "stream_host.py"
+_ENDS_WITHIN_S = 60.0
+
+
+@dataclass(kw_only=True)
+class HostedBank(BankUnderFire):
+    """Whoever looks after the stream looks after its host, as Supervisor does: one that has ended is started again."""
+
+    hosts: Hosts
+    arming: Path
+
+    @property
+    def host(self) -> "subprocess.Popen[bytes]":
+        return self.hosts.started[-1]
+
+    def processes(self, of: str) -> list[psutil.Process]:
+        """Living processes of the host whose command line says this."""
+        found = []
+        for process in session_of(self.host.pid):
+            try:
+                if of in " ".join(process.cmdline()):
+                    found.append(process)
+            except psutil.NoSuchProcess:
+                continue
+        return found
+
+    def stream(self) -> None:
+        """Wanted, and heard of from a host that lives."""
+        self.hosts.director.want(self.source.plan.stream_id(DESTINATION), plan_json=plan_to_json(self.source.plan))
+        self.hosts.start("--slots", "2")
+        wait_until(self._is_streaming, timeout_s=START_S, what="the stream in its host")
+
+    def _is_streaming(self) -> bool:
+        told = self.hosts.report(self.source.plan.sync)
+        is_here = told is not None and f"/{self.host.pid}/" in told.host
+        return told is not None and is_here and told.state in ("streaming", "catching_up")
+
+    def start(self, what: str, arming: str = "") -> Worker:
+        if what != "stream":
+            return super().start(what, arming)
+        raise AssertionError("its host starts the stream")
+
+    def keep_streaming(self) -> bool:
+        if self.host.poll() is not None:
+            self.hosts.start("--slots", "2")
+        return True
+
+    def stop_stream(self) -> None:
+        os.killpg(self.host.pid, signal.SIGTERM)
+        assert self.host.wait(timeout=_ENDS_WITHIN_S) == 0, self.hosts.log(len(self.hosts.started) - 1)[-1500:]
+
+    def apply_all(self) -> None:
+        self.stream()
+        self.recovered(time.monotonic())
+        self.stop_stream()
+
+    def arm(self, text: str) -> None:
+        """For the next worker that looks: those of the host read the file whenever it changes."""
+        new = self.arming.with_suffix(".new")
+        new.write_text(text, encoding="utf-8")
+        new.rename(self.arming)
+
+    def fired(self) -> list[str]:
+        record = self.arming.with_name(self.arming.name + ".fired")
+        return record.read_text(encoding="utf-8").split() if record.exists() else []
+
+
+@contextmanager
+def hosted(bank: BankUnderFire) -> Iterator[HostedBank]:
+    arming = bank.folder / "failpoints-of-host"
+    arming.write_text("", encoding="utf-8")
+    name = f"{bank.source.source_plan.name}_platform"
+    with hosts_of(SCRIPT, bank.folder, name=name, SEAMLINE_FAILPOINTS_FILE=str(arming)) as hosts:
+        own = {field.name: getattr(bank, field.name) for field in fields(BankUnderFire)}
+        yield HostedBank(**own, hosts=hosts, arming=arming)
+
+
+# ---- what happens to it ---------------------------------------------------------------------------------------------
+
+
+def kill_host(bank: HostedBank) -> None:
+    """Its JVM, its daemon and its workers follow it."""
+    everything = [process.pid for process in session_of(bank.host.pid)]
+    os.kill(bank.host.pid, signal.SIGKILL)
+    wait_until(lambda: all(map(is_gone, everything)), timeout_s=20, what="every process of the host to be gone")
+    bank.host.wait(timeout=10)
+
+
+def kill_jvm(bank: HostedBank) -> None:
+    (jvm,) = bank.processes("SparkSubmit")
+    jvm.kill()
+    bank.host.wait(timeout=_ENDS_WITHIN_S)
+
+
+def kill_daemon(bank: HostedBank) -> None:
+    """Of Spark's, which forks the workers: they follow it."""
+    daemon = min(bank.processes("pyspark.daemon"), key=lambda process: process.create_time())
+    daemon.kill()
+    wait_until(lambda: is_gone(daemon.pid), timeout_s=10, what="the daemon to be gone")
+
+
+def kill_worker_twice(bank: HostedBank) -> None:
+    """The second one behind a COMMIT whose answer it never sees."""
+    for place in ("app.dml_half", "app.commit_sent"):
+        before = bank.fired().count(place)
+        bank.arm(f"{place}=kill9")
+        wait_until(lambda: bank.fired().count(place) > before, timeout_s=60, what=f"a worker to die at {place}")  # noqa: B023
+        bank.arm("")
+
+
+def overtake_host(bank: HostedBank) -> None:
+    """It sleeps with all its processes until another host has taken its streams over, and wakes up."""
+    old, asleep = bank.host, session_of(bank.host.pid)
+    for process in asleep:
+        process.suspend()
+    try:
+        wait_until(
+            lambda: not any(host.is_alive for host in bank.hosts.director.hosts()),
+            timeout_s=60,
+            what="the lease to end",
+        )
+        bank.stream()
+        before = bank.warehouse.commits_seen()
+        wait_until(lambda: bank.warehouse.commits_seen() > before, timeout_s=60, what="a commit of the other host")
+    finally:
+        for process in asleep:
+            process.resume()
+    wait_until(lambda: all(is_gone(process.pid) for process in asleep), timeout_s=60, what="the first host to end")
+    old.wait(timeout=10)
+
+
+TROUBLES = {
+    "stream host killed": kill_host,
+    "JVM of the stream host killed": kill_jvm,
+    "daemon of Spark's workers killed": kill_daemon,
+    "Python worker killed in mid-commit, and behind a COMMIT": kill_worker_twice,
+    "stream host overtaken in its sleep": overtake_host,
+}
