@@ -85,8 +85,11 @@ def test_a_test_that_hangs_ends_its_layer_and_shows_where(around: Settings, capf
 def test_data_is_kept_after_a_failure_until_the_next_session_and_gone_after_success(around: Settings) -> None:
     run_layers(around, {"fails": FAILS})
     (first,) = kept(around)
+    # The next one may draw the same ports, and so a folder of the same name.
+    mark = first / "of-the-first"
+    mark.touch()
     run_layers(around, {"fails_too": FAILS})
-    assert first not in kept(around)
+    assert not mark.exists() and len(kept(around)) == 1
     run_layers(around, {"passes": PASSES})
     assert kept(around) == []
 
