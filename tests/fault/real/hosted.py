@@ -112,8 +112,8 @@ def kill_jvm(bank: HostedBank) -> None:
 
 
 def kill_daemon(bank: HostedBank) -> None:
-    """Of Spark's, which forks the workers: they follow it."""
-    daemon = min(bank.processes("pyspark.daemon"), key=lambda process: process.create_time())
+    """The one of Spark's that forks the workers: they follow it."""
+    daemon = min(bank.processes("stream_host.daemon"), key=lambda process: process.create_time())
     daemon.kill()
     wait_until(lambda: is_gone(daemon.pid), timeout_s=10, what="the daemon to be gone")
 
