@@ -233,6 +233,22 @@ def told_marker(one: Captured) -> str:
     return marker.id
 
 
+def told_rows(one: Captured, table: str, count: int) -> list[dict[str, Any]]:
+    """The newest images of the first rows of a table in the log, at least so many."""
+    found: list[dict[str, Any]] = []
+    with closing(one.open_log()) as reader:
+        reader.assign(one.kafka.offsets(one.source_plan.log_topic)[0])
+
+        def is_whole() -> bool:
+            records = reader.poll(1.0, 1_000)
+            ours = [record for record in records if record.kind is RecordKind.ROW and record.table == table]
+            found.extend(json.loads(record.after or record.before or b"") for record in ours)
+            return len(found) >= count
+
+        wait_until(is_whole, timeout_s=60, what="the rows in the log")
+    return found
+
+
 def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
     state = Replayed()
     unit: list[LogRecord] = []

@@ -1,17 +1,13 @@
 """Texts of MariaDB whose character set only a collation says, in statements that came after the capture began."""
 
-import json
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from seamline.domain.errors import TerminalError
-from seamline.domain.log import RecordKind
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured
-from tests.waiting import wait_until
+from tests.integration.captured import Captured, captured, told_rows
 
 # The server's own default is utf8mb4; each of these is in another set, and columns of other types stand between them.
 SAID_BY_COLLATION = """CREATE TABLE letters (
@@ -36,22 +32,6 @@ def bank(stack: RunningStack) -> Iterator[Captured]:
         yield one
 
 
-def told(bank: Captured, rows: int) -> list[dict[str, Any]]:
-    """The first rows of `letters` in the log."""
-    found: list[dict[str, Any]] = []
-    with closing(bank.open_log()) as reader:
-        reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])
-
-        def is_whole() -> bool:
-            records = reader.poll(1.0, 1_000)
-            ours = [one for one in records if one.kind is RecordKind.ROW and one.table == "letters"]
-            found.extend(json.loads(one.after or one.before or b"") for one in ours)
-            return len(found) >= rows
-
-        wait_until(is_whole, timeout_s=60, what="the rows in the log")
-    return found
-
-
 def texts(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in READ}
 
@@ -68,7 +48,7 @@ def test_a_text_is_read_in_the_character_set_that_the_server_names(bank: Capture
         f"INSERT INTO letters VALUES ({WRITTEN})",
         "DELETE FROM letters",
     )
-    rows = told(bank, 6)
+    rows = told_rows(bank, "letters", 6)
     assert [row["id"] for row in rows] == [1, 1, 2, 1, 1, 2]
     assert [texts(row) for row in rows] == [READ] * 6
 

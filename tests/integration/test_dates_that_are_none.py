@@ -1,17 +1,13 @@
 """Dates of MariaDB that are none: the log tells them from NULL and from 1970, and no stream stores anything for one."""
 
-import json
 from collections.abc import Iterator
-from contextlib import closing
-from typing import Any
 
 import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import SchemaConflict
-from seamline.domain.log import RecordKind
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured
+from tests.integration.captured import Captured, captured, told_rows
 from tests.integration.databases import postgres_database
 from tests.integration.streamed import streamed
 from tests.waiting import wait_until
@@ -50,22 +46,6 @@ def values(**odd: str) -> str:
     return ", ".join((REAL | odd).values())
 
 
-def told(bank: Captured, rows: int) -> list[dict[str, Any]]:
-    """The newest images of the first rows of `dated` in the log."""
-    found: list[dict[str, Any]] = []
-    with closing(bank.open_log()) as reader:
-        reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])
-
-        def is_whole() -> bool:
-            records = reader.poll(1.0, 1_000)
-            ours = [one for one in records if one.kind is RecordKind.ROW and one.table == "dated"]
-            found.extend(json.loads(one.after or one.before or b"") for one in ours)
-            return len(found) >= rows
-
-        wait_until(is_whole, timeout_s=60, what="the rows in the log")
-    return found
-
-
 def test_a_date_that_is_none_is_told_from_null_and_from_every_real_one(bank: Captured) -> None:
     bank.ensure(bank.with_tables("dated"))
     odd = ["'0000-00-00'", "'2026-00-15'", "'2026-11-00'", "'2026-02-31'", "'0000-05-05'"]
@@ -80,7 +60,7 @@ def test_a_date_that_is_none_is_told_from_null_and_from_every_real_one(bank: Cap
         "UPDATE dated SET d = NULL, m = NULL, t = NULL WHERE id = 1",
         "DELETE FROM dated WHERE id = 2",
     )
-    rows = told(bank, len(odd) + 3)
+    rows = told_rows(bank, "dated", len(odd) + 3)
     first = {"d": -719_162, "dn": 2_932_896, "m": None, "un": 0, "t": None, "tn": "1970-01-01T00:00:01Z"}
     assert rows[0] == {"id": 0, **first}
     assert [row | {"id": 0} for row in rows[1 : len(odd) + 1]] == [{"id": 0, **NONE_AS}] * len(odd)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,6 +27,23 @@ from tests.integration.databases import postgres, postgres_database
 from tests.waiting import wait_until
 
 START_S = 90.0
+
+
+@dataclasses.dataclass
+class Failpoints:
+    """Where the workers of a host shall meet their end."""
+
+    file: Path
+
+    def arm(self, text: str) -> None:
+        """Written beside and renamed: the worker reads the file whenever it changes."""
+        new = self.file.with_suffix(".new")
+        new.write_text(text, encoding="utf-8")
+        new.rename(self.file)
+
+    def fired(self) -> Counter[str]:
+        record = self.file.with_name(self.file.name + ".fired")
+        return Counter(record.read_text(encoding="utf-8").split()) if record.exists() else Counter()
 
 
 @dataclasses.dataclass

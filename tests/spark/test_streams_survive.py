@@ -6,9 +6,7 @@ A bank on MariaDB with writers at work, its capture, Kafka, the stream host, Pos
 import dataclasses
 import os
 import signal
-from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,25 +16,8 @@ from seamline.plan.model import SyncPlan
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import Writers
 from tests.spark.chains import Chain, chain_of
-from tests.spark.hosts import START_S, is_gone, session_of
+from tests.spark.hosts import START_S, Failpoints, is_gone, session_of
 from tests.waiting import wait_until
-
-
-@dataclasses.dataclass
-class Failpoints:
-    """Where the chain's workers shall meet their end."""
-
-    file: Path
-
-    def arm(self, text: str) -> None:
-        """Written beside and renamed: the worker reads the file whenever it changes."""
-        new = self.file.with_suffix(".new")
-        new.write_text(text, encoding="utf-8")
-        new.rename(self.file)
-
-    def fired(self) -> Counter[str]:
-        record = self.file.with_name(self.file.name + ".fired")
-        return Counter(record.read_text(encoding="utf-8").split()) if record.exists() else Counter()
 
 
 @pytest.fixture(scope="module")

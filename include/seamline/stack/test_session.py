@@ -66,6 +66,7 @@ LAYERS = (
     Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, is_beside=True),
     Layer("integration", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
     Layer("e2e", test_max_s=1500, is_own_stack=True, is_beside=True),
+    Layer("stack", test_max_s=300, is_beside=True),
     Layer("simulator", test_max_s=300, is_beside=True, folder="fault/simulator"),
     Layer(
         "fault",

@@ -7,17 +7,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 import psutil
 
 from seamline.plan.model import plan_to_json
 from tests.fault.real.bank_under_fire import BankUnderFire, Worker
 from tests.fault.real.worker import DESTINATION
-from tests.spark.hosts import START_S, Hosts, hosts_of, is_gone, session_of
+from tests.spark.chains import SCRIPT
+from tests.spark.hosts import START_S, Failpoints, Hosts, hosts_of, is_gone, session_of
 from tests.waiting import wait_until
 
-SCRIPT = Path(__file__).parents[3] / "spark_jobs" / "stream_host.py"
 _ENDS_WITHIN_S = 60.0
 
 
@@ -26,7 +25,7 @@ class HostedBank(BankUnderFire):
     """Whoever looks after the stream looks after its host, as Supervisor does: one that has ended is started again."""
 
     hosts: Hosts
-    arming: Path
+    failpoints: Failpoints
 
     @property
     def host(self) -> "subprocess.Popen[bytes]":
@@ -51,8 +50,7 @@ class HostedBank(BankUnderFire):
 
     def _is_streaming(self) -> bool:
         told = self.hosts.report(self.source.plan.sync)
-        is_here = told is not None and f"/{self.host.pid}/" in told.host
-        return told is not None and is_here and told.state in ("streaming", "catching_up")
+        return told is not None and f"/{self.host.pid}/" in told.host and told.state in ("streaming", "catching_up")
 
     def start(self, what: str, arming: str = "") -> Worker:
         if what != "stream":
@@ -73,25 +71,14 @@ class HostedBank(BankUnderFire):
         self.recovered(time.monotonic())
         self.stop_stream()
 
-    def arm(self, text: str) -> None:
-        """For the next worker that looks: those of the host read the file whenever it changes."""
-        new = self.arming.with_suffix(".new")
-        new.write_text(text, encoding="utf-8")
-        new.rename(self.arming)
-
-    def fired(self) -> list[str]:
-        record = self.arming.with_name(self.arming.name + ".fired")
-        return record.read_text(encoding="utf-8").split() if record.exists() else []
-
 
 @contextmanager
 def hosted(bank: BankUnderFire) -> Iterator[HostedBank]:
-    arming = bank.folder / "failpoints-of-host"
-    arming.write_text("", encoding="utf-8")
+    failpoints = Failpoints(bank.folder / "failpoints-of-host")
     name = f"{bank.source.source_plan.name}_platform"
-    with hosts_of(SCRIPT, bank.folder, name=name, SEAMLINE_FAILPOINTS_FILE=str(arming)) as hosts:
+    with hosts_of(SCRIPT, bank.folder, name=name, SEAMLINE_FAILPOINTS_FILE=str(failpoints.file)) as hosts:
         own = {field.name: getattr(bank, field.name) for field in fields(BankUnderFire)}
-        yield HostedBank(**own, hosts=hosts, arming=arming)
+        yield HostedBank(**own, hosts=hosts, failpoints=failpoints)
 
 
 # ---- what happens to it ---------------------------------------------------------------------------------------------
@@ -118,13 +105,17 @@ def kill_daemon(bank: HostedBank) -> None:
     wait_until(lambda: is_gone(daemon.pid), timeout_s=10, what="the daemon to be gone")
 
 
+def _kill_worker_at(failpoints: Failpoints, place: str) -> None:
+    before = failpoints.fired()[place]
+    failpoints.arm(f"{place}=kill9")
+    wait_until(lambda: failpoints.fired()[place] > before, timeout_s=60, what=f"a worker to die at {place}")
+    failpoints.arm("")
+
+
 def kill_worker_twice(bank: HostedBank) -> None:
     """The second one behind a COMMIT whose answer it never sees."""
     for place in ("app.dml_half", "app.commit_sent"):
-        before = bank.fired().count(place)
-        bank.arm(f"{place}=kill9")
-        wait_until(lambda: bank.fired().count(place) > before, timeout_s=60, what=f"a worker to die at {place}")  # noqa: B023
-        bank.arm("")
+        _kill_worker_at(bank.failpoints, place)
 
 
 def overtake_host(bank: HostedBank) -> None:
