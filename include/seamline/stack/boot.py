@@ -45,7 +45,7 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
         progress.say(f"fetching jars ({', '.join(names)}); about a minute the first time")
         fetch(names, into)
 
-    # Two checkouts' commands, or two sessions of tests, may share this folder.
+    # Two commands, or two sessions of tests, may share this folder.
     with in_turn(
         layout.settings.env, "prepare", on_wait=lambda: progress.say("waiting for another setup of this folder")
     ):

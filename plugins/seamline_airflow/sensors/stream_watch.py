@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowException
 from seamline.domain.calendar import day_of
 from seamline_airflow.errors import task_errors
 from seamline_airflow.run_context import stream_date
-from seamline_airflow.triggers.stream_watch import StreamWatchTrigger, look, tell
+from seamline_airflow.triggers.stream_watch import StreamWatchTrigger, look, tell, wrong
 
 # The trigger itself ends at the date's end; the deadline is for a triggerer that is not there.
 _SPARE = timedelta(minutes=15)
@@ -43,8 +43,9 @@ class StreamWatchSensor(BaseSensorOperator):
         with task_errors():
             date = stream_date(context, timezone=self.timezone)
             until = day_of(date, timezone=self.timezone).end
-            found = look(self.sync, self.destinations, self.lag_max_s)
-            tell(self.log, self.sync, self.destinations)
+            reports = look(self.sync, self.destinations)
+            tell(self.log, reports)
+            found = wrong(reports, lag_max_s=self.lag_max_s)
         if found:
             raise AirflowException("; ".join(f"{trouble.subject}: {trouble.message}" for trouble in found))
         now = datetime.now(UTC)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
+from seamline.ports import StreamReport
 from seamline_airflow import parts
 from seamline_airflow.stream_health import Trouble, in_words, stream_trouble
 
@@ -17,22 +18,25 @@ from seamline_airflow.stream_health import Trouble, in_words, stream_trouble
 _TELLS_EVERY_S = 60.0
 
 
-def tell(log: Any, sync: str, destinations: Sequence[str]) -> None:
-    """State, lag and place of each stream of this sync, into the log of a task."""
-    with parts.director() as director:
-        reports = director.latest_reports()
-    for stream in (StreamId(sync, destination) for destination in destinations):
-        report = reports.get(stream)
-        log.info("%s", in_words(report) if report else f"{stream}: never reported")
+Reports = Mapping[StreamId, StreamReport | None]
 
 
-def look(sync: str, destinations: Sequence[str], lag_max_s: float) -> list[Trouble]:
-    """What is wrong now with the streams of this sync."""
+def look(sync: str, destinations: Sequence[str]) -> Reports:
+    """What each stream of this sync has reported last."""
     with parts.director() as director:
         reports = director.latest_reports()
-    streams = [StreamId(sync, destination) for destination in destinations]
-    found = (stream_trouble(stream, reports.get(stream), lag_max_s=lag_max_s) for stream in streams)
+    return {stream: reports.get(stream) for stream in (StreamId(sync, destination) for destination in destinations)}
+
+
+def wrong(reports: Reports, *, lag_max_s: float) -> list[Trouble]:
+    found = (stream_trouble(stream, report, lag_max_s=lag_max_s) for stream, report in reports.items())
     return [trouble for trouble in found if trouble]
+
+
+def tell(log: Any, reports: Reports) -> None:
+    """State, lag and place of each stream, into the log of a task."""
+    for stream, report in reports.items():
+        log.info("%s", in_words(report) if report else f"{stream}: never reported")
 
 
 class StreamWatchTrigger(BaseTrigger):
@@ -63,10 +67,11 @@ class StreamWatchTrigger(BaseTrigger):
             left_s = (until - datetime.now(UTC)).total_seconds()
             await asyncio.sleep(min(self.poll_s, max(left_s, 0.0)))
             try:
-                found = await asyncio.to_thread(look, self.sync, self.destinations, self.lag_max_s)
+                reports = await asyncio.to_thread(look, self.sync, self.destinations)
+                found = wrong(reports, lag_max_s=self.lag_max_s)
                 if time.monotonic() >= tells_at:
                     tells_at = time.monotonic() + _TELLS_EVERY_S
-                    await asyncio.to_thread(tell, self.log, self.sync, self.destinations)
+                    tell(self.log, reports)
             except TransientError as exc:
                 self.log.warning("the streams of %s are not known now: %s", self.sync, exc)
                 found = []

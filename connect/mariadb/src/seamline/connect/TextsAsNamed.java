@@ -20,7 +20,7 @@ import org.apache.kafka.connect.errors.DataException;
 /**
  * Texts by the collation that the server names before each statement's rows (`binlog_row_metadata`).
  *
- * Debezium derives the character set from statements, and there a collation alone may say it, or another server's default.
+ * Debezium derives the character set from statements, and overlooks a table's collation that says it alone.
  */
 final class TextsAsNamed {
 
@@ -44,7 +44,7 @@ final class TextsAsNamed {
                     });
         } catch (SQLException failure) {
             if (NO_SUCH_COLUMN.equals(failure.getSQLState())) {
-                throw new ConnectException("The server does not number its collations: it is older than 10.10", failure);
+                throw new ConnectException("The server does not number its collations as MariaDB 11.4 does", failure);
             }
             throw Unanswered.because(failure);
         }
