@@ -62,12 +62,12 @@ def main() -> int:
             if chosen.still:
                 bank.connector.stop()
             offset = bank.topics.end_offset()
-            report(hosts, host.pid, syncs, seconds=chosen.seconds)
+            is_met = report(hosts, host.pid, syncs, seconds=chosen.seconds)
             # Every transaction of the server passes through the log, as an empty unit where it is of another database.
             records = bank.topics.end_offset() - offset
             sys.stdout.write(f"  meanwhile {records} records came into the log\n")
             woken(bank, warehouse, syncs)
-    return 0
+    return 0 if is_met else 1
 
 
 def woken(bank: Captured, warehouse: Connection, syncs: list[str]) -> None:
@@ -86,7 +86,8 @@ def woken(bank: Captured, warehouse: Connection, syncs: list[str]) -> None:
     )
 
 
-def report(hosts: Hosts, host: int, syncs: list[str], *, seconds: float) -> None:
+def report(hosts: Hosts, host: int, syncs: list[str], *, seconds: float) -> bool:
+    """Whether the goal is met."""
     quiet(seconds=20)
     before, began = cpu(host), time.monotonic()
     quiet(seconds=seconds)
@@ -101,6 +102,7 @@ def report(hosts: Hosts, host: int, syncs: list[str], *, seconds: float) -> None
         name = "driver" if process.pid == host else process.name()
         sys.stdout.write(f"  {name:<12} {spent.get(process.pid, 0.0) / took_s:7.3%} {pss:5d} MB\n")
     assert all(hosts.state(sync) == "streaming" for sync in syncs)
+    return share <= goal
 
 
 def cpu(host: int) -> dict[int, float]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from seamline import settings
 from seamline.adapters.bulk_source import BulkRead
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.read import Relation, open_views
 from seamline.adapters.postgres.staging import StagedPlace, StagingArea, build_index, relation
@@ -103,7 +103,7 @@ def measured(bench: Bench, case: Callable[[Bench, StagedPlace], None]) -> tuple[
     """(seconds for the rows, seconds for key and statistics) of one case, its result checked."""
     area = StagingArea(bench.database, DESTINATION, run_id=f"bench {time.monotonic_ns()}")
     place = area.create([bench.table])["entry"]
-    with postgres(bench.database) as session:
+    with postgres(resolve("postgres_root")) as session:
         session.execute("CHECKPOINT")
     began = time.monotonic()
     case(bench, place)

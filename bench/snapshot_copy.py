@@ -22,7 +22,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from seamline import settings
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.mariadb.catalogue import read_catalogue
 from seamline.adapters.mariadb.sessions import open_session as open_source_session
 from seamline.adapters.mariadb.sessions import views_at
@@ -149,7 +149,7 @@ def spark_session() -> SparkSession:
 def measured(bench: Bench, case: Case) -> tuple[float, float]:
     """(seconds, CPU-seconds of all processes of the machine that took part) of one case, its result checked."""
     area = StagingArea(bench.destination, DESTINATION, run_id=f"bench {time.monotonic_ns()}")
-    with postgres(bench.destination) as session:
+    with postgres(resolve("postgres_root")) as session:
         session.execute("CHECKPOINT")
     cpu, began = machine_cpu_s(), time.monotonic()
     place = case(bench, area)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 _LOCAL = "local[2]"
@@ -25,9 +24,16 @@ _UNLESS_SAID = {
 }
 
 
+def submitted_conf() -> SparkConf:
+    """What spark-submit was told. Made before there is a JVM, a SparkConf is empty (4.1.3), and what is set in it then
+    overrules the Spark connection."""
+    SparkContext._ensure_initialized()
+    return SparkConf()
+
+
 def open_session(name: str) -> SparkSession:
     """The session of this process; made at the first call."""
-    conf = SparkConf().setIfMissing("spark.app.name", name)
+    conf = submitted_conf().setIfMissing("spark.app.name", name)
     for key, value in _UNLESS_SAID.items():
         conf.setIfMissing(key, value)
     for key, value in _ALWAYS.items():
@@ -45,12 +51,11 @@ def open_session(name: str) -> SparkSession:
 def as_an_application() -> Iterator[None]:
     """For a job whose work no Spark does. In cluster mode a context: YARN takes a driver that never opens one for
     failed. Else none, it costs seconds."""
-    gateway = launch_gateway()  # type: ignore[no-untyped-call]
-    conf = SparkConf(_jvm=gateway.jvm)
+    conf = submitted_conf()
     if conf.get("spark.submit.deployMode") != "cluster":
         yield
         return
-    context = SparkContext(conf=conf, gateway=gateway)
+    context = SparkContext(conf=conf)
     try:
         yield
     finally:

@@ -225,12 +225,18 @@ def replay(one: Captured, marker_id: str) -> Replayed:
         reader.close()
 
 
-def told_marker(one: Captured) -> str:
-    """The id of a marker that is committed and stands in the log."""
+def finish(one: Captured) -> str:
+    """Commit a last marker and return its id."""
     marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
     one.source.commit_marker(marker)
-    replay(one, marker.id)
     return marker.id
+
+
+def told_marker(one: Captured) -> str:
+    """The id of a marker that is committed and stands in the log."""
+    marker_id = finish(one)
+    replay(one, marker_id)
+    return marker_id
 
 
 def told_rows(one: Captured, table: str, count: int) -> list[dict[str, Any]]:

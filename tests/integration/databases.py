@@ -23,7 +23,7 @@ def mariadb_database(name: str) -> Iterator[Connection]:
         cursor.execute(f"DROP DATABASE {name}")
 
 
-def mariadb(connection: Connection) -> "pymysql.Connection[pymysql.cursors.Cursor]":
+def mariadb(connection: Connection, **options: bool) -> "pymysql.Connection[pymysql.cursors.Cursor]":
     return pymysql.connect(
         host=connection.host,
         port=connection.port,
@@ -33,6 +33,7 @@ def mariadb(connection: Connection) -> "pymysql.Connection[pymysql.cursors.Curso
         autocommit=True,
         charset="utf8mb4",
         init_command="SET time_zone = '+00:00'",
+        **options,
     )
 
 

@@ -1,6 +1,5 @@
 """A source's capture on real servers: from nothing, again, changed, failed, full. The log says what the source has."""
 
-import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,10 +13,9 @@ from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.capture import CaptureState
 from seamline.domain.errors import ConfigError, PositionLost, Refused, TerminalError
-from seamline.ports import Marker
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
-from tests.integration.captured import Captured, captured, replay
+from tests.integration.captured import Captured, captured, finish, replay
 from tests.integration.databases import mariadb
 from tests.waiting import wait_until
 
@@ -28,13 +26,6 @@ TABLES = ("account", "audit", "later")
 def bank(stack: RunningStack) -> Iterator[Captured]:
     with captured("capture_test") as one:
         yield one
-
-
-def finish(one: Captured) -> str:
-    """Commit a last marker and return its id."""
-    marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
-    one.source.commit_marker(marker)
-    return marker.id
 
 
 def assert_log_equals_source(one: Captured, *tables: str) -> None:

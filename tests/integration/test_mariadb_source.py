@@ -165,6 +165,19 @@ def test_a_prepared_xa_transaction_is_refused(source: MariaDbSource) -> None:
     assert any("prepared XA" in problem.what for problem in problems)
 
 
+@pytest.mark.parametrize("setting", ["binlog_row_image = 'MINIMAL'", "binlog_row_metadata = 'NO_LOG'"])
+def test_a_server_that_cannot_be_captured_is_refused_with_its_setting(source: MariaDbSource, setting: str) -> None:
+    name = setting.partition(" ")[0]
+    with closing(mariadb(resolve("core_bank_root"))) as session:
+        query(session, f"SET GLOBAL {setting}")
+        try:
+            problems = source.preflight(source.catalogue(["account"]))
+        finally:
+            query(session, f"SET GLOBAL {name} = 'FULL'")
+    said = [problem for problem in problems if problem.is_fatal and f"{name} is" in problem.what]
+    assert ["wanted FULL" in one.what and f"set {name} = FULL" in one.cure for one in said] == [True]
+
+
 def test_the_probe_of_the_marker_role_leaves_no_row_and_no_binlog_event(source: MariaDbSource) -> None:
     before = source.seed_position()
     source.preflight(source.catalogue(["account"]))

@@ -107,6 +107,22 @@ def test_migrations_make_the_schema_from_nothing_and_a_repeat_changes_nothing(em
     assert described(empty) == first
 
 
+@pytest.mark.parametrize("older", migrate.revisions()[:-1])
+def test_a_database_of_an_older_version_comes_to_the_same_schema_and_keeps_its_rows(empty: Server, older: str) -> None:
+    migrate.upgrade(empty.open, to=older)
+    with empty.open() as session:
+        session.execute("insert into run (run_id, sync, kind, plan_json) values ('r1', 'settlement', 'nightly', '{}')")
+        session.execute("insert into stream values ('settlement', 'warehouse', 'default', '{}', true)")
+        session.execute("insert into stream_report values ('settlement', 'warehouse', 'streaming', '{}', now())")
+    assert migrate.upgrade(empty.open) == migrate.latest()
+    assert described(empty) == SCHEMA_FILE.read_text(encoding="utf-8")
+    with empty.open() as session:
+        kept = session.execute(
+            "select run_id, final_want, moved_to, now() - moved_at < '1 min' from run, stream, stream_report"
+        )
+        assert kept.fetchall() == [("r1", -1, 0, True)]
+
+
 def test_two_processes_that_migrate_at_once_do_it_one_after_the_other(empty: Server) -> None:
     with ThreadPoolExecutor(3) as pool:
         revisions = list(pool.map(lambda _: migrate.upgrade(empty.open), range(3)))

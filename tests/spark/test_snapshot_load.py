@@ -1,5 +1,6 @@
 """The job `snapshot_load.py --run R` as a process: from a run in the platform database to tables ready to publish."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from tests.integration.bank_writers import writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
+from tests.spark.cluster import standalone_cluster
 
 NAME = "snap_load"
 WAREHOUSE = DestinationPlan("warehouse", "postgres", f"{NAME}_warehouse", "bank")
@@ -62,9 +64,12 @@ def plan_of(bank: Captured) -> SyncPlan:
 
 
 def run_job(run_id: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    script = settings.load().root / "spark_jobs" / "snapshot_load.py"
+    return run([str(settings.load().root / "spark_jobs" / "snapshot_load.py"), "--run", run_id], **environment)
+
+
+def run(command: list[str], **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, str(script), "--run", run_id],
+        [sys.executable, *command],
         env={**settings.process_environment(), **environment},
         capture_output=True,
         text=True,
@@ -85,8 +90,8 @@ def test_a_run_is_staged_with_receipts_and_can_be_published(
     assert failed.returncode == 1, failed.stderr
     assert "failpoint snap.chunk_staged" in failed.stderr, failed.stderr
     assert done.returncode == 0, done.stderr
-    run = store.run(run_id)
-    snapshot = run.result["snapshot"]
+    staged = store.run(run_id)
+    snapshot = staged.result["snapshot"]
     receipts = {receipt.table: receipt for receipt in store.receipts(run_id)}
     for load in snapshot["loads"]["warehouse"]:
         receipt = receipts[load["table"]]
@@ -94,11 +99,32 @@ def test_a_run_is_staged_with_receipts_and_can_be_published(
         assert receipt.position == position_from_json(snapshot["position"])
         assert receipt.digest is not None and receipt.digest.rows == receipt.digest.hashed == receipt.rows
     with closing(PostgresSink(plan, WAREHOUSE)) as sink:
-        commit = publish(run, "warehouse", sink=sink)
+        commit = publish(staged, "warehouse", sink=sink)
     assert commit.ledger.next_offset == snapshot["next_offset"]
     with postgres(warehouse) as session:
         left = session.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'bank_stage'").fetchone()
         assert left == (0,)
+
+
+def test_an_airflow_task_runs_the_job_on_the_cluster_that_its_connection_names(
+    store: PlatformStore, bank: Captured, warehouse: Connection, tmp_path: Path
+) -> None:
+    plan = plan_of(bank)
+    run_id = f"{plan.sync}/onboard/-/cluster"
+    store.start_run(run_id=run_id, sync=plan.sync, kind="onboard", plan_json=plan_to_json(plan))
+    bank.execute("DELETE FROM account", "INSERT INTO account SELECT seq, 1, 'x' FROM seq_1_to_1000")
+    with standalone_cluster(tmp_path) as cluster:
+        connection = {"conn_type": "spark", "host": f"spark://{cluster.host}", "port": cluster.port}
+        done = run(
+            ["-m", "tests.spark.submit", "spark_jobs/snapshot_load.py", run_id, "cluster"],
+            AIRFLOW_HOME=str(tmp_path / "airflow"),
+            AIRFLOW_CONN_CLUSTER=json.dumps(connection),
+        )
+        executors = cluster.executors()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert executors, "no executor of the cluster was asked"
+    rows = {receipt.table: receipt.rows for receipt in store.receipts(run_id)}
+    assert rows["account"] == 1000
 
 
 def test_an_unknown_run_is_told_by_its_id(store: PlatformStore) -> None:

@@ -19,12 +19,13 @@ from seamline import settings
 from seamline.adapters.connections import resolve
 from seamline.settings import Settings
 from seamline.stack import java, kafka, leftovers, supervisor
+from seamline.stack.components import COMPONENTS
 from seamline.stack.layout import Layout
 from seamline.stack.test_session import bases_at_work, free_port_base
 from tests.waiting import wait_until
 
-PARTS = "postgres,mariadb,kafka,airflow"
-LIVES = ["postgres", "mariadb", "kafka", "airflow-scheduler"]
+PARTS = [part for part in COMPONENTS if not part.is_on_request]
+LIVES = [program.name for part in PARTS for program in part.programs]
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class OwnStack:
             check=False,
         )
 
-    def up(self, parts: str = PARTS) -> None:
-        answer = self.run("up", "--only", parts)
+    def up(self, *parts: str) -> None:
+        answer = self.run("up", *(["--only", ",".join(parts)] if parts else []))
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
     def pids(self, program: str) -> set[int]:
@@ -152,7 +153,7 @@ def test_a_tampered_jar_is_named_by_doctor_and_fetched_again_by_setup(own: OwnSt
 def test_every_part_answers_and_doctor_finds_nothing_wrong(running: OwnStack) -> None:
     answer = running.run("doctor")
     assert answer.returncode == 0, answer.stdout
-    for title in ("PostgreSQL", "MariaDB", "Kafka broker", "Airflow"):
+    for title in (part.title for part in PARTS):
         assert any(line.startswith(f"ok     {title}") for line in answer.stdout.splitlines()), answer.stdout
 
 

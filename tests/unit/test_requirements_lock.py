@@ -1,7 +1,7 @@
 """requirements.txt is the exported lock of requirements.in, and says so."""
 
 import re
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pyspark
@@ -23,6 +23,18 @@ def test_every_wish_is_met_by_its_pin(checkout: Path) -> None:
         locked = pins.get(python_lock.normalised(wish.name), set())
         assert locked, f"{wish.name} is not in the lock"
         assert all(wish.specifier.contains(one, prereleases=True) for one in locked), f"{wish} is locked as {locked}"
+
+
+def test_every_need_of_a_locked_package_is_met_by_the_lock(checkout: Path) -> None:
+    pins = python_lock.pins(checkout)
+    here = python_lock.wanted_here(checkout)
+    assert len(here) > 100
+    for name in sorted(here):
+        assert version(name) in pins[name], f"{name} is installed as {version(name)}, locked as {pins[name]}"
+        for need in map(Requirement, requires(name) or []):
+            if need.marker is None or need.marker.evaluate({"extra": ""}):
+                locked = pins.get(python_lock.normalised(need.name), set())
+                assert any(need.specifier.contains(one, prereleases=True) for one in locked), f"{name} needs {need}"
 
 
 def test_the_lock_tells_how_to_refresh_it_and_names_no_host(checkout: Path) -> None:

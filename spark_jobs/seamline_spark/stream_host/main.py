@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
 from seamline.adapters.platform.host_desk import HostDesk
@@ -28,7 +28,7 @@ from seamline.domain.errors import SeamlineError, TransientError
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS, StreamRoster
 from seamline_spark.stream_host.host import StopAsked, StreamHost, WatchSource, watch_source_with
-from seamline_spark.stream_host.spark_streams import Partition, SparkStreams, configuration, is_local
+from seamline_spark.stream_host.spark_streams import Partition, SparkStreams, configured, is_local
 from seamline_spark.stream_host.task import stream_partition
 
 log = logging.getLogger("seamline_spark.stream_host")
@@ -139,15 +139,16 @@ def _serve(
 
 
 def _start_spark(pool: str, *, slots: int) -> SparkContext:
-    conf = configuration(pool, slots=slots)
     # Whoever stops this process may signal its whole group. The JVM must outlive that until the streams have stopped,
     # and a JVM that is born with an ignored signal goes on ignoring it.
     handlers = _on_stop_signals(signal.SIG_IGN)
     try:
-        gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
+        gateway = launch_gateway(configured(SparkConf(), pool, slots=slots))  # type: ignore[no-untyped-call]
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+    # Once more: what spark-submit or spark-defaults say is known to the JVM alone.
+    conf = configured(SparkConf(_jvm=gateway.jvm), pool, slots=slots)
     context = SparkContext(conf=conf, gateway=gateway)
     # The end of each task is told by this driver in one line; Spark would add a hundred of Java to it.
     context.setLogLevel("FATAL")

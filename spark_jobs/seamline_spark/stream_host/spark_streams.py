@@ -45,9 +45,9 @@ _DEFAULTS = {
 }
 
 
-def configuration(pool: str, *, slots: int) -> SparkConf:
-    """Spark's settings of the host: those of spark-submit or spark-defaults where they say something, else local."""
-    conf = SparkConf().setIfMissing("spark.master", f"local[{slots}]").setIfMissing("spark.app.name", f"streams {pool}")
+def configured(conf: SparkConf, pool: str, *, slots: int) -> SparkConf:
+    """Spark's settings of the host: where `conf` says nothing, local."""
+    conf.setIfMissing("spark.master", f"local[{slots}]").setIfMissing("spark.app.name", f"streams {pool}")
     for name, value in _DEFAULTS.items():
         conf.setIfMissing(name, value)
     if is_local(str(conf.get("spark.master"))):

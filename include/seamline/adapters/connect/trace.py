@@ -32,6 +32,11 @@ _CURES = (
         "what was written so cannot be told any more: set binlog_row_metadata = FULL, also in the server's option file,"
         " then onboard the syncs of this source again",
     ),
+    (
+        "binlog_format was not ROW",
+        "find the session that writes with another binlog_format (in the server's log of queries; a MariaDB job, an old"
+        " client), let it write with ROW, then onboard the syncs of this source again",
+    ),
     ("byColumn", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ColumnType.byCode", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ParsingException", "a DDL statement of the captured database cannot be parsed; the trace shows it"),

@@ -24,8 +24,9 @@ def _open_for_migration() -> psycopg.Connection[Any]:
     return open_session(application_name="seamline migrate", statement_timeout_s=600)
 
 
-def upgrade(open_one: OpenSession = _open_for_migration) -> str:
-    """Run the missing migrations, in one transaction; returns the revision. A repeat does nothing."""
+def upgrade(open_one: OpenSession = _open_for_migration, *, to: str = "head") -> str:
+    """Run the missing migrations up to `to` (inclusive) in one transaction; returns the revision. A repeat does
+    nothing."""
     engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: _plain(open_one()), poolclass=NullPool)
     try:
         with engine.connect() as connection:
@@ -33,7 +34,7 @@ def upgrade(open_one: OpenSession = _open_for_migration) -> str:
             connection.exec_driver_sql(f"select pg_advisory_lock({_LOCK})")
             connection.exec_driver_sql("create schema if not exists seamline")
             connection.commit()
-            command.upgrade(_config(connection), "head")
+            command.upgrade(_config(connection), to)
             connection.commit()
             return _revision(connection)
     except psycopg.Error as exc:
@@ -44,9 +45,14 @@ def upgrade(open_one: OpenSession = _open_for_migration) -> str:
         raise
 
 
+def revisions() -> tuple[str, ...]:
+    """All of them, the oldest first."""
+    return tuple(script.revision for script in reversed([*ScriptDirectory.from_config(_config(None)).walk_revisions()]))
+
+
 def latest() -> str:
     """The revision that this version of the code needs."""
-    return str(ScriptDirectory.from_config(_config(None)).get_current_head())
+    return revisions()[-1]
 
 
 def _plain(session: psycopg.Connection[Any]) -> psycopg.Connection[Any]:

@@ -27,15 +27,17 @@ import java.util.Map;
 import java.util.function.Predicate;
 
 /**
- * Debezium's reader of the binlog, which tells NULL for a date that is none, takes a hole in the GTIDs as it comes, and reads
- * texts in the character set that statements seem to say.
+ * Debezium's reader of the binlog, which tells NULL for a date that is none, takes a hole in the GTIDs as it comes, passes over
+ * statements that do not tell their rows, and reads texts in the character set that statements seem to say.
  */
 final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     private NoGtidMissing complete;
 
-    /** Debezium's constructor makes it: an initializer would run after that. */
+    /** Debezium's constructor makes these two: an initializer would run after that. */
     private TextsAsNamed texts;
+
+    private StatementsWithoutRows statements;
 
     BinlogReader(
             MariaDbConnectorConfig config,
@@ -72,6 +74,7 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             Map<String, Thread> threads,
             BinlogConnectorConnection connection) {
         texts = new TextsAsNamed(connection, config.getTableFilters().dataCollectionFilter()::isIncluded);
+        statements = new StatementsWithoutRows(config.getTableFilters().databaseFilter());
         super.configureBinaryLogClient(client, config, threads, connection);
     }
 
@@ -89,6 +92,8 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
                 return table;
             }
         });
+        events.setEventDataDeserializer(EventType.QUERY, statements);
+        events.setEventDataDeserializer(EventType.EXECUTE_LOAD_QUERY, statements::deserializeLoad);
         events.setEventDataDeserializer(EventType.WRITE_ROWS, new RowsAsStored.Inserted(tables, texts));
         events.setEventDataDeserializer(EventType.UPDATE_ROWS, new RowsAsStored.Updated(tables, texts));
         events.setEventDataDeserializer(EventType.DELETE_ROWS, new RowsAsStored.Deleted(tables, texts));

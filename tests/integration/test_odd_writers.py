@@ -1,0 +1,108 @@
+"""Sessions that write otherwise than in rows: nothing of theirs is missing without a sign."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from seamline.adapters.connections import resolve
+from seamline.domain.errors import LogCorrupted, SeamlineError, TerminalError
+from seamline.sync.units import UnitAssembler
+from tests.conftest import RunningStack
+from tests.integration.captured import Captured, captured, finish, replay
+from tests.integration.databases import mariadb, mariadb_database
+from tests.waiting import wait_until
+
+NAME = "odd_writers"
+ELSEWHERE = "odd_elsewhere"
+FUNCTION = (
+    "CREATE FUNCTION change_all() RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN UPDATE account SET a = 7;"
+    " RETURN 1; END"
+)
+STATEMENTS = {
+    "of the format STATEMENT": ("SET SESSION binlog_format = STATEMENT", "INSERT INTO account VALUES (2, 1, 'x')"),
+    "of the format MIXED": ("SET SESSION binlog_format = MIXED", "UPDATE account SET a = 2"),
+    "behind a comment": ("SET SESSION binlog_format = STATEMENT", "/* job 7 */ -- nightly\n DELETE FROM account"),
+    "from another database": (
+        f"USE {ELSEWHERE}",
+        "SET SESSION binlog_format = STATEMENT",
+        f"REPLACE INTO `{NAME}`.`account` VALUES (1, 2, 'it''s')",
+    ),
+    "by a function": (FUNCTION, "SET SESSION binlog_format = STATEMENT", "SELECT change_all()"),
+}
+
+
+@pytest.fixture
+def bank(stack: RunningStack) -> Iterator[Captured]:
+    with captured(NAME) as one, mariadb_database(ELSEWHERE):
+        one.execute("INSERT INTO account VALUES (1, 1, 'x')", f"CREATE TABLE {ELSEWHERE}.t (id INT, memo VARCHAR(99))")
+        one.ensure()
+        yield one
+
+
+@pytest.mark.parametrize("kind", STATEMENTS)
+def test_a_change_that_the_log_tells_as_a_statement_stops_the_capture_by_name(bank: Captured, kind: str) -> None:
+    bank.execute(*STATEMENTS[kind])
+    assert_stopped(bank)
+
+
+def test_rows_loaded_from_a_file_as_a_statement_stop_the_capture_by_name(bank: Captured, tmp_path: Path) -> None:
+    file = tmp_path / "rows.txt"
+    file.write_text("7\t7\tx\n")
+    with closing(mariadb(bank.root, local_infile=True)) as session, session.cursor() as cursor:
+        cursor.execute("SET SESSION binlog_format = STATEMENT")
+        cursor.execute(f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE account")
+    assert bank.rows("account")[-1] == (7, 7, "x")
+    assert_stopped(bank)
+
+
+def assert_stopped(bank: Captured) -> None:
+    bank.wait_until_failed()
+    with pytest.raises(TerminalError, match="binlog_format was not ROW") as raised:
+        bank.ensure()
+    assert "onboard" in raised.value.hint
+    assert "'x'" not in str(raised.value), "an error holds a value of a row"
+
+
+def test_statements_of_other_databases_are_passed_over(bank: Captured) -> None:
+    bank.execute(
+        f"USE {ELSEWHERE}",
+        "SET SESSION binlog_format = STATEMENT",
+        f"INSERT INTO t VALUES (1, 'not {NAME}\\'s'), (2, '{NAME}')",
+        "UPDATE t SET id = 7",
+        f"TRUNCATE {NAME}.audit",
+    )
+    bank.execute("INSERT INTO account VALUES (2, 2, 'y')")
+    assert replay(bank, finish(bank)).holds("account") == [(2, 2, "y")]
+
+
+def test_an_xa_transaction_of_a_captured_table_stops_the_stream_by_name(bank: Captured) -> None:
+    write_by_xa(f"{NAME}.account")
+    bank.execute("INSERT INTO account VALUES (2, 2, 'y')")
+    finish(bank)
+    units = UnitAssembler(("account", "audit"), marker_table=bank.source_plan.marker_table)
+    with closing(bank.open_log()) as reader:
+        reader.assign(0)
+
+        def trouble() -> SeamlineError | None:
+            units.feed(reader.poll(1.0, 1_000))
+            return units.trouble
+
+        told = wait_until(trouble, timeout_s=60, what="the stop")
+    assert isinstance(told, LogCorrupted)
+    assert "XA" in str(told)
+
+
+def test_an_xa_transaction_of_another_database_is_passed_over(bank: Captured) -> None:
+    write_by_xa(f"{ELSEWHERE}.t")
+    bank.execute("INSERT INTO account VALUES (2, 2, 'y')")
+    assert replay(bank, finish(bank)).holds("account") == [(2, 2, "y")]
+
+
+def write_by_xa(table: str) -> None:
+    columns = "(id, memo)"
+    with closing(mariadb(resolve("core_bank_root"))) as session, session.cursor() as cursor:
+        for statement in ("XA START 'odd'", f"INSERT INTO {table} {columns} VALUES (7, 'xa')", "XA END 'odd'",
+                          "XA PREPARE 'odd'", "XA COMMIT 'odd'"):  # fmt: skip
+            cursor.execute(statement)
