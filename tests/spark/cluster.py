@@ -13,6 +13,7 @@ from seamline import settings
 from tests.waiting import wait_until
 
 LOOPBACK = "127.0.0.1"
+PROGRAMS = Path(pyspark.__file__).parent / "bin"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def _daemon(log: Path, name: str, *arguments: str, tells: str) -> Iterator["re.M
     with log.open("wb") as output:
         daemon = subprocess.Popen(
             [
-                str(Path(pyspark.__file__).parent / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}",
+                str(PROGRAMS / "spark-class"), f"org.apache.spark.deploy.{name}",
                 "--host", LOOPBACK, "--webui-port", "0", *arguments,
             ],
             env={**settings.process_environment(), "SPARK_LOCAL_IP": LOOPBACK},

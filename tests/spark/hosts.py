@@ -57,11 +57,13 @@ class Hosts:
     director: PlatformStreamDirector
     store: PlatformStore
     started: list["subprocess.Popen[bytes]"] = dataclasses.field(default_factory=list)
+    # What runs the script: Python, or a spark-submit.
+    runner: tuple[str, ...] = (sys.executable,)
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         with (self.folder / f"host{len(self.started)}.log").open("wb") as output:
             host = subprocess.Popen(
-                [sys.executable, str(self.script), *arguments],
+                [*self.runner, str(self.script), *arguments],
                 env=self.environment,
                 stdout=output,
                 stderr=output,
