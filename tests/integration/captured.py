@@ -23,7 +23,7 @@ from seamline.domain.log import LogRecord, RecordKind, ToldBefore
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Source
-from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture
+from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture, reset_capture
 from tests.integration.databases import mariadb, mariadb_database
 from tests.waiting import wait_until
 
@@ -103,6 +103,15 @@ class Captured:
             topics=PlannedTopics(wanted.source, self.kafka),
             source=self.source,
             open_log=self.open_log,
+        )
+
+    def reset(self) -> None:
+        reset_capture(
+            self.source_plan,
+            registry=self.registry,
+            connect=self.connector,
+            topics=self.topics,
+            source=self.source,
         )
 
     def with_tables(self, *names: str) -> SyncPlan:
@@ -237,6 +246,15 @@ def told_marker(one: Captured) -> str:
     marker_id = finish(one)
     replay(one, marker_id)
     return marker_id
+
+
+def assert_begins_anew(one: Captured) -> None:
+    """The cure of a lost place: the new log tells what comes from now on, and nothing that was before."""
+    before = one.topics.ensure()
+    one.reset()
+    assert one.ensure().topic_id != before
+    one.execute("INSERT INTO account VALUES (9, 9, 'in the new log')")
+    assert replay(one, finish(one)).holds("account") == [(9, 9, "in the new log")]
 
 
 def told_rows(one: Captured, table: str, count: int) -> list[dict[str, Any]]:

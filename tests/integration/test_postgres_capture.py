@@ -1,7 +1,6 @@
 """The capture of a PostgreSQL source: every odd record, every kill, and what the log then says."""
 
 import json
-import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -16,10 +15,9 @@ from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.domain.errors import PositionLost
 from seamline.domain.position import PostgresPosition
-from seamline.ports import Marker
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
-from tests.integration.captured import replay
+from tests.integration.captured import assert_begins_anew, finish, replay
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.connect_worker import ConnectWorker, connect_worker
 from tests.integration.producer_quota import producer_quota
@@ -36,12 +34,6 @@ def bank(stack: RunningStack) -> Iterator[PostgresCaptured]:
         yield one
 
 
-def last_marker(bank: PostgresCaptured) -> str:
-    marker = Marker(id=f"last-{uuid.uuid4().hex}", kind="heartbeat")
-    bank.source.commit_marker(marker)
-    return marker.id
-
-
 def test_every_change_of_keyed_and_keyless_tables_comes_once_and_in_order(bank: PostgresCaptured) -> None:
     bank.ensure()
     with closing(bank.session()) as session:
@@ -56,7 +48,7 @@ def test_every_change_of_keyed_and_keyless_tables_comes_once_and_in_order(bank: 
             raise psycopg.Rollback
         session.execute("SELECT pg_logical_emit_message(true, 'somebody', 'else')")
         session.execute("SELECT pg_logical_emit_message(false, 'somebody', 'else')")
-    state = replay(bank, last_marker(bank))
+    state = replay(bank, finish(bank))
     assert state.holds("account") == sorted(bank.rows("account"), key=repr)
     assert state.holds("audit") == sorted(bank.rows("audit"), key=repr)
 
@@ -113,7 +105,7 @@ def test_a_transaction_whose_connector_ended_in_its_middle_is_told_again_whole(
     if ending == "killed":
         worker.start()
     bank.ensure()
-    state = replay(bank, last_marker(bank))
+    state = replay(bank, finish(bank))
     assert ended_at < start + ROWS, f"the worker was {ending} too late to prove anything"
     assert state.told_again > 0
     assert state.holds("account") == sorted(bank.rows("account"), key=repr)
@@ -136,7 +128,7 @@ def test_a_connector_that_ends_again_and_again_under_writers_loses_and_doubles_n
             else:
                 bank.connector.stop()
                 bank.connector.start()
-    state = replay(bank, last_marker(bank))
+    state = replay(bank, finish(bank))
     assert state.holds("account") == sorted(bank.rows("account"), key=repr)
     assert state.holds("audit") == sorted(bank.rows("audit"), key=repr)
 
@@ -145,7 +137,7 @@ def test_whatever_the_connector_stores_lies_behind_a_whole_transaction(bank: Pos
     """At no moment can it be ended such that it goes on inside of one: it never keeps a place there."""
     bank.ensure()
     large_transaction(bank, "COPY")
-    ends = [end.position for end, _, _ in units_of(bank, last_marker(bank))]
+    ends = [end.position for end, _, _ in units_of(bank, finish(bank))]
     seed, *stored = stored_offsets(bank)
     assert len(stored) > len(ends), "the large transaction should have taken more than one commit"
     places = {seed["lsn"], *(end.lsn for end in ends if isinstance(end, PostgresPosition))}
@@ -172,7 +164,7 @@ def test_the_slot_lets_go_of_what_connect_has_stored_and_of_no_more(bank: Postgr
     bank.ensure()
     bank.execute("INSERT INTO account SELECT n, n, 'x' FROM generate_series(1, 300) n")
     behind = confirmed(bank, "pg_current_wal_insert_lsn()")
-    replay(bank, last_marker(bank))
+    replay(bank, finish(bank))
     wait_until(lambda: confirmed(bank) >= behind, timeout_s=30, what="the slot to let go of the rows")
     bank.connector.stop()
     wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
@@ -199,6 +191,7 @@ def test_a_slot_that_was_dropped_stops_the_capture_and_is_named(bank: PostgresCa
     bank.execute("INSERT INTO account VALUES (1, 1, 'lost to the log')")
     with pytest.raises(PositionLost, match="replication slot dropped or made anew"):
         bank.ensure()
+    assert_begins_anew(bank)
 
 
 def test_a_slot_that_was_made_anew_is_not_taken_for_the_old_one(bank: PostgresCaptured) -> None:
@@ -212,6 +205,7 @@ def test_a_slot_that_was_made_anew_is_not_taken_for_the_old_one(bank: PostgresCa
     bank.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
     with pytest.raises(PositionLost, match="no longer holds its place"):
         bank.ensure()
+    assert_begins_anew(bank)
 
 
 def test_a_slot_that_somebody_moved_on_stops_the_capture_and_is_named(bank: PostgresCaptured) -> None:
@@ -229,7 +223,7 @@ def test_a_slot_that_somebody_moved_on_stops_the_capture_and_is_named(bank: Post
 def stopped_at(bank: PostgresCaptured) -> dict[str, Any]:
     """The place of a capture that has told everything and was stopped."""
     bank.ensure()
-    replay(bank, last_marker(bank))
+    replay(bank, finish(bank))
     bank.connector.stop()
     wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
     return stored(bank)
@@ -258,7 +252,7 @@ def test_a_place_that_debeziums_own_class_left_inside_of_a_transaction_is_read_a
         transaction_data_collection_order_public_account=3,
     )
     bank.ensure()
-    state = replay(bank, last_marker(bank))
+    state = replay(bank, finish(bank))
     assert state.holds("account") == sorted(bank.rows("account"), key=repr)
 
 

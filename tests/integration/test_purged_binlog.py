@@ -8,7 +8,7 @@ import pytest
 
 from seamline.domain.errors import PositionLost
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured
+from tests.integration.captured import Captured, assert_begins_anew, captured
 from tests.integration.databases import mariadb
 from tests.waiting import wait_until
 
@@ -46,6 +46,7 @@ def test_a_purged_binlog_is_named_and_the_capture_goes_on_nowhere_else(bank: Cap
     with closing(bank.open_log()) as reader:
         reader.assign(end)
         assert reader.poll(2.0, 100) == []
+    assert_begins_anew(bank)
 
 
 def test_a_server_whose_binlog_began_anew_is_not_the_one_that_the_log_knows(bank: Captured) -> None:

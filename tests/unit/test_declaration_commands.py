@@ -8,6 +8,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from seamline.cli.main import main
+from seamline.domain.errors import Refused
 from seamline.spec.schema import schema_texts, stale_schemas, write_schemas
 from tests.unit.declared import FILES, SYNC, write_declarations
 
@@ -121,3 +122,13 @@ def test_what_the_models_refuse_the_sync_schema_refuses_too() -> None:
     ]
     for text in wrong:
         assert not validator.is_valid(yaml.safe_load(text))
+
+
+def test_a_capture_is_given_up_only_by_a_second_word(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capture", "reset", "core_bank"]) == Refused.exit_code
+    said = capsys.readouterr().err
+    assert "deletes connector seamline-core_bank with its place and log topic seamline.core_bank.log" in said
+    assert "onboarded again: settlement" in said
+    assert "nothing was done; add --yes" in said
+    assert main(["capture", "reset", "core_bnak", "--yes"]) == 2
+    assert "Did you mean `core_bank`?" in capsys.readouterr().err

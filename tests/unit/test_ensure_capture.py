@@ -1,5 +1,6 @@
 """ensure_capture brings a capture to where it must be, from any state and from a crash at any step of another call."""
 
+import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from seamline.domain.position import BinlogPosition, Position
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Problem
 from seamline.sync import markers
-from seamline.sync.capture import CaptureState, ensure_capture, wanted_tables
+from seamline.sync.capture import CaptureState, ensure_capture, reset_capture, wanted_tables
 
 SOURCE = SourcePlan(
     name="core_bank",
@@ -133,6 +134,10 @@ class Connector:
         self.world.state = State(False, True, is_lost, trace, "x") if trace else State(True)
         self.world.did("started")
 
+    def delete(self) -> None:
+        self.world.exists = False
+        self.world.did("connector deleted")
+
 
 class Topics:
     def __init__(self, world: World) -> None:
@@ -140,6 +145,12 @@ class Topics:
 
     def ensure(self) -> str:
         return self.world.topic_id
+
+    def delete(self) -> None:
+        assert not self.world.exists, "its connector would make it anew"
+        self.world.log.clear()
+        self.world.offset = None
+        self.world.did("topics deleted")
 
     def end_offset(self) -> int:
         return len(self.world.log)
@@ -166,6 +177,9 @@ class SourceSide:
                 (RecordKind.END, {"total": 1}),
             ):
                 self.world.log.append(LogRecord(len(self.world.log), kind, position=position, **fields))
+
+    def let_go(self) -> None:
+        self.world.did("source let go")
 
 
 class Reader:
@@ -197,6 +211,10 @@ def ensure(world: World, plan: SyncPlan = PLAN) -> CaptureState:
         source=SourceSide(world),
         open_log=lambda: Reader(world),
     )
+
+
+def reset(world: World) -> None:
+    reset_capture(SOURCE, registry=world, connect=Connector(world), topics=Topics(world), source=SourceSide(world))
 
 
 def test_from_nothing_it_is_created_seeded_started_and_proven() -> None:
@@ -349,3 +367,23 @@ def test_a_marker_is_found_behind_other_units_up_to_its_end() -> None:
 def test_the_wanted_tables_are_the_union_in_one_order() -> None:
     assert wanted_tables(PLAN, ()) == TABLES
     assert wanted_tables(PLAN, ("zebra", "account")) == (*TABLES, "zebra")
+
+
+@pytest.mark.parametrize("crash_at", range(4))
+def test_a_capture_that_was_given_up_begins_anew_with_all_its_tables(crash_at: int) -> None:
+    world = World()
+    ensure(world)
+    world.trace, world.loses_its_place, world.state = "purged", True, State(is_failed=True, has_lost_its_place=True)
+    with pytest.raises(PositionLost):
+        ensure(world)
+    world.calls.clear()
+    world.crash_at = crash_at
+    if crash_at:
+        with pytest.raises(Crash):
+            reset(world)
+    world.crash_at = -1
+    reset(world)
+    world.trace = ""
+    state = ensure(world, dataclasses.replace(PLAN, tables=(TablePlan("account"),)))
+    assert state.tables == TABLES
+    assert "seeded" in world.calls

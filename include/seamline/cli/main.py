@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("down", "stop the local stack"),
     "status": ("status", "verdicts, positions and lag of every sync"),
     "stream": ("stream", "pause, resume or restart the streams of a sync"),
+    "capture": ("capture", "give up the capture of a source that cannot go on"),
     "ps": ("ps", "the processes of the local stack"),
     "logs": ("logs", "the log of one process"),
     "doctor": ("doctor", "what is missing or of the wrong version here, and the cure"),

@@ -66,12 +66,18 @@ class CaptureConnector(Protocol):
     def start(self) -> None:
         """Resume or restart it; returns when it runs or has failed."""
 
+    def delete(self) -> None:
+        """With its place; one that is not there is a no-op."""
+
 
 class LogTopics(Protocol):
     """The topics of one source's capture."""
 
     def ensure(self) -> str:
         """Create or check them; returns the log topic's id. ConfigError names a wrong setting and its cure."""
+
+    def delete(self) -> None:
+        """All of them; returns when they are gone."""
 
     def end_offset(self) -> int: ...
 
@@ -83,6 +89,9 @@ class CaptureSource(Protocol):
         """The position of a consistent snapshot session; a status read would be wrong under load."""
 
     def commit_marker(self, marker: Marker) -> None: ...
+
+    def let_go(self) -> None:
+        """Give up what the source's server keeps for a capture, if it keeps anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +144,26 @@ def ensure_capture(
     return CaptureState(
         connect.name, plan.source.log_topic, topic_id, work.generation, tables, changed=proof is not None, proof=proof
     )
+
+
+def reset_capture(
+    plan: SourcePlan,
+    *,
+    registry: CaptureRegistry,
+    connect: CaptureConnector,
+    topics: LogTopics,
+    source: CaptureSource,
+) -> None:
+    """Give the capture up with its place and with all that its log holds; the next `ensure_capture` begins a new one.
+
+    For a source whose log goes on nowhere that the capture knows. Repeat-safe. The list of tables stays. No stream goes
+    on in another log: each stops by name until its sync is onboarded again.
+    """
+    with registry.locked(plan.name):
+        connect.delete()
+        topics.delete()
+        source.let_go()
+        log.info("capture given up source=%s topic=%s", plan.name, plan.log_topic)
 
 
 def wanted_tables(plan: SyncPlan, known: Sequence[str]) -> tuple[str, ...]:
@@ -243,7 +272,7 @@ def _seed(
         raise PositionLost(
             f"connector {connect.name} has lost its place in the source's log, and {plan.log_topic} already holds "
             f"records up to offset {end}: to begin anywhere else could leave a hole",
-            hint=f"delete the topics of source {plan.name} and onboard its syncs again",
+            hint=f"`seamline capture reset {plan.name}` gives the log up; then onboard the source's syncs again",
         )
     # A server whose binlog is still empty has no GTID to begin at.
     source.commit_marker(Marker(id=f"seed-{uuid.uuid4().hex}", kind="heartbeat"))

@@ -1,7 +1,8 @@
 """A connector's Java trace, shortened, and what a person does about it."""
 
 _LINES_MAX = 6
-_ONBOARD_AGAIN = "find out how the source's log was lost, then onboard the syncs of this source again"
+_BEGIN_ANEW = "give the capture up (`seamline capture reset`) and onboard the syncs of this source again"
+_ONBOARD_AGAIN = f"find out how the source's log was lost, then {_BEGIN_ANEW}"
 # The capture's place is no more in the source's log: purged, another server, a slot dropped or made anew.
 _PLACE_LOST = (
     "Could not find GTID state requested by slave",
@@ -18,8 +19,8 @@ _PLACE_LOST = (
 _CURES = (
     (
         "does not hold marker",
-        "if the source was restored, or is another one, onboard its syncs again; if somebody only deleted that row of"
-        " the marker table, put the row back: its id as said, kind `heartbeat`, payload `{}`",
+        f"if the source was restored, or is another one, {_BEGIN_ANEW}; if somebody only deleted that row of the marker"
+        " table, put the row back: its id as said, kind `heartbeat`, payload `{}`",
     ),
     ("refuses what the capture asks", "the capture's login needs SELECT on the marker table: docs/reference/grants.md"),
     *((text, _ONBOARD_AGAIN) for text in _PLACE_LOST),
@@ -30,17 +31,17 @@ _CURES = (
     (
         "binlog_row_metadata was NO_LOG",
         "what was written so cannot be told any more: set binlog_row_metadata = FULL, also in the server's option file,"
-        " then onboard the syncs of this source again",
+        f" then {_BEGIN_ANEW}",
     ),
     (
         "binlog_format was not ROW",
-        "find the session that writes with another binlog_format (in the server's log of queries; a MariaDB job, an old"
-        " client), let it write with ROW, then onboard the syncs of this source again",
+        "let every session write with binlog_format = ROW (a job or a client has set another one); what was written so"
+        f" cannot be told any more: {_BEGIN_ANEW}",
     ),
     ("byColumn", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ColumnType.byCode", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ParsingException", "a DDL statement of the captured database cannot be parsed; the trace shows it"),
-    ("db history topic or its content is fully or partially missing", "the schema history was lost: onboard again"),
+    ("db history topic or its content is fully or partially missing", f"the schema history was lost: {_BEGIN_ANEW}"),
     ("publication", "the source's owner makes the publication: `seamline grants` prints the statement"),
     ("could not be converted", "a value does not fit its column's type; the trace names table and column"),
 )

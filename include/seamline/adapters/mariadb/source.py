@@ -54,6 +54,9 @@ class MariaDbSource:
         with closing(view):
             return view.position
 
+    def let_go(self) -> None:
+        """Nothing: the server knows of no capture."""
+
     def open_views(self, count: int) -> Sequence[ReadView]:
         return open_views(self._source, count)
 

@@ -49,6 +49,10 @@ class PostgresSource:
         source = self._source
         return PostgresPosition(lsn=slots.capture_start(role(source, source.capture), source.slot))
 
+    def let_go(self) -> None:
+        """Drop the capture's slot, which keeps the server's log."""
+        slots.drop_slot(role(self._source, self._source.capture), self._source.slot)
+
     def open_views(self, count: int) -> Sequence[ReadView]:
         return sessions.open_views(self._source, count)
 

@@ -1,0 +1,56 @@
+"""Give up the capture of a source that cannot go on: its log was purged, the source restored or moved, its slot lost.
+
+Connector, place, log topic and slot are deleted. The next onboarding of a sync of this source begins a new capture.
+Until its own onboarding each sync stands still, and its tables stay as they are.
+"""
+
+import argparse
+import sys
+from typing import cast
+
+from seamline import settings
+from seamline.adapters import registry
+from seamline.adapters.connect.capture import open_capture, open_topics
+from seamline.domain.errors import ConfigError, Refused
+from seamline.plan.compile import compile_plan
+from seamline.plan.model import SyncPlan
+from seamline.spec.faults import guess
+from seamline.spec.load import load_declarations
+from seamline.sync.capture import CaptureSource, reset_capture
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("order", choices=["reset"])
+    parser.add_argument("source", help="name of the source")
+    parser.add_argument("--yes", action="store_true", help="do it; without it only what would be done is said")
+
+
+def run(args: argparse.Namespace) -> int:
+    plans = _plans_of(args.source)
+    plan = plans[0].source
+    syncs = ", ".join(sorted(one.sync for one in plans))
+    if not args.yes:
+        raise Refused(
+            f"this deletes connector {plan.connector} with its place and log topic {plan.log_topic}; to be onboarded"
+            f" again: {syncs}",
+            hint="nothing was done; add --yes",
+        )
+    reset_capture(
+        plan,
+        registry=registry.capture_registry(),
+        connect=open_capture(plan),
+        topics=open_topics(plan),
+        source=cast("CaptureSource", registry.source(plans[0])),
+    )
+    sys.stdout.write(f"the capture of {plan.name} is given up; now onboard again: {syncs}\n")
+    return 0
+
+
+def _plans_of(source: str) -> list[SyncPlan]:
+    declarations = load_declarations(settings.load().declarations)
+    plans = [compile_plan(declarations, name) for name in declarations.syncs]
+    mine = [plan for plan in plans if plan.source.name == source]
+    if not mine:
+        known = sorted({plan.source.name for plan in plans})
+        raise ConfigError(f"no sync has a source `{source}`", hint=guess(source, known))
+    return mine
