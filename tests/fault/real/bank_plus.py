@@ -26,13 +26,13 @@ MODELLED = ("account", "entry", "seq", "audit")
 TYPED = "typ"
 TABLES = (*MODELLED, TYPED)
 CURRENCIES = ("CHF", "EUR", "JPY")
-ACCOUNTS = 200
+ACCOUNTS = 1_000
 OPENING = Decimal("1000000.0000")
-WRITERS = 6
+WRITERS = 16
 BATCH_LEGS = 1_000
-_PAUSE_S_MAX = 0.1
+_PAUSE_S_MAX = 0.27
 _ACTIONS = ("look", "look", "sign", "hold ü€")
-_TYPED_ROWS_PER_WRITER = 20
+_TYPED_ROWS_PER_WRITER = 8
 TYPED_KEYS = [str(number) for number in range(WRITERS * _TYPED_ROWS_PER_WRITER)]
 _MEMOS = ("", "rent", "Löhne €", "'quoted' \\ back", "x" * 90)
 # An attempt has at most so many ids of entries; those whose key was changed lie in the upper half.
@@ -89,6 +89,12 @@ _TYPED_ROWS = {
     ],
     "postgres": postgres_kinds.rows(),
 }
+# Into a row that may be there: its new values, and which of them it takes then.
+_TYPED_COLUMNS = {
+    "mariadb": [f"`{case.column.name}` = VALUES(`{case.column.name}`)" for case in CASES],
+    "postgres": [f"{case.name} = EXCLUDED.{case.name}" for case in postgres_kinds.CASES],
+}
+_TYPED_THERE = {"mariadb": "ON DUPLICATE KEY UPDATE", "postgres": "ON CONFLICT (id) DO UPDATE SET"}
 # Of rows that are alike one goes: the two servers say that differently.
 ONE_AUDIT_ROW = {
     "mariadb": "DELETE FROM audit WHERE actor = %s AND action = %s LIMIT 1",
@@ -170,6 +176,7 @@ class _Writer:
         self._history = history
         self._chance = chance
         self._one_audit_row = ONE_AUDIT_ROW[kind]
+        self._kind = kind
         self._typed_rows = [row.replace("%", "%%") for row in _TYPED_ROWS[kind]]
         self._attempts = 0
         # Entries of mine that still have their first key.
@@ -316,11 +323,18 @@ class _Writer:
         )
 
     def _write_types(self, cursor: Any) -> None:
-        """One row of mine goes, and mostly comes back with other values."""
+        """One row of mine goes, comes, comes back with other values, or gets some of them where it stands."""
         row = self._writer * _TYPED_ROWS_PER_WRITER + self._chance.randrange(_TYPED_ROWS_PER_WRITER)
-        cursor.execute(f"DELETE FROM {TYPED} WHERE id = %s", (row,))
-        if self._chance.random() < 0.9:
-            cursor.execute(f"INSERT INTO {TYPED} VALUES (%s, {self._chance.choice(self._typed_rows)})", (row,))
+        if self._chance.random() < 0.4:
+            cursor.execute(f"DELETE FROM {TYPED} WHERE id = %s", (row,))
+        if self._chance.random() < 0.8:
+            columns = _TYPED_COLUMNS[self._kind]
+            some = ", ".join(self._chance.sample(columns, self._chance.randint(1, len(columns))))
+            cursor.execute(
+                f"INSERT INTO {TYPED} VALUES (%s, {self._chance.choice(self._typed_rows)})"
+                f" {_TYPED_THERE[self._kind]} {some}",
+                (row,),
+            )
 
     def _audit(self, cursor: Any, audit: Counter[AuditRow]) -> None:
         row = (f"desk {self._writer % 3}", self._chance.choice(_ACTIONS))
