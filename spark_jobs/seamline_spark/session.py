@@ -17,23 +17,25 @@ _ALWAYS = {
     "spark.speculation": "false",
 }
 _UNLESS_SAID = {
-    "spark.master": _LOCAL,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
 }
 
 
-def submitted_conf() -> SparkConf:
-    """What spark-submit was told. Made before there is a JVM, a SparkConf is empty (4.1.3), and what is set in it then
-    overrules the Spark connection."""
-    SparkContext._ensure_initialized()
+def submitted_conf(name: str) -> SparkConf:
+    """What spark-submit was told; alone, a local Spark under this name.
+
+    Made before there is a JVM, a SparkConf is empty (4.1.3), and what is set in it then overrules the Spark connection.
+    """
+    # Only a JVM that is started here takes notice of these.
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setMaster(_LOCAL).setAppName(name))
     return SparkConf()
 
 
 def open_session(name: str) -> SparkSession:
     """The session of this process; made at the first call."""
-    conf = submitted_conf().setIfMissing("spark.app.name", name)
+    conf = submitted_conf(name)
     for key, value in _UNLESS_SAID.items():
         conf.setIfMissing(key, value)
     for key, value in _ALWAYS.items():
@@ -51,7 +53,7 @@ def open_session(name: str) -> SparkSession:
 def as_an_application() -> Iterator[None]:
     """For a job whose work no Spark does. In cluster mode a context: YARN takes a driver that never opens one for
     failed. Else none, it costs seconds."""
-    conf = submitted_conf()
+    conf = submitted_conf("seamline")
     if conf.get("spark.submit.deployMode") != "cluster":
         yield
         return

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pymysql
@@ -23,7 +24,7 @@ def mariadb_database(name: str) -> Iterator[Connection]:
         cursor.execute(f"DROP DATABASE {name}")
 
 
-def mariadb(connection: Connection, **options: bool) -> "pymysql.Connection[pymysql.cursors.Cursor]":
+def mariadb(connection: Connection, **options: Any) -> "pymysql.Connection[pymysql.cursors.Cursor]":
     return pymysql.connect(
         host=connection.host,
         port=connection.port,

@@ -38,7 +38,7 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
         )
         stack.enter_context(
             _daemon(
-                folder / "worker.log", "worker.Worker", "--cores", "2", "--memory", "1g", "--work-dir", str(work),
+                folder / "worker.log", "worker.Worker", "--cores", "4", "--memory", "1g", "--work-dir", str(work),
                 told[1], tells="Successfully registered with master",
             )
         )  # fmt: skip
@@ -67,5 +67,6 @@ def _daemon(log: Path, name: str, *arguments: str, tells: str) -> Iterator["re.M
     try:
         yield wait_until(told, timeout_s=60, what=f"Spark's {name}")
     finally:
-        daemon.terminate()
-        daemon.wait(timeout=60)
+        # It has nothing to save, and its executors end without it.
+        daemon.kill()
+        daemon.wait()

@@ -18,6 +18,7 @@ def test_a_submitted_host_runs_its_streams_on_the_cluster(stack: RunningStack, t
         master = f"spark://{cluster.host}:{cluster.port}"
         chain.hosts.runner = (str(PROGRAMS / "spark-submit"), "--master", master)
         chain.host_is_up()
+        assert "serving: pool=default slots=4" in chain.hosts.log(), "of the cluster's cores, as many as --slots says"
         before = writers.committed
         wait_until(lambda: writers.committed > before + 50, timeout_s=30, what="writers to go on")
         writers.stop()

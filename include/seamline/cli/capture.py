@@ -1,7 +1,7 @@
 """Give up the capture of a source that cannot go on: its log was purged, the source restored or moved, its slot lost.
 
 Connector, place, log topic and slot are deleted. The next onboarding of a sync of this source begins a new capture.
-Until its own onboarding each sync stands still, and its tables stay as they are.
+Until its own onboarding the stream of each sync stands still, and its tables stay as they are.
 """
 
 import argparse
@@ -48,9 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _plans_of(source: str) -> list[SyncPlan]:
     declarations = load_declarations(settings.load().declarations)
-    plans = [compile_plan(declarations, name) for name in declarations.syncs]
-    mine = [plan for plan in plans if plan.source.name == source]
-    if not mine:
-        known = sorted({plan.source.name for plan in plans})
-        raise ConfigError(f"no sync has a source `{source}`", hint=guess(source, known))
-    return mine
+    sources = {name: spec.source for name, spec in declarations.syncs.items()}
+    if source not in sources.values():
+        raise ConfigError(f"no sync has a source `{source}`", hint=guess(source, sorted(set(sources.values()))))
+    return [compile_plan(declarations, name) for name in sources if sources[name] == source]

@@ -157,7 +157,8 @@ def reset_capture(
     """Give the capture up with its place and with all that its log holds; the next `ensure_capture` begins a new one.
 
     For a source whose log goes on nowhere that the capture knows. Repeat-safe. The list of tables stays. No stream goes
-    on in another log: each stops by name until its sync is onboarded again.
+    on in another log: each stops by name until its sync is onboarded again. The source's server comes last: it may be
+    gone for good.
     """
     with registry.locked(plan.name):
         connect.delete()

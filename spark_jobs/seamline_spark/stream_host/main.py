@@ -28,7 +28,7 @@ from seamline.domain.errors import SeamlineError, TransientError
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS, StreamRoster
 from seamline_spark.stream_host.host import StopAsked, StreamHost, WatchSource, watch_source_with
-from seamline_spark.stream_host.spark_streams import Partition, SparkStreams, configured, is_local
+from seamline_spark.stream_host.spark_streams import Partition, SparkStreams, configured
 from seamline_spark.stream_host.task import stream_partition
 
 log = logging.getLogger("seamline_spark.stream_host")
@@ -42,7 +42,7 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
         prog="stream_host", description="Runs the streams of one pool until it is stopped."
     )
     parser.add_argument("--pool", default="default", help="the pool whose streams to run (stream.pool of a sync)")
-    parser.add_argument("--slots", type=int, default=32, help="tasks of a local Spark; a cluster has its own number")
+    parser.add_argument("--slots", type=int, default=32, help="tasks of a local Spark, or the most cores of a cluster")
     parser.add_argument("--reserve", type=int, default=1, help="slots kept free for tasks that are slow to die")
     parser.add_argument(
         "--idle-after",
@@ -114,7 +114,7 @@ def _serve(
     try:
         context = _start_spark(chosen.pool, slots=chosen.slots)
         try:
-            slots = chosen.slots if is_local(str(context.master)) else context.defaultParallelism
+            slots = context.defaultParallelism
             host = StreamHost(
                 streams=SparkStreams(
                     context,

@@ -36,6 +36,7 @@ _FIXED = {
     "spark.task.reaper.killTimeout": "-1",
     "spark.locality.wait": "0",
 }
+_ALL_REGISTERED = "spark.scheduler.minRegisteredResourcesRatio"
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -52,6 +53,9 @@ def configured(conf: SparkConf, pool: str, *, slots: int) -> SparkConf:
         conf.setIfMissing(name, value)
     if is_local(str(conf.get("spark.master"))):
         conf.setIfMissing("spark.driver.host", "127.0.0.1").setIfMissing("spark.driver.bindAddress", "127.0.0.1")
+    else:
+        # A host keeps its cores for good: it takes no more than it was told, and serves once it knows how many it has.
+        conf.setIfMissing("spark.cores.max", str(slots)).setIfMissing(_ALL_REGISTERED, "1.0")
     for name, value in _FIXED.items():
         conf.set(name, value)
     return conf

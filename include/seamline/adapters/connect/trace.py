@@ -35,8 +35,8 @@ _CURES = (
     ),
     (
         "binlog_format was not ROW",
-        "let every session write with binlog_format = ROW (a job or a client has set another one); what was written so"
-        f" cannot be told any more: {_BEGIN_ANEW}",
+        "let every session write with binlog_format = ROW (a job or a client has set another one); what it may have"
+        f" changed in captured tables cannot be told any more: {_BEGIN_ANEW}",
     ),
     ("byColumn", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ColumnType.byCode", "a table with a compressed column is written on this server: remove COMPRESSED"),

@@ -57,7 +57,8 @@ class CatalogueGuard:
             raise InvariantViolated(
                 f"the source's log ends at {PostgresPosition(end)}, and {through} was read from the log topic: this is"
                 " not the server that the log came from, or it was restored from a backup",
-                hint="find out which server answers at the reader's connection; after a restore onboard again",
+                hint="find out which server answers at the reader's connection; after a restore give the"
+                " capture up (`seamline capture reset`) and onboard again",
             )
         self._mark, self._verified_lsn = mark, end
 

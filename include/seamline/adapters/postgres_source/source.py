@@ -6,6 +6,7 @@ from contextlib import closing
 from seamline.adapters.postgres_source import catalogue, marker, preflight, preflight_facts, sessions, slots
 from seamline.adapters.postgres_source.client import open_session, role, translated
 from seamline.domain.catalogue import Table
+from seamline.domain.errors import TransientError
 from seamline.domain.position import PostgresPosition
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView
@@ -51,7 +52,15 @@ class PostgresSource:
 
     def let_go(self) -> None:
         """Drop the capture's slot, which keeps the server's log."""
-        slots.drop_slot(role(self._source, self._source.capture), self._source.slot)
+        slot = self._source.slot
+        try:
+            slots.drop_slot(role(self._source, self._source.capture), slot)
+        except TransientError as exc:
+            raise TransientError(
+                f"slot {slot} could not be dropped: {exc}",
+                hint="the capture is given up all the same; if that server lives on, it keeps its log until you let it go:"
+                f" SELECT pg_drop_replication_slot('{slot}')",
+            ) from exc
 
     def open_views(self, count: int) -> Sequence[ReadView]:
         return sessions.open_views(self._source, count)

@@ -39,6 +39,9 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     private StatementsWithoutRows statements;
 
+    /** Of the thread that reads, as are all events. */
+    private boolean isBroken;
+
     BinlogReader(
             MariaDbConnectorConfig config,
             BinlogConnectorConnection connection,
@@ -76,6 +79,21 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
         texts = new TextsAsNamed(connection, config.getTableFilters().dataCollectionFilter()::isIncluded);
         statements = new StatementsWithoutRows(config.getTableFilters().databaseFilter());
         super.configureBinaryLogClient(client, config, threads, connection);
+        client.registerLifecycleListener(new BinaryLogClient.AbstractLifecycleListener() {
+            @Override
+            public void onEventDeserializationFailure(BinaryLogClient reading, Exception failure) {
+                isBroken = true;
+            }
+        });
+    }
+
+    /** Debezium stops its task a moment after an event that cannot be read, and would tell what comes behind it until then. */
+    @Override
+    protected void handleEvent(
+            MariaDbPartition partition, MariaDbOffsetContext offset, ChangeEventSourceContext context, Event event) {
+        if (!isBroken) {
+            super.handleEvent(partition, offset, context, event);
+        }
     }
 
     @Override

@@ -4,6 +4,8 @@ import com.github.shyiko.mysql.binlog.event.QueryEventData;
 import com.github.shyiko.mysql.binlog.event.deserialization.QueryEventDataDeserializer;
 import com.github.shyiko.mysql.binlog.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.util.Locale;
+import java.util.Set;
 import java.util.function.Predicate;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -17,13 +19,15 @@ import org.apache.kafka.connect.errors.DataException;
  */
 final class StatementsWithoutRows extends QueryEventDataDeserializer {
 
-    /** None of these verbs is in a binlog of rows. SELECT and DO: of a function that writes. */
-    private static final Pattern CHANGE = Pattern.compile(
-            "(?:\\s|/\\*.*?\\*/|(?:#|--\\s).*?\\R|SET\\s+STATEMENT\\s.*?\\sFOR\\s)*+"
-                    + "(?:INSERT|UPDATE|DELETE|REPLACE|LOAD|SELECT|DO|CALL|WITH)\\s",
-            Pattern.CASE_INSENSITIVE | Pattern.DOTALL);
-    private static final Pattern TEXT_OR_NAME =
-            Pattern.compile("'(?:[^'\\\\]|\\\\.|'')*+'|[`\"]?([\\p{L}\\p{N}_$]+)", Pattern.DOTALL);
+    /** None of these is in a binlog of rows. SELECT and DO: of a function that writes. */
+    private static final Set<String> CHANGES =
+            Set.of("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "SELECT", "DO", "CALL", "WITH");
+    /** Comments that the server runs are told as what stands in them. "…" is a name or a text, by the session's mode. */
+    private static final Pattern TOKEN = Pattern.compile(
+            "/\\*M?!\\d*|/\\*.*?\\*/|(?:#|--(?=\\s|\\z))[^\\n]*|'(?:[^'\\\\]|\\\\.|'')*+'"
+                    + "|\"(?<quoted>(?:[^\"\\\\]|\\\\.|\"\")*+)\"|`(?<ticked>(?:[^`]|``)*+)`|(?<plain>[\\p{L}\\p{N}_$]+)|(?<dot>\\.)",
+            Pattern.DOTALL);
+    private static final int FILE_AND_ITS_PLACE = 13;
 
     private final Predicate<String> isCaptured;
 
@@ -34,7 +38,11 @@ final class StatementsWithoutRows extends QueryEventDataDeserializer {
 
     @Override
     public QueryEventData deserialize(ByteArrayInputStream event) throws IOException {
-        return refused(super.deserialize(event));
+        QueryEventData statement = super.deserialize(event);
+        if (CHANGES.contains(verb(statement.getSql()))) {
+            refuse(statement);
+        }
+        return statement;
     }
 
     /** LOAD DATA, whose event has the place of its file between the lengths and the names. */
@@ -45,28 +53,56 @@ final class StatementsWithoutRows extends QueryEventDataDeserializer {
         int database = event.readInteger(1);
         load.setErrorCode(event.readInteger(2));
         int variables = event.readInteger(2);
-        int file = 13;
-        event.skip(file + variables);
+        event.skip(FILE_AND_ITS_PLACE + variables);
         load.setDatabase(event.readString(database));
         event.skip(1);
         load.setSql(event.readString(event.available()));
-        return refused(load);
+        refuse(load);
+        return load;
     }
 
-    private QueryEventData refused(QueryEventData statement) {
-        String text = statement.getSql();
-        if (CHANGE.matcher(text).lookingAt() && (isCaptured.test(statement.getDatabase()) || namesOne(text))) {
-            throw new DataException("binlog_format was not ROW when a statement was written in database "
-                    + statement.getDatabase() + ": nothing tells the rows that it changed");
+    private void refuse(QueryEventData statement) {
+        if (isCaptured.test(statement.getDatabase()) || namesOne(statement.getSql())) {
+            throw new DataException("binlog_format was not ROW when a statement (" + verb(statement.getSql())
+                    + ") was written in database " + statement.getDatabase() + ": nothing tells the rows that it changed");
         }
-        return statement;
     }
 
-    private boolean namesOne(String text) {
-        Matcher words = TEXT_OR_NAME.matcher(text);
-        while (words.find()) {
-            if (words.group(1) != null && isCaptured.test(words.group(1))) {
+    /** The first word, in capitals; of SET STATEMENT … FOR the first behind it. */
+    static String verb(String statement) {
+        Matcher tokens = TOKEN.matcher(statement);
+        String verb = "";
+        for (int words = 0; tokens.find(); ) {
+            String word = tokens.group("plain") == null ? "" : tokens.group("plain").toUpperCase(Locale.ROOT);
+            if (word.isEmpty()) {
+                continue;
+            }
+            boolean isOption = verb.equals("SET") && (words > 1 || word.equals("STATEMENT"));
+            if (isOption && word.equals("FOR")) {
+                verb = "";
+                words = 0;
+            } else if (words == 0) {
+                verb = word;
+                words = 1;
+            } else if (isOption) {
+                words++;
+            } else {
+                break;
+            }
+        }
+        return verb;
+    }
+
+    /** Whether a table or a function of a captured database is named with it. */
+    private boolean namesOne(String statement) {
+        Matcher tokens = TOKEN.matcher(statement);
+        String name = null;
+        while (tokens.find()) {
+            if (tokens.group("dot") != null && name != null && isCaptured.test(name)) {
                 return true;
+            }
+            for (String group : new String[] {"quoted", "ticked", "plain"}) {
+                name = tokens.group(group) == null ? name : tokens.group(group);
             }
         }
         return false;

@@ -1,0 +1,24 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.function.Predicate;
+
+/** Tells of each line, a statement, its verb and whether it names a table of database `bank`. */
+class Statements {
+
+    public static void main(String[] none) throws Exception {
+        Class<?> own = Class.forName("seamline.connect.StatementsWithoutRows");
+        var make = own.getDeclaredConstructor(Predicate.class);
+        var verb = own.getDeclaredMethod("verb", String.class);
+        var namesOne = own.getDeclaredMethod("namesOne", String.class);
+        make.setAccessible(true);
+        verb.setAccessible(true);
+        namesOne.setAccessible(true);
+        Predicate<String> isCaptured = "bank"::equals;
+        Object reader = make.newInstance(isCaptured);
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String statement = line.translateEscapes();
+            System.out.println(verb.invoke(null, statement) + " " + namesOne.invoke(reader, statement));
+        }
+    }
+}

@@ -1,0 +1,50 @@
+"""What a statement of MariaDB's binlog is taken for: its verb, and whether it names the captured database."""
+
+import subprocess
+from pathlib import Path
+
+from seamline import settings
+from seamline.stack import java
+from seamline.stack.layout import Layout
+
+PROGRAM = Path(__file__).with_name("Statements.java")
+# One line each: `\n` stands for a line's end.
+SAID = {
+    "INSERT INTO account VALUES (1)": "INSERT false",
+    "  update`account`SET a=2": "UPDATE false",
+    "DELETE/* all */FROM account": "DELETE false",
+    r"--\n-- nightly\n--\nUPDATE account\nSET a=2": "UPDATE false",
+    r"# nightly\nREPLACE account VALUES (1)": "REPLACE false",
+    "/*! UPDATE account SET a=2 */": "UPDATE false",
+    "/*M!100100 INSERT INTO account VALUES (1) */": "INSERT false",
+    "SET STATEMENT max_statement_time=10 FOR INSERT INTO account VALUES (1)": "INSERT false",
+    r"SET STATEMENT a='FOR', b=2 FOR\nselect change_all()": "SELECT false",
+    "SET STATEMENT a=1 FOR CREATE TABLE added (id INT)": "CREATE false",
+    "SET PASSWORD FOR somebody": "SET false",
+    "SAVEPOINT `insert`": "SAVEPOINT false",
+    "BEGIN": "BEGIN false",
+    "/* it's nightly */ UPDATE bank.account SET memo='x'": "UPDATE true",
+    'WITH a AS (SELECT "it\'s" m) DELETE FROM bank.account': "WITH true",
+    "insert into `bank` . `account` values (1)": "INSERT true",
+    'insert into "bank".account values (1)': "INSERT true",
+    "UPDATE crm.customer SET bank = 1": "UPDATE false",
+    "insert into t values ('bank.account'), ('it''s')": "INSERT false",
+    'insert into t values ("bank.account")': "INSERT false",
+    r"insert into t values ('a\\'bank.account')": "INSERT false",
+}
+
+
+def test_each_statement_is_taken_for_what_it_is() -> None:
+    known = settings.load()
+    home = java.find(Layout(known), settings.process_environment()).home
+    (plugin,) = (known.env / "connect-plugins").glob("debezium-connector-mariadb-*")
+    path = f"{plugin}/*:{known.env}/jars/kafka/*"
+    told = subprocess.run(
+        [str(home / "bin" / "java"), "-cp", path, str(PROGRAM)],
+        input="\n".join(SAID),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert dict(zip(SAID, told.stdout.splitlines(), strict=True)) == SAID
