@@ -58,7 +58,7 @@ class PostgresSource:
         except TransientError as exc:
             raise TransientError(
                 f"slot {slot} could not be dropped: {exc}",
-                hint="the capture is given up all the same; if that server lives on, it keeps its log until you let it go:"
+                hint="the capture is given up all the same; if that server lives on, it keeps its log until then:"
                 f" SELECT pg_drop_replication_slot('{slot}')",
             ) from exc
 
