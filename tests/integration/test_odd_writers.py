@@ -57,9 +57,19 @@ def test_rows_loaded_from_a_file_as_a_statement_stop_the_capture_by_name(bank: C
     assert_stopped(bank)
 
 
-def assert_stopped(bank: Captured) -> None:
+def test_compressed_rows_stop_the_capture_by_name(bank: Captured) -> None:
+    with closing(mariadb(resolve("core_bank_root"))) as session, session.cursor() as cursor:
+        cursor.execute("SET GLOBAL log_bin_compress_min_len = 10, GLOBAL log_bin_compress = ON")
+        try:
+            bank.execute("INSERT INTO account VALUES (7, 7, repeat('secret ', 20))")
+        finally:
+            cursor.execute("SET GLOBAL log_bin_compress = OFF, GLOBAL log_bin_compress_min_len = DEFAULT")
+    assert_stopped(bank, "of a kind that the connector does not know")
+
+
+def assert_stopped(bank: Captured, words: str = "binlog_format was not ROW") -> None:
     bank.wait_until_failed()
-    with pytest.raises(TerminalError, match="binlog_format was not ROW") as raised:
+    with pytest.raises(TerminalError, match=words) as raised:
         bank.ensure()
     assert "onboard" in raised.value.hint
     assert "secret" not in str(raised.value), "an error holds a value of a row"

@@ -38,6 +38,11 @@ _CURES = (
         "let every session write with binlog_format = ROW (a job or a client has set another one); what it may have"
         f" changed in captured tables cannot be told any more: {_BEGIN_ANEW}",
     ),
+    (
+        "event of a kind that the connector does not know",
+        f"is log_bin_compress on? Set it OFF, also in the server's option file; what was written so is lost to the log:"
+        f" {_BEGIN_ANEW}",
+    ),
     ("byColumn", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ColumnType.byCode", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ParsingException", "a DDL statement of the captured database cannot be parsed; the trace shows it"),

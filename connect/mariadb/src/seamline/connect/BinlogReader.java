@@ -2,6 +2,7 @@ package seamline.connect;
 
 import com.github.shyiko.mysql.binlog.BinaryLogClient;
 import com.github.shyiko.mysql.binlog.event.Event;
+import com.github.shyiko.mysql.binlog.event.EventData;
 import com.github.shyiko.mysql.binlog.event.EventType;
 import com.github.shyiko.mysql.binlog.event.MariadbGtidEventData;
 import com.github.shyiko.mysql.binlog.event.TableMapEventData;
@@ -25,10 +26,11 @@ import io.debezium.util.Clock;
 import java.io.IOException;
 import java.util.Map;
 import java.util.function.Predicate;
+import org.apache.kafka.connect.errors.DataException;
 
 /**
  * Debezium's reader of the binlog, which tells NULL for a date that is none, takes a hole in the GTIDs as it comes, passes over
- * statements that do not tell their rows, and reads texts in the character set that statements seem to say.
+ * statements that do not tell their rows and over events that it does not know, and reads texts in the character set that statements seem to say.
  */
 final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
@@ -39,8 +41,10 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     private StatementsWithoutRows statements;
 
-    /** Of the thread that reads, as are all events. */
+    /** These two are of the thread that reads, as are all events. */
     private boolean isBroken;
+
+    private boolean isInATransaction;
 
     BinlogReader(
             MariaDbConnectorConfig config,
@@ -94,6 +98,8 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
         if (!isBroken) {
             super.handleEvent(partition, offset, context, event);
         }
+        EventType kind = event.getHeader().getEventType();
+        isInATransaction = kind == EventType.MARIADB_GTID || isInATransaction && kind != EventType.ROTATE;
     }
 
     @Override
@@ -112,9 +118,18 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
         });
         events.setEventDataDeserializer(EventType.QUERY, statements);
         events.setEventDataDeserializer(EventType.EXECUTE_LOAD_QUERY, statements::deserializeLoad);
+        events.setEventDataDeserializer(EventType.UNKNOWN, this::refuseAmongRows);
         events.setEventDataDeserializer(EventType.WRITE_ROWS, new RowsAsStored.Inserted(tables, texts));
         events.setEventDataDeserializer(EventType.UPDATE_ROWS, new RowsAsStored.Updated(tables, texts));
         events.setEventDataDeserializer(EventType.DELETE_ROWS, new RowsAsStored.Deleted(tables, texts));
         return events;
+    }
+
+    /** At the beginning of a file an event of a new kind says nothing of rows; later it may be a compressed one. */
+    private EventData refuseAmongRows(ByteArrayInputStream event) {
+        if (isInATransaction) {
+            throw new DataException("The binlog holds an event of a kind that the connector does not know, among those of rows");
+        }
+        return null;
     }
 }
