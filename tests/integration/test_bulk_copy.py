@@ -1,6 +1,6 @@
 """The bulk path: whole tables from MariaDB into staging tables of PostgreSQL, every value as it was."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -10,12 +10,21 @@ import pyarrow as pa
 import pytest
 
 from seamline import settings
-from seamline.adapters.bulk_copy import Copied, CopyItem, copy_group, grouped
+from seamline.adapters.bulk_copy import Copied, CopyItem, copy_group, copy_one, grouped
 from seamline.adapters.bulk_source import BulkRead
 from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb.bulk import BulkReaders, arrow_schema
+from seamline.adapters.mariadb.client import query
+from seamline.adapters.mariadb.one_session import OneSessionReaders
 from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
-from seamline.adapters.mariadb.sessions import SnapshotLock, close_all, open_session, views_at
+from seamline.adapters.mariadb.sessions import (
+    BEGIN_SNAPSHOT,
+    SnapshotLock,
+    address_of,
+    close_all,
+    open_session,
+    views_at,
+)
 from seamline.adapters.postgres.binary_copy import binary_copy
 from seamline.adapters.postgres.read import Relation, open_views
 from seamline.adapters.postgres.staging import StagedPlace, StagingArea, fill
@@ -116,9 +125,25 @@ def _views(source: Connection, destination: Connection, places: dict[str, Staged
     return left, right
 
 
-def test_every_value_of_every_kind_arrives_as_it_was(source: Connection, destination: Connection) -> None:
+def copied_by_one_session(
+    tables: Sequence[Table], source: Connection, destination: Connection
+) -> dict[str, StagedPlace]:
+    places = dict(StagingArea(destination, DESTINATION, run_id="one").create(tables))
+    with closing(open_session(source)) as session:
+        query(session, BEGIN_SNAPSHOT)
+        readers = OneSessionReaders(session, source, [BulkRead(table, Segment(table.name), 0) for table in tables])
+        for number, table in enumerate(tables):
+            item = CopyItem(readers.reads[number], places[table.name], "warehouse", DESTINATION_ID)
+            assert copy_one(readers, number, item).proof == str(address_of(session))
+    return places
+
+
+@pytest.mark.parametrize("copying", [copied, copied_by_one_session])
+def test_every_value_of_every_kind_arrives_as_it_was(
+    source: Connection, destination: Connection, copying: Callable[..., dict[str, StagedPlace]]
+) -> None:
     tables = [*(_shape(case) for case in CASES), FLOATS]
-    places = copied(tables, source, destination)
+    places = copying(tables, source, destination)
     left, right = _views(source, destination, places)
     for table in tables:
         keys = [str(number) for number in range(0, 20)]

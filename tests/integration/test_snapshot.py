@@ -11,11 +11,12 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import ArmedFailpoints
+from seamline.adapters.mariadb import rendezvous
 from seamline.adapters.mariadb.client import query, role
 from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, address_of, close_all, open_session, open_views
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.digest import Segment
-from seamline.domain.errors import GateFailed, TransientError
+from seamline.domain.errors import GateFailed, Refused, TransientError
 from seamline.plan.model import DestinationPlan
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
@@ -80,6 +81,22 @@ def test_staged_tables_are_what_the_position_rule_says(number: int, bank: Captur
     staged = staged_as_the_log_says(bank, warehouse, snapshot, TABLES[:2])
     assert staged["later"] == []
     assert {one.table: one.rows for one in records.receipts} == {table: len(rows) for table, rows in staged.items()}
+
+
+def test_a_source_that_commits_too_often_and_allows_no_lock_is_read_by_one_session(
+    bank: Captured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rendezvous, "ATTEMPTS_MAX", 0)
+    run = run_of(bank, TABLES, lock="none")
+    records = Records()
+    with writing(bank.root, tables=TABLES[:2], count=WRITERS, first_id=next(FIRST_IDS)) as writers:
+        snapshot = snapshot_amid(writers, run, tools_of(bank, run, records))
+    staged = staged_as_the_log_says(bank, warehouse, snapshot, TABLES[:2])
+    assert {one.table: one.rows for one in records.receipts} == {table: len(rows) for table, rows in staged.items()}
+    assert "one session reads table after table" in caplog.text
+    with pytest.raises(Refused, match="did not come to stand at one binlog position"):
+        locked = run_of(bank, TABLES, lock="brief")
+        take_snapshot(locked, tools_of(bank, locked, records))
 
 
 def test_published_tables_stand_where_the_ledger_says(bank: Captured, warehouse: Connection) -> None:

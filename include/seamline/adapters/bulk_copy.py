@@ -104,12 +104,13 @@ def _member(group: CopyGroup, number: int, pipe: Pipe) -> None:
         readers.meet()
         for index, item in enumerate(items):
             pipe.recv()
-            pipe.send(Message(number, value=_copy(readers, index, item)))
+            pipe.send(Message(number, value=copy_one(readers, index, item)))
     finally:
         readers.close()
 
 
-def _copy(readers: TableReaders, index: int, item: CopyItem) -> Copied:
+def copy_one(readers: TableReaders, index: int, item: CopyItem) -> Copied:
+    """Table number `index` of the readers into its place."""
     proofs: list[str] = []
     rows = fill(resolve(item.connection_id), item.place, readers.pieces(index, proven=proofs.append))
     return Copied(item.read.table.name, item.destination, item.place.name, rows, proofs[0])

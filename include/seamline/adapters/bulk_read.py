@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Protocol
 
 from seamline.adapters import registry
-from seamline.adapters.bulk_copy import Copied, CopyGroup, CopyItem, grouped
-from seamline.adapters.bulk_source import BulkRead, OpenedSource, Wanted
+from seamline.adapters.bulk_copy import Copied, CopyGroup, CopyItem, copy_one, grouped
+from seamline.adapters.bulk_source import BulkRead, OpenedSource, TableReaders, Wanted
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.read import PostgresReadView, Relation, open_views
 from seamline.adapters.postgres.staging import StagingArea
@@ -69,14 +69,30 @@ class _Tasks:
             self._copying.cancel()
 
 
-class SourceAtOnePosition:
-    """Everything open at P: this process' views, and the tasks' readers that copy meanwhile."""
+class _Here:
+    """The copy by this process itself, at the first time that it is asked for."""
 
-    def __init__(self, plan: SyncPlan, reads: Sequence[TableRead], opened: OpenedSource, tasks: _Tasks) -> None:
+    def __init__(self, items: Sequence[CopyItem], readers: TableReaders) -> None:
+        self._items = items
+        self._readers = readers
+        self._copied: list[Copied] = []
+
+    def result(self) -> list[Copied]:
+        if not self._copied:
+            self._copied = [copy_one(self._readers, number, item) for number, item in enumerate(self._items)]
+        return self._copied
+
+
+class SourceAtOnePosition:
+    """Everything open at P: this process' views, and the copy of all tables."""
+
+    def __init__(
+        self, plan: SyncPlan, reads: Sequence[TableRead], opened: OpenedSource, copying: _Tasks | _Here
+    ) -> None:
         self._plan = plan
         self._reads = reads
         self._opened = opened
-        self._tasks = tasks
+        self._copying = copying
 
     @property
     def views(self) -> Sequence[ReadView]:
@@ -91,8 +107,8 @@ class SourceAtOnePosition:
         return self._opened.opened_at
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
-        """Waits until the tasks are done; each reader has said where it stood."""
-        done = {one.table: one for one in self._tasks.result() if one.destination == destination.name}
+        """Waits until all is copied; each reader has said where it stood."""
+        done = {one.table: one for one in self._copying.result() if one.destination == destination.name}
         for one in done.values():
             if one.proof != self._opened.proof:
                 raise InvariantViolated(
@@ -131,7 +147,8 @@ class RunReader:
         try:
             with registry.source_for_tasks(plan.source, wanted, tasks) as opened:
                 self._position = opened.position
-                yield SourceAtOnePosition(plan, reads, opened, tasks)
+                here = opened.read_here and _Here(items, opened.read_here([item.read for item in items]))
+                yield SourceAtOnePosition(plan, reads, opened, here or tasks)
                 # Its sessions end with the source: what still runs could not go on.
                 tasks.cancel()
         except GateFailed:

@@ -61,12 +61,14 @@ class Wanted:
 @dataclass(frozen=True, slots=True)
 class OpenedSource:
     """`opened_at`: the source's clock just after the views were open, UTC. `proof`: what a reader says that stands
-    here."""
+    here. `read_here`: set where the tasks' sessions could not be brought here; then this process reads all tables,
+    before it uses the views, which are the same session."""
 
     views: Sequence[ReadView]
     position: Position
     opened_at: datetime
     proof: str
+    read_here: Callable[[Sequence[BulkRead]], TableReaders] | None = None
 
 
 class OpenSource(Protocol):

@@ -20,7 +20,8 @@ class Snapshot(Declared):
 
     lock: Literal["none", "brief"] = Field(
         "none",
-        description="none: one session reads table after table, no lock. brief: several sessions are opened at one "
+        description="none: no lock; several sessions that come to stand at one position, or one that reads table after "
+        "table, slowly, where the source commits too often for that. brief: several sessions are opened at one "
         "position while commits wait for at most 200 ms (BACKUP STAGE BLOCK_COMMIT); needs the owner's consent.",
     )
 

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import Any
 
 import pymysql
@@ -10,11 +11,15 @@ import pymysql
 from seamline.adapters.bulk_source import CopyTasks, OpenedSource, Wanted
 from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb import client
+from seamline.adapters.mariadb.one_session import OneSessionReaders
 from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
 from seamline.adapters.mariadb.sessions import (
+    BEGIN_SNAPSHOT,
     Address,
+    NeverTogether,
     Session,
     SnapshotLock,
+    address_of,
     close_all,
     open_session,
     position_of,
@@ -31,8 +36,21 @@ _SPARE = 10
 
 @contextmanager
 def open_source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) -> Iterator[OpenedSource]:
-    """`bulk_source.OpenSource`."""
+    """`bulk_source.OpenSource`. Where no lock is allowed and the source commits too often, one session reads all."""
     connection = client.role(source, source.reader)
+    with ExitStack() as open_things:
+        try:
+            opened = open_things.enter_context(_together(source, connection, wanted, tasks))
+        except NeverTogether as exc:
+            if SnapshotLock(source.snapshot_lock) is not SnapshotLock.NONE:
+                raise
+            log.warning("one session reads table after table: %s", exc)
+            opened = open_things.enter_context(_alone(connection, wanted))
+        yield opened
+
+
+@contextmanager
+def _together(source: SourcePlan, connection: Connection, wanted: Wanted, tasks: CopyTasks) -> Iterator[OpenedSource]:
     sessions = _open_sessions(connection, wanted.views, beside=wanted.reads + wanted.members)
     coordinator = Coordinator(
         connection,
@@ -51,6 +69,17 @@ def open_source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) 
             yield OpenedSource(views, position, views[0].opened_at, str(address))
     finally:
         close_all(sessions)
+
+
+@contextmanager
+def _alone(connection: Connection, wanted: Wanted) -> Iterator[OpenedSource]:
+    with closing(open_session(connection)) as session:
+        client.query(session, BEGIN_SNAPSHOT)
+        address = address_of(session)
+        position = position_of(session, address)
+        (view,) = views_at([session], connection=connection, position=position, tables=wanted.tables)
+        read_here = partial(OneSessionReaders, session, connection)
+        yield OpenedSource([view], position, view.opened_at, str(address), read_here)
 
 
 def _met(coordinator: Coordinator, tasks: CopyTasks) -> Address:

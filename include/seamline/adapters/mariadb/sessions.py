@@ -175,13 +175,17 @@ def bring_to_one_address(sessions: Sequence["Session[Any]"], *, lock: SnapshotLo
     raise never_together(lock, len(sessions))
 
 
-def never_together(lock: SnapshotLock, count: int) -> Refused:
+class NeverTogether(Refused):
+    """The sessions of a read did not come to stand at one position."""
+
+
+def never_together(lock: SnapshotLock, count: int) -> NeverTogether:
     allowed = "allow `snapshot: {lock: brief}` for this source (commits stand still for a few milliseconds)"
     slower = (
         "read at a quieter hour, or with more task slots: each opens its share of the sessions; or onboard a few of the"
         " tables and add the others with `<sync>__tables`, each at a position of its own"
     )
-    return Refused(
+    return NeverTogether(
         f"{count} sessions did not come to stand at one binlog position in {ATTEMPTS_MAX} attempts: the source commits"
         " too often",
         hint=slower if lock is SnapshotLock.BRIEF else f"{allowed}, or {slower}",
