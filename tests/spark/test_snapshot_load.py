@@ -25,7 +25,7 @@ from tests.integration.bank_writers import writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
-from tests.spark.cluster import standalone_cluster
+from tests.spark.cluster import PROGRAMS, standalone_cluster
 
 NAME = "snap_load"
 WAREHOUSE = DestinationPlan("warehouse", "postgres", f"{NAME}_warehouse", "bank")
@@ -117,6 +117,7 @@ def test_an_airflow_task_runs_the_job_on_the_cluster_that_its_connection_names(
         connection = {"conn_type": "spark", "host": f"spark://{cluster.host}", "port": cluster.port}
         done = run(
             ["-m", "tests.spark.submit", "spark_jobs/snapshot_load.py", run_id, "cluster"],
+            PATH=f"{PROGRAMS}:{settings.search_path()}",
             AIRFLOW_HOME=str(tmp_path / "airflow"),
             AIRFLOW_CONN_CLUSTER=json.dumps(connection),
         )
