@@ -179,6 +179,9 @@ def test_compose_itself_accepts_the_file(checkout: Path, tmp_path: Path) -> None
     command = [*_compose(), "--env-file", str(env_file), "-f", str(checkout / "docker-compose.yml"), "config", "-q"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert answer.returncode == 0, answer.stderr
+    env_file.write_text("")
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert "run deploy/new-env.sh" in answer.stderr
 
 
 def _filled(value: str) -> str:
