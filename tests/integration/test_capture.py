@@ -150,7 +150,7 @@ def test_a_log_topic_with_another_retention_is_refused_by_name(bank: Captured) -
 
 def test_at_its_byte_limit_the_capture_is_stopped_and_refused_until_the_limit_is_raised(bank: Captured) -> None:
     bank.ensure()
-    probe = ConnectCaptureProbe(bank.source_plan, client=bank.client, topics=bank.kafka)
+    probe = ConnectCaptureProbe(bank.source_plan, client=bank.client, topics=bank.kafka, end_left_open=lambda *_: ())
     assert probe.status().state is CaptureState.RUNNING
     assert probe.log_bytes() > 0
     probe.stop()

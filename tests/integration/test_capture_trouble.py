@@ -179,7 +179,7 @@ def test_a_wrong_password_is_named_and_the_capture_mended_once_it_is_right(
     with pytest.raises(SeamlineError) as raised:
         bank.ensure()
     assert "password" in raised.value.hint
-    probe = ConnectCaptureProbe(bank.source_plan, client=bank.client, topics=bank.kafka)
+    probe = ConnectCaptureProbe(bank.source_plan, client=bank.client, topics=bank.kafka, end_left_open=lambda *_: ())
     assert probe.status().state is CaptureState.FAILED
     assert "password" in probe.status().error
     write_secrets(stack, worker)

@@ -1,11 +1,14 @@
 """What a capture's servers say, read as a state: a living capture is never taken for a silent one."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from seamline.adapters.connect import capture
 from seamline.adapters.connect.rest import ConnectorStatus
 from seamline.domain.capture import CaptureState
 from seamline.plan.model import SourcePlan
+from seamline.stack import server_settings
 
 STARTING = CaptureState.STARTING
 PLAN = SourcePlan("bank", "mariadb", "bank", "r", "c", "m", "seamline.bank.log", "seamline-bank")
@@ -20,12 +23,18 @@ class Servers:
         self.state = "RUNNING"
         self.task = task
         self.restarts = 0
+        self.ended: list[tuple[str, tuple[str, ...]]] = []
 
     def time(self) -> float:
         return self.now_s
 
     def status(self, name: str) -> ConnectorStatus:
         return ConnectorStatus(self.state, (self.task,))
+
+    def end_left_open(self, connector: str, topics: Sequence[str]) -> Sequence[str]:
+        assert self.restarts == len(self.ended), "the next task would wait for it"
+        self.ended.append((connector, tuple(topics)))
+        return topics
 
     def restart_all(self, name: str) -> None:
         self.restarts += 1
@@ -35,11 +44,31 @@ class Servers:
 
     def states(self, monkeypatch: pytest.MonkeyPatch, *, at_s: list[float]) -> list[CaptureState]:
         monkeypatch.setattr(capture, "time", self)
-        probe = capture.ConnectCaptureProbe(PLAN, client=self, topics=self)  # type: ignore[arg-type]
+        probe = probe_of(self)
         found = []
         for self.now_s in at_s:
             found.append(probe.status().state)
         return found
+
+
+def probe_of(servers: Servers) -> capture.ConnectCaptureProbe:
+    return capture.ConnectCaptureProbe(
+        PLAN,
+        client=servers,  # type: ignore[arg-type]
+        topics=servers,  # type: ignore[arg-type]
+        end_left_open=servers.end_left_open,
+    )
+
+
+def test_what_a_silent_task_left_open_is_ended_before_the_next_one_starts() -> None:
+    servers = Servers()
+    probe_of(servers).restart_failed()
+    assert servers.restarts == 1
+    assert servers.ended == [("seamline-bank", ("seamline.bank.log", "seamline.bank.offsets"))]
+
+
+def test_the_group_of_a_worker_is_the_stacks_own() -> None:
+    assert server_settings.CONNECT["group.id"] == capture.GROUP
 
 
 def test_an_answer_without_a_time_takes_nothing_back_that_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +94,7 @@ def test_a_silent_capture_that_was_restarted_is_given_twice_the_time_until_it_wr
     """A large schema history takes its time to be read, while the task says RUNNING."""
     servers = Servers(*[1000] * 5, 1100, 1100)
     monkeypatch.setattr(capture, "time", servers)
-    probe = capture.ConnectCaptureProbe(PLAN, client=servers, topics=servers)  # type: ignore[arg-type]
+    probe = probe_of(servers)
 
     def state_at(now_s: float) -> CaptureState:
         servers.now_s = now_s
@@ -88,7 +117,7 @@ def test_a_task_that_does_not_come_to_run_has_failed_and_is_given_twice_the_time
     """Seen of a task that read its offsets for ever after the broker was killed."""
     servers = Servers(task=task)
     monkeypatch.setattr(capture, "time", servers)
-    probe = capture.ConnectCaptureProbe(PLAN, client=servers, topics=servers)  # type: ignore[arg-type]
+    probe = probe_of(servers)
 
     def state_at(now_s: float) -> CaptureState:
         servers.now_s = now_s
@@ -107,7 +136,7 @@ def test_a_task_that_does_not_come_to_run_has_failed_and_is_given_twice_the_time
 def test_a_capture_that_was_stopped_meanwhile_has_its_whole_time_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = Servers(task="UNASSIGNED")
     monkeypatch.setattr(capture, "time", servers)
-    probe = capture.ConnectCaptureProbe(PLAN, client=servers, topics=servers)  # type: ignore[arg-type]
+    probe = probe_of(servers)
     found = []
     for servers.now_s, servers.state in ((1000, "RUNNING"), (1040, "STOPPED"), (1100, "RUNNING"), (1140, "RUNNING")):
         found.append(probe.status().state)

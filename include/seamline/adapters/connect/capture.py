@@ -1,7 +1,8 @@
 """The connector of one source as a capture: what `sync.capture` asks for, in Connect's and Debezium's words."""
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from seamline import settings
@@ -16,6 +17,7 @@ from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_t
 from seamline.adapters.connect.rest import ConnectClient, ConnectorStatus
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.left_open import end_left_open
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.capture import CaptureState, CaptureStatus
 from seamline.domain.errors import TransientError
@@ -38,6 +40,14 @@ _SILENT_AFTER_S = 30.0
 # A task reads its offsets and the schema history before it says RUNNING: seconds, unless it hangs there.
 _STARTED_WITHIN_S = 45.0
 _PATIENCE_MAX_S = 1800.0
+
+
+# Connect's `group.id`, unless the connection `connect` says another in its extra `group_id`.
+GROUP = "seamline-connect"
+
+EndLeftOpen = Callable[[str, Sequence[str]], Sequence[str]]
+
+log = logging.getLogger(__name__)
 
 
 class DebeziumCapture:
@@ -155,11 +165,15 @@ class ConnectCaptureProbe:
 
     A connector that says RUNNING and has written nothing for half a minute counts as failed: its task hangs. So does
     one whose task does not come to run. After a restart each is given twice the time, half an hour at most, until it
-    has moved.
+    has moved. Before it what the last task left open in Kafka is ended: `end_left_open(connector, topics)`.
     """
 
-    def __init__(self, source: SourcePlan, *, client: ConnectClient, topics: CaptureTopics) -> None:
+    def __init__(
+        self, source: SourcePlan, *, client: ConnectClient, topics: CaptureTopics, end_left_open: EndLeftOpen
+    ) -> None:
         self._name = source.connector
+        self._written_together = (source.log_topic, offsets_topic(source))
+        self._end_left_open = end_left_open
         self._topic = source.log_topic
         self._client = client
         self._topics = topics
@@ -192,6 +206,8 @@ class ConnectCaptureProbe:
                 self._silent_after_s = min(2 * self._silent_after_s, _PATIENCE_MAX_S)
             else:
                 self._started_within_s = min(2 * self._started_within_s, _PATIENCE_MAX_S)
+            if ended := self._end_left_open(self._name, self._written_together):
+                log.warning("a transaction that was left open is ended: topics=%s", ",".join(ended))
             self._client.restart_all(self._name)
         self._running_since_s = self._starting_since_s = 0.0
 
@@ -229,8 +245,15 @@ class ConnectCaptureProbe:
 
 def open_probe(source: SourcePlan) -> ConnectCaptureProbe:
     """For the stream host's driver."""
-    topics = CaptureTopics(client_settings(resolve(KAFKA_CONNECTION)))
-    return ConnectCaptureProbe(source, client=ConnectClient(resolve(CONNECT_CONNECTION)), topics=topics)
+    kafka, connect = client_settings(resolve(KAFKA_CONNECTION)), resolve(CONNECT_CONNECTION)
+    group = str(connect.extra.get("group_id") or GROUP)
+    return ConnectCaptureProbe(
+        source,
+        client=ConnectClient(connect),
+        topics=CaptureTopics(kafka),
+        # So Connect calls the producer of a connector's only task (KIP-618).
+        end_left_open=lambda connector, topics: end_left_open(kafka, f"{group}-{connector}-0", topics),
+    )
 
 
 def capture_endpoint(source: SourcePlan) -> CaptureEndpoint:
