@@ -30,8 +30,9 @@ def mariadb_settings(
         # The capture role has neither RELOAD nor LOCK TABLES, and no data is read by the connector.
         "snapshot.locking.mode": "none",
         **_schema_history(source, endpoint),
-        # The default of 500 would cost 300 to 600 ms of latency; with 50 commit → visible takes twice as long.
-        "poll.interval.ms": "20",
+        # The default of 500 would cost 300 to 600 ms of latency. With 20 half of all changes are visible after 22 ms
+        # instead of 45, and a stack at rest takes 18 % of a core instead of 12.
+        "poll.interval.ms": "50",
         "binary.handling.mode": "base64",
         "bigint.unsigned.handling.mode": "precise",
         "time.precision.mode": "adaptive_time_microseconds",
