@@ -41,10 +41,10 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     private StatementsWithoutRows statements;
 
-    /** These two are of the thread that reads, as are all events. */
+    /** These two are of the thread that reads, as are all events; the second is of the binlog's file. */
     private boolean isBroken;
 
-    private boolean isInATransaction;
+    private boolean hasTransactions;
 
     BinlogReader(
             MariaDbConnectorConfig config,
@@ -99,7 +99,7 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             super.handleEvent(partition, offset, context, event);
         }
         EventType kind = event.getHeader().getEventType();
-        isInATransaction = kind == EventType.MARIADB_GTID || isInATransaction && kind != EventType.ROTATE;
+        hasTransactions = kind == EventType.MARIADB_GTID || hasTransactions && kind != EventType.ROTATE;
     }
 
     @Override
@@ -127,7 +127,7 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     /** At the beginning of a file an event of a new kind says nothing of rows; later it may be a compressed one. */
     private EventData refuseAmongRows(ByteArrayInputStream event) {
-        if (isInATransaction) {
+        if (hasTransactions) {
             throw new DataException("The binlog holds an event of a kind that the connector does not know, among those of rows");
         }
         return null;
