@@ -111,14 +111,17 @@ def units_of(bank: Captured, through: str) -> Iterator[tuple[LogRecord, Position
                     rows = []
 
 
-def state_at(bank: Captured, position: Position, next_offset: int, high_marker: str) -> Replayed:
-    """What the position rule says the snapshot holds; it must flip once, and not before `next_offset`."""
+def state_at(bank: Captured, position: Position, next_offset: int, high_marker: str, tables: Sequence[str]) -> Replayed:
+    """What the position rule says the snapshot holds; it must flip once, and not before `next_offset`.
+
+    Of `tables` only: of one that was published later the log may tell the end of a transaction and not its begin.
+    """
     state = Replayed()
     passed = False
     for end, unit, rows in units_of(bank, high_marker):
         if is_covered(unit, position):
             assert not passed, f"unit {unit} is covered by {position} and stands behind one that is not"
-            apply_unit(state, rows)
+            apply_unit(state, [row for row in rows if row.table in tables])
         else:
             passed = True
             assert end.offset >= next_offset, f"unit {unit} at {end.offset} would never be applied"
@@ -131,7 +134,7 @@ def staged_as_the_log_says(
 ) -> Rows:
     """The staged rows of all tables, when those of `tables` are exactly what the position rule says of the log."""
     position = position_from_json(snapshot["position"])
-    state = state_at(bank, position, snapshot["next_offset"], snapshot["high_marker"])
+    state = state_at(bank, position, snapshot["next_offset"], snapshot["high_marker"], tables)
     staged = rows_in(warehouse, "bank_stage", staged_names(snapshot))
     for table in tables:
         found, told = Counter(staged[table]), Counter(state.holds(table))

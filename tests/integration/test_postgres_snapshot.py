@@ -176,6 +176,27 @@ def test_a_table_that_is_published_amid_writers_is_staged_whole_and_the_log_goes
     goes_on_to_the_source(bank, snapshot, staged)
 
 
+def test_of_a_transaction_amid_which_its_table_is_published_the_snapshot_holds_all_and_the_log_tells_the_rest(
+    bank: PostgresCaptured, warehouse: Connection, later: str
+) -> None:
+    """Its rows before that moment are never told, those behind it are: a delete of a row that nobody inserted."""
+    tables = (*TABLES, later)
+    publish = (grant(bank, later), f"ALTER PUBLICATION {bank.source_plan.publication} ADD TABLE {later}")
+    with closing(in_postgres(bank.root)) as writer:
+        writer.execute(f"INSERT INTO {later} VALUES (1, 1, 'a'), (2, 2, 'b')")
+        bank.execute(*publish)
+        writer.execute(f"DELETE FROM {later} WHERE id = 1")
+        writer.commit()
+    assert bank.ensure(bank.with_tables(*tables)).changed
+    told = [row for _, _, rows in units_of(bank, last_marker(bank)) for row in rows if row.table == later]
+    assert [(row.op, row.key) for row in told] == [("d", key_of((1,)))]
+    run = run_of(bank, tables)
+    snapshot = take_snapshot(run, tools_of(bank, run, Records()))
+    staged = staged_as_the_log_says(bank, warehouse, snapshot, TABLES)
+    assert staged[later] == [(2, 2, "b")]
+    goes_on_to_the_source(bank, snapshot, staged)
+
+
 BETWEEN = {
     "truncated": ("TRUNCATE {0}",),
     "truncated and filled again": ("TRUNCATE {0}", "INSERT INTO {0} VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c')"),
@@ -479,10 +500,10 @@ def by_row_address(unit: Position, snapshot: Position) -> bool:
 
 
 def told_by(bank: PostgresCaptured, position: Position, *rules: Callable[[Position, Position], bool]) -> list[Replayed]:
-    """What the snapshot holds, said by each rule."""
+    """What the snapshot holds of the tables that were published from the first, said by each rule."""
     states = [Replayed() for _ in rules]
     for _, unit, changes in units_of(bank, last_marker(bank)):
         for state, rule in zip(states, rules, strict=True):
             if rule(unit, position):
-                apply_unit(state, changes)
+                apply_unit(state, [row for row in changes if row.table in TABLES])
     return states
