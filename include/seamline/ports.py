@@ -393,3 +393,10 @@ class Failpoints(Protocol):
     """Named places where a test may fail, kill, stop or hold the process. Does nothing unless armed."""
 
     def reach(self, name: str) -> None: ...
+
+
+class Unarmed:
+    """Failpoints that never fail."""
+
+    def reach(self, name: str) -> None:
+        return

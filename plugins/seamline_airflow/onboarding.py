@@ -63,6 +63,7 @@ def ensure_capture(run: Run) -> Mapping[str, Any]:
             topics=open_topics(plan.source),
             source=source,  # type: ignore[arg-type]
             open_log=lambda: registry.log_reader(plan),
+            failpoints=registry.failpoints(),
         )
     return {
         "connector": state.connector,

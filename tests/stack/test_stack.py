@@ -4,96 +4,21 @@ import os
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import psycopg
-import pymysql
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from seamline import settings
-from seamline.adapters.connections import resolve
-from seamline.settings import Settings
 from seamline.stack import java, kafka, leftovers, supervisor
 from seamline.stack.components import COMPONENTS
-from seamline.stack.layout import Layout
-from seamline.stack.test_session import bases_at_work, free_port_base
+from tests.stack.own_stack import OwnStack
 from tests.waiting import wait_until
 
 PARTS = [part for part in COMPONENTS if not part.is_on_request]
 LIVES = [program.name for part in PARTS for program in part.programs]
-
-
-@dataclass(frozen=True)
-class OwnStack:
-    """A stack that may be mistreated."""
-
-    settings: Settings
-
-    @property
-    def layout(self) -> Layout:
-        return Layout(self.settings)
-
-    def run(self, *command: str, timeout_s: float = 900, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {**settings.process_environment(), **settings.as_environment(self.settings), **variables}
-        return subprocess.run(
-            [sys.executable, "-m", "seamline.cli.main", *command],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
-
-    def up(self, *parts: str) -> None:
-        answer = self.run("up", *(["--only", ",".join(parts)] if parts else []))
-        assert answer.returncode == 0, answer.stdout + answer.stderr
-
-    def pids(self, program: str) -> set[int]:
-        return {one.pid for one in leftovers.processes(self.layout) if one.program == program}
-
-    def pid(self, program: str) -> int:
-        """Of the process that has started the program's others. Their numbers say nothing: the kernel begins again at
-        small ones."""
-        pids = self.pids(program)
-        (first,) = [pid for pid in pids if psutil.Process(pid).ppid() not in pids]
-        return first
-
-    def warehouse(self) -> psycopg.Connection:
-        known = resolve("warehouse", within=self.settings)
-        return psycopg.connect(
-            host=known.host, port=known.port, user=known.login, password=known.password, dbname=known.database
-        )
-
-    def bank(self) -> "pymysql.Connection[pymysql.cursors.Cursor]":
-        known = resolve("bank_app", within=self.settings)
-        return pymysql.connect(
-            host=known.host, port=known.port, user=known.login, password=known.password, database=known.database
-        )
-
-    def kafka(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": resolve("kafka", within=self.settings).extra["bootstrap.servers"]})
-
-
-@pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStack]:
-    folder = tmp_path_factory.mktemp("stack")
-    # pytest's folders are private, and root's servers run as another account: this is the case of a closed folder.
-    known = settings.load(
-        {
-            **settings.process_environment(),
-            "SEAMLINE_DATA": str(folder / "data"),
-            "SEAMLINE_CONNECTIONS": str(folder / "data" / "connections.json"),
-            "SEAMLINE_PORT_BASE": str(free_port_base(besides=bases_at_work(settings.load().home / "test"))),
-        }
-    )
-    one = OwnStack(known)
-    yield one
-    one.run("down")
 
 
 @pytest.fixture(scope="module")

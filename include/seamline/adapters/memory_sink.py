@@ -28,7 +28,7 @@ from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.left_out import filled, filled_row, lacks_values
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import PASS, SyncPlan
-from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged
+from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 
 Key = tuple[Any, ...]
 JsonRow = dict[str, Any]
@@ -65,11 +65,6 @@ class MemoryDestination:
         ]
 
 
-class _Unarmed:
-    def reach(self, name: str) -> None:
-        return
-
-
 class MemorySink:
     """ports.Sink over a MemoryDestination."""
 
@@ -78,7 +73,7 @@ class MemorySink:
         # The tables of a pass lie beside the live ones.
         self._schema = plan.destinations[0].schema if plan.is_pass else ""
         self._database = database
-        self._failpoints = failpoints or _Unarmed()
+        self._failpoints = failpoints or Unarmed()
 
     def read_ledger(self, stream: StreamId) -> LedgerRow | None:
         return self._database.ledgers.get(stream)

@@ -13,7 +13,7 @@ from typing import Protocol
 from seamline.domain.errors import PositionLost, Refused, TerminalError
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan, SyncPlan
-from seamline.ports import CaptureRegistry, LogReader, Marker, Problem
+from seamline.ports import CaptureRegistry, Failpoints, LogReader, Marker, Problem, Unarmed
 from seamline.sync.markers import MarkerPlace, read_until_marker
 
 log = logging.getLogger(__name__)
@@ -115,6 +115,7 @@ def ensure_capture(
     topics: LogTopics,
     source: CaptureSource,
     open_log: Callable[[], LogReader],
+    failpoints: Failpoints | None = None,
 ) -> CaptureState:
     """Make the capture of the plan's source run with this sync's tables among its own.
 
@@ -132,7 +133,7 @@ def ensure_capture(
         if not connect.is_seeded():
             _seed(plan.source, tables, connect, topics, source)
         next_generation = generation if tables == known else generation + 1
-        work = _Work(plan.source, tables, next_generation, connect, topics, source, open_log)
+        work = _Work(plan.source, tables, next_generation, connect, topics, source, open_log, failpoints or Unarmed())
         proof = work.bring_up()
         if proof is None and tables != known:
             proof = work.prove()
@@ -183,6 +184,7 @@ class _Work:
     topics: LogTopics
     source: CaptureSource
     open_log: Callable[[], LogReader]
+    failpoints: Failpoints
 
     def bring_up(self) -> MarkerPlace | None:
         """Running with the wanted settings; the proof where they had to be changed."""
@@ -200,6 +202,7 @@ class _Work:
             return None
         else:
             self.connect.set_tables(self.tables)
+            self.failpoints.reach("cap.list_changed")
         self._start()
         return self.prove()
 

@@ -38,6 +38,7 @@ from seamline.ports import (
     Staged,
     StreamControl,
     StreamReport,
+    Unarmed,
 )
 from seamline.sync.compaction import compact
 from seamline.sync.intake import Intake, IntakeLimits
@@ -64,13 +65,6 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
-
-
-class Unarmed:
-    """Failpoints that never fail."""
-
-    def reach(self, name: str) -> None:
-        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -518,6 +512,7 @@ class _SpanLoop:
 
     def _tell(self, state: str, *, hold_id: str = "") -> None:
         self._reporter.tell(state, self._ledger, epoch=self._lease.epoch, now=self._clock.now(), hold_id=hold_id)
+        self._failpoints.reach("app.reported")
 
     def _tell_if_due(self, state: str, every_s: float, *, hold_id: str = "") -> None:
         if self._reporter.is_due(state, now=self._clock.now(), every_s=every_s, hold_id=hold_id):

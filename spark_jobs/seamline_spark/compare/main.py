@@ -9,15 +9,16 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from typing import Protocol
 
 from seamline.adapters import registry
 from seamline.adapters.connections import resolve
-from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.postgres.client import open_session
 from seamline.adapters.postgres.findings import read_findings
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation
 from seamline.plan.model import Run
+from seamline.ports import Failpoints, StreamDirector, Unarmed
 from seamline.sync.barrier import Barrier, Patience
 from seamline.sync.comparison import StreamFindings, compare_live, findings_reported
 from seamline_spark.session import as_an_application
@@ -48,7 +49,11 @@ def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
     """Compare every destination of the run's sync and save what was found. Repeat-safe: a repeat replaces it."""
     with closing(registry.platform()) as store:
         run = store.run(run_id)
-        found = tuple(_compare(run, destination.name, store) for destination in run.plan.destinations)
+        director, armed = registry.director(), registry.failpoints() or Unarmed()
+        found = tuple(
+            compare_destination(run, destination.name, records=store, director=director, failpoints=armed)
+            for destination in run.plan.destinations
+        )
         summary = {
             reconciliation.destination: {
                 "verdict": reconciliation.verdict.value,
@@ -61,10 +66,21 @@ def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
     return found
 
 
-def _compare(run: Run, destination: str, store: PlatformStore) -> Reconciliation:
+class Reconciliations(Protocol):
+    """What comparing needs of the platform database."""
+
+    def reconciliations(self, sync: str, limit: int) -> Sequence[Reconciliation]: ...
+
+    def save_reconciliation(self, reconciliation: Reconciliation) -> None: ...
+
+
+def compare_destination(
+    run: Run, destination: str, *, records: Reconciliations, director: StreamDirector, failpoints: Failpoints
+) -> Reconciliation:
+    """Compare the live tables of one destination and save what was found."""
     plan = run.plan
     stream = plan.stream_id(destination)
-    after = findings_reported(store.reconciliations(plan.sync, _EARLIER), destination, run_id=run.run_id)
+    after = findings_reported(records.reconciliations(plan.sync, _EARLIER), destination, run_id=run.run_id)
 
     def findings() -> StreamFindings:
         connection = resolve(plan.destination(destination).connection)
@@ -74,14 +90,15 @@ def _compare(run: Run, destination: str, store: PlatformStore) -> Reconciliation
     with closing(registry.sink(plan, destination)) as sink:
         barrier = Barrier(
             stream,
-            registry.director(),
+            director,
             registry.source(plan),
             sink,
             lambda count: registry.destination_views(plan, destination, count),
             patience=PATIENCE,
         )
-        found = compare_live(run, destination, barrier=barrier, views=VIEWS, findings=findings)
-    store.save_reconciliation(found)
+        found = compare_live(run, destination, barrier=barrier, views=VIEWS, findings=findings, failpoints=failpoints)
+    records.save_reconciliation(found)
+    failpoints.reach("rec.breaks_written")
     for verdict in found.tables:
         log.info(
             "table compared: sync=%s table=%s verdict=%s position=%s source_rows=%s destination_rows=%s breaks=%d %s",

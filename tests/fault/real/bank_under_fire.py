@@ -23,7 +23,9 @@ import psycopg
 from seamline import settings
 from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import Mode
+from seamline.adapters.postgres_source.client import role
 from seamline.domain.errors import TransientError
+from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import DestinationPlan, TablePlan, plan_to_json
 from seamline.ports import Marker, Orders
@@ -43,7 +45,7 @@ from tests.fault.real.bank_plus import (
 from tests.fault.real.history import History
 from tests.fault.real.log_replay import LogReplay, Rows, differences
 from tests.fault.real.warehouse import Warehouse
-from tests.fault.real.worker import DESTINATION, FENCED, FINAL, TRANSIENT, write_whole
+from tests.fault.real.worker import DESTINATION, FENCED, FINAL, TRANSIENT, ListInFile, write_orders, write_whole
 from tests.integration.bank_writers import in_mariadb, in_postgres
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import captured_postgres
@@ -67,9 +69,17 @@ _WAITS_ELSE_S = 2.0
 _BESIDE_S = 10.0
 # How each of two attempts side by side may end: a snapshot finds what it had staged cleared away by the other, of two
 # passes the newer epoch wins. The attempt after both has to succeed.
-_ENDS_OF_TWO = {"snapshot": (0, FINAL), "publish": (0, TRANSIENT), "join": (0, TRANSIENT, FENCED)}
+_ENDS_OF_TWO = {
+    "snapshot": (0, FINAL),
+    "publish": (0, TRANSIENT),
+    "join": (0, TRANSIENT, FENCED),
+    "compare": (0, TRANSIENT),
+    "capture": (0, TRANSIENT),
+}
 # An error of a COMMIT that was sent is a lost answer, which ends no stream.
 _SURVIVED = "app.commit_sent"
+# Reached only by a stream that was just published, before its boundaries have ended.
+_OF_A_CUTOVER = ("cut.overlap_ended",)
 KILLED = -signal.SIGKILL
 
 
@@ -135,11 +145,17 @@ class BankUnderFire:
     # What a stream's process finds in its environment beside what this one has.
     of_streams: dict[str, str] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    # Tables that are captured and belong to no stream.
+    more: list[str] = field(default_factory=list)
 
     # ---- cases ----------------------------------------------------------------------------------------------------
 
     def disturb_stream(self, failpoint: str, mode: Mode, hit: int) -> Case:
         before = self._at_rest()
+        if failpoint in _OF_A_CUTOVER:
+            self._new_run()
+            self._done("snapshot")
+            self._done("publish")
         worker = self.start("stream", f"{failpoint}={mode}@{hit}")
         is_hold = failpoint == "app.hold"
         if is_hold:
@@ -195,6 +211,49 @@ class BankUnderFire:
         recovery_s = self.recovered(began)
         return self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
 
+    def disturb_comparison(self, failpoint: str, mode: Mode) -> Case:
+        """All tables are compared at one position; afterwards they are, whatever became of the first attempt."""
+        before = self._at_rest()
+        self.start("stream")
+        self.recovered(time.monotonic())
+        self._new_run()
+        began = self._disturbed("compare", failpoint, mode)
+        # The hold of the one that died ends with its lease.
+        self.order(Orders())
+        self._done("compare")
+        recovery_s = self.recovered(began)
+        case = self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+        verdicts = json.loads((self.folder / "verdicts.json").read_text(encoding="utf-8"))
+        unequal = tuple(f"{table}: {said}" for table, said in verdicts.items() if said[0] != Verdict.MATCH)
+        assert set(verdicts) == set(TABLES)
+        return replace(case, violations=case.violations + unequal)
+
+    def disturb_capture(self, failpoint: str, mode: Mode) -> Case:
+        """One more table is captured while the stream runs; whoever changes the list is disturbed."""
+        before = self._at_rest()
+        self.start("stream")
+        table = f"more_{next(self.numbers)}"
+        self.more.append(table)
+        wanted = self.source.with_tables(*TABLES, *self.more)
+        self.source.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY)", *self.publishing(table))
+        self.source.grant(wanted)
+        told = {"endpoint": asdict(self.source.endpoint), "tables": [one.name for one in wanted.tables]}
+        write_whole(self.folder / "capture.json", json.dumps(told))
+        began = self._disturbed("capture", failpoint, mode)
+        self._done("capture")
+        assert self.source.connector.carries(ListInFile(self.folder).tables("")[1])
+        assert table in ListInFile(self.folder).tables("")[1]
+        recovery_s = self.recovered(began)
+        return self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+
+    def publishing(self, table: str) -> tuple[str, ...]:
+        """What the owner of a PostgreSQL does for one more table."""
+        if self.kind != "postgres":
+            return ()
+        plan = self.source.source_plan
+        logins = ", ".join(f'"{role(plan, one).login}"' for one in (plan.reader, plan.capture))
+        return (f"GRANT SELECT ON {table} TO {logins}", f"ALTER PUBLICATION {plan.publication} ADD TABLE {table}")
+
     def _disturbed(self, step: str, failpoint: str, mode: Mode) -> float:
         """One attempt at a step of a run, disturbed and over; when it happened. It counts only if the next finds it."""
         worker = self.start(step, f"{failpoint}={mode}@1")
@@ -242,9 +301,7 @@ class BankUnderFire:
 
     def stop_stream(self) -> None:
         self.order(Orders(wanted=False))
-        worker = self.workers[-1]
-        assert worker.what == "stream"
-        self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=(0,))
+        self.ended(self.stream, within_s=_ENDS_WITHIN_S, wanted=(0,))
 
     def apply_all(self) -> None:
         """Until everything that the source has committed by now is in the warehouse, and the stream has stopped."""
@@ -340,6 +397,11 @@ class BankUnderFire:
         self.order(Orders())
         return self.warehouse.commits_seen()
 
+    @property
+    def stream(self) -> Worker:
+        """The newest of its processes."""
+        return next(worker for worker in reversed(self.workers) if worker.what == "stream")
+
     # ---- processes ------------------------------------------------------------------------------------------------
 
     def start(self, what: str, arming: str = "") -> Worker:
@@ -395,7 +457,7 @@ class BankUnderFire:
 
     def keep_streaming(self) -> bool:
         """As the stream host does: a stream that met trouble that may pass is started again."""
-        worker = self.workers[-1]
+        worker = self.stream
         if worker.process.poll() is not None:
             self.ended(worker, within_s=1, wanted=(TRANSIENT,))
             self.start("stream")
@@ -416,7 +478,7 @@ class BankUnderFire:
     # ---- orders ---------------------------------------------------------------------------------------------------
 
     def order(self, orders: Orders) -> None:
-        write_whole(self.folder / "orders.json", json.dumps(asdict(orders)))
+        write_orders(self.folder, orders)
 
     def _hold_again_and_again(self, worker: Worker) -> None:
         """Let it stand and go on, each time for another holder, until it has come to the failpoint."""
@@ -505,6 +567,7 @@ def bank_under_fire(kind: str, *, folder: Path, seed: str) -> Iterator[BankUnder
         shapes = tuple(TablePlan(table.name, table=table) for table in one.source.catalogue(TABLES))
         one.plan = replace(one.plan, tables=shapes)
         write_whole(folder / "plan.json", plan_to_json(one.plan))
+        ListInFile(folder).set_tables("", generation=one.registry.generation, tables=one.registry.listed)
         log = LogReplay(one.open_log(), one.kafka.offsets(one.plan.source.log_topic)[0])
         opened.callback(log.close)
         with closing(_SESSIONS[kind](one.root)) as session:

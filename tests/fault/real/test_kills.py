@@ -14,19 +14,21 @@ from tests.fault.real.bank_under_fire import COMMITS_MIN, BankUnderFire
 from tests.fault.real.report import End, Tally
 
 # How often each case is made; a sleep costs more time than a kill.
-TIMES_A_STREAM = {Mode.KILL9: 4, Mode.ERROR: 2, Mode.STOP: 2, Mode.WAIT: 1}
+TIMES_A_STREAM = {Mode.KILL9: 3, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
 TIMES_A_RUN = {Mode.KILL9: 2, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
 # Where a place can be reached more often than once in the life of a process; then it dies at any of its first times.
-HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4}
+HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4, "app.reported": 4, "cut.overlap_ended": 1}
 HITS_MAX_ELSE = 25
-STREAM = sorted(name for name in NAMES if name.startswith("app."))
+STREAM = sorted(name for name in NAMES if name.startswith(("app.", "cut.")))
 ONBOARDING = sorted(name for name in NAMES if name.startswith(("snap.", "pub.")))
+COMPARING = sorted(name for name in NAMES if name.startswith("rec."))
+CAPTURING = sorted(name for name in NAMES if name.startswith("cap."))
 # Those of a pass, which is a stream too, and of its joining.
 JOINING = ("pub.commit_sent", "app.epoch_taken", "app.fetched", "app.commit_sent", "addtable.joined")
 
 
 def test_every_failpoint_has_a_case() -> None:
-    assert {*STREAM, *ONBOARDING, *JOINING} == NAMES
+    assert {*STREAM, *ONBOARDING, *JOINING, *COMPARING, *CAPTURING} == NAMES
 
 
 # Wrong states by what the trigger must say of them; each is rolled back.
@@ -66,6 +68,28 @@ def test_tables_whose_joining_is_disturbed_join_by_the_next_attempt(
 ) -> None:
     for _ in range(TIMES_A_RUN[mode]):
         case = bank.disturb_joining(failpoint, mode)
+        tally.cases.append(case)
+        assert case.violations == ()
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("failpoint", COMPARING)
+def test_a_comparison_that_is_disturbed_is_made_by_the_next_attempt(
+    bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
+) -> None:
+    for _ in range(TIMES_A_RUN[mode]):
+        case = bank.disturb_comparison(failpoint, mode)
+        tally.cases.append(case)
+        assert case.violations == ()
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("failpoint", CAPTURING)
+def test_a_change_of_the_captured_tables_that_is_disturbed_is_made_by_the_next_attempt(
+    bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
+) -> None:
+    for _ in range(TIMES_A_RUN[mode]):
+        case = bank.disturb_capture(failpoint, mode)
         tally.cases.append(case)
         assert case.violations == ()
 

@@ -1,34 +1,44 @@
 """A process of its own that does what production does, until a failpoint ends it: a stream, or a step of a run.
 
-Run as `python -m tests.fault.real.worker stream|snapshot|publish|join FOLDER`. The folder holds `plan.json` and
-`run_id`, and `change.json` where the run changes the tables of the stream; the stream reads its orders from
-`orders.json` there and writes its last report to `report.json`, a snapshot leaves `snapshot.json`. Connections and
-failpoints come from the environment.
+Run as `python -m tests.fault.real.worker stream|snapshot|publish|join|compare|capture FOLDER`. The folder holds
+`plan.json` and `run_id`, `change.json` where the run changes the tables of the stream, and `capture.json`; the stream
+reads its orders from `orders.json` there and writes its last report to `report.json`, a snapshot leaves
+`snapshot.json`, a comparison `verdicts.json`. Connections and failpoints come from the environment.
 """
 
+import fcntl
 import json
 import sys
 import uuid
-from collections.abc import Callable
-from contextlib import ExitStack, closing
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from seamline.adapters import failpoints, registry
 from seamline.adapters.bulk_read import RunReader
 from seamline.adapters.bulk_threads import CopyingHere
+from seamline.adapters.connect.capture import DebeziumCapture, PlannedTopics
+from seamline.adapters.connect.endpoint import CaptureEndpoint
+from seamline.adapters.connect.rest import ConnectClient
+from seamline.adapters.connections import resolve
+from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.errors import CommitUnknown, Fenced, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.domain.position import Position
-from seamline.domain.runs import Receipt, RunKind, RunState
+from seamline.domain.position import Position, position_from_json, position_to_json
+from seamline.domain.runs import Receipt, Reconciliation, RunKind, RunState
+from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange, entering_only
-from seamline.plan.model import Run, plan_from_json
+from seamline.plan.model import Run, TablePlan, plan_from_json
 from seamline.ports import Failpoints, Orders, StreamReport
+from seamline.sync.capture import ensure_capture
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from seamline.sync.span_loop import run_stream
 from seamline.sync.table_pass import PassTools, join_stream
+from seamline_spark.compare.main import compare_destination
 
 DESTINATION = "warehouse"
 FENCED, TRANSIENT, FINAL = 3, 4, 5
@@ -42,7 +52,8 @@ class OrdersInFile:
         self._report = folder / "report.json"
 
     def orders(self) -> Orders:
-        return Orders(**json.loads(self._orders.read_text(encoding="utf-8")))
+        told = json.loads(self._orders.read_text(encoding="utf-8"))
+        return Orders(**told | {"apply_to": told["apply_to"] and position_from_json(told["apply_to"])})
 
     def report(self, report: StreamReport) -> None:
         told = {"state": report.state, "hold_id": report.hold_id, "next_offset": report.next_offset}
@@ -62,18 +73,15 @@ class DirectorInFile:
     def hold(self, stream: StreamId, *, lease_s: float) -> str:
         del stream, lease_s
         hold_id = f"hold-{uuid.uuid4().hex}"
-        self._order(Orders(hold_id=hold_id, hold_until_s=2e9))
+        write_orders(self._folder, Orders(hold_id=hold_id, hold_until_s=2e9))
         return hold_id
 
     def release(self, hold_id: str) -> None:
         del hold_id
-        self._order(Orders())
-
-    def _order(self, orders: Orders) -> None:
-        write_whole(self._folder / "orders.json", json.dumps(asdict(orders)))
+        write_orders(self._folder, Orders())
 
     def apply_up_to(self, hold_id: str, position: Position) -> None:
-        raise NotImplementedError
+        write_orders(self._folder, Orders(hold_id=hold_id, hold_until_s=2e9, apply_to=position))
 
     def want(self, stream: StreamId, *, plan_json: str) -> None:
         """Who runs the case starts the stream again, by the same plan."""
@@ -99,6 +107,50 @@ class RecordsInFile:
         return holder
 
     def release_log(self, hold_id: str) -> None: ...
+
+
+class VerdictsInFile:
+    """seamline_spark.compare.main.Reconciliations: the newest one, and none before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def reconciliations(self, sync: str, limit: int) -> Sequence[Reconciliation]:
+        del sync, limit
+        return ()
+
+    def save_reconciliation(self, reconciliation: Reconciliation) -> None:
+        told = {table.table: [table.verdict, table.reason] for table in reconciliation.tables}
+        write_whole(self._folder / "verdicts.json", json.dumps(told))
+
+
+class ListInFile:
+    """CaptureRegistry of the one source of this folder. Its lock ends with the process that has it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "registry.json"
+        self._lock = folder / "registry.lock"
+
+    @contextmanager
+    def locked(self, source: str) -> Iterator[None]:
+        del source
+        with self._lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def tables(self, source: str) -> tuple[int, tuple[str, ...]]:
+        del source
+        generation, tables = json.loads(self._file.read_text(encoding="utf-8"))
+        return int(generation), tuple(tables)
+
+    def set_tables(self, source: str, *, generation: int, tables: Sequence[str]) -> None:
+        del source
+        write_whole(self._file, json.dumps([generation, list(tables)]))
+
+
+def write_orders(folder: Path, orders: Orders) -> None:
+    told = asdict(orders) | {"apply_to": orders.apply_to and position_to_json(orders.apply_to)}
+    write_whole(folder / "orders.json", json.dumps(told))
 
 
 def write_whole(file: Path, text: str) -> None:
@@ -175,6 +227,36 @@ def join(folder: Path) -> None:
     join_stream(run, DESTINATION, change, tools=tools)
 
 
+def compare(folder: Path) -> None:
+    """Ends well only where something was compared; whether it was equal stands in `verdicts.json`."""
+    found = compare_destination(
+        run_of(folder),
+        DESTINATION,
+        records=VerdictsInFile(folder),
+        director=DirectorInFile(folder),
+        failpoints=armed(),
+    )
+    if found.verdict not in (Verdict.MATCH, Verdict.BREAK):
+        raise TransientError("; ".join(f"{table.table}: {table.reason}" for table in found.tables))
+
+
+def capture(folder: Path) -> None:
+    wanted = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
+    plan = run_of(folder).plan
+    plan = replace(plan, tables=tuple(TablePlan(name) for name in wanted["tables"]))
+    ensure_capture(
+        plan,
+        registry=ListInFile(folder),
+        connect=DebeziumCapture(
+            plan.source, client=ConnectClient(resolve("connect")), endpoint=CaptureEndpoint(**wanted["endpoint"])
+        ),
+        topics=PlannedTopics(plan.source, CaptureTopics(client_settings(resolve("kafka")))),
+        source=registry.source(plan),  # type: ignore[arg-type]
+        open_log=lambda: registry.log_reader(plan),
+        failpoints=armed(),
+    )
+
+
 def armed() -> Failpoints:
     return registry.failpoints() or failpoints.ArmedFailpoints()
 
@@ -184,6 +266,8 @@ WORK: dict[str, Callable[[Path], None]] = {
     "snapshot": snapshot,
     "publish": put_in_place,
     "join": join,
+    "compare": compare,
+    "capture": capture,
 }
 
 

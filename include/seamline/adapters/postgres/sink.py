@@ -41,14 +41,9 @@ from seamline.domain.errors import (
 )
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.plan.model import DestinationPlan, SyncPlan
-from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged
+from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 
 _WIRE_FORMS = {"mariadb": MARIADB, "postgres": POSTGRES}
-
-
-class _Unarmed:
-    def reach(self, name: str) -> None:
-        return
 
 
 def open_sink(plan: SyncPlan, destination: DestinationPlan) -> "PostgresSink":
@@ -73,7 +68,7 @@ class PostgresSink:
     ) -> None:
         self._destination = destination
         self._resolve = resolve
-        self._failpoints = failpoints or _Unarmed()
+        self._failpoints = failpoints or Unarmed()
         wire = _WIRE_FORMS[plan.source.kind]
         self._statements = {
             entry.name: TableStatements(entry.shape, schema=destination.schema, number=number, wire=wire)
@@ -167,7 +162,9 @@ class PostgresSink:
                 done = publishing.prepare(session, stream, loads, self._destination, publication)
                 if not done:
                     publishing.put_in_place(session, stream, loads, self._destination, publication)
+                    self._failpoints.reach("pub.swapped")
                     self._send_commit(session, "pub.commit_sent")
+                    self._failpoints.reach("pub.commit_acked")
                 row = ledger_tables.read_ledger(session, stream)
         finally:
             session.close()
@@ -199,6 +196,7 @@ class PostgresSink:
         if step is None:
             session.execute("ROLLBACK")
             return Commit(self._resolved(session, lease, progress))
+        self._failpoints.reach("app.position_written")
         pieces = {
             name: self._pieces_of(lease, name) for name, parts in batches.items() if any(part.piece for part in parts)
         }
@@ -207,8 +205,10 @@ class PostgresSink:
             session.execute(f"DROP TABLE {place}")
         if progress.ended:
             ledger_tables.end_boundaries(session, lease.stream, progress.ended)
+            self._failpoints.reach("cut.overlap_ended")
         if findings:
             ledger_tables.keep_findings(session, lease.stream, findings, progress)
+        self._failpoints.reach("app.dml_done")
         self._send_commit(session, "app.commit_sent")
         before = self._row if self._row and self._row.epoch == lease.epoch else lease.ledger
         self._row = _advanced(before, progress, step)

@@ -1,0 +1,67 @@
+"""A broker that has forgotten a transaction which its partitions still hold open, as 4.3.1 may after it was killed."""
+
+import shutil
+
+import pytest
+from confluent_kafka import Producer
+
+from seamline.adapters.connections import resolve
+from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.left_open import end_left_open
+from seamline.adapters.kafka.topics import CaptureTopics
+from tests.stack.own_stack import OwnStack
+from tests.waiting import wait_until
+
+LOG, OFFSETS, BESIDE = "forgotten.log", "forgotten.offsets", "remembered.log"
+TOPICS = (LOG, OFFSETS)
+_STATE = "__transaction_state-0"
+
+
+@pytest.fixture
+def broker(own: OwnStack) -> OwnStack:
+    own.up("kafka")
+    return own
+
+
+def test_a_transaction_that_the_broker_forgot_stays_open_until_it_is_ended(broker: OwnStack) -> None:
+    settings = client_settings(resolve("kafka", within=broker.settings))
+    topics = CaptureTopics(settings)
+    for topic in (LOG, BESIDE):
+        topics.ensure_log(topic)
+    topics.ensure_connector_offsets(OFFSETS)
+    forgotten = begun(settings, "forgotten", TOPICS)
+    forgotten.commit_transaction(30)
+    broker.run("down")
+    known = broker.layout.kafka / "log" / _STATE
+    before = shutil.copytree(known, broker.layout.kafka / "before")
+    broker.up("kafka")
+    forgotten = begun(settings, "forgotten", TOPICS)
+    broker.run("down")
+    shutil.rmtree(known)
+    before.rename(known)
+    broker.up("kafka")
+
+    remembered = begun(settings, "remembered", (BESIDE,))
+    stand_at = ends(topics, (*TOPICS, BESIDE))
+    wait_until(lambda: ends(topics, (BESIDE,)) > stand_at[2:], timeout_s=60, what="the broker to end what it knows of")
+    assert ends(topics, TOPICS) == stand_at[:2] == [2, 2], "nobody reads beyond one record and its transaction's end"
+    assert end_left_open(settings, "forgotten", TOPICS) == TOPICS
+    wait_until(lambda: ends(topics, TOPICS) > stand_at[:2], timeout_s=20, what="the end of the forgotten one")
+    assert end_left_open(settings, "forgotten", TOPICS) == ()
+    del forgotten, remembered
+
+
+def begun(settings: dict[str, str], name: str, topics: tuple[str, ...]) -> Producer:
+    """A transaction with a record in each topic, which its broker ends when it is a second old."""
+    producer = Producer({**settings, "transactional.id": name, "transaction.timeout.ms": 1_000, "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for topic in topics:
+        producer.produce(topic, key=b"k", value=b"never committed", partition=0)
+    producer.flush(30)
+    return producer
+
+
+def ends(topics: CaptureTopics, names: tuple[str, ...]) -> list[int]:
+    """Where who reads only what is committed comes to the end of each topic."""
+    return [topics.offsets(name)[1] for name in names]
