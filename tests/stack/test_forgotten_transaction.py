@@ -41,6 +41,8 @@ def test_a_transaction_that_the_broker_forgot_stays_open_until_it_is_ended(broke
     before.rename(known)
     broker.up("kafka")
 
+    # The one from before knows an older leader.
+    topics = CaptureTopics(settings)
     remembered = begun(settings, "remembered", (BESIDE,))
     stand_at = ends(topics, (*TOPICS, BESIDE))
     wait_until(lambda: ends(topics, (BESIDE,)) > stand_at[2:], timeout_s=60, what="the broker to end what it knows of")

@@ -461,6 +461,17 @@ def test_a_stream_that_is_beyond_the_position_asked_for_says_where_it_stands() -
     assert held.position.gtid == gtid(5)
 
 
+def test_a_position_at_which_the_ledger_stands_already_is_not_written_again() -> None:
+    stage = Stage(history_of_five(), published())
+    stage.log.marker("b1", "barrier")
+    holds = [Orders(hold_id=f"h{number}", hold_until_s=2e9, apply_to=position(5)) for number in (1, 1, 2, 2)]
+    stage.control = ScriptedControl(stage.reader, orders=holds)
+    stage.run()
+    held = [report for report in stage.control.reports if report.state == "held"]
+    assert {(report.hold_id, report.position) for report in held} == {("h1", position(5)), ("h2", position(5))}
+    assert [ledger.position for ledger in stage.commits].count(position(5)) == 1
+
+
 def test_a_stop_between_spans_leaves_the_ledger_at_an_end() -> None:
     stage = Stage(history_of_five(), published(), plan=sync_plan(stream=StreamPlan(span_changes_max=2)))
     stage.control = ScriptedControl(stage.reader, orders=[Orders(), Orders(wanted=False)])

@@ -462,7 +462,7 @@ class _SpanLoop:
     def _commit_draft(self, *, at: Position | None = None) -> None:
         """Write passed units without changes into the ledger; `at` names the position that the state is known to be."""
         self._settle()
-        if at is not None or self._draft.units:
+        if self._draft.units or at not in (None, self._ledger.position):
             self._send(None, _run_now, at=at)
             self._settle()
 

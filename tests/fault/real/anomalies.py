@@ -48,7 +48,7 @@ class Commit:
     number: int
     epoch: int
     next_offset: int
-    place: int
+    place: tuple[int, ...]
     publications: int
     wrong_sums: tuple[str, ...] = ()
     torn: tuple[int, ...] = ()
@@ -123,11 +123,16 @@ def _step(before: Commit, after: Commit) -> Iterator[Found]:
         yield Found(Anomaly.STALE_EPOCH, where)
     if after.publications != before.publications:
         return
-    # A worker that takes a new epoch writes the ledger and moves nothing.
+    # A worker that takes a new epoch writes the ledger and moves nothing; one that stands for a comparison says how far
+    # it is.
     is_taken = after.epoch > before.epoch
-    steps = (("offset", before.next_offset, after.next_offset), ("position", before.place, after.place))
-    for name, was, now in steps:
-        if now < was or (now == was and not is_taken):
+    is_told = after.place > before.place and not after.transfers_checked
+    steps = (
+        ("offset", before.next_offset, after.next_offset, is_taken or is_told),
+        ("position", before.place, after.place, is_taken),
+    )
+    for name, was, now, may_stand in steps:
+        if now < was or (now == was and not may_stand):
             yield Found(Anomaly.REORDERED, f"{where}: the {name} went from {was} to {now}")
 
 

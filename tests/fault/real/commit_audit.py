@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from seamline.domain.position import BinlogPosition, Position, gtid_sequences, position_from_json
+from seamline.domain.position import BinlogPosition, Position, binlog_file, gtid_sequences, position_from_json
 from tests.fault.real.anomalies import Commit
 from tests.fault.real.bank_plus import opening_totals
 
@@ -113,8 +113,9 @@ def commits(session: "psycopg.Connection[Any]", stream: str, *, after: int = 0) 
     ]  # fmt: skip
 
 
-def place(position: Position) -> int:
-    """A number that grows with the source's log: one server, so one GTID domain counts."""
+def place(position: Position) -> tuple[int, ...]:
+    """What grows with the source's log: one server, so one GTID domain counts."""
     if isinstance(position, BinlogPosition):
-        return max(gtid_sequences(position.gtid).values(), default=0)
-    return position.lsn
+        _, file = binlog_file(position.file)
+        return max(gtid_sequences(position.gtid).values(), default=0), file, position.offset
+    return (position.lsn,)
