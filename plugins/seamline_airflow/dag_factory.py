@@ -165,10 +165,11 @@ def _sync_dag(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> DAG:
 
 def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
     timezone = plan.nightly.timezone if plan.nightly else "UTC"
+    # What only a person starts waits for nobody else.
     if kind == "onboard":
-        return {"schedule": None}
+        return {"schedule": None, "is_paused_upon_creation": False}
     if kind == "tables":
-        return {"schedule": None, "params": {"again": _AGAIN}}
+        return {"schedule": None, "is_paused_upon_creation": False, "params": {"again": _AGAIN}}
     if kind == "stream":
         return {"schedule": CronPartitionTimetable("0 0 * * *", timezone=timezone, key_format="%Y-%m-%d")}
     if kind == "nightly" and plan.nightly:

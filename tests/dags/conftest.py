@@ -3,6 +3,7 @@
 Airflow reads its settings when it is first imported, so they are set while this file is loaded.
 """
 
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -32,6 +33,10 @@ def _settle() -> None:
 
 
 _settle()
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_HOME, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

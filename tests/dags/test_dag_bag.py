@@ -94,6 +94,12 @@ def test_a_dag_reads_back_from_its_serialized_form(bag: DagBag) -> None:
         assert type(back.timetable).__name__ == type(dag.timetable).__name__ or dag.schedule is None
 
 
+def test_what_only_a_person_starts_is_not_paused(bag: DagBag) -> None:
+    on_demand = {name for name, dag in bag.dags.items() if dag.schedule is None}
+    assert on_demand >= {"settlement__onboard", "settlement__tables"}
+    assert {bag.dags[name].is_paused_upon_creation for name in on_demand} == {False}
+
+
 def test_a_serialized_dag_holds_no_path_of_this_machine(bag: DagBag, checkout: Path) -> None:
     for dag in bag.dags.values():
         where_it_was_read = {"fileloc": "", "_processor_dags_folder": ""}

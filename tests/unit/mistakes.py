@@ -27,7 +27,7 @@ MISTAKES = {
     "bad duration": (SYNC_FILE, "nightly:\n", "nightly:\n  as_of_max: 2 hours\n", 8, "nightly.as_of_max", "2h or 90min", ""),
     "unquoted time": (SYNC_FILE, "nightly:\n", "nightly:\n  run_at: 1:30\n", 8, "nightly.run_at", "got 1:30", '"1:30"'),
     "bad time": (SYNC_FILE, "nightly:\n", 'nightly:\n  run_at: "25:00"\n', 8, "nightly.run_at", '"HH:MM"', ""),
-    "negative": (SYNC_FILE, "nightly:\n", "stream: {lag_max_s: 0}\nnightly:\n", 7, "stream.lag_max_s", "greater than 0, got 0", ""),
+    "negative": (SYNC_FILE, "nightly:\n", "stream: {lag_max_s: 0}\nnightly:\n", 7, "stream.lag_max_s", "must be more than 0, got 0", ""),
     "cut-off": (SYNC_FILE, "nightly:\n", 'nightly:\n  cut_off: "17:00"\n', 8, "nightly.cut_off", "made from the log", ""),
     "from the log": (SYNC_FILE, "nightly:\n", "nightly:\n  from: log\n", 8, "nightly.from", "not supported yet", ""),
     "another engine": (SYNC_FILE, "nightly:\n", "stream: {engine: x}\nnightly:\n", 7, "stream.engine", "not supported yet", "span loop"),
@@ -35,7 +35,7 @@ MISTAKES = {
     "early verdict": (SYNC_FILE, "nightly:\n", 'nightly:\n  verdict_by: "00:10"\n', 8, "nightly.verdict_by", "not after", ""),
     "total of a strange table": (
         SYNC_FILE, "{table: ledger_entry, sum: amount, by: [currency]}", "{table: ledger, sum: amount}",
-        11, "reconcile.control_totals[0].table", "not in this sync", "`ledger_entry`?",
+        11, "reconcile.control_totals[0].table", "not in this sync", "`ledger_entry`, or",
     ),
     "derived from a strange table": (
         SYNC_FILE, "daily_balance, table: ledger_entry", "daily_balance, table: x", 14, "derived[0].table", "not in this", "Known",
@@ -52,7 +52,7 @@ MISTAKES = {
     "reserved schema": ("destinations/warehouse.yaml", "schema: settlement", "schema: seamline", 4, "schema", "belongs to", ""),
     "schema of cuts": ("destinations/warehouse.yaml", "schema: settlement", "schema: x_cut", 4, "schema", "_cut and _stage", ""),
     "file and name differ": ("destinations/warehouse.yaml", ": warehouse\nkind", ": wharehouse\nkind", 1, "destination", "declares", "Rename"),
-    "check of a strange table": ("expectations/settlement.yaml", "table: ledger_entry", "table: ledger", 12, "reconcile.expectations", "`ledger`", "`ledger_entry`?"),
+    "check of a strange table": ("expectations/settlement.yaml", "table: ledger_entry", "table: ledger", 12, "reconcile.expectations", "`ledger`", "`ledger_entry`, or"),
     "not a check": ("expectations/settlement.yaml", "expect_column", "assert_column", 3, "checks[0].type", "does not fit", "as Great Expectations names it"),
     "not YAML": (SYNC_FILE, "sync: settlement", "sync: [settlement", 2, "", "not YAML", "Check indents"),
     "empty": (SYNC_FILE, SYNC, "", 1, "", "empty or not a mapping", ""),

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from seamline.cli.main import main
 from seamline.domain.errors import Refused
-from seamline.spec.schema import schema_texts, stale_schemas, write_schemas
+from seamline.spec.schema import schemas, stale_files, write_files
 from tests.unit.declared import FILES, SYNC, write_declarations
 
 FOLDERS = {"sources": "source", "destinations": "destination", "syncs": "sync", "expectations": "expectations"}
@@ -33,6 +33,16 @@ def test_validate_prints_every_mistake_and_exits_with_2(folder: Path, capsys: py
     assert "2 mistakes in the declarations" in said
     assert "settlement.yaml:6  tables[1].business_date.az: unknown key. Did you mean `as`?" in said
     assert "settlement.yaml:11  reconcile.control_totals[0].by: must be a list, got 7" in said
+
+
+def test_validate_refuses_a_folder_in_which_nothing_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    assert main(["validate"]) == 2
+    said = capsys.readouterr().err
+    assert f"no sync is declared in {tmp_path / 'syncs'}" in said
+    assert "SEAMLINE_DECLARATIONS" in said
 
 
 def test_validate_names_a_connection_that_is_not_known_here(
@@ -83,15 +93,23 @@ def test_explain_as_json_is_the_plan(folder: Path, capsys: pytest.CaptureFixture
 
 
 def test_the_committed_schemas_are_current(checkout: Path) -> None:
-    assert stale_schemas(checkout / "schemas") == [], "run `./seamline schema`"
+    assert stale_files(checkout) == [], "run `./seamline schema`"
 
 
 def test_a_schema_that_is_not_current_is_named_and_written(tmp_path: Path) -> None:
-    write_schemas(tmp_path)
-    (tmp_path / "sync.schema.json").write_text("{}\n")
-    assert stale_schemas(tmp_path) == ["sync.schema.json"]
-    assert write_schemas(tmp_path) == [tmp_path / "sync.schema.json"]
-    assert stale_schemas(tmp_path) == []
+    write_files(tmp_path)
+    (tmp_path / "schemas/sync.schema.json").write_text("{}\n")
+    assert stale_files(tmp_path) == ["schemas/sync.schema.json"]
+    assert write_files(tmp_path) == ["schemas/sync.schema.json"]
+    assert stale_files(tmp_path) == []
+
+
+def test_the_page_of_all_keys_has_each_key_of_each_file(checkout: Path) -> None:
+    page = (checkout / "docs/reference/declarations.md").read_text(encoding="utf-8")
+    for key in ("`nightly.keep.month_ends`", "`tables[].business_date.as`", "`log.max_gb`", "`checks[].kwargs`"):
+        assert f"| {key} |" in page
+    assert page.count("| `connection` |") == 3, "two kinds of source, one of destination"
+    assert "| `nightly.verdict_by` | text |  | Local time by which the verdict must be there. |" in page
 
 
 @pytest.mark.parametrize("folder_name", FOLDERS)
@@ -105,7 +123,7 @@ def test_every_declaration_s_first_line_leads_its_editor_to_the_schema(checkout:
 
 
 def test_what_the_models_take_the_schemas_take_too(checkout: Path) -> None:
-    validators = {name.split(".")[0]: Draft202012Validator(json.loads(text)) for name, text in schema_texts().items()}
+    validators = {name: Draft202012Validator(schema) for name, schema in schemas().items()}
     for path, text in FILES.items():
         validators[FOLDERS[path.split("/")[0]]].validate(yaml.safe_load(text))
     for name, word in FOLDERS.items():
@@ -114,7 +132,7 @@ def test_what_the_models_take_the_schemas_take_too(checkout: Path) -> None:
 
 
 def test_what_the_models_refuse_the_sync_schema_refuses_too() -> None:
-    validator = Draft202012Validator(json.loads(schema_texts()["sync.schema.json"]))
+    validator = Draft202012Validator(schemas()["sync"])
     wrong = [
         SYNC.replace("nightly:", "nigthly:"),
         SYNC.replace("as: instant", "as: instnt"),

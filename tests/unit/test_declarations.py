@@ -8,7 +8,7 @@ import pytest
 from seamline.domain.errors import ConfigError
 from seamline.spec.faults import DeclarationsInvalid, Fault
 from seamline.spec.load import load_declarations, load_each, load_sync
-from tests.unit.declared import DESTINATION, SOURCE, SYNC, write_declarations
+from tests.unit.declared import DESTINATION, SOURCE, SUITE, SYNC, write_declarations
 from tests.unit.mistakes import MISTAKES, SYNC_FILE, TEXTS
 
 
@@ -83,6 +83,22 @@ def test_two_syncs_that_write_one_table_are_refused_on_both_sides(tmp_path: Path
     assert [(fault.file.name, fault.line) for fault in faults] == [("settlement.yaml", 5), ("treasury.yaml", 5)]
     assert "also written by sync `treasury`" in faults[0].cause
     assert "also written by sync `settlement`" in faults[1].cause
+
+
+def test_a_misspelt_table_is_told_where_it_is_first_named(tmp_path: Path) -> None:
+    faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("name: ledger_entry", "name: ledger_enty")})
+    assert {fault.path for fault in faults} == {
+        "reconcile.control_totals[0].table",
+        "reconcile.expectations",
+        "derived[0].table",
+    }
+    assert {fault.cure for fault in faults} == {"Did you mean `ledger_enty`, or is that one misspelt, on line 6?"}
+
+
+def test_a_table_that_a_suite_checks_twice_is_missed_once(tmp_path: Path) -> None:
+    suite = SUITE + SUITE.splitlines()[-1] + "\n"
+    fault = the_fault(tmp_path, {"expectations/settlement.yaml": suite.replace("ledger_entry", "position")})
+    assert "checks table `position`" in fault.cause
 
 
 def test_a_guarantee_that_the_destination_cannot_give_is_refused(

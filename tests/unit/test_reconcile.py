@@ -1,5 +1,6 @@
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import Finding
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SchemaConflict, TransientError
@@ -59,6 +60,30 @@ def test_one_changed_one_deleted_one_added_row_are_listed_and_no_other() -> None
     assert verdict.breaks_total == 3
     value = next(entry for entry in verdict.breaks if entry.type is BreakType.VALUE)
     assert (value.source, value.destination) == ({"amount": "2.7500"}, {"amount": "0.0001"})
+
+
+BOOKED = Table(
+    "booked",
+    (
+        Column("at", Kind.INSTANT, "timestamp(6)", nullable=False),
+        Column("seen", Kind.DATETIME, "datetime(6)"),
+        Column("took", Kind.TIME, "time(6)"),
+    ),
+    key=("at",),
+)
+
+
+def test_moments_and_spans_of_a_break_are_told_as_a_person_writes_them() -> None:
+    at, seen = datetime(2026, 11, 21, 10, 0, 0, 5, UTC), datetime(2026, 11, 21, 18, 0)  # noqa: DTZ001 - has no zone
+    row: Row = {"at": at, "seen": seen, "took": timedelta(hours=-1)}
+    value = compare([row], [change(row, "seen", None)], table=BOOKED).breaks[0]
+    assert value.key == '{"at": "2026-11-21 10:00:00.000005+00:00"}'
+    assert (value.source, value.destination) == ({"seen": "2026-11-21 18:00:00"}, {"seen": None})
+    missing = compare([row], [], table=BOOKED).breaks[0]
+    assert missing.source is not None
+    assert missing.source["took"] == "-01:00:00.000000"
+    (copies,) = compare([row], [], table=replace(BOOKED, key=())).breaks
+    assert '"at": "2026-11-21 10:00:00.000005+00:00"' in copies.key
 
 
 def change(row: Row, column: str, value: Any) -> Row:

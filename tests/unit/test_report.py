@@ -65,7 +65,12 @@ def test_a_difference_shows_both_totals_the_rows_and_the_breaks() -> None:
         breaks_total=9,
     )
     text = render([reconciliation(broken)], [])
-    for expected in ("3 rows in the source, 2 in the destination", "10.5000 ≠ 9.5000", 'value: ["7"]', "and 8 more"):
+    for expected in (
+        "3 rows in the source, 2 in the destination",
+        "10.5000 in the source ≠ 9.5000 in the destination",
+        'value: ["7"]',
+        "and 8 more",
+    ):
         assert expected in text
 
 

@@ -92,8 +92,8 @@ def _total(total: ControlTotal) -> str:
     if total.is_equal:
         return f"{group:<5} {name}{_number(total.source_sum)} on both sides, {total.source_rows:,} rows"
     return (
-        f"{group:<5} {name}{_number(total.source_sum)} ≠ {_number(total.destination_sum)}, "
-        f"{total.source_rows:,} and {total.destination_rows:,} rows"
+        f"{group:<5} {name}{_number(total.source_sum)} in the source ≠ {_number(total.destination_sum)} in the "
+        f"destination, {total.source_rows:,} and {total.destination_rows:,} rows"
     )
 
 

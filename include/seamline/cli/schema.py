@@ -1,10 +1,11 @@
-"""Write the JSON Schema of the declarations into schemas/, where every YAML's first line points its editor."""
+"""Write the JSON Schema of the declarations into schemas/, where every YAML's first line points its editor, and the page
+of all their keys into docs/reference/."""
 
 import argparse
 import sys
 
 from seamline import settings
-from seamline.spec.schema import stale_schemas, write_schemas
+from seamline.spec.schema import stale_files, write_files
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,12 +13,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    folder = settings.load().root / "schemas"
+    root = settings.load().root
     if args.check:
-        stale = stale_schemas(folder)
-        sys.stdout.writelines(f"not current: schemas/{name}\n" for name in stale)
+        stale = stale_files(root)
+        sys.stdout.writelines(f"not current: {name}\n" for name in stale)
         return 1 if stale else 0
-    written = write_schemas(folder)
-    sys.stdout.writelines(f"wrote schemas/{path.name}\n" for path in written)
+    written = write_files(root)
+    sys.stdout.writelines(f"wrote {name}\n" for name in written)
     sys.stdout.write(f"{len(written)} written, the others were current\n")
     return 0

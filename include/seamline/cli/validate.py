@@ -5,6 +5,7 @@ import sys
 
 from seamline import settings
 from seamline.adapters.connections import known_ids
+from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
 from seamline.spec.load import load_declarations
 
@@ -15,7 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     connections = known_ids()
-    declarations = load_declarations(settings.load().declarations, connections=connections)
+    folder = settings.load().declarations
+    declarations = load_declarations(folder, connections=connections)
+    if not declarations.syncs:
+        raise ConfigError(
+            f"no sync is declared in {folder / 'syncs'}",
+            hint="SEAMLINE_DECLARATIONS names the folder that holds sources/, destinations/ and syncs/",
+        )
     if not connections:
         sys.stdout.write("connections were not looked up: there are none here yet (`seamline up` makes some)\n")
     for name in declarations.syncs:

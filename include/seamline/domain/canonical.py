@@ -178,6 +178,12 @@ def literal_text(column: Column, canonical: str) -> str:
     return canonical
 
 
+def readable_text(column: Column, canonical: str) -> str:
+    """The same for a person, who may paste it into SQL: an instant says that it is told in UTC."""
+    is_told_in_utc = column.kind is Kind.INSTANT and _is_number(canonical)
+    return literal_text(column, canonical) + ("+00:00" if is_told_in_utc else "")
+
+
 def group_key(texts: Sequence[str | None]) -> tuple[str, ...]:
     """Canonical texts of a group as plain strings that no value can counterfeit: NULL is `~`, a leading `~` doubles."""
     return tuple(NULL_FIELD if text is None else f"~{text}" if text.startswith("~") else text for text in texts)

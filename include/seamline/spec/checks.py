@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from seamline.spec.destination import DestinationSpec
 from seamline.spec.document import Document, Path_
 from seamline.spec.expectations import ExpectationsSpec
-from seamline.spec.faults import guess, shown
+from seamline.spec.faults import guess, nearest, shown
 from seamline.spec.source import SourceSpec
 from seamline.spec.sync import SyncSpec
 
@@ -78,7 +78,7 @@ def _check_sums(document: Document, sync: SyncSpec) -> None:
     places += [(derived.table, ("derived", n, "table")) for n, derived in enumerate(sync.derived)]
     for name, place in places:
         if name not in names:
-            document.fault(place, f"table `{name}` is not in this sync", guess(name, names))
+            document.fault(place, f"table `{name}` is not in this sync", _nearest_table(document, sync, name))
     if sync.derived and sync.nightly is None:
         document.fault(("derived",), "derived tables are computed from the nightly cut", "Declare `nightly`")
 
@@ -126,13 +126,22 @@ def _check_suite(document: Document, sync: SyncSpec, expectations: Mapping[str, 
     if suite is None:
         return
     names = [entry.name for entry in sync.tables] + [entry.name for entry in sync.derived]
-    for check in suite.checks:
-        if check.table not in names:
-            document.fault(
-                ("reconcile", "expectations"),
-                f"suite `{suite.expectations}` checks table `{check.table}`, which is not in this sync",
-                guess(check.table, names),
-            )
+    for table in dict.fromkeys(check.table for check in suite.checks if check.table not in names):
+        document.fault(
+            ("reconcile", "expectations"),
+            f"suite `{suite.expectations}` checks table `{table}`, which is not in this sync",
+            _nearest_table(document, sync, table),
+        )
+
+
+def _nearest_table(document: Document, sync: SyncSpec, wrong: str) -> str:
+    """Either name may be the one that is misspelt: the sync is the first to name its tables."""
+    lines = {entry.name: document.line(("tables", number)) for number, entry in enumerate(sync.tables)}
+    lines |= {entry.name: document.line(("derived", number, "name")) for number, entry in enumerate(sync.derived)}
+    near = nearest(wrong, list(lines))
+    if not near:
+        return guess(wrong, list(lines))
+    return f"Did you mean `{near}`, or is that one misspelt, on line {lines[near]}?"
 
 
 def _check_one_writer_per_table(

@@ -1,4 +1,4 @@
-"""JSON Schema of the declarations, for editors: completion and red lines while a file is written."""
+"""JSON Schema of the declarations, for editors (completion and red lines while a file is written) and for people."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from seamline.spec.destination import DestinationSpec
 from seamline.spec.expectations import ExpectationsSpec
+from seamline.spec.reference import reference_text
 from seamline.spec.source import SourceSpec
 from seamline.spec.sync import SyncSpec
 
@@ -20,28 +21,36 @@ _MODELS: dict[str, Any] = {
 }
 
 
-def schema_texts() -> dict[str, str]:
-    """The text of every schema file by its file name."""
-    texts = {}
-    for word, model in _MODELS.items():
-        schema = {"$schema": _DIALECT, **TypeAdapter(model).json_schema(by_alias=True)}
-        texts[f"{word}.schema.json"] = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-    return texts
+def schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schema of each kind of file, by its first key."""
+    return {
+        word: {"$schema": _DIALECT, **TypeAdapter(model).json_schema(by_alias=True)} for word, model in _MODELS.items()
+    }
 
 
-def stale_schemas(folder: Path) -> list[str]:
-    """Names of the schema files in `folder` that are missing or differ from the models."""
+def made_texts() -> dict[str, str]:
+    """The text of every file that is made from the models, by its path in the checkout."""
+    made = schemas()
+    texts = {
+        f"schemas/{word}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        for word, schema in made.items()
+    }
+    return texts | {"docs/reference/declarations.md": reference_text(made)}
+
+
+def stale_files(root: Path) -> list[str]:
+    """Those that are missing or differ from the models."""
     return [
         name
-        for name, text in schema_texts().items()
-        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != text
+        for name, text in made_texts().items()
+        if not (root / name).is_file() or (root / name).read_text(encoding="utf-8") != text
     ]
 
 
-def write_schemas(folder: Path) -> list[Path]:
-    """Write every schema file; returns those that changed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stale = stale_schemas(folder)
+def write_files(root: Path) -> list[str]:
+    """Write every one; returns those that changed."""
+    stale = stale_files(root)
     for name in stale:
-        (folder / name).write_text(schema_texts()[name], encoding="utf-8")
-    return [folder / name for name in stale]
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(made_texts()[name], encoding="utf-8")
+    return stale

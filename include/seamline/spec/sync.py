@@ -76,6 +76,7 @@ class Nightly(Declared):
     )
     as_of_max: Duration = Field(
         timedelta(hours=2),
+        json_schema_extra={"default": "2h"},
         description="A table read whole counts for a business date only this long after the date's end.",
     )
     keep: Keep = Field(default_factory=Keep, description="How long cuts are kept.")

@@ -41,6 +41,7 @@ _WANTED = {
     "model_type": "must be a mapping of keys",
     "model_attributes_type": "must be a mapping of keys",
 }
+_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
 def add_faults(document: Document, error: ValidationError, model: type[BaseModel]) -> None:
@@ -110,7 +111,15 @@ def _say(document: Document, detail: ErrorDetails, path: Path_, model: type[Base
         return f"{_got(detail)} does not fit", _described(path, model)
     if kind == "too_short":
         return "must not be empty", _described(path, model)
-    return f"{detail['msg'].replace('Input should', 'should')}, got {_got(detail)}", _described(path, model)
+    return f"{_bounds(detail) or detail['msg'].replace('Input should', 'should')}, got {_got(detail)}", _described(
+        path, model
+    )
+
+
+def _bounds(detail: ErrorDetails) -> str:
+    context = detail.get("ctx", {})
+    found = ((words, str(context[bound]).removesuffix(".0")) for bound, words in _BOUNDS.items() if bound in context)
+    return " and ".join(f"must be {words} {limit}" for words, limit in found)
 
 
 def _unknown_key(path: Path_, model: type[BaseModel]) -> tuple[str, str]:

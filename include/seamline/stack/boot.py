@@ -42,8 +42,10 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
 
     def fetch_aloud(missing: Iterable[str], into: Path) -> None:
         names = tuple(missing)
-        progress.say(f"fetching jars ({', '.join(names)}); about a minute the first time")
-        fetch(names, into)
+        wanted_mb = sum(file.size_bytes for file in files if file.configuration in names) // 10**6
+        progress.say(f"fetching jars ({', '.join(names)}), {wanted_mb} MB; one to two minutes the first time")
+        with progress.saying(lambda: f"{jars.fetched_bytes(into) // 10**6} of {wanted_mb} MB are here"):
+            fetch(names, into)
 
     # Two commands, or two sessions of tests, may share this folder.
     with in_turn(

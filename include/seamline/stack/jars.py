@@ -10,6 +10,7 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -169,7 +170,7 @@ def ivy(layout: Layout, environment: Mapping[str, str]) -> Fetch:
 
     def fetch(configurations: Iterable[str], into: Path) -> None:
         found = java.find(layout, environment)
-        cache = into.with_name(f"{into.name}.cache")
+        cache = _cache_of(into)
         command = [
             str(found.binary), *java.trust_arguments(found, environment),
             "-cp", f"{_pyspark_jars(layout)}/*", "org.apache.ivy.Main",
@@ -191,6 +192,19 @@ def ivy(layout: Layout, environment: Mapping[str, str]) -> Fetch:
             raise TransientError(f"Ivy could not fetch the jars:\n    {tail}", hint="is the Maven registry reachable?")
 
     return fetch
+
+
+def fetched_bytes(into: Path) -> int:
+    """How much of what is being fetched into a folder has come. Files come and go meanwhile."""
+    total = 0
+    for path in _cache_of(into).rglob("*"):
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
+
+
+def _cache_of(into: Path) -> Path:
+    return into.with_name(f"{into.name}.cache")
 
 
 def _pyspark_jars(layout: Layout) -> Path:

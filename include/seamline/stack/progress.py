@@ -3,7 +3,8 @@
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 
@@ -24,3 +25,20 @@ class Progress:
         with self._lock:
             self._out.write(f"[{self.elapsed_s:6.1f} s] {text}\n")
             self._out.flush()
+
+    @contextmanager
+    def saying(self, tell: Callable[[], str], *, every_s: float = 15.0) -> Iterator[None]:
+        """Say what `tell` gives now and then, until the block ends."""
+        is_over = threading.Event()
+
+        def repeat() -> None:
+            while not is_over.wait(every_s):
+                self.say(tell())
+
+        thread = threading.Thread(target=repeat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()

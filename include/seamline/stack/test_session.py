@@ -231,11 +231,16 @@ class TestSession:
         around = {
             name: value for name, value in settings.process_environment().items() if not name.startswith("SEAMLINE_")
         }
+        scratch = self._folder / "scratch"
+        scratch.mkdir(parents=True, exist_ok=True)
         # The rest follows from these, also when a test sets another data folder.
         return {
             **around,
             # Most JVMs of tests live for seconds: the compiler for longer lives took a third of their CPU.
-            "JDK_JAVA_OPTIONS": f"{around.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip(),
+            # A JVM that is killed leaves what it has unpacked: in this folder it goes with the session.
+            "JDK_JAVA_OPTIONS": " ".join(
+                filter(None, (around.get("JDK_JAVA_OPTIONS"), "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={scratch}"))
+            ),
             "SEAMLINE_HOME": str(at.home),
             "SEAMLINE_DATA": str(at.data),
             "SEAMLINE_PORT_BASE": str(at.ports.base),

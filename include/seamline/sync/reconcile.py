@@ -14,8 +14,9 @@ from seamline.domain.canonical import (
     floats_agree,
     inexact_columns,
     parse_row_text,
+    readable_text,
 )
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import Finding
 from seamline.domain.digest import KeyedDigest, Segment
 from seamline.domain.errors import SchemaConflict, SeamlineError
@@ -193,13 +194,15 @@ def _keyed_break(table: Table, difference: Difference, source: Texts | None, des
     key = _key_json(table, difference.key)
     match difference.type:
         case BreakType.MISSING:
-            return Break(table.name, difference.type, key, _as_dict(source), None)
+            return Break(table.name, difference.type, key, _readable(table, source), None)
         case BreakType.UNEXPECTED:
-            return Break(table.name, difference.type, key, None, _as_dict(destination))
+            return Break(table.name, difference.type, key, None, _readable(table, destination))
         case BreakType.VALUE if source is not None and destination is not None:
             changed = [c.name for c in exact_columns(table) if source.get(c.name) != destination.get(c.name)]
             if changed:
-                mine, theirs = ({name: side.get(name) for name in changed} for side in (source, destination))
+                mine, theirs = (
+                    _readable(table, {name: side.get(name) for name in changed}) for side in (source, destination)
+                )
                 return Break(table.name, difference.type, key, mine, theirs)
             return Break(table.name, difference.type, key, {ROW_HASH: "differs"}, {ROW_HASH: "differs"})
         case _:
@@ -207,10 +210,7 @@ def _keyed_break(table: Table, difference: Difference, source: Texts | None, des
 
 
 def _keyless_break(table: Table, difference: Difference) -> Break:
-    columns = exact_columns(table)
-    texts = parse_row_text(columns, difference.key)
-    key = json.dumps(dict(zip((c.name for c in columns), texts, strict=True)), ensure_ascii=False)
-    return Break(table.name, difference.type, key, *_copies(difference))
+    return Break(table.name, difference.type, _named(exact_columns(table), difference.key), *_copies(difference))
 
 
 def _copies(difference: Difference) -> tuple[dict[str, str | None], dict[str, str | None]]:
@@ -218,12 +218,24 @@ def _copies(difference: Difference) -> tuple[dict[str, str | None], dict[str, st
 
 
 def _key_json(table: Table, key: str) -> str:
-    texts = parse_row_text(table.key_columns, key)
-    return json.dumps(dict(zip(table.key, texts, strict=True)), ensure_ascii=False)
+    return _named(table.key_columns, key)
 
 
-def _as_dict(texts: Texts | None) -> dict[str, str | None] | None:
-    return None if texts is None else dict(texts)
+def _named(columns: Sequence[Column], row: str) -> str:
+    """A row text, or a key's, as JSON of column and value."""
+    texts = zip(columns, parse_row_text(columns, row), strict=True)
+    return json.dumps({column.name: _told(column, text) for column, text in texts}, ensure_ascii=False)
+
+
+def _readable(table: Table, texts: Texts | None) -> dict[str, str | None] | None:
+    """Values as a person reads them, and may write them in SQL: moments are not told in microseconds."""
+    if texts is None:
+        return None
+    return {column.name: _told(column, texts[column.name]) for column in table.columns if column.name in texts}
+
+
+def _told(column: Column, text: str | None) -> str | None:
+    return None if text is None else readable_text(column, text)
 
 
 def _float_breaks(sides: Sides, found: Found, limits: Limits) -> list[Break]:

@@ -1,0 +1,74 @@
+"""Every key of the declarations as a page for people, made from the JSON Schemas: what an editor shows, in one place."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_HEAD = """\
+# Declarations: every key
+
+Made from the schemas by `./seamline schema`; a test holds it current. Files lie in `include/`, or where
+`SEAMLINE_DECLARATIONS` says; the demo's are an example of each. `./seamline validate` lists all mistakes of all files,
+`./seamline explain <sync>` shows every setting with where it comes from. A declaration names connections by their id and
+holds no secret: [your own source](../guide/your-own-source.md).
+"""
+_FOLDERS = {"source": "sources", "destination": "destinations", "sync": "syncs", "expectations": "expectations"}
+_COLUMNS = ("| key | holds | default | |", "|---|---|---|---|")
+Schema = Mapping[str, Any]
+
+
+def reference_text(schemas: Mapping[str, Schema]) -> str:
+    """The page, from the JSON Schema of each kind of file."""
+    lines = [_HEAD]
+    for word, schema in schemas.items():
+        lines.append(f"## `include/{_FOLDERS[word]}/<{word}>.yaml`\n")
+        definitions = schema.get("$defs", {})
+        for one in schema.get("oneOf", [schema]):
+            model = _resolved(one, definitions)
+            lines += [model["description"], "", *_COLUMNS, *_rows(model, definitions, prefix=""), ""]
+    return "\n".join(lines)
+
+
+def _rows(model: Schema, definitions: Schema, *, prefix: str) -> Iterator[str]:
+    required = model.get("required", ())
+    for name, field in model["properties"].items():
+        shape = _resolved(field, definitions)
+        items = _resolved(shape["items"], definitions) if shape.get("type") == "array" else {}
+        default = "**needed**" if name in required else _value(field.get("default", shape.get("default")))
+        about = field.get("description") or shape.get("description", "")
+        cells = (f"`{prefix}{name}`", _held(shape, items, definitions), default, about)
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+        if "properties" in shape:
+            yield from _rows(shape, definitions, prefix=f"{prefix}{name}.")
+        elif "properties" in items:
+            yield from _rows(items, definitions, prefix=f"{prefix}{name}[].")
+
+
+def _resolved(schema: Schema, definitions: Schema) -> Schema:
+    """The schema behind a reference; of alternatives the fullest, for null and a bare name are short forms of it."""
+    if "$ref" in schema:
+        return _resolved(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    if "anyOf" in schema:
+        return max((_resolved(one, definitions) for one in schema["anyOf"]), key=len)
+    return schema
+
+
+def _held(shape: Schema, items: Schema, definitions: Schema) -> str:
+    if "const" in shape:
+        return f"`{shape['const']}`"
+    if "enum" in shape:
+        return ", ".join(f"`{one}`" for one in shape["enum"])
+    if shape.get("type") == "array":
+        return f"list of {_held(items, {}, definitions)}"
+    return {
+        "object": "keys",
+        "string": "text",
+        "integer": "whole number",
+        "number": "number",
+        "boolean": "true, false",
+    }[shape["type"]]
+
+
+def _value(default: Any) -> str:
+    if default in (None, "", [], ()):
+        return ""
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
