@@ -1,5 +1,5 @@
-"""Write the JSON Schema of the declarations into schemas/, where every YAML's first line points its editor, and the page
-of all their keys into docs/reference/."""
+"""Write the JSON Schema of the declarations into schemas/, where every YAML's first line points its editor, and the
+page of all their keys into docs/reference/."""
 
 import argparse
 import sys

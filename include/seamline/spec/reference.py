@@ -1,4 +1,4 @@
-"""Every key of the declarations as a page for people, made from the JSON Schemas: what an editor shows, in one place."""
+"""Every key of the declarations as a page for people, made from the JSON Schemas: what editors show, at a glance."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,11 +8,18 @@ _HEAD = """\
 
 Made from the schemas by `./seamline schema`; a test holds it current. Files lie in `include/`, or where
 `SEAMLINE_DECLARATIONS` says; the demo's are an example of each. `./seamline validate` lists all mistakes of all files,
-`./seamline explain <sync>` shows every setting with where it comes from. A declaration names connections by their id and
-holds no secret: [your own source](../guide/your-own-source.md).
+`./seamline explain <sync>` shows every setting with where it comes from. A declaration names connections by their id
+and holds no secret: [your own source](../guide/your-own-source.md).
 """
 _FOLDERS = {"source": "sources", "destination": "destinations", "sync": "syncs", "expectations": "expectations"}
 _COLUMNS = ("| key | holds | default | |", "|---|---|---|---|")
+_WORDS = {
+    "object": "keys",
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+}
 Schema = Mapping[str, Any]
 
 
@@ -36,7 +43,7 @@ def _rows(model: Schema, definitions: Schema, *, prefix: str) -> Iterator[str]:
         default = "**needed**" if name in required else _value(field.get("default", shape.get("default")))
         about = field.get("description") or shape.get("description", "")
         cells = (f"`{prefix}{name}`", _held(shape, items, definitions), default, about)
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+        yield f"| {' | '.join(map(_escaped, cells))} |"
         if "properties" in shape:
             yield from _rows(shape, definitions, prefix=f"{prefix}{name}.")
         elif "properties" in items:
@@ -59,13 +66,11 @@ def _held(shape: Schema, items: Schema, definitions: Schema) -> str:
         return ", ".join(f"`{one}`" for one in shape["enum"])
     if shape.get("type") == "array":
         return f"list of {_held(items, {}, definitions)}"
-    return {
-        "object": "keys",
-        "string": "text",
-        "integer": "whole number",
-        "number": "number",
-        "boolean": "true, false",
-    }[shape["type"]]
+    return _WORDS[shape["type"]]
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _value(default: Any) -> str:
