@@ -18,7 +18,7 @@ status: ## verdicts, positions and lag
 	./seamline status
 doctor: ## what is missing here, and the cure
 	./seamline doctor
-test: ## every layer of tests, as .ci/run does
+test: ## every layer of tests but fault and soak, as .ci/run does
 	./seamline test
 unit: ## tests without any server
 	./seamline test unit
@@ -30,7 +30,7 @@ dags: ## DAGs, operators and triggers
 	./seamline test dags
 spark: ## jobs in a local Spark session
 	./seamline test spark
-fault: ## every failpoint in every mode, on real servers: half an hour
+fault: ## every failpoint in every mode, on real servers: more than half an hour
 	./seamline test fault
 integration: ## tests with real servers
 	./seamline test integration
