@@ -1,7 +1,7 @@
 """A log topic in memory: what a capture would write for the transactions of a test, and a reader of it."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,11 +108,16 @@ class LogTopic:
     # The transaction that has begun and has no END yet, and how many records of it are told.
     begun: Position | None = None
     odd: int = 0
+    # When a transaction was committed; without it each is a millisecond later than the one before.
+    clock_ms: Callable[[], int] | None = None
     _seen: dict[str, int] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
         return self._offset
+
+    def now_ms(self) -> int:
+        return self.clock_ms() if self.clock_ms is not None else 1_000 + self._number
 
     def transaction(self, *changes: Change, counts: dict[str, int] | None = None) -> int:
         """BEGIN, rows, END of the next transaction; returns its number. `counts` overrides what END says."""
@@ -163,7 +168,7 @@ class LogTopic:
             position=BinlogPosition(gtid(self._number)),
             total=sum(found.values()),
             counts=dict(found),
-            ts_ms=1_000 + self._number,
+            ts_ms=self.now_ms(),
         )
 
     def truncate(self, table: str) -> None:

@@ -19,6 +19,7 @@ from seamline.plan.model import PASS
 from seamline.ports import Commit, Joining, Lease, Load, Orders, Progress, Publication, Staged
 from seamline.sync import compaction, table_pass, units
 from seamline.sync.intake import Intake
+from seamline.sync.log_listener import LogListener
 from seamline.sync.progress import PositionTracker
 from seamline.sync.span_loop import _SpanLoop
 from seamline.sync.table_pass import ReaderBehind
@@ -429,6 +430,18 @@ def tables_that_leave_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(table_pass, "_joining", joining)
 
 
+# ---- idle streams ---------------------------------------------------------------------------------------------------
+
+
+def rows_not_heard_for_an_idle_stream(patch: pytest.MonkeyPatch) -> None:
+    right = LogListener.take_in
+
+    def take_in(listener: LogListener, records: Sequence[LogRecord], *, now_s: float) -> None:
+        right(listener, [one for one in records if one.kind not in (RecordKind.ROW, RecordKind.END)], now_s=now_s)
+
+    patch.setattr(LogListener, "take_in", take_in)
+
+
 # ---- holds ----------------------------------------------------------------------------------------------------------
 
 
@@ -510,6 +523,7 @@ PLANTED: dict[Plant, set[str]] = {
     boundary_of_a_table_that_joins_forgotten: _STATE,
     units_of_before_expected_for_one_table_taken_for_all: {_STOP, *_LOST, *_STATE},
     tables_that_leave_stay_where_they_are: {"I4 end", "I10"},
+    rows_not_heard_for_an_idle_stream: {"idle"},
     hold_ignored: {"I10"},
     hold_told_and_not_kept: {"I10"},
     one_unit_too_many_before_a_barrier: {"barrier", *_STATE},

@@ -4,7 +4,10 @@ import gc
 import random
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import takewhile
 
 import pytest
 
@@ -19,10 +22,12 @@ from seamline.domain.errors import (
     TerminalError,
     TransientError,
 )
+from seamline.domain.log import RecordKind
 from seamline.plan.model import StreamPlan, SyncPlan, plan_from_json
 from seamline.ports import StreamReport
 from seamline.sync import span_loop
 from seamline.sync.barrier import Barrier, NotAligned, NotComparable, Patience
+from seamline.sync.log_listener import Listened, LogListener
 from seamline.sync.span_loop import Pace, run_stream
 from tests.fault.simulator.bank_source import TABLES, BankSource, Log
 from tests.fault.simulator.checks import Checks
@@ -30,10 +35,12 @@ from tests.fault.simulator.ports import Control, Direction, SteppedFailpoints, S
 from tests.fault.simulator.runs import Runs, StreamClock
 from tests.fault.simulator.schedule import Committer, Crash, KnownGap, Odds, Process, Schedule, Violation
 from tests.fault.simulator.topic import Capture, Loss
-from tests.log_topic import STREAM, ManualClock, sync_plan
+from tests.log_topic import MARKERS, STREAM, ManualClock, sync_plan
 
 RESTARTS_AFTER_THE_LAST_FAULT = 3
 COMMITS_MAX = 60
+# Of so many seeds one has streams that give up their worker when nothing comes for them.
+IDLE_EVERY, IDLE_AFTER_S = 3, 0.1
 _NAMED: dict[Loss, tuple[type[TerminalError], ...]] = {
     Loss.ROW: (LogCorrupted,),
     Loss.WHOLE: (LogCorrupted,),
@@ -89,6 +96,7 @@ class Simulation:
         self.capture.waits = 0.9 if self.loses_after_joinings else dice.choice([0.3, 0.6, 0.9])
         self.destination = MemoryDestination()
         self.clock = ManualClock()
+        self.capture.topic.clock_ms = lambda: int(self.clock.time * 1_000)
         self.checks = Checks(self.source, self.capture, self.destination, self.tally)
         self.direction = Direction(self.schedule, self.clock)
         self.world = SteppedSource(self.source, self.schedule, self.destination)
@@ -101,6 +109,9 @@ class Simulation:
         )
         # More rows than a transaction has that changes keys of notes: in pieces the product refuses those.
         self.pace = Pace(poll_records_max=dice.choice([3, 10, 200]), piece_rows_max=dice.choice([8, 15, 1_000]))
+        if seed % IDLE_EVERY == 0:
+            self.pace = replace(self.pace, idle_after_s=IDLE_AFTER_S, idle_report_every_s=IDLE_AFTER_S)
+        self.idle: Listened | None = None
         self.transactions = dice.randint(10, 40)
         self.current: Process | None = None
         self.stopped_by: TerminalError | None = None
@@ -225,8 +236,11 @@ class Simulation:
         if self.current is not None and self.current.sleeps_until > self.schedule.steps and self._dice.random() < 0.1:
             self.tally["taken over from a sleeper"] += 1
             self.current = None
+        if self.idle is not None and self._asked != self.asked_before:
+            self._wake("asked")
         is_given_up = self.direction.want_number <= self.given_up_want
-        if self.current is None and self.direction.is_wanted and self.stopped_by is None and not is_given_up:
+        is_to_run = self.direction.is_wanted and self.stopped_by is None and not is_given_up
+        if self.current is None and self.idle is None and is_to_run:
             self._start()
 
     def _start(self) -> None:
@@ -238,7 +252,8 @@ class Simulation:
         wanted = self.direction.plan_json
         plan = plan_from_json(wanted)
         process.carries = frozenset(table.name for table in plan.tables)
-        run_stream(
+        asked = self._asked
+        report = run_stream(
             plan,
             "warehouse",
             reader=self.runs.reader(),
@@ -248,6 +263,41 @@ class Simulation:
             clock=StreamClock(self.clock, self.schedule),
             pace=self.pace,
         )
+        if report.state == "idle" and process is self.current:
+            self.tally["streams idle"] += 1
+            self.asked_before = asked
+            self.idle = Listened(STREAM, process.carries, report.next_offset, self.clock.time)
+            listener = Process("listener", lambda *_: self._wake("its listener has ended"))
+            self.schedule.spawn(listener, partial(self._listen, self.idle))
+
+    @property
+    def _asked(self) -> tuple[object, ...]:
+        """Whatever is asked of an idle stream, a worker has to answer."""
+        direction = self.direction
+        return direction.want_number, direction.is_wanted, direction.is_paused, bool(direction.hold_id)
+
+    def _listen(self, idle: Listened) -> None:
+        reader = self.runs.reader()
+        reader.assign(idle.next_offset)
+        listener = LogListener(idle.next_offset, marker_table=MARKERS, now_s=self.clock.time)
+        while self.idle is idle:
+            with suppress(TransientError):
+                listener.take_in(reader.poll(1.0, 10_000), now_s=self.clock.time)
+            if listener.reason_to_wake(idle, now_s=self.clock.time):
+                self._wake("news")
+            elif reader.is_drained:
+                self._require_nothing_for(idle)
+            self.schedule.wait()
+
+    def _require_nothing_for(self, idle: Listened) -> None:
+        self.tally["idle streams checked"] += 1
+        for record in takewhile(lambda one: one.offset >= idle.next_offset, reversed(self.capture.topic.records)):
+            if record.kind in (RecordKind.ROW, RecordKind.TRUNCATE) and record.table in idle.tables:
+                raise Violation("idle", f"{record.table} changed at offset {record.offset}, and nobody woke the stream")
+
+    def _wake(self, why: str) -> None:
+        self.tally[f"woken: {why}"] += self.idle is not None
+        self.idle = None
 
     def _ended(self, process: Process, error: SeamlineError | Crash | None) -> None:
         is_current = process is self.current

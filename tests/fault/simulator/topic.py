@@ -55,7 +55,7 @@ class WalTopic(LogTopic):
             position=PostgresPosition(self.told.commit_lsn, self._xid()),
             total=sum(self._seen.values()),
             counts=dict(self._seen),
-            ts_ms=1_000 + self._number,
+            ts_ms=self.now_ms(),
         )
 
     def truncate(self, table: str) -> None:
