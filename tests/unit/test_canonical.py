@@ -19,6 +19,7 @@ from seamline.domain.canonical import (
     group_key,
     literal_text,
     parse_row_text,
+    readable_text,
     row_text,
 )
 from seamline.domain.catalogue import Column, Kind, Table
@@ -169,6 +170,31 @@ def test_moments_and_spans_become_literals_of_their_own_type(moment: datetime, s
     hours, minutes, seconds = text.removeprefix("-").split(":")
     parsed = timedelta(hours=int(hours), minutes=int(minutes), microseconds=round(float(seconds) * 1_000_000))
     assert (-parsed if text.startswith("-") else parsed) == span
+
+
+_YEARS_400 = 146_097 * 86_400_000_000
+FAR = {
+    "12026-01-01 00:00:00": (datetime(2026, 1, 1, tzinfo=UTC), 25),
+    "10000-01-01 00:00:00": (datetime(2000, 1, 1, tzinfo=UTC), 20),
+    "294276-12-31 23:59:59.999999": (datetime(2276, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), 730),
+    "0001-12-31 23:59:59.000001 BC": (datetime(400, 12, 31, 23, 59, 59, 1, tzinfo=UTC), -1),
+    "4713-01-01 00:00:00 BC": (datetime(88, 1, 1, tzinfo=UTC), -12),
+}
+
+
+@pytest.mark.parametrize("text", FAR)
+def test_moments_that_python_cannot_tell_are_literals_as_postgresql_writes_them(text: str) -> None:
+    within, cycles = FAR[text]
+    canonical = canonical_text(Column("at", Kind.INSTANT, "timestamptz"), within)
+    assert canonical is not None
+    told = str(int(canonical) + cycles * _YEARS_400)
+    assert literal_text(Column("d", Kind.DATETIME, "timestamp"), told) == text
+    assert readable_text(Column("d", Kind.INSTANT, "timestamptz"), told) == f"{text} UTC"
+
+
+@pytest.mark.parametrize("kind", [Kind.DATETIME, Kind.INSTANT, Kind.TIME])
+def test_what_is_no_number_is_told_as_it_is(kind: Kind) -> None:
+    assert readable_text(Column("d", kind, "endless"), "Infinity") == "Infinity"
 
 
 @given(st.lists(st.one_of(st.none(), st.text(alphabet="~a", max_size=3)), max_size=2))

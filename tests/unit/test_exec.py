@@ -27,37 +27,45 @@ def test_the_servers_client_is_found_here_and_by_what_is_run(monkeypatch: pytest
 
 
 CLIENTS = {
-    "postgres://writer:s%20cret@127.0.0.1:5/warehouse": (
+    "psql": (
+        "postgres://writer:s%20cret@127.0.0.1:5/warehouse",
         [],
         {"PGHOST": "127.0.0.1", "PGPORT": "5", "PGUSER": "writer", "PGPASSWORD": "s cret", "PGDATABASE": "warehouse"},
     ),
-    "mysql://reader:s%20cret@127.0.0.1:6/bank": (
+    "mariadb": (
+        "mysql://reader:s%20cret@127.0.0.1:6/bank",
         ["--host=127.0.0.1", "--port=6", "--user=reader", "--database=bank"],
         {"MYSQL_PWD": "s cret"},
     ),
 }
 
 
-@pytest.mark.parametrize("uri", CLIENTS)
+@pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_opens_a_connection_and_its_password_is_in_no_argument(
-    uri: str, monkeypatch: pytest.MonkeyPatch
+    client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    uri, options, more = CLIENTS[client]
     ran: list[tuple[list[str], dict[str, str]]] = []
     monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri)
+    monkeypatch.setattr("shutil.which", lambda name, path: f"/bin/{name}")
     monkeypatch.setattr(os, "execve", lambda file, words, variables: ran.append((words, variables)))
-    main(["exec", "--as", "place", "psql", "-c", "SELECT 1"])
+    main(["exec", "--as", "place", client, "-x"])
     ((words, variables),) = ran
-    options, more = CLIENTS[uri]
-    assert words[1:] == [*options, "-c", "SELECT 1"]
+    assert words == [f"/bin/{client}", *options, "-x"]
     assert variables.items() >= more.items()
 
 
-def test_a_connection_that_no_client_opens_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("uri", "client"),
+    [("http://127.0.0.1:7", "psql"), (CLIENTS["mariadb"][0], "psql"), (CLIENTS["psql"][0], "mariadb")],
+)
+def test_a_client_of_another_kind_of_server_opens_nothing(
+    uri: str, client: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", "http://127.0.0.1:7")
-    assert main(["exec", "--as", "place", "psql"]) == ConfigError.exit_code
-    assert "kind http" in capsys.readouterr().err
+    monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri)
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("a client was started"))
+    assert main(["exec", "--as", "place", client]) == ConfigError.exit_code
+    assert f"{client} does not open connection place" in capsys.readouterr().err
 
 
 def test_an_unknown_program_is_refused_with_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:

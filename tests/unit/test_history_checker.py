@@ -57,16 +57,16 @@ def clean() -> Run:
     run.history.append(Attempt(51, 0, "no change", Outcome.OK, 4))
     run.seq.append((0, 4))
     run.commits = [
-        Commit(1, 1, 10, (100,), 1, transfers_checked=2),
-        Commit(2, 1, 20, (200,), 1, transfers_checked=2),
-        Commit(3, 2, 20, (200,), 1),
-        Commit(4, 2, 30, (300,), 1, transfers_checked=2),
+        Commit(1, 1, 10, 100, 1, 2, transfers_checked=2),
+        Commit(2, 1, 20, 200, 1, 4, transfers_checked=2),
+        Commit(3, 2, 20, 200, 1, 4),
+        Commit(4, 2, 30, 300, 1, 6, transfers_checked=2),
         # It stands for a comparison, and says how far it is.
-        Commit(5, 2, 30, (310,), 1),
+        Commit(5, 2, 30, 310, 1, 6),
         # A publish takes readers back to its snapshot.
-        Commit(6, 3, 15, (250,), 2),
-        Commit(7, 4, 15, (250,), 2),
-        Commit(8, 4, 40, (400,), 2),
+        Commit(6, 3, 15, 250, 2, 6),
+        Commit(7, 4, 15, 250, 2, 6),
+        Commit(8, 4, 40, 400, 2, 8),
     ]
     run.stops = [Stop("stream", -9, (-9,)), Stop("stream", 0, (0,))]
     return run
@@ -149,11 +149,19 @@ def the_offset_falls(run: Run) -> None:
 
 
 def the_position_stands_though_a_span_was_applied(run: Run) -> None:
-    run.commits[1] = replace(run.commits[1], place=(100,))
+    run.commits[1] = replace(run.commits[1], place=100)
 
 
 def rows_change_though_the_offset_stands(run: Run) -> None:
     run.commits[4] = replace(run.commits[4], transfers_checked=1)
+
+
+def a_unit_is_applied_though_the_offset_stands(run: Run) -> None:
+    run.commits[4] = replace(run.commits[4], units=7)
+
+
+def the_count_of_units_falls(run: Run) -> None:
+    run.commits[1] = replace(run.commits[1], units=1)
 
 
 def a_later_number_comes_first(run: Run) -> None:
@@ -161,7 +169,7 @@ def a_later_number_comes_first(run: Run) -> None:
 
 
 def a_commit_of_an_epoch_that_is_over(run: Run) -> None:
-    run.commits.append(Commit(9, 3, 50, (500,), 2))
+    run.commits.append(Commit(9, 3, 50, 500, 2, 9))
 
 
 def a_publish_lowers_the_epoch(run: Run) -> None:
@@ -195,6 +203,8 @@ PLANTED: dict[Callable[[Run], None], Anomaly] = {
     the_offset_falls: Anomaly.REORDERED,
     the_position_stands_though_a_span_was_applied: Anomaly.REORDERED,
     rows_change_though_the_offset_stands: Anomaly.REORDERED,
+    a_unit_is_applied_though_the_offset_stands: Anomaly.REORDERED,
+    the_count_of_units_falls: Anomaly.REORDERED,
     a_later_number_comes_first: Anomaly.REORDERED,
     a_commit_of_an_epoch_that_is_over: Anomaly.STALE_EPOCH,
     a_publish_lowers_the_epoch: Anomaly.STALE_EPOCH,

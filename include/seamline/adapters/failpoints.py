@@ -38,6 +38,7 @@ NAMES = frozenset(
         "pub.commit_acked",
         "addtable.joined",
         "cap.list_changed",
+        "rec.stream_held",
         "rec.pair_opened",
         "rec.digest_done",
         "rec.breaks_written",

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     variables["PATH"] = f"{postgres.binaries()}:{layout.mariadb_server / 'bin'}:{variables['PATH']}"
     program, *words = args.command
     if args.connection:
-        more, options = _client_of(resolve(args.connection))
+        more, options = _opened_by(program, resolve(args.connection))
         variables, words = variables | more, [*options, *words]
     binary = shutil.which(program, path=variables["PATH"])
     if binary is None:
@@ -39,20 +39,16 @@ def run(args: argparse.Namespace) -> int:
     os.execve(binary, [binary, *words], variables)
 
 
-def _client_of(known: Connection) -> tuple[dict[str, str], list[str]]:
+def _opened_by(program: str, known: Connection) -> tuple[dict[str, str], list[str]]:
     """Variables and options by which a server's own client opens a connection; the password is in no argument."""
-    if known.kind == "postgres":
+    client = {"postgres": "psql", "mysql": "mariadb"}.get(known.kind)
+    if client is None or program != client:
+        raise ConfigError(
+            f"{program} does not open connection {known.connection_id}, which is of kind {known.kind}",
+            hint=f"./seamline exec --as {known.connection_id} {client}" if client else "name one of a database",
+        )
+    if client == "psql":
         place = {"PGHOST": known.host, "PGPORT": str(known.port), "PGDATABASE": known.database}
         return {**place, "PGUSER": known.login, "PGPASSWORD": known.password}, []
-    if known.kind == "mysql":
-        options = [
-            f"--host={known.host}",
-            f"--port={known.port}",
-            f"--user={known.login}",
-            f"--database={known.database}",
-        ]
-        return {"MYSQL_PWD": known.password}, options
-    raise ConfigError(
-        f"connection {known.connection_id} is of kind {known.kind}: no client here opens it",
-        hint="name one of kind postgres or mysql",
-    )
+    options = [f"--host={known.host}", f"--port={known.port}", f"--user={known.login}", f"--database={known.database}"]
+    return {"MYSQL_PWD": known.password}, options

@@ -47,6 +47,9 @@ SUMMED_BELOW = "1e20"
 _SMALLEST_SUMMED = 1e-30
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive on purpose: the arithmetic is zone free
 _MICROSECOND = timedelta(microseconds=1)
+# Microseconds since 1970: what Python's datetime can tell, and 400 years.
+_FIRST, _LAST = ((moment - _EPOCH) // _MICROSECOND for moment in (datetime.min, datetime.max))  # noqa: DTZ901
+_CYCLE = 146_097 * 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +172,8 @@ def is_folded_key(table: Table) -> bool:
 def literal_text(column: Column, canonical: str) -> str:
     """A canonical text as a literal that both databases read as the column's own type (bytes stay hex)."""
     if column.kind in (Kind.DATETIME, Kind.INSTANT):
-        is_moment = _is_number(canonical)
-        return str(_EPOCH + int(canonical) * _MICROSECOND) if is_moment else canonical.removeprefix("!")
-    if column.kind in (Kind.TIME, Kind.TIME_OF_DAY):
+        return _moment(int(canonical)) if _is_number(canonical) else canonical.removeprefix("!")
+    if column.kind in (Kind.TIME, Kind.TIME_OF_DAY) and _is_number(canonical):
         sign = "-" if canonical.startswith("-") else ""
         seconds, fraction = divmod(abs(int(canonical)), 1_000_000)
         return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:06d}"
@@ -179,9 +181,9 @@ def literal_text(column: Column, canonical: str) -> str:
 
 
 def readable_text(column: Column, canonical: str) -> str:
-    """The same for a person, who may paste it into SQL: an instant says that it is told in UTC."""
+    """The same for a person: an instant says that it is told in UTC."""
     is_told_in_utc = column.kind is Kind.INSTANT and _is_number(canonical)
-    return literal_text(column, canonical) + ("+00:00" if is_told_in_utc else "")
+    return literal_text(column, canonical) + (" UTC" if is_told_in_utc else "")
 
 
 def group_key(texts: Sequence[str | None]) -> tuple[str, ...]:
@@ -228,6 +230,17 @@ def _split_field(column: Column, rest: bytes, text: str) -> tuple[str | None, by
 
 def _text_of(number: float | None) -> str | None:
     return None if number is None else repr(number)
+
+
+def _moment(micros: int) -> str:
+    """Also before the year 1 and after 9999, as PostgreSQL writes it: the calendar repeats itself every 400 years."""
+    cycles = (micros - _FIRST) // _CYCLE if not _FIRST <= micros <= _LAST else 0
+    within = _EPOCH + (micros - cycles * _CYCLE) * _MICROSECOND
+    if not cycles:
+        return str(within)
+    year = within.year + 400 * cycles
+    text = f"{year if year > 0 else 1 - year:04d}{str(within)[4:]}"
+    return text if year > 0 else f"{text} BC"
 
 
 def _is_number(text: str) -> bool:

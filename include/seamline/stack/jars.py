@@ -195,10 +195,10 @@ def ivy(layout: Layout, environment: Mapping[str, str]) -> Fetch:
 
 
 def fetched_bytes(into: Path) -> int:
-    """How much of what is being fetched into a folder has come. Files come and go meanwhile."""
+    """How much of what is being fetched into a folder has come; files come and go meanwhile."""
     total = 0
-    for path in _cache_of(into).rglob("*"):
-        with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
+        for path in _cache_of(into).rglob("*"):
             total += path.stat().st_size if path.is_file() else 0
     return total
 

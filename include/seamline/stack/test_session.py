@@ -239,8 +239,8 @@ class TestSession:
             # Most JVMs of tests live for seconds: the compiler for longer lives took a third of their CPU.
             # A JVM that is killed leaves what it has unpacked: in this folder it goes with the session.
             "JDK_JAVA_OPTIONS": " ".join(
-                filter(None, (around.get("JDK_JAVA_OPTIONS"), "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={scratch}"))
-            ),
+                (around.get("JDK_JAVA_OPTIONS", ""), "-XX:TieredStopAtLevel=1", f'"-Djava.io.tmpdir={scratch}"')
+            ).strip(),
             "SEAMLINE_HOME": str(at.home),
             "SEAMLINE_DATA": str(at.data),
             "SEAMLINE_PORT_BASE": str(at.ports.base),

@@ -19,7 +19,7 @@ from typing import Protocol
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import Position
-from seamline.ports import Marker, ReadView, Sink, Source, StreamDirector
+from seamline.ports import Failpoints, Marker, ReadView, Sink, Source, StreamDirector, Unarmed
 from seamline.sync.reconcile import is_same_place
 
 _MOVING = ("streaming", "catching_up")
@@ -90,6 +90,7 @@ class Barrier:
     open_destination: Callable[[int], Sequence[ReadView]]
     clock: Clock = field(default_factory=SystemClock)
     patience: Patience = field(default_factory=Patience)
+    failpoints: Failpoints = field(default_factory=Unarmed)
 
     @contextmanager
     def aligned(self, views: int) -> Iterator[Aligned]:
@@ -123,6 +124,7 @@ class Barrier:
         deadline = held_at + self.patience.lease_s
         try:
             held = self._wait_until_held(hold_id, deadline)
+            self.failpoints.reach("rec.stream_held")
             source = self._open_source(views, held, deadline, stack)
             opened_at = self.clock.now()
             position = source[0].position

@@ -15,7 +15,7 @@ from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, worst
 from seamline.plan.model import ControlTotalPlan, Run, SyncPlan
-from seamline.ports import Failpoints, ReadView, Unarmed
+from seamline.ports import ReadView
 from seamline.sync.barrier import Aligned, Barrier, NotComparable
 from seamline.sync.bucket_search import Digests, Limits, Sides, first_pass, joined, parts_of
 from seamline.sync.reconcile import compare_table, inconclusive, new_run_key, not_run
@@ -133,7 +133,6 @@ def compare_live(
     barrier: Barrier,
     views: int,
     findings: Callable[[], StreamFindings] = StreamFindings,
-    failpoints: Failpoints | None = None,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     limits: Limits | None = None,
 ) -> Reconciliation:
@@ -143,7 +142,7 @@ def compare_live(
     not be brought to one position or a side failed, each with its reason. `findings` gives those of the stream that no
     reconciliation has reported yet; they make this one BREAK.
     """
-    plan, points = run.plan, failpoints or Unarmed()
+    plan = run.plan
     started = clock()
     blank = Reconciliation(
         run_id=run.run_id,
@@ -162,7 +161,7 @@ def compare_live(
     )
     try:
         with barrier.aligned(min(views, max(len(plan.tables), 1))) as aligned:
-            points.reach("rec.pair_opened")
+            barrier.failpoints.reach("rec.pair_opened")
             met = findings()
             verdicts = compare_tables(
                 [_whole(table.shape, met) for table in plan.tables],
@@ -172,7 +171,7 @@ def compare_live(
                 check=aligned.check,
                 limits=limits,
             )
-            points.reach("rec.digest_done")
+            barrier.failpoints.reach("rec.digest_done")
             return _judged(_at(blank, aligned, met), verdicts, clock())
     except NotComparable as exc:
         return _judged(blank, _all(plan, not_run, exc), clock())

@@ -191,7 +191,7 @@ def _rows(sides: Sides, keys: Sequence[str]) -> tuple[Mapping[str, Texts], Mappi
 
 
 def _keyed_break(table: Table, difference: Difference, source: Texts | None, destination: Texts | None) -> Break:
-    key = _key_json(table, difference.key)
+    key = _named(table.key_columns, difference.key)
     match difference.type:
         case BreakType.MISSING:
             return Break(table.name, difference.type, key, _readable(table, source), None)
@@ -217,10 +217,6 @@ def _copies(difference: Difference) -> tuple[dict[str, str | None], dict[str, st
     return {COPIES: str(difference.source_copies)}, {COPIES: str(difference.destination_copies)}
 
 
-def _key_json(table: Table, key: str) -> str:
-    return _named(table.key_columns, key)
-
-
 def _named(columns: Sequence[Column], row: str) -> str:
     """A row text, or a key's, as JSON of column and value."""
     texts = zip(columns, parse_row_text(columns, row), strict=True)
@@ -228,7 +224,7 @@ def _named(columns: Sequence[Column], row: str) -> str:
 
 
 def _readable(table: Table, texts: Texts | None) -> dict[str, str | None] | None:
-    """Values as a person reads them, and may write them in SQL: moments are not told in microseconds."""
+    """Values as a person reads them: moments are not told in microseconds."""
     if texts is None:
         return None
     return {column.name: _told(column, texts[column.name]) for column in table.columns if column.name in texts}
@@ -291,4 +287,4 @@ def _float_break(table: Table, key: str, source: Texts, destination: Texts) -> B
     if not apart:
         return None
     mine, theirs = ({name: side[name] for name in apart} for side in (source, destination))
-    return Break(table.name, BreakType.VALUE, _key_json(table, key), mine, theirs)
+    return Break(table.name, BreakType.VALUE, _named(table.key_columns, key), mine, theirs)

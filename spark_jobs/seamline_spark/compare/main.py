@@ -95,8 +95,9 @@ def compare_destination(
             sink,
             lambda count: registry.destination_views(plan, destination, count),
             patience=PATIENCE,
+            failpoints=failpoints,
         )
-        found = compare_live(run, destination, barrier=barrier, views=VIEWS, findings=findings, failpoints=failpoints)
+        found = compare_live(run, destination, barrier=barrier, views=VIEWS, findings=findings)
     records.save_reconciliation(found)
     failpoints.reach("rec.breaks_written")
     for verdict in found.tables:

@@ -40,7 +40,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit of the destination as its own trigger saw it. `place` grows with the source's log.
+    """One commit of the destination as its own trigger saw it. `place` grows with the source's log, `units` counts what
+    was applied since the first publish.
 
     `publications`: how many publishes there were with this one; only a publish may take readers back.
     """
@@ -48,8 +49,9 @@ class Commit:
     number: int
     epoch: int
     next_offset: int
-    place: tuple[int, ...]
+    place: int
     publications: int
+    units: int
     wrong_sums: tuple[str, ...] = ()
     torn: tuple[int, ...] = ()
     gaps: tuple[int, ...] = ()
@@ -123,16 +125,16 @@ def _step(before: Commit, after: Commit) -> Iterator[Found]:
         yield Found(Anomaly.STALE_EPOCH, where)
     if after.publications != before.publications:
         return
-    # A worker that takes a new epoch writes the ledger and moves nothing; one that stands for a comparison says how far
-    # it is.
-    is_taken = after.epoch > before.epoch
-    is_told = after.place > before.place and not after.transfers_checked
+    # A worker that takes a new epoch writes the ledger and applies nothing, nor does one that stands for a comparison
+    # and says how far it is.
+    is_empty = after.units == before.units and not after.transfers_checked
     steps = (
-        ("offset", before.next_offset, after.next_offset, is_taken or is_told),
-        ("position", before.place, after.place, is_taken),
+        ("offset", before.next_offset, after.next_offset),
+        ("position", before.place, after.place),
+        ("count of units", before.units, after.units),
     )
-    for name, was, now, may_stand in steps:
-        if now < was or (now == was and not may_stand):
+    for name, was, now in steps:
+        if now < was or (now == was and not is_empty):
             yield Found(Anomaly.REORDERED, f"{where}: the {name} went from {was} to {now}")
 
 

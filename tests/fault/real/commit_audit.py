@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from seamline.domain.position import BinlogPosition, Position, binlog_file, gtid_sequences, position_from_json
+from seamline.domain.position import BinlogPosition, Position, gtid_sequences, position_from_json
 from tests.fault.real.anomalies import Commit
 from tests.fault.real.bank_plus import opening_totals
 
@@ -24,6 +24,7 @@ CREATE TABLE checked.commits (
     next_offset bigint NOT NULL,
     position jsonb NOT NULL,
     publications integer NOT NULL,
+    units bigint NOT NULL,
     sums jsonb NOT NULL,
     wrong_sums text[] NOT NULL,
     transfers_checked integer NOT NULL,
@@ -79,10 +80,10 @@ BEGIN
     DELETE FROM checked.touched;
     SELECT coalesce(array_agg(writer), '{}') INTO found_gaps
     FROM (SELECT writer FROM live.seq GROUP BY writer HAVING count(*) <> max(n)) g;
-    INSERT INTO checked.commits (transaction_id, stream, epoch, next_offset, position, publications, sums, wrong_sums,
-                                 transfers_checked, torn, gaps)
+    INSERT INTO checked.commits (transaction_id, stream, epoch, next_offset, position, publications, units, sums,
+                                 wrong_sums, transfers_checked, torn, gaps)
     SELECT pg_current_xact_id(), NEW.stream, ledger.epoch, ledger.next_offset, ledger.position,
-           (SELECT count(*) FROM seamline.publication WHERE stream = NEW.stream),
+           (SELECT count(*) FROM seamline.publication WHERE stream = NEW.stream), ledger.applied_units,
            found_sums, found_wrong, looked_at, found_torn, found_gaps;
     RETURN NULL;
 END $$;
@@ -102,20 +103,19 @@ def install(session: "psycopg.Connection[Any]") -> None:
 def commits(session: "psycopg.Connection[Any]", stream: str, *, after: int = 0) -> list[Commit]:
     """What was seen of a stream after commit `after`, in the order of its commits: the ledger's row lock makes it."""
     rows = session.execute(
-        "SELECT commit_id, epoch, next_offset, position, publications, wrong_sums, torn, gaps, transfers_checked "
-        "FROM checked.commits WHERE stream = %s AND commit_id > %s ORDER BY commit_id",
+        "SELECT commit_id, epoch, next_offset, position, publications, units, wrong_sums, torn, gaps, "
+        "transfers_checked FROM checked.commits WHERE stream = %s AND commit_id > %s ORDER BY commit_id",
         (stream, after),
     ).fetchall()
     return [
-        Commit(number, epoch, offset, place(position_from_json(position)), publications,
+        Commit(number, epoch, offset, place(position_from_json(position)), publications, units,
                tuple(wrong), tuple(torn), tuple(gaps), looked_at)
-        for number, epoch, offset, position, publications, wrong, torn, gaps, looked_at in rows
+        for number, epoch, offset, position, publications, units, wrong, torn, gaps, looked_at in rows
     ]  # fmt: skip
 
 
-def place(position: Position) -> tuple[int, ...]:
-    """What grows with the source's log: one server, so one GTID domain counts."""
+def place(position: Position) -> int:
+    """A number that grows with the source's log: one server, so one GTID domain counts."""
     if isinstance(position, BinlogPosition):
-        _, file = binlog_file(position.file)
-        return max(gtid_sequences(position.gtid).values(), default=0), file, position.offset
-    return (position.lsn,)
+        return max(gtid_sequences(position.gtid).values(), default=0)
+    return position.lsn

@@ -3,11 +3,12 @@
 Run as `python -m tests.fault.real.worker stream|snapshot|publish|join|compare|capture FOLDER`. The folder holds
 `plan.json` and `run_id`, `change.json` where the run changes the tables of the stream, and `capture.json`; the stream
 reads its orders from `orders.json` there and writes its last report to `report.json`, a snapshot leaves
-`snapshot.json`, a comparison `verdicts.json`. Connections and failpoints come from the environment.
+`snapshot.json`, a comparison `verdicts.jsonl`. Connections and failpoints come from the environment.
 """
 
 import fcntl
 import json
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -110,7 +111,7 @@ class RecordsInFile:
 
 
 class VerdictsInFile:
-    """seamline_spark.compare.main.Reconciliations: the newest one, and none before."""
+    """seamline_spark.compare.main.Reconciliations: every one that was saved, a line each."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -121,7 +122,8 @@ class VerdictsInFile:
 
     def save_reconciliation(self, reconciliation: Reconciliation) -> None:
         told = {table.table: [table.verdict, table.reason] for table in reconciliation.tables}
-        write_whole(self._folder / "verdicts.json", json.dumps(told))
+        with (self._folder / "verdicts.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(told) + "\n")
 
 
 class ListInFile:
@@ -155,7 +157,7 @@ def write_orders(folder: Path, orders: Orders) -> None:
 
 def write_whole(file: Path, text: str) -> None:
     """Who reads it meets the old text or the new one."""
-    part = file.with_name(file.name + ".part")
+    part = file.with_name(f"{file.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(file)
 
@@ -228,7 +230,7 @@ def join(folder: Path) -> None:
 
 
 def compare(folder: Path) -> None:
-    """Ends well only where something was compared; whether it was equal stands in `verdicts.json`."""
+    """Ends well only where something was compared; whether it was equal stands in `verdicts.jsonl`."""
     found = compare_destination(
         run_of(folder),
         DESTINATION,
