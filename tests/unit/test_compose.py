@@ -57,7 +57,7 @@ def test_every_component_has_a_service_with_its_image(compose: dict[str, Any]) -
 
 
 def test_no_service_is_unknown_to_the_local_stack(compose: dict[str, Any]) -> None:
-    known = {program.name for part in COMPONENTS for program in part.programs} | {"init"}
+    known = {program.name for part in COMPONENTS for program in part.programs} | {"init", "secrets"}
     assert set(compose["services"]) <= known
 
 
@@ -165,27 +165,44 @@ def test_every_local_connection_is_given_and_reads_as_one(own_environment: dict[
 
 def test_no_secret_is_written_down(compose: dict[str, Any], checkout: Path) -> None:
     text = (checkout / "docker-compose.yml").read_text()
-    wanted = set(re.findall(r"\$\{(\w+(?:PASSWORD|KEY|SECRET)):\?", text))
-    empty = set(re.findall(r"^(\w+)=$", (checkout / ".env.example").read_text(), re.MULTILINE))
-    assert wanted == empty
+    wanted = set(re.findall(r"\$\{(\w+(?:PASSWORD|KEY|SECRET)):-\}", text))
+    assert wanted == _secrets(checkout)
     assert not re.findall(r"^ +\w*(?:PASSWORD|SECRET|_KEY): (?!\$)\S+", text, re.MULTILINE)
 
 
+def test_nothing_starts_before_every_secret_has_a_value(compose: dict[str, Any], checkout: Path) -> None:
+    services = compose["services"]
+    one = services["secrets"]
+    assert one["environment"] == {name: f"${{{name}:-}}" for name in _secrets(checkout)}
+    assert all("depends_on" in service for name, service in services.items() if name != "secrets")
+    for first in ("postgres", "mariadb", "kafka"):
+        assert services[first]["depends_on"] == {"secrets": {"condition": "service_completed_successfully"}}
+    command = [*one["entrypoint"], one["command"][0].replace("$$", "$")]
+    given = dict.fromkeys(one["environment"], "x")
+    for empty in ("", *given):
+        variables = {"PATH": settings.search_path(), **given, **({empty: ""} if empty else {})}
+        answer = subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=20)
+        assert answer.returncode == (1 if empty else 0), answer.stderr
+        assert answer.stderr == (f"no value for {empty}: run deploy/new-env.sh\n" if empty else "")
+
+
 @pytest.mark.skipif(not _compose(), reason="there is no docker compose on this machine")
-def test_compose_itself_accepts_the_file(checkout: Path, tmp_path: Path) -> None:
+def test_compose_itself_accepts_the_file_with_secrets_and_without(checkout: Path, tmp_path: Path) -> None:
     text = (checkout / ".env.example").read_text()
-    env_file = tmp_path / "env"
-    env_file.write_text(re.sub(r"^(\w+)=$", r"\1=x", text, flags=re.MULTILINE))
-    command = [*_compose(), "--env-file", str(env_file), "-f", str(checkout / "docker-compose.yml"), "config", "-q"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert answer.returncode == 0, answer.stderr
-    env_file.write_text("")
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert "run deploy/new-env.sh" in answer.stderr
+    for given in ("x", ""):
+        env_file = tmp_path / "env"
+        env_file.write_text(re.sub(r"^(\w+)=$", rf"\1={given}", text, flags=re.MULTILINE))
+        command = [*_compose(), "--env-file", str(env_file), "-f", str(checkout / "docker-compose.yml"), "config", "-q"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def _secrets(checkout: Path) -> set[str]:
+    return set(re.findall(r"^(\w+)=$", (checkout / ".env.example").read_text(), re.MULTILINE))
 
 
 def _filled(value: str) -> str:
-    return re.sub(r"\$\{\w+:\?[^}]*\}", "secret", value)
+    return re.sub(r"\$\{\w+:-\}", "secret", value)
 
 
 def _installed(package: str) -> str:
