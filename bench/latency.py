@@ -14,10 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
 from seamline.adapters import registry
+from seamline.adapters.connect import connector_config, connector_mariadb
 from seamline.adapters.connections import Connection
 from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline.ports import Orders, StreamReport
@@ -46,6 +49,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", choices=("mariadb", "postgres"))
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--poll-ms", type=int, help="another poll.interval.ms of the MariaDB connector than it has")
     chosen = parser.parse_args()
     with (
         bank_in(chosen.source) as bank,
@@ -53,8 +57,14 @@ def main() -> int:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
+        if chosen.poll_ms:
+            patch.setattr(connector_config, "mariadb_settings", partial(polling_every, chosen.poll_ms))
         bank.ensure(dataclasses.replace(bank.plan, tables=tuple(TablePlan(name) for name in TABLES)))
         return latency(bank, warehouse, seconds=chosen.seconds)
+
+
+def polling_every(poll_ms: int, *about: Any, **rest: Any) -> dict[str, str]:
+    return connector_mariadb.mariadb_settings(*about, **rest) | {"poll.interval.ms": str(poll_ms)}
 
 
 @contextmanager

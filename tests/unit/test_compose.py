@@ -163,6 +163,12 @@ def test_every_local_connection_is_given_and_reads_as_one(own_environment: dict[
         assert (local.kind, local.login, local.database) == (other.kind, other.login, other.database), connection_id
 
 
+def test_a_connect_worker_has_longer_to_end_than_its_tasks(compose: dict[str, Any]) -> None:
+    (worker,) = next(part.programs for part in COMPONENTS if part.name == "connect")
+    assert compose["services"]["connect"]["stop_grace_period"] == f"{worker.stop_wait_s}s"
+    assert worker.stop_wait_s * 1000 > int(server_settings.CONNECT["task.shutdown.graceful.timeout.ms"])
+
+
 def test_no_secret_is_written_down(compose: dict[str, Any], checkout: Path) -> None:
     text = (checkout / "docker-compose.yml").read_text()
     wanted = set(re.findall(r"\$\{(\w+(?:PASSWORD|KEY|SECRET)):-\}", text))

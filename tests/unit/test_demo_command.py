@@ -1,13 +1,17 @@
 """What `seamline demo` tells where one of its runs fails."""
 
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
 from seamline.cli import demo
 from seamline.cli.main import main
+from seamline.demo.story import Story
 from seamline.domain.errors import TerminalError
+from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict
+from tests.log_topic import sync_plan
 from tests.unit.reported import reconciliation
 
 
@@ -30,3 +34,26 @@ def test_a_failed_run_is_told_after_the_verdicts_and_the_way_into_airflow(
     said = capsys.readouterr()
     assert "BREAK" in said.out and "1 row differs" in said.out and "approver" in said.out
     assert "demo-1 failed" in said.err
+
+
+DATES = [date(2026, 11, 23), date(2026, 11, 21), date(2026, 11, 22)]
+
+
+def told(*, live: bool = True, dates: list[date]) -> list[Reconciliation]:
+    match = TableVerdict("account", Verdict.MATCH)
+    cuts = [reconciliation(match, scope=Scope.CUT, day=one) for one in dates]
+    return [*([reconciliation(match)] if live else []), *cuts]
+
+
+def test_a_demo_is_complete_with_live_tables_and_three_different_dates() -> None:
+    assert demo.is_complete(told(dates=DATES), DATES)
+    assert not demo.is_complete(told(live=False, dates=DATES), DATES), "live tables were not compared"
+    assert not demo.is_complete(told(dates=DATES[:2]), DATES), "a date has no verdict"
+    assert not demo.is_complete(told(dates=DATES[:2]), DATES[:2]), "a date was not cut"
+    assert not demo.is_complete(told(dates=DATES[:2]), [*DATES[:2], DATES[0]]), "one date was cut twice"
+
+
+def test_a_date_that_ends_amid_a_demo_does_not_move_its_dates() -> None:
+    before = datetime(2026, 11, 23, 15, 59, 59, tzinfo=UTC)
+    story = Story(None, sync_plan(), print, began=before)  # type: ignore[arg-type]
+    assert story.last_date() == date(2026, 11, 22)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from seamline.stack.components import PROGRAMS
 from tests.unit import tidy_rules
 from tests.unit.tidy_rules import RULES, TEXT_SUFFIXES, File, Rule
 
@@ -144,6 +145,20 @@ def test_a_place_imports_only_what_it_may(files: list[File], place: str) -> None
 def test_a_planted_import_in_the_domain_is_caught() -> None:
     assert strangers(ast.parse("import pydantic\nfrom seamline.spec import load\n"), ("seamline.domain",))
     assert not strangers(ast.parse("import json\nfrom seamline.domain.log import Unit\n"), ("seamline.domain",))
+
+
+# ---- what hints name ------------------------------------------------------------------------------------------------
+
+
+def test_a_log_that_a_text_names_is_one_that_there_is(files: list[File]) -> None:
+    named = {
+        (file.path, name)
+        for file in files
+        if not file.is_test
+        for name in re.findall(r"seamline logs ([a-z][\w-]*)", file.text)
+    }
+    assert len(named) > 2
+    assert {one for one in named if one[1] not in PROGRAMS} == set()
 
 
 # ---- modules that nothing uses --------------------------------------------------------------------------------------

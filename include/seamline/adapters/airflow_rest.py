@@ -133,7 +133,7 @@ class AirflowRest:
             if time.monotonic() > deadline:
                 raise TerminalError(
                     f"{dag_id} run {run_id} is still {run.state} after {timeout_s:.0f} s",
-                    hint="look at the run in the Airflow UI, or at `./seamline logs scheduler`",
+                    hint="look at the run in the Airflow UI, or at `./seamline logs airflow-scheduler`",
                 )
             time.sleep(POLL_S)
 

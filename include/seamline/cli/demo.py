@@ -121,4 +121,6 @@ class Demo:
 def is_complete(shown: list[Reconciliation], dates: list[date]) -> bool:
     """Whether there is a verdict of the live tables and one of each date, and all dates were cut."""
     dated = {one.business_date for one in shown if one.scope is Scope.CUT}
-    return len(dates) == 1 + EARLIER_DATES and dated == set(dates) and any(one.scope is Scope.LIVE for one in shown)
+    return (
+        len(set(dates)) == 1 + EARLIER_DATES and dated == set(dates) and any(one.scope is Scope.LIVE for one in shown)
+    )

@@ -23,6 +23,8 @@ class Story:
     plan: SyncPlan
     say: Callable[[str], None]
     stamp: str = field(default_factory=lambda: f"demo-{datetime.now(UTC):%Y%m%dT%H%M%S}")
+    # One and the same for all of a telling, also where a date ends amid it.
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def wait_for_dags(self) -> None:
         """Until Airflow has read the sync's DAGs; an import error ends the wait with its text."""
@@ -74,9 +76,9 @@ class Story:
         return [self._follow(run) for run in fresh()]
 
     def last_date(self) -> date:
-        """The newest business date that has ended."""
+        """The newest business date that had ended when this telling began."""
         timezone = self.plan.nightly.timezone if self.plan.nightly else "UTC"
-        return calendar.date_at(datetime.now(UTC), timezone=timezone) - timedelta(days=1)
+        return calendar.date_at(self.began, timezone=timezone) - timedelta(days=1)
 
     def _run(self, dag_id: str, *, partition_key: str | None = None) -> DagRun:
         run_id = f"{self.stamp}-{partition_key}" if partition_key else self.stamp

@@ -71,7 +71,8 @@ COMPONENTS: tuple[Component, ...] = (
         name="connect",
         image="seamline/connect:0.1.0",
         title="Kafka Connect with Debezium",
-        programs=(Program("connect", "Connect worker", stop_wait_s=15),),
+        # Longer than its tasks have to end: one that is killed leaves its Kafka transaction open.
+        programs=(Program("connect", "Connect worker", stop_wait_s=45),),
         needs=("kafka",),
         # A worker that died inside a Kafka transaction is waited for by the next one.
         ready_within_s=240,
