@@ -84,10 +84,19 @@ def test_an_altered_table_stops_the_stream_before_a_wrong_row(
         before = stream.query("SELECT * FROM live.account")
         table = "accounts" if "RENAME TO" in statement else "account"
         bank.execute(f"{statement}; UPDATE {table} SET price = price + 1.00, at = at + interval '1 day' WHERE id = 2")
-        wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
+        wait_until(lambda: has_stopped(stream, bank), timeout_s=60, what="the stream to stop")
         assert isinstance(stream.error, SchemaConflict)
         assert said in str(stream.error)
         assert stream.query("SELECT * FROM live.account") == before
+
+
+def has_stopped(stream: Streamed, bank: PostgresCaptured) -> bool:
+    """A connector that read the catalogue before the alteration was visible fails at its first value; the watch starts
+    it again."""
+    status = bank.connector.status()
+    if status is not None and status.is_failed:
+        bank.connector.start()
+    return stream.error is not None
 
 
 @contextmanager

@@ -46,8 +46,8 @@ class OffsetBeforeData(MemorySink):
     """Two transactions where there should be one: the ledger's, then that of the rows."""
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
-        ledgers, before = self._database.ledgers, self._database.ledgers[lease.stream]
-        if not memory_sink._is_my_lost_answer(before, lease, progress):
+        ledgers, before = self._database.ledgers, self._database.ledgers.get(lease.stream)
+        if before is not None and not memory_sink._is_my_lost_answer(before, lease, progress):
             ledgers[lease.stream] = memory_sink._advanced(before, progress)
             self._failpoints.reach("app.dml_half")
             ledgers[lease.stream] = before
