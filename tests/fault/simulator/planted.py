@@ -502,7 +502,7 @@ PLANTED: dict[Plant, set[str]] = {
     identical_rows_joined: _STATE,
     delete_of_a_key_change_applied_after_the_insert: _STATE,
     pieces_of_a_large_unit_forgotten: _STATE,
-    transaction_continued_at_its_second_begin: _STATE,
+    transaction_continued_at_its_second_begin: {_STOP, *_STATE},
     pieces_kept_of_a_transaction_that_is_told_anew: {_STOP, *_STATE},
     counts_of_end_not_verified: _LOST,
     unit_applied_before_its_end: {_STOP, *_STATE},
