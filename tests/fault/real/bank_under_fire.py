@@ -153,9 +153,7 @@ class BankUnderFire:
     def disturb_stream(self, failpoint: str, mode: Mode, hit: int) -> Case:
         before = self._at_rest()
         if failpoint in _OF_A_CUTOVER:
-            self._new_run()
-            self._done("snapshot")
-            self._done("publish")
+            self._load_all()
         worker = self.start("stream", f"{failpoint}={mode}@{hit}")
         is_hold = failpoint == "app.hold"
         if is_hold:
@@ -240,12 +238,13 @@ class BankUnderFire:
         wanted = self.source.with_tables(*TABLES, *self.more)
         self.source.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY)", *self.publishing(table))
         self.source.grant(wanted)
-        told = {"endpoint": asdict(self.source.endpoint), "tables": [one.name for one in wanted.tables]}
-        write_whole(self.folder / "capture.json", json.dumps(told))
+        order = {"endpoint": asdict(self.source.endpoint), "tables": [one.name for one in wanted.tables]}
+        write_whole(self.folder / "capture.json", json.dumps(order))
         began = self._disturbed("capture", failpoint, mode)
         self._done("capture")
-        assert self.source.connector.carries(ListInFile(self.folder).tables("")[1])
-        assert table in ListInFile(self.folder).tables("")[1]
+        _, captured_now = ListInFile(self.folder).tables("")
+        assert table in captured_now
+        assert self.source.connector.carries(captured_now)
         self.source.execute(f"INSERT INTO {table} VALUES (1)")
         recovery_s = self.recovered(began)
         case = self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
@@ -299,11 +298,14 @@ class BankUnderFire:
 
     def onboard(self) -> None:
         """The first one, which nobody disturbs; from its publish on the warehouse looks at each commit."""
+        self._load_all()
+        with self.warehouse.session() as session:
+            commit_audit.install(session)
+
+    def _load_all(self) -> None:
         self._new_run()
         self._done("snapshot")
         self._done("publish")
-        with self.warehouse.session() as session:
-            commit_audit.install(session)
 
     def stop_stream(self) -> None:
         self.order(Orders(wanted=False))
