@@ -11,6 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from seamline import settings
 from seamline.adapters.connections import resolve
+from seamline.adapters.platform import database
+from seamline.adapters.platform.host_lease import holder_of
 from seamline.settings import Settings
 from seamline.stack import leftovers
 from seamline.stack.layout import Layout
@@ -56,6 +58,15 @@ class OwnStack:
         return psycopg.connect(
             host=known.host, port=known.port, user=known.login, password=known.password, dbname=known.database
         )
+
+    def stream_hosts(self) -> set[int]:
+        """The processes that hold a pool of streams now."""
+        known = database.parameters(
+            resolve(database.CONNECTION_ID, within=self.settings), application_name="test", statement_timeout_s=10
+        )
+        with psycopg.connect(**known) as session:
+            rows = session.execute("select holder from host_lease where expires_at > clock_timestamp()").fetchall()
+        return {holder_of(holder).process for (holder,) in rows}
 
     def bank(self) -> "pymysql.Connection[pymysql.cursors.Cursor]":
         known = resolve("bank_app", within=self.settings)

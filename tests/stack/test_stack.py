@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
@@ -12,7 +13,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from seamline import settings
-from seamline.stack import java, kafka, leftovers, supervisor
+from seamline.stack import java, kafka, leftovers, programs, supervisor
 from seamline.stack.components import COMPONENTS
 from tests.stack.own_stack import OwnStack
 from tests.waiting import wait_until
@@ -135,11 +136,7 @@ def test_kill_9_of_everything_is_survived_and_nothing_is_lost(running: OwnStack)
     for future in admin.create_topics([NewTopic("kept", num_partitions=1)]).values():
         future.result(timeout=30)
 
-    victims = [one.pid for one in leftovers.processes(running.layout)]
-    # The keeper first: it must not bring anything back in between.
-    for pid in [supervisor.pid_of(running.layout), *victims]:
-        if psutil.pid_exists(pid):
-            os.kill(pid, signal.SIGKILL)
+    _kill_the_keeper_and(running, leftovers.processes(running.layout))
     wait_until(lambda: not leftovers.processes(running.layout), timeout_s=20, what="everything to be dead")
 
     running.up()
@@ -156,6 +153,27 @@ def test_an_up_after_the_keeper_alone_was_killed_ends_what_it_left(running: OwnS
     os.kill(supervisor.pid_of(running.layout), signal.SIGKILL)
     running.up("postgres")
     assert not before & {one.pid for one in leftovers.processes(running.layout)}
+
+
+def test_a_stream_host_of_airflow_that_outlived_its_stack_gives_way_to_the_next_one(running: OwnStack) -> None:
+    layout = running.layout
+    running.up("postgres")
+    launch = programs.launch("stream_host", layout)
+    marks = leftovers.marks(layout, "airflow-scheduler")
+    environment = {**settings.process_environment(), **launch.environment, **marks}
+    with (layout.data / "host_of_airflow.log").open("wb") as said:
+        host = subprocess.Popen(launch.command, env=environment, stderr=said, start_new_session=True)
+    try:
+        wait_until(lambda: host.pid in running.stream_hosts(), timeout_s=60, what="Airflow's host to have the pool")
+        _kill_the_keeper_and(running, [one for one in leftovers.processes(layout) if not one.is_detached])
+        answer = running.run("up", "--without", "airflow")
+        assert answer.returncode == 0, answer.stderr
+        assert "a stream host that Airflow had started was ended" in answer.stdout + answer.stderr
+        assert host.wait(timeout=20) is not None
+        assert running.stream_hosts() == {running.pid("stream_host")}
+    finally:
+        host.kill()
+        host.wait()
 
 
 def test_down_leaves_no_process_not_even_a_detached_one(running: OwnStack) -> None:
@@ -181,3 +199,10 @@ def test_down_leaves_no_process_not_even_a_detached_one(running: OwnStack) -> No
     assert not running.layout.supervisor_socket.exists()
     with pytest.raises(psycopg.OperationalError):
         running.warehouse()
+
+
+def _kill_the_keeper_and(own: OwnStack, victims: Iterable[leftovers.StackProcess]) -> None:
+    # The keeper first: it must not bring anything back in between.
+    for pid in [supervisor.pid_of(own.layout), *(one.pid for one in victims)]:
+        if psutil.pid_exists(pid):
+            os.kill(pid, signal.SIGKILL)

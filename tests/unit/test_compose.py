@@ -14,7 +14,7 @@ import yaml
 from seamline import settings
 from seamline.adapters.connections import resolve
 from seamline.settings import PORT_BASE_DEFAULT, Ports
-from seamline.stack import airflow, credentials, jars, own_connectors, programs, server_settings
+from seamline.stack import airflow, credentials, jars, kafka, own_connectors, programs, server_settings
 from seamline.stack.components import COMPONENTS
 from seamline.stack.layout import MARIADB_VERSION, Layout
 
@@ -23,6 +23,15 @@ PLACES = {"AIRFLOW_HOME", "AIRFLOW__SECRETS__BACKEND", "AIRFLOW__SECRETS__BACKEN
 # The local `up` makes Airflow's pools; in containers tasks use the default pool.
 MADE_BY_UP = {"SEAMLINE_POOLS"}
 LISTENS = {"AIRFLOW__API__HOST", "AIRFLOW__API__PORT"}
+KAFKA_PLACES = {
+    "KAFKA_HEAP_OPTS",
+    "KAFKA_LISTENERS",
+    "KAFKA_ADVERTISED_LISTENERS",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS",
+    "KAFKA_LOG_DIRS",
+}
+CONNECT_PLACES = {"HEAP_OPTS", "BOOTSTRAP_SERVERS", "CONNECT_CONFIG_PROVIDERS_FILE_PARAM_ALLOWED_PATHS"}
 
 
 def _compose() -> list[str]:
@@ -115,17 +124,22 @@ def test_mariadb_has_the_local_settings(compose: dict[str, Any]) -> None:
     assert {name.replace("-", "_"): value for name, value in flags} == server_settings.MARIADB
 
 
-def test_kafka_has_the_local_settings(compose: dict[str, Any]) -> None:
-    given = compose["services"]["kafka"]["environment"]
-    for name, value in server_settings.KAFKA.items():
-        assert given[f"KAFKA_{name.upper().replace('.', '_')}"] == value, name
+def test_kafka_has_the_local_settings_and_no_other(compose: dict[str, Any]) -> None:
+    given = dict(compose["services"]["kafka"]["environment"])
+    local = {f"KAFKA_{name.upper().replace('.', '_')}": value for name, value in server_settings.KAFKA.items()}
+    assert {name: given[name] for name in given.keys() - KAFKA_PLACES} == local
+    assert given["KAFKA_HEAP_OPTS"].split() == [option for option in kafka.HEAP if option.startswith("-Xm")]
 
 
-def test_connect_has_the_local_settings(compose: dict[str, Any]) -> None:
-    given = compose["services"]["connect"]["environment"]
-    for name, value in server_settings.CONNECT.items():
-        variable = name.upper().replace(".", "_")
-        assert given.get(variable, given.get(f"CONNECT_{variable}")) == value, name
+def test_connect_has_the_local_settings_and_no_other(compose: dict[str, Any]) -> None:
+    given = dict(compose["services"]["connect"]["environment"])
+    # Debezium's image takes some settings without the prefix.
+    told = {
+        name if name in CONNECT_PLACES else f"CONNECT_{name.removeprefix('CONNECT_')}": given[name] for name in given
+    }
+    local = {f"CONNECT_{name.upper().replace('.', '_')}": value for name, value in server_settings.CONNECT.items()}
+    assert {name: told[name] for name in told.keys() - CONNECT_PLACES} == local
+    assert given["HEAP_OPTS"].split() == [option for option in kafka.HEAP if option.startswith("-Xm")]
 
 
 def test_airflow_has_the_local_variables(own_environment: dict[str, str], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from seamline.domain.errors import TerminalError
 from seamline.stack.layout import Layout
 from seamline.stack.server_settings import CONNECT, KAFKA, LOG4J2
 
-_HEAP = ("-Xms256m", "-Xmx512m", "-XX:+UseG1GC")
+HEAP = ("-Xms256m", "-Xmx512m", "-XX:+UseG1GC")
 
 
 def write_broker_files(layout: Layout) -> None:
@@ -103,7 +103,7 @@ def http_answers(url: str) -> Any:
 def _java(layout: Layout, java_home: str, folder: Path, main: str, settings_file: Path) -> tuple[str, ...]:
     return (
         f"{java_home}/bin/java",
-        *_HEAP,
+        *HEAP,
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={folder / 'log4j2.yaml'}",
         "-cp",

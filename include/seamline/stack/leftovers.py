@@ -71,7 +71,7 @@ def _describe(process: psutil.Process, layout: Layout) -> StackProcess | None:
         program, is_detached = "postgres", False
     else:
         return None
-    return StackProcess(process.pid, program, is_detached, " ".join(process.cmdline())[:200])
+    return StackProcess(process.pid, program, is_detached, " ".join(process.cmdline()))
 
 
 def end(found: Iterable[StackProcess]) -> int:
