@@ -172,6 +172,14 @@ def a_commit_of_an_epoch_that_is_over(run: Run) -> None:
     run.commits.append(Commit(9, 3, 50, 500, 2, 9))
 
 
+def a_commit_by_an_owner_whose_epoch_is_over(run: Run) -> None:
+    run.commits[3] = replace(run.commits[3], owner_epoch=1)
+
+
+def a_commit_of_rows_beside_the_ledger(run: Run) -> None:
+    run.commits.insert(3, Commit(99, 0, 0, 0, 0, 0, has_ledger=False))
+
+
 def a_publish_lowers_the_epoch(run: Run) -> None:
     run.commits[5] = replace(run.commits[5], epoch=1)
 
@@ -208,6 +216,8 @@ PLANTED: dict[Callable[[Run], None], Anomaly] = {
     a_later_number_comes_first: Anomaly.REORDERED,
     a_commit_of_an_epoch_that_is_over: Anomaly.STALE_EPOCH,
     a_publish_lowers_the_epoch: Anomaly.STALE_EPOCH,
+    a_commit_by_an_owner_whose_epoch_is_over: Anomaly.STALE_EPOCH,
+    a_commit_of_rows_beside_the_ledger: Anomaly.TORN,
     a_stream_that_ends_by_itself: Anomaly.UNEXPLAINED_STOP,
     a_stream_that_nobody_killed: Anomaly.UNEXPLAINED_STOP,
 }

@@ -10,16 +10,18 @@ import pytest
 from tests.fault.soak.journal import Done, Ended, Journal, page
 from tests.fault.soak.link import Link, State, link_to
 from tests.fault.soak.nemesis import FAULTS
-from tests.fault.soak.test_soak import fault_of
+from tests.fault.soak.test_soak import fault_of, told_if_it_fails
+from tests.waiting import wait_until
 
-FAULT = Done("postgres", "Kafka killed", 1.0, 12.5, 20.0, 40, 900)
+FAULT = Done("postgres", "Kafka killed", 1.0, 12.5, 20.0, 40)
+END = Ended("postgres", 10, 8, 20, 44, ())
 
 
 def test_a_soak_goes_on_with_the_seed_and_the_faults_of_its_journal(tmp_path: Path) -> None:
     file = tmp_path / "soak.jsonl"
     first = Journal.open(file, seed="17", commit="abc")
     first.add(FAULT)
-    first.add(Ended("postgres", 10, 20, 40, ()))
+    first.add(END)
     again = Journal.open(file, seed="another", commit="later")
     assert (again.seed, again.commit, again.faults, again.ends) == ("17", "abc", first.faults, first.ends)
     assert (again.of("postgres"), again.of("mariadb")) == ([FAULT], [])
@@ -28,14 +30,35 @@ def test_a_soak_goes_on_with_the_seed_and_the_faults_of_its_journal(tmp_path: Pa
 def test_the_page_counts_what_went_wrong_of_both_kinds(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path / "soak.jsonl", seed="17", commit="abc")
     journal.add(FAULT)
+    journal.add(END)
     assert "**0 violations**" in page(journal)
-    journal.add(Done("postgres", "Kafka killed", 1.0, 70.0, 90.0, 40, 900, ("torn: a transfer",)))
-    journal.add(Ended("postgres", 10, 20, 40, ("lost: a row",)))
+    journal.add(Done("postgres", "Kafka killed", 1.0, 70.0, 90.0, 40, ("torn: a transfer",)))
+    journal.add(Ended("postgres", 1_010, 1_800, 20, 80, ("lost: a row",)))
     told = page(journal)
     assert "2 faults of 1 kinds" in told
-    assert "80 commits checked with 1,800 transfers, **2 violations**; slowest recovery 70 s" in told
+    assert "1,808 transfers committed, 124 commits of the destination checked" in told
+    assert "**2 violations**; slowest recovery 70 s" in told
     assert "- torn: a transfer" in told
     assert "- lost: a row" in told
+
+
+def test_a_run_that_never_came_to_its_end_is_a_violation_until_a_later_one_does(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "soak.jsonl", seed="17", commit="abc")
+    journal.add(FAULT)
+    assert "**1 violations**" in page(journal)
+    assert "- postgres: a run did not come to its end" in page(journal)
+    again = Journal.open(tmp_path / "soak.jsonl", seed="17", commit="abc")
+    assert again.violations("postgres") == journal.violations("postgres")
+    journal.add(END)
+    assert journal.violations("postgres") == []
+
+
+@pytest.mark.parametrize("error", [AssertionError("hangs"), RuntimeError("no such table")])
+def test_whatever_ends_a_soak_stands_in_its_journal(tmp_path: Path, error: Exception) -> None:
+    journal = Journal.open(tmp_path / "soak.jsonl", seed="17", commit="abc")
+    with pytest.raises(type(error)), told_if_it_fails(journal, "postgres", "Kafka killed"):
+        raise error
+    assert journal.violations("postgres")[0] == f"Kafka killed: {error!r}"
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "postgres"])
@@ -83,6 +106,22 @@ def test_a_link_that_is_cut_resets_what_it_carried(link: Link, server: socket.so
     link.state = State.CUT
     with pytest.raises(ConnectionResetError):
         client.recv(10)
+
+
+def test_an_answer_that_a_link_holds_back_is_lost_with_its_reset(link: Link, server: socket.socket) -> None:
+    client, far = connected(link, server)
+    link.state = State.NO_ANSWERS
+    client.sendall(b"COMMIT")
+    assert far.recv(10) == b"COMMIT"
+    far.sendall(b"done")
+    link.reset()
+    with pytest.raises(ConnectionResetError):
+        client.recv(10)
+    wait_until(lambda: link.has_reset, timeout_s=10, what="the reset")
+    link.state = State.OPEN
+    again, far = connected(link, server)
+    far.sendall(b"hello")
+    assert again.recv(10) == b"hello"
 
 
 def test_a_silent_link_keeps_what_is_sent_until_it_speaks_again(link: Link, server: socket.socket) -> None:

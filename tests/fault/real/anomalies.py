@@ -43,7 +43,8 @@ class Commit:
     """One commit of the destination as its own trigger saw it. `place` grows with the source's log, `units` counts what
     was applied since the first publish.
 
-    `publications`: how many publishes there were with this one; only a publish may take readers back.
+    `publications`: how many publishes there were with this one; only a publish may take readers back. `owner_epoch`: by
+    which epoch it was made, None where it was no stream's. Without the ledger it says nothing of where it stands.
     """
 
     number: int
@@ -56,6 +57,8 @@ class Commit:
     torn: tuple[int, ...] = ()
     gaps: tuple[int, ...] = ()
     transfers_checked: int = 0
+    owner_epoch: int | None = None
+    has_ledger: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,8 @@ def check_commits(commits: Sequence[Commit]) -> list[Found]:
     if not commits:
         raise NothingChecked("the warehouse has seen no commit")
     found = [one for commit in commits for one in _state(commit)]
-    return found + [one for before, after in pairwise(commits) for one in _step(before, after)]
+    with_ledger = [commit for commit in commits if commit.has_ledger]
+    return found + [one for before, after in pairwise(with_ledger) for one in _step(before, after)]
 
 
 def check_stops(stops: Sequence[Stop]) -> list[Found]:
@@ -111,6 +115,10 @@ def check_rows(history: Sequence[Attempt], dump: Dump) -> list[Found]:
 
 def _state(commit: Commit) -> Iterator[Found]:
     where = f"commit {commit.number} at offset {commit.next_offset}"
+    if not commit.has_ledger:
+        yield Found(Anomaly.TORN, f"commit {commit.number} changed rows and not the ledger")
+    elif commit.owner_epoch not in (None, commit.epoch):
+        yield Found(Anomaly.STALE_EPOCH, f"{where} was made by epoch {commit.owner_epoch}, the ledger's {commit.epoch}")
     if commit.wrong_sums:
         yield Found(Anomaly.TORN, f"{where}: balances of {', '.join(commit.wrong_sums)} do not sum up")
     if commit.torn:

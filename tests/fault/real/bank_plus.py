@@ -33,7 +33,8 @@ BATCH_LEGS = 1_000
 _PAUSE_S_MAX = 0.27
 _ACTIONS = ("look", "look", "sign", "hold ü€")
 _TYPED_ROWS_PER_WRITER = 8
-TYPED_KEYS = [str(number) for number in range(WRITERS * _TYPED_ROWS_PER_WRITER)]
+_MOVING_KEYS = [str(number) for number in range(WRITERS * _TYPED_ROWS_PER_WRITER)]
+_STILL_FROM = 1_000
 _MEMOS = ("", "rent", "Löhne €", "'quoted' \\ back", "x" * 90)
 # An attempt has at most so many ids of entries; those whose key was changed lie in the upper half.
 _IDS_PER_ATTEMPT = 10_000
@@ -114,6 +115,23 @@ def open_accounts(session: Any) -> None:
             [(number, _currency(number), OPENING) for number in range(ACCOUNTS)],
         )
     session.commit()
+
+
+def open_types(session: Any, kind: str) -> None:
+    """Rows with every edge of every type that nobody writes again: whatever loads the table brings them."""
+    with session.cursor() as cursor:
+        for key, values in zip(still_keys(kind), _TYPED_ROWS[kind], strict=True):
+            cursor.execute(f"INSERT INTO {TYPED} VALUES ({key}, {values})")
+    session.commit()
+
+
+def still_keys(kind: str) -> list[str]:
+    """Of the rows of `open_types`."""
+    return [str(_STILL_FROM + number) for number in range(len(_TYPED_ROWS[kind]))]
+
+
+def typed_keys(kind: str) -> list[str]:
+    return [*_MOVING_KEYS, *still_keys(kind)]
 
 
 def _currency(account: int) -> str:

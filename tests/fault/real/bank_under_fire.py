@@ -10,18 +10,16 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import psutil
 import psycopg
 
 from seamline import settings
-from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import Mode
 from seamline.adapters.postgres_source.client import role
 from seamline.domain.errors import TransientError
@@ -33,22 +31,21 @@ from tests.fault.real import commit_audit
 from tests.fault.real.anomalies import Commit, Stop, check_commits, check_rows, check_stops
 from tests.fault.real.bank_plus import (
     MODELLED,
-    SCHEMA_MARIADB,
-    SCHEMA_POSTGRES,
     TABLES,
     TYPED,
-    TYPED_KEYS,
     BankWriters,
     bank_writers,
     open_accounts,
+    open_types,
+    still_keys,
+    typed_keys,
 )
 from tests.fault.real.history import History
+from tests.fault.real.kinds import KINDS, SESSIONS
 from tests.fault.real.log_replay import LogReplay, Rows, differences
 from tests.fault.real.warehouse import Warehouse
 from tests.fault.real.worker import DESTINATION, FENCED, FINAL, TRANSIENT, ListInFile, write_orders, write_whole
-from tests.integration.bank_writers import in_mariadb, in_postgres
-from tests.integration.captured import Captured, captured
-from tests.integration.captured_postgres import captured_postgres
+from tests.integration.captured import Captured
 from tests.integration.databases import postgres_database
 from tests.integration.known import known_by_id
 from tests.waiting import wait_until
@@ -188,7 +185,7 @@ class BankUnderFire:
         self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
         self.start("stream")
         recovery_s = self.recovered(began)
-        return self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+        return self._checked_with_types(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
 
     def disturb_joining(self, failpoint: str, mode: Mode) -> Case:
         """A table with a key and one without are loaded again while the stream runs; their joining is disturbed."""
@@ -207,7 +204,7 @@ class BankUnderFire:
         self.ended(stream, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
         self.start("stream")
         recovery_s = self.recovered(began)
-        return self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
+        return self._checked_with_types(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
 
     def disturb_comparison(self, failpoint: str, mode: Mode) -> Case:
         """All tables are compared at one position; afterwards they are, whatever became of the first attempt."""
@@ -340,26 +337,29 @@ class BankUnderFire:
         self.apply_all()
         _, rows = self.warehouse.state()
         history = self.writers.history.attempts
-        anomalies = [str(one) for one in (*check_rows(history, self.warehouse.dump()), *check_stops(self.stops))]
+        _, anomalies = self.new_commits()
+        if len(self.commits) != self.warehouse.commits_seen():
+            anomalies.append(f"{self.warehouse.commits_seen()} commits were seen, {len(self.commits)} were checked")
+        anomalies += [str(one) for one in (*check_rows(history, self.warehouse.dump()), *check_stops(self.stops))]
         anomalies += self.state_differences()
         anomalies += [f"not as the source: {said}" for said in differences(rows, self.source_rows())]
-        anomalies += self.typed_differences()
+        anomalies += self.typed_differences(typed_keys(self.kind))
         anomalies += [f"left behind: {name}" for name in self.warehouse.leftovers()]
         if self.warehouse.findings():
             anomalies.append(f"{self.warehouse.findings()} findings")
         return anomalies
 
-    def typed_differences(self) -> list[str]:
-        """I7: each value of each type, as both sides' databases tell it. Nothing must be on its way."""
+    def typed_differences(self, keys: Sequence[str]) -> list[str]:
+        """I7: each value of each type in these rows, as both databases tell it. Nothing of them must be on its way."""
         (table,) = self.source.source.catalogue([TYPED])
         (here,) = self.source.source.open_views(1)
         with closing(here), closing(self.warehouse.view_of(table, at=here.position)) as there:
-            wanted, found = (view.rows(TYPED, TYPED_KEYS) for view in (here, there))
+            wanted, found = (view.rows(TYPED, keys) for view in (here, there))
         if not wanted:
             return [f"{TYPED}: no row was looked at"]
         return [
             f"{TYPED}: row {key} is {found.get(key)}, wanted {wanted.get(key)}"
-            for key in TYPED_KEYS
+            for key in keys
             if found.get(key) != wanted.get(key)
         ][:_TYPED_SHOWN]
 
@@ -375,6 +375,11 @@ class BankUnderFire:
     def _checked(self, case: Case, before: int) -> Case:
         found = self.judged(before, case.recovery_s)
         return replace(case, commits=found.commits, transfers=found.transfers, violations=found.violations)
+
+    def _checked_with_types(self, case: Case, before: int) -> Case:
+        """After a load: the values that only it can have brought."""
+        case = self._checked(case, before)
+        return replace(case, violations=(*case.violations, *self.typed_differences(still_keys(self.kind))))
 
     def judged(self, before: int, recovery_s: float) -> Judged:
         """What the warehouse has checked since it had seen so many commits. The stream is stopped."""
@@ -534,35 +539,6 @@ def _left_by(worker: Worker) -> list[psutil.Process]:
     return [process for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
 
 
-# ---- the two kinds of source --------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _in_mariadb() -> Iterator[Captured]:
-    with captured("t1_mariadb") as one:
-        one.execute("DROP TABLE account, audit, later", *SCHEMA_MARIADB)
-        yield one
-
-
-@contextmanager
-def _in_postgres() -> Iterator[Captured]:
-    with captured_postgres("t1_postgres", create=SCHEMA_POSTGRES, tables=TABLES) as one:
-        yield one
-
-
-def _mariadb_session(root: Connection) -> Any:
-    """Under REPEATABLE READ a search in a table without an index locks all of it."""
-    session = in_mariadb(root)
-    with session.cursor() as cursor:
-        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        cursor.execute("SET SESSION innodb_lock_wait_timeout = 5")
-    return session
-
-
-KINDS: dict[str, Callable[[], Any]] = {"mariadb": _in_mariadb, "postgres": _in_postgres}
-_SESSIONS: dict[str, Callable[[Connection], Any]] = {"mariadb": _mariadb_session, "postgres": in_postgres}
-
-
 @contextmanager
 def bank_under_fire(kind: str, *, folder: Path, seed: str) -> Iterator[BankUnderFire]:
     """Captured, onboarded and under writers; its stream is not started yet."""
@@ -578,11 +554,12 @@ def bank_under_fire(kind: str, *, folder: Path, seed: str) -> Iterator[BankUnder
         ListInFile(folder).set_tables("", generation=one.registry.generation, tables=one.registry.listed)
         log = LogReplay(one.open_log(), one.kafka.offsets(one.plan.source.log_topic)[0])
         opened.callback(log.close)
-        with closing(_SESSIONS[kind](one.root)) as session:
+        with closing(SESSIONS[kind](one.root)) as session:
             open_accounts(session)
+            open_types(session, kind)
         history = History(folder / "history.jsonl")
         writers = opened.enter_context(
-            bank_writers(kind, lambda: _SESSIONS[kind](one.root), history, seed=f"{seed}/{kind}")
+            bank_writers(kind, lambda: SESSIONS[kind](one.root), history, seed=f"{seed}/{kind}")
         )
         bank = BankUnderFire(kind, one, Warehouse(database, one.plan.stream_id(DESTINATION)), writers, log, folder)
         opened.callback(bank.close)

@@ -1,30 +1,35 @@
-"""What the warehouse itself saw at each COMMIT: a deferred trigger on the ledger that looks at the state as it becomes
-visible and writes one row of its own, in the same transaction.
+"""What the warehouse itself saw at each COMMIT: a deferred trigger that looks at the state as it becomes visible and
+writes one row of its own, in the same transaction. Every statement that changes the ledger or a live table wakes it.
 
 Installed by the harness once the tables are published. It raises nothing: a violation must be seen, not prevented.
 """
 
+import re
 from typing import Any
 
 import psycopg
 
 from seamline.domain.position import BinlogPosition, Position, gtid_sequences, position_from_json
 from tests.fault.real.anomalies import Commit
-from tests.fault.real.bank_plus import opening_totals
+from tests.fault.real.bank_plus import TABLES, opening_totals
+
+# Of a commit that left the ledger alone.
+NO_STREAM = ""
 
 _INSTALL = """
 CREATE SCHEMA checked;
 CREATE TABLE checked.opening (ccy text PRIMARY KEY, total numeric NOT NULL);
 CREATE UNLOGGED TABLE checked.touched (tx_id bigint NOT NULL);
+CREATE UNLOGGED TABLE checked.woken (transaction_id xid8 PRIMARY KEY, stream text NOT NULL);
 CREATE TABLE checked.commits (
     commit_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    transaction_id xid8 NOT NULL UNIQUE,
     stream text NOT NULL,
-    epoch bigint NOT NULL,
-    next_offset bigint NOT NULL,
-    position jsonb NOT NULL,
+    committer text NOT NULL,
+    epoch bigint,
+    next_offset bigint,
+    position jsonb,
     publications integer NOT NULL,
-    units bigint NOT NULL,
+    units bigint,
     sums jsonb NOT NULL,
     wrong_sums text[] NOT NULL,
     transfers_checked integer NOT NULL,
@@ -52,8 +57,22 @@ CREATE TRIGGER deleted AFTER DELETE ON live.entry REFERENCING OLD TABLE AS old_r
     FOR EACH STATEMENT EXECUTE FUNCTION checked.remember_old();
 CREATE INDEX entry_of_transfer ON live.entry (tx_id);
 
+CREATE FUNCTION checked.wake_by_rows() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO checked.woken VALUES (pg_current_xact_id(), '') ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION checked.wake_by_ledger() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO checked.woken AS known VALUES (pg_current_xact_id(), NEW.stream)
+    ON CONFLICT (transaction_id) DO UPDATE SET stream = excluded.stream WHERE known.stream = '';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER wake AFTER INSERT OR UPDATE ON seamline.ledger FOR EACH ROW EXECUTE FUNCTION checked.wake_by_ledger();
+
 CREATE FUNCTION checked.look() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
+    whose text;
     ledger seamline.ledger;
     found_sums jsonb;
     found_wrong text[];
@@ -61,11 +80,8 @@ DECLARE
     found_torn bigint[];
     found_gaps integer[];
 BEGIN
-    -- A publish writes the ledger twice in one transaction: this is called for each, and only one look is kept.
-    IF EXISTS (SELECT FROM checked.commits WHERE transaction_id = pg_current_xact_id()) THEN
-        RETURN NULL;
-    END IF;
-    SELECT * INTO ledger FROM seamline.ledger WHERE stream = NEW.stream;
+    DELETE FROM checked.woken WHERE transaction_id = NEW.transaction_id RETURNING stream INTO whose;
+    SELECT * INTO ledger FROM seamline.ledger WHERE stream = whose;
     SELECT jsonb_object_agg(ccy, total), coalesce(array_agg(ccy) FILTER (WHERE total IS DISTINCT FROM opened), '{}')
     INTO found_sums, found_wrong
     FROM (SELECT ccy, sum(a.balance) AS total, min(o.total) AS opened
@@ -80,38 +96,56 @@ BEGIN
     DELETE FROM checked.touched;
     SELECT coalesce(array_agg(writer), '{}') INTO found_gaps
     FROM (SELECT writer FROM live.seq GROUP BY writer HAVING count(*) <> max(n)) g;
-    INSERT INTO checked.commits (transaction_id, stream, epoch, next_offset, position, publications, units, sums,
+    INSERT INTO checked.commits (stream, committer, epoch, next_offset, position, publications, units, sums,
                                  wrong_sums, transfers_checked, torn, gaps)
-    SELECT pg_current_xact_id(), NEW.stream, ledger.epoch, ledger.next_offset, ledger.position,
-           (SELECT count(*) FROM seamline.publication WHERE stream = NEW.stream), ledger.applied_units,
+    SELECT whose, current_setting('application_name'), ledger.epoch, ledger.next_offset, ledger.position,
+           (SELECT count(*) FROM seamline.publication WHERE stream = whose), ledger.applied_units,
            found_sums, found_wrong, looked_at, found_torn, found_gaps;
     RETURN NULL;
 END $$;
-CREATE CONSTRAINT TRIGGER look_at_commit AFTER INSERT OR UPDATE ON seamline.ledger
+CREATE CONSTRAINT TRIGGER look_at_commit AFTER INSERT ON checked.woken
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION checked.look();
 """
+_WAKE = """
+CREATE TRIGGER wake AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON live.{table}
+    FOR EACH STATEMENT EXECUTE FUNCTION checked.wake_by_rows()
+"""
+# What `seamline.adapters.postgres.client.session_name` calls the session of a stream's owner.
+_OWNER = re.compile(r"seamline:.*:e(\d+)")
 
 
 def install(session: "psycopg.Connection[Any]") -> None:
-    """Once, after the first publish. From here on no commit of the stream goes by unseen."""
+    """Once, after the first publish. From here on no commit that changes ledger or rows goes by unseen."""
     with session.transaction():
         session.execute(_INSTALL)
+        for table in TABLES:
+            session.execute(_WAKE.format(table=table).encode())
         with session.cursor() as cursor:
             cursor.executemany("INSERT INTO checked.opening VALUES (%s, %s)", list(opening_totals().items()))
 
 
 def commits(session: "psycopg.Connection[Any]", stream: str, *, after: int = 0) -> list[Commit]:
-    """What was seen of a stream after commit `after`, in the order of its commits: the ledger's row lock makes it."""
+    """What was seen of a stream after commit `after`, in the order of its commits: the ledger's row lock makes it.
+    With it whatever changed rows beside the ledger."""
     rows = session.execute(
-        "SELECT commit_id, epoch, next_offset, position, publications, units, wrong_sums, torn, gaps, "
-        "transfers_checked FROM checked.commits WHERE stream = %s AND commit_id > %s ORDER BY commit_id",
-        (stream, after),
+        "SELECT commit_id, committer, epoch, next_offset, position, publications, units, wrong_sums, torn, gaps, "
+        "transfers_checked FROM checked.commits WHERE stream = ANY (%s) AND commit_id > %s ORDER BY commit_id",
+        ([stream, NO_STREAM], after),
     ).fetchall()
     return [
-        Commit(number, epoch, offset, place(position_from_json(position)), publications, units,
-               tuple(wrong), tuple(torn), tuple(gaps), looked_at)
-        for number, epoch, offset, position, publications, units, wrong, torn, gaps, looked_at in rows
+        Commit(number, epoch or 0, offset or 0, _place(position), publications, units or 0,
+               tuple(wrong), tuple(torn), tuple(gaps), looked_at, _owner_epoch(committer), epoch is not None)
+        for number, committer, epoch, offset, position, publications, units, wrong, torn, gaps, looked_at in rows
     ]  # fmt: skip
+
+
+def _owner_epoch(committer: str) -> int | None:
+    named = _OWNER.fullmatch(committer)
+    return int(named[1]) if named else None
+
+
+def _place(position: Any) -> int:
+    return 0 if position is None else place(position_from_json(position))
 
 
 def place(position: Position) -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RunningStack
-from tests.fault.real.bank_under_fire import KINDS, BankUnderFire, bank_under_fire
+from tests.fault.real.bank_under_fire import BankUnderFire, bank_under_fire
+from tests.fault.real.kinds import KINDS
 from tests.fault.real.report import Tally, written
 
 TALLY = pytest.StashKey[Tally]()

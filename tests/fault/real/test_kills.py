@@ -50,6 +50,18 @@ def test_the_warehouse_sees_a_wrong_state_when_it_is_committed(bank: BankUnderFi
     assert check_commits([bank.warehouse.seen_after("SELECT 1")]) == []
 
 
+def test_the_warehouse_sees_a_commit_of_rows_that_leaves_the_ledger_alone(bank: BankUnderFire) -> None:
+    (found,) = check_commits([bank.warehouse.seen_after_rows("UPDATE live.typ SET id = id WHERE id = 0")])
+    assert (found.anomaly, "not the ledger" in found.said) == (Anomaly.TORN, True)
+
+
+def test_the_warehouse_sees_by_which_epoch_a_commit_was_made(bank: BankUnderFire) -> None:
+    now = bank.warehouse.seen_after("SELECT 1").epoch
+    assert check_commits([bank.warehouse.seen_after("SELECT 1", owner_epoch=now)]) == []
+    (found,) = check_commits([bank.warehouse.seen_after("SELECT 1", owner_epoch=now - 1)])
+    assert found.anomaly is Anomaly.STALE_EPOCH
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("failpoint", ONBOARDING)
 def test_an_onboarding_that_is_disturbed_is_done_by_the_next_attempt(

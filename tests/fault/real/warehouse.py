@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.client import session_name
 from seamline.adapters.postgres.read import Relation, open_views
 from seamline.domain.catalogue import Table
 from seamline.domain.ledger import StreamId
@@ -26,6 +27,7 @@ class Warehouse:
 
     def __init__(self, database: Connection, stream: StreamId) -> None:
         self._database = database
+        self._id = stream
         self._stream = str(stream)
 
     @contextmanager
@@ -37,11 +39,14 @@ class Warehouse:
         return str(self._one("SELECT last_marker FROM seamline.ledger WHERE stream = %s", self._stream))
 
     def commits_seen(self) -> int:
-        return int(self._one("SELECT count(*) FROM checked.commits WHERE stream = %s", self._stream))
+        return int(self._one("SELECT count(*) FROM checked.commits WHERE stream IN (%s, '')", self._stream))
 
     def commits(self, *, after: int = 0) -> list[Commit]:
         with self.session() as session:
             return commits(session, self._stream, after=after)
+
+    def newest_commit(self) -> Commit:
+        return self.commits(after=int(self._one("SELECT max(commit_id) - 1 FROM checked.commits")))[-1]
 
     def findings(self) -> int:
         return int(self._one("SELECT count(*) FROM seamline.finding"))
@@ -87,11 +92,17 @@ class Warehouse:
                 said += [f"{table}: {row[0]}" for row in rows]
         return "\n".join(said) + "\n"
 
-    def seen_after(self, statement: str) -> Commit:
-        """What the trigger says of a state that this statement makes; nothing of it is kept."""
+    def seen_after(self, statement: str, *, owner_epoch: int | None = None) -> Commit:
+        """What the trigger says of a state that this statement makes, with the ledger; nothing of it is kept."""
+        ledger = f"UPDATE seamline.ledger SET next_offset = next_offset WHERE stream = '{self._stream}'"
+        return self.seen_after_rows(f"{statement}; {ledger}", owner_epoch)
+
+    def seen_after_rows(self, statement: str, owner_epoch: int | None = None) -> Commit:
+        """The same, without the ledger."""
+        name = "somebody" if owner_epoch is None else session_name(self._id, owner_epoch)
         with self.session() as session, session.transaction(force_rollback=True):
+            session.execute("SELECT set_config('application_name', %s, true)", (name,))
             session.execute(statement.encode())
-            session.execute("UPDATE seamline.ledger SET next_offset = next_offset WHERE stream = %s", (self._stream,))
             session.execute("SET CONSTRAINTS ALL IMMEDIATE")
             return commits(session, self._stream)[-1]
 

@@ -97,6 +97,7 @@ class Checks:
         if disordered and min(disordered) <= min(loaded):
             # Units that the snapshots of all tables cover are dropped, in any order and as often as they come; and what
             # came too early before such a one came in time.
+            self.state(before.stream)
             raise KnownGap("covered units in disorder are dropped", said)
         raise Violation("I9 nothing beyond", said)
 
@@ -108,12 +109,13 @@ class Checks:
             raise Violation("findings", f"{self._destination.findings[0]}")
         self._place(ledger)
         held = held_by(self._destination, self.courses[stream].schema)
+        # First, while they can still be the ones that see it: rows equal to the source's always sum up.
+        self._sums(held)
         self._carried(ledger, held)
         place = self._source.covered_by(ledger.position)
         for boundary in ledger.boundaries:
             number = max(place, self._source.covered_by(boundary.position))
             self.equal({boundary.table: held[boundary.table]}, number, "I3 state")
-        self._sums(held)
         self._tally["states compared" if stream == STREAM else "states of a pass compared"] += 1
 
     def _carried(self, ledger: LedgerRow, held: Mapping[str, Any]) -> None:

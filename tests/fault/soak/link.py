@@ -20,6 +20,8 @@ class State(Enum):
     CUT = "cut"
     # Nothing passes, nothing is closed: as a router that drops packets.
     SILENT = "silent"
+    # What the server says does not arrive; what it is told does.
+    NO_ANSWERS = "no answers"
 
 
 class Link:
@@ -32,11 +34,22 @@ class Link:
         self.port: int = self._listener.getsockname()[1]
         self.state = State.OPEN
         self.delay_s = 0.0
+        # Sockets of the clients that are carried, and those of them that shall be reset.
+        self._carried: set[socket.socket] = set()
+        self._doomed: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
         self._closed.set()
         self._listener.close()
+
+    def reset(self) -> None:
+        """Reset whoever is connected now; who comes later is carried as the state says."""
+        self._doomed = set(self._carried)
+
+    @property
+    def has_reset(self) -> bool:
+        return not self._doomed & self._carried
 
     def _accept(self) -> None:
         while not self._closed.is_set():
@@ -46,9 +59,10 @@ class Link:
 
     def _carry(self, client: socket.socket) -> None:
         ends = [client]
+        self._carried.add(client)
         try:
             ends.append(socket.create_connection(self._target, timeout=10))
-            while not self._closed.is_set() and self.state is not State.CUT:
+            while not self._closed.is_set() and self.state is not State.CUT and client not in self._doomed:
                 if self.state is State.SILENT:
                     self._closed.wait(_LOOK_S)
                 elif not self._pass_on(ends[0], ends[1]):
@@ -60,11 +74,16 @@ class Link:
                 with suppress(OSError):
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 end.close()
+            self._carried.discard(client)
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> bool:
         """Whatever waits on either side; False once a side has closed."""
-        ready, _, _ = select.select([client, server], [], [], _LOOK_S)
+        heard = [client] if self.state is State.NO_ANSWERS else [client, server]
+        ready, _, _ = select.select(heard, [], [], _LOOK_S)
         for end in ready:
+            if end is server and self.state is State.NO_ANSWERS:
+                # It came between the two lines above.
+                continue
             chunk = end.recv(_CHUNK)
             if not chunk:
                 return False

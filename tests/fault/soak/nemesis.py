@@ -5,13 +5,15 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 import psycopg
 
+from seamline.adapters.connections import Connection
 from seamline.domain.errors import SeamlineError
 from seamline.stack import supervisor
 from seamline.stack.layout import Layout
@@ -108,14 +110,25 @@ def overtake_stream(scene: Scene) -> None:
 
 
 def lose_the_answer_of_a_commit(scene: Scene) -> None:
-    """The link is cut between a COMMIT on its way and its answer."""
-    worker = scene.bank.workers[-1]
-    worker.arming.write_text("app.commit_sent=wait", encoding="utf-8")
-    wait_until(lambda: worker.fired[-1:] == ["app.commit_sent"], timeout_s=60, what="a COMMIT on its way")
-    scene.link.state = State.CUT
+    """A COMMIT arrives and its answer never does: the same process has to ask the ledger, under a new epoch."""
+    bank = scene.bank
+    worker = bank.workers[-1]
+    worker.arming.write_text("app.dml_done=wait", encoding="utf-8")
+    wait_until(lambda: worker.fired[-1:] == ["app.dml_done"], timeout_s=60, what="a transaction before its COMMIT")
+    before = bank.warehouse.newest_commit()
+    scene.link.state = State.NO_ANSWERS
     worker.arming.write_text("", encoding="utf-8")
-    scene.lasting(1, 3)
+    wait_until(lambda: bank.warehouse.newest_commit().number > before.number, timeout_s=20, what="the commit itself")
+    scene.link.reset()
+    wait_until(lambda: scene.link.has_reset, timeout_s=20, what="the session to be reset")
     scene.link.state = State.OPEN
+    wait_until(
+        lambda: bank.warehouse.newest_commit().epoch > before.epoch,
+        timeout_s=60,
+        what="a new epoch after the lost answer",
+    )
+    assert worker.process.poll() is None, f"the stream ended: {worker.said()}"
+    assert bank.workers[-1] is worker
 
 
 # ---- the ways to the destination and from the source ---------------------------------------------------------------
@@ -146,12 +159,28 @@ def slowing(link: Callable[[Scene], Link]) -> Callable[[Scene], None]:
 
 def end_sessions_of_stream(scene: Scene) -> None:
     for _ in range(scene.chance.randint(1, 5)):
-        with scene.bank.warehouse.session() as session:
-            session.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+        _end_until_one_has_ended(
+            lambda: _ended_at(
+                scene.bank.warehouse.session(),
+                "datname = current_database() AND starts_with(application_name, 'seamline:')",
+            ),
+            scene,
+        )
         scene.lasting(0.5, 2)
+
+
+def _end_until_one_has_ended(end: Callable[[], int], scene: Scene) -> None:
+    """A session that is just being made anew is waited for: what ended nobody's session was no fault."""
+    wait_until(lambda: scene.bank.keep_streaming() and end(), timeout_s=60, what="a session that could be ended")
+
+
+def _ended_at(server: AbstractContextManager[Any], condition: str) -> int:
+    with server as session:
+        return int(
+            session.execute(
+                f"SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {condition}"
+            ).fetchone()[0]
+        )
 
 
 # ---- the capture ----------------------------------------------------------------------------------------------------
@@ -170,14 +199,20 @@ def stop_and_resume_capture(scene: Scene) -> None:
 
 def end_sessions_of_capture(scene: Scene) -> None:
     """The server ends the connector's own session; its task fails, and the watch of the source starts it again."""
+    root = scene.bank.source.root
     if scene.bank.kind == "postgres":
-        with postgres(scene.bank.source.root) as server:
-            server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'walsender'")
-        return
-    with mariadb(scene.bank.source.root) as session, session.cursor() as cursor:
+        _end_until_one_has_ended(lambda: _ended_at(postgres(root), "backend_type = 'walsender'"), scene)
+    else:
+        _end_until_one_has_ended(lambda: _ended_dumps(root), scene)
+
+
+def _ended_dumps(root: Connection) -> int:
+    with mariadb(root) as session, session.cursor() as cursor:
         cursor.execute("SELECT id FROM information_schema.processlist WHERE command = 'Binlog Dump'")
-        for (number,) in cursor.fetchall():
+        found = cursor.fetchall()
+        for (number,) in found:
             cursor.execute(f"KILL CONNECTION {number}")
+        return len(found)
 
 
 # ---- servers --------------------------------------------------------------------------------------------------------
