@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline import settings
-from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.plan.model import Run, SyncPlan
 from seamline.ports import Problem
@@ -37,16 +36,6 @@ def ledgers(plan: SyncPlan) -> dict[str, LedgerRow | None]:
         with parts.sink(plan, destination.name) as sink:
             found[destination.name] = sink.read_ledger(plan.stream_id(destination.name))
     return found
-
-
-def refuse_fatal(plan: SyncPlan, problems: Sequence[Problem]) -> None:
-    fatal = [problem for problem in problems if problem.is_fatal]
-    if fatal:
-        raise Refused(
-            "; ".join(f"{p.table}: {p.what}" if p.table else p.what for p in fatal),
-            hint="; ".join(dict.fromkeys(p.cure for p in fatal)),
-            sync=plan.sync,
-        )
 
 
 def ensure_capture(run: Run) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.runs import PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
 from seamline.domain.verdict import Verdict
-from seamline.plan.list_change import altered, list_change
+from seamline.plan.list_change import altered, list_change, with_origins_of
 from seamline.plan.model import Run, SyncPlan, plan_to_json
 from seamline_airflow.run_context import business_date, optional_business_date
 
@@ -86,6 +86,7 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
         raise Refused(
             f"{', '.join(names)} of {plan.sync} had another shape when they were loaded", hint=PARK_IT, sync=plan.sync
         )
+    plan = with_origins_of(known, plan, change)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.TABLES, plan_json=plan_to_json(plan))
     records.put_result(run_id, TABLES, change.as_json())
 

@@ -22,6 +22,7 @@ from seamline.domain.errors import (
     SchemaConflict,
     TransientError,
 )
+from seamline.domain.ledger import StreamId
 from seamline.domain.log import Span
 from seamline.ports import Commit, Lease, Progress, Sink
 from seamline.sync.compaction import compact
@@ -59,10 +60,10 @@ def behaviour(check: Behaviour) -> Behaviour:
 class Applying:
     """A stream by hand: each call is one span over a growing log."""
 
-    def __init__(self, world: World, *, sink: Sink | None = None) -> None:
+    def __init__(self, world: World, *, sink: Sink | None = None, stream: StreamId = STREAM) -> None:
         self.world = world
         self.sink = sink or world.sink()
-        self.lease: Lease = self.sink.acquire(STREAM)
+        self.lease: Lease = self.sink.acquire(stream)
         self.next_offset = self.lease.ledger.next_offset
         self.number = 1000 + self.next_offset
 

@@ -22,11 +22,11 @@ def behaviour(check: Behaviour) -> Behaviour:
     return check
 
 
-def carrying(world: World, *tables: Table) -> Applying:
+def carrying(world: World, *tables: Table, run_id: str = "run-1") -> Applying:
     """A stream of these tables with one account."""
     world.plan = sync_plan(tables)
     loads = [world.load(table, [account(1)] if table is ACCOUNT else []) for table in tables]
-    world.sink().publish(STREAM, loads, publication=publication(tables))
+    world.sink().publish(STREAM, loads, publication=publication(tables, run_id=run_id))
     return Applying(world)
 
 

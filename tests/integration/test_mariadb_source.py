@@ -154,6 +154,40 @@ def test_what_is_wrong_with_a_source_is_told_all_at_once(source: MariaDbSource) 
         assert expected in said
 
 
+def test_a_column_of_another_table_that_would_stop_the_capture_is_named_though_the_reader_cannot_see_it(
+    source: MariaDbSource,
+) -> None:
+    as_root("CREATE TABLE elsewhere (id INT PRIMARY KEY, ip INET6, memo VARCHAR(90) COMPRESSED)")
+    said = [problem.what for problem in source.preflight(source.catalogue(["account"])) if problem.is_fatal]
+    assert [text.partition(":")[0] for text in said] == [
+        f"{DATABASE}.elsewhere.memo is COMPRESSED",
+        f"{DATABASE}.elsewhere.ip is inet4 or inet6",
+    ]
+
+
+def test_the_settings_of_the_server_do_not_change_how_it_is_read(source: MariaDbSource) -> None:
+    """Under them SHOW CREATE quotes otherwise or not at all, and a CHAR has the spaces that the log does not tell."""
+    as_root(
+        "CREATE TABLE child (id INT PRIMARY KEY, code CHAR(5), parent INT, FOREIGN KEY fk (parent)"
+        " REFERENCES account (id) ON DELETE CASCADE)",
+        "INSERT INTO child (id, code) VALUES (1, 'ab')",
+        f"GRANT SELECT ON {DATABASE}.* TO {LOGINS.reader}",
+    )
+    with closing(mariadb(resolve("core_bank_root"))) as session:
+        ((mode,),) = query(session, "SELECT @@GLOBAL.sql_mode")
+        query(session, "SET GLOBAL sql_mode = 'ORACLE,PAD_CHAR_TO_FULL_LENGTH', GLOBAL sql_quote_show_create = 0")
+        try:
+            table, child = source.catalogue(["account", "child"])
+            problems = source.preflight((table, child))
+            (view,) = source.open_views(1)
+            with closing(view):
+                rows = view.rows("child", ["1"])
+        finally:
+            query(session, "SET GLOBAL sql_mode = %s, GLOBAL sql_quote_show_create = 1", (mode,))
+    assert any("of table child acts by itself (ON DELETE CASCADE" in problem.what for problem in problems)
+    assert dict(rows["1"]) == {"id": "1", "code": "ab", "parent": None}
+
+
 def test_a_prepared_xa_transaction_is_refused(source: MariaDbSource) -> None:
     with closing(mariadb(resolve("core_bank_root"))) as session:
         query(session, "XA START 'seamline-test'")

@@ -158,6 +158,10 @@ def test_ddl_names_its_tables_the_old_name_of_a_rename_too(name: str, tables: tu
         ("create table x like y", []),
         ("DROP TABLE IF EXISTS a, `bank`.`b` CASCADE", [("", "a"), ("bank", "b")]),
         ("drop temporary table x", []),
+        ('RENAME TABLE "account" TO "accounts"', [("", "account")]),
+        ('rename table"a""b"to c,"bank"."d"to e', [("", 'a"b'), ("bank", "d")]),
+        ('ALTER TABLE "bank" . "account" ADD x int COMMENT "see table audit"', [("bank", "account")]),
+        ("alter table `see table audit` add `, drop table x` int", [("", "see table audit")]),
     ],
 )
 def test_every_table_that_a_statement_takes_away_or_changes_is_found_in_its_text(

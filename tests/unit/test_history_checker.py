@@ -66,7 +66,9 @@ def clean() -> Run:
         # A publish takes readers back to its snapshot.
         Commit(6, 3, 15, 250, 2, 6),
         Commit(7, 4, 15, 250, 2, 6),
-        Commit(8, 4, 40, 400, 2, 8),
+        # Units that the snapshot covers are passed.
+        Commit(8, 4, 20, 250, 2, 8, is_catching_up=True),
+        Commit(9, 4, 40, 400, 2, 9),
     ]
     run.stops = [Stop("stream", -9, (-9,)), Stop("stream", 0, (0,))]
     return run
@@ -152,6 +154,14 @@ def the_position_stands_though_a_span_was_applied(run: Run) -> None:
     run.commits[1] = replace(run.commits[1], place=100)
 
 
+def a_unit_is_passed_though_the_position_stands_and_no_boundary_is_open(run: Run) -> None:
+    run.commits[7] = replace(run.commits[7], is_catching_up=False)
+
+
+def rows_change_while_the_position_stands_at_the_snapshot(run: Run) -> None:
+    run.commits[7] = replace(run.commits[7], transfers_checked=1)
+
+
 def rows_change_though_the_offset_stands(run: Run) -> None:
     run.commits[4] = replace(run.commits[4], transfers_checked=1)
 
@@ -169,7 +179,7 @@ def a_later_number_comes_first(run: Run) -> None:
 
 
 def a_commit_of_an_epoch_that_is_over(run: Run) -> None:
-    run.commits.append(Commit(9, 3, 50, 500, 2, 9))
+    run.commits.append(Commit(10, 3, 50, 500, 2, 10))
 
 
 def a_commit_by_an_owner_whose_epoch_is_over(run: Run) -> None:
@@ -213,6 +223,8 @@ PLANTED: dict[Callable[[Run], None], Anomaly] = {
     rows_change_though_the_offset_stands: Anomaly.REORDERED,
     a_unit_is_applied_though_the_offset_stands: Anomaly.REORDERED,
     the_count_of_units_falls: Anomaly.REORDERED,
+    a_unit_is_passed_though_the_position_stands_and_no_boundary_is_open: Anomaly.REORDERED,
+    rows_change_while_the_position_stands_at_the_snapshot: Anomaly.REORDERED,
     a_later_number_comes_first: Anomaly.REORDERED,
     a_commit_of_an_epoch_that_is_over: Anomaly.STALE_EPOCH,
     a_publish_lowers_the_epoch: Anomaly.STALE_EPOCH,

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from seamline.adapters.postgres_source.shapes import differences
-from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.catalogue import Column, Kind, Table, alterations
 from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.domain.position import BinlogPosition, Position
 from seamline.plan.model import StreamPlan
@@ -32,8 +31,8 @@ ENTRY = Table("entry", (ID, AMOUNT, MEMO), ("id",), rows_estimate=1_000)
 # ---- what was altered ----------------------------------------------------------------------------------------------
 
 
-def test_a_table_that_only_grew_has_no_differences() -> None:
-    assert differences(ENTRY, replace(ENTRY, rows_estimate=9_000_000)) == []
+def test_a_table_that_only_grew_has_no_alterations() -> None:
+    assert alterations(ENTRY, replace(ENTRY, rows_estimate=9_000_000)) == []
 
 
 def with_columns(*columns: Column) -> Table:
@@ -84,17 +83,17 @@ ALTERATIONS: dict[str, tuple[Table, list[str]]] = {
 @pytest.mark.parametrize("alteration", ALTERATIONS)
 def test_each_alteration_of_a_table_is_told_in_words(alteration: str) -> None:
     found, told = ALTERATIONS[alteration]
-    assert differences(ENTRY, found) == told
+    assert alterations(ENTRY, found) == told
 
 
 def test_a_key_that_was_added_to_a_table_without_one_is_told() -> None:
     keyless = replace(ENTRY, key=())
-    assert differences(keyless, ENTRY) == ["the primary key of entry is now id, was none"]
+    assert alterations(keyless, ENTRY) == ["the primary key of entry is now id, was none"]
 
 
 def test_a_key_of_the_same_columns_in_another_order_is_another_key() -> None:
     planned, found = (replace(ENTRY, key=key) for key in (("id", "amount"), ("amount", "id")))
-    assert differences(planned, found) == ["the primary key of entry is now amount, id, was id, amount"]
+    assert alterations(planned, found) == ["the primary key of entry is now amount, id, was id, amount"]
 
 
 # ---- a stream that asks --------------------------------------------------------------------------------------------

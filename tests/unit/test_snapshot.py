@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,12 +12,12 @@ import pytest
 from seamline.domain.canonical import canonical_row, digest_of
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import GateFailed, Refused, TransientError
+from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import BinlogPosition, position_to_json
 from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
-from seamline.ports import Load, Marker, ReadView, TableRead
+from seamline.ports import Load, Marker, Problem, ReadView, TableRead
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.unit.memory_views import AUDIT, ENTRY, MemoryView, Row, entries
@@ -41,6 +41,18 @@ class World:
     results: dict[str, Any] = field(default_factory=dict)
 
     # the source and its log
+    shapes: Sequence[Table] = (ENTRY, AUDIT)
+    problems: Sequence[Problem] = ()
+
+    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+        assert tuple(tables) == ("entry", "audit")
+        self.told.append("shapes")
+        return tuple(self.shapes)
+
+    def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
+        self.told.append("preflight")
+        return tuple(self.problems)
+
     def commit_marker(self, marker: Marker) -> None:
         self.told.append(f"{marker.kind} marker")
         self.markers.append(marker)
@@ -157,8 +169,10 @@ def test_markers_lie_on_both_sides_of_the_open_views() -> None:
         "low marker",
         "low marker read",
         "log closed",
+        "preflight",
         "views open",
         "snap.opened",
+        "shapes",
         "high marker",
         "staged",
         "snap.chunk_staged",
@@ -175,6 +189,21 @@ def test_markers_lie_on_both_sides_of_the_open_views() -> None:
         ("entry", "entry_1", 20, P),
         ("audit", "audit_1", 3, P),
     ]
+
+
+def test_what_was_altered_between_the_plan_and_the_views_is_refused() -> None:
+    """At the positions of the plan the values of the log would be read by the wrong type, and nobody could tell."""
+    world = World(shapes=(replace(ENTRY, key=()), AUDIT))
+    with pytest.raises(SchemaConflict, match="the primary key of entry is now none, was id"):
+        take_snapshot(run(), world.tools)
+    assert "staged" not in world.told
+
+
+def test_a_source_that_cannot_be_captured_any_more_is_refused_before_it_is_read() -> None:
+    world = World(problems=[Problem("1 prepared XA transaction", "end it"), Problem("slow", "", is_fatal=False)])
+    with pytest.raises(Refused, match=r"^1 prepared XA transaction \(sync s\)"):
+        take_snapshot(run(), world.tools)
+    assert "views open" not in world.told
 
 
 def test_views_older_than_the_low_marker_are_refused() -> None:

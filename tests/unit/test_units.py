@@ -443,6 +443,15 @@ def test_a_truncate_after_a_piece_was_put_aside_stops_and_says_so() -> None:
     assert made.trouble.table == "account"
 
 
+def test_a_truncate_after_pieces_of_other_tables_stands_in_the_rest() -> None:
+    made = assembler()
+    records = wal(wal_row("account", 1), wal_row("audit", 2), wal_truncate("audit"), wal_row("audit", 3))
+    made.feed(records[:2])
+    assert len(made.take_piece().rows) == 1
+    (unit,) = made.feed(records[2:])
+    assert (unit.truncated, [row.after for row in unit.rows], unit.pieces) == (("audit",), [change_json(3)], 1)
+
+
 def test_a_truncate_before_the_pieces_of_its_transaction_stands_in_its_rest() -> None:
     records = wal(wal_truncate("account"), wal_row("account", 1), wal_row("account", 2))
     made = assembler()

@@ -1,6 +1,6 @@
 """Tables as the source's own catalogue describes them. Types come from here, never from a reader's guess."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -60,12 +60,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the source. `key` is the primary key in its declared order; empty = keyless, kept as a multiset."""
+    """A table of the source. `key` is the primary key in its declared order; empty = keyless, kept as a multiset.
+
+    `origin`: what the source's catalogue keeps of the table beside its shape, told and read by its adapter alone.
+    """
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     rows_estimate: int = 0
+    origin: str = field(default="", compare=False)
 
     @property
     def is_keyed(self) -> bool:
@@ -87,6 +91,7 @@ def table_to_json(table: Table) -> dict[str, Any]:
         "name": table.name,
         "key": list(table.key),
         "rows_estimate": table.rows_estimate,
+        "origin": table.origin,
         "columns": [
             {
                 "name": c.name,
@@ -106,4 +111,33 @@ def table_to_json(table: Table) -> dict[str, Any]:
 def table_from_json(document: dict[str, Any]) -> Table:
     """The inverse of `table_to_json`."""
     columns = tuple(Column(**{**c, "kind": Kind(c["kind"])}) for c in document["columns"])
-    return Table(document["name"], columns, tuple(document["key"]), document.get("rows_estimate", 0))
+    return Table(
+        document["name"],
+        columns,
+        tuple(document["key"]),
+        document.get("rows_estimate", 0),
+        document.get("origin", ""),
+    )
+
+
+def alterations(planned: Table, found: Table) -> list[str]:
+    """What was altered in the shape of a table, in words; [] where a value still means what it meant."""
+    texts = []
+    before = {column.name: column for column in planned.columns}
+    after = {column.name: column for column in found.columns}
+    texts += [f"{planned.name}.{name} was dropped or renamed" for name in before if name not in after]
+    texts += [f"{planned.name}.{name} {after[name].source_type} is new" for name in after if name not in before]
+    for name, old in before.items():
+        new = after.get(name)
+        if new is not None and new != old:
+            texts.append(f"{planned.name}.{name} is now {_shown(new)}, was {_shown(old)}")
+    if not texts and list(before) != list(after):
+        texts.append(f"{planned.name} has its columns in another order")
+    if planned.key != found.key:
+        key, was = (", ".join(table.key) or "none" for table in (found, planned))
+        texts.append(f"the primary key of {planned.name} is now {key}, was {was}")
+    return texts
+
+
+def _shown(column: Column) -> str:
+    return column.source_type if column.nullable else f"{column.source_type} NOT NULL"

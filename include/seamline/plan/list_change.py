@@ -83,6 +83,19 @@ def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
     )
 
 
+def with_origins_of(known: SyncPlan, now: SyncPlan, change: ListChange) -> SyncPlan:
+    """`now`, in which the tables that are not loaded anew keep the origin of their load: what was done to them since is
+    still to be found out."""
+    origins = {table.name: table.shape.origin for table in known.tables}
+    tables = tuple(
+        table
+        if table.name in change.entering or table.name not in origins
+        else replace(table, table=replace(table.shape, origin=origins[table.name]))
+        for table in now.tables
+    )
+    return replace(now, tables=tables)
+
+
 def entering_only(run: Run, change: ListChange) -> Run:
     """The same run with only the tables that have to be read."""
     tables = tuple(table for table in run.plan.tables if table.name in change.entering)

@@ -14,6 +14,7 @@ from seamline.domain.errors import PositionLost, Refused, TerminalError
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.ports import CaptureRegistry, Failpoints, LogReader, Marker, Problem, Unarmed
+from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
 
 log = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ def ensure_capture(
     TerminalError with the trace where it fails.
     """
     with registry.locked(plan.source.name):
-        _refuse_problems(connect)
+        refuse_fatal(connect.problems())
         topic_id = topics.ensure()
         _refuse_full_topic(plan.source, topics)
         generation, known = registry.tables(plan.source.name)
@@ -246,12 +247,6 @@ class _Work:
                 hint=status.cure,
             )
         raise TerminalError(f"connector {self.connect.name} fails: {status.error}", hint=status.cure)
-
-
-def _refuse_problems(connect: CaptureConnector) -> None:
-    problems = [problem for problem in connect.problems() if problem.is_fatal]
-    if problems:
-        raise Refused("; ".join(p.what for p in problems), hint="; ".join(p.cure for p in problems))
 
 
 def _refuse_full_topic(source: SourcePlan, topics: LogTopics) -> None:

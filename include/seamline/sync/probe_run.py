@@ -10,7 +10,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import Finding
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
-from seamline.domain.errors import InvariantViolated, Refused, TerminalError, TransientError
+from seamline.domain.errors import InvariantViolated, TerminalError, TransientError
 from seamline.domain.probe import Probe, ProbePath, StoredUnlike
 from seamline.domain.runs import RunKind, RunState
 from seamline.plan.model import Run, SyncPlan, TablePlan
@@ -27,6 +27,7 @@ from seamline.ports import (
     TableRead,
 )
 from seamline.sync.capture import CaptureConnector, CaptureSource, LogTopics, ensure_capture
+from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
 from seamline.sync.snapshot import BulkRead
 from seamline.sync.span_loop import Clock, Pace, SystemClock, run_stream
@@ -166,9 +167,7 @@ class ProbeRun:
 
     def _refuse_problems(self) -> None:
         """As an onboarding's preflight does: what would end a path is better told before."""
-        found = self._tools.source.preflight([table.shape for table in self.plan.tables])
-        if fatal := [problem for problem in found if problem.is_fatal]:
-            raise Refused("; ".join(one.what for one in fatal), hint="; ".join(one.cure for one in fatal))
+        refuse_fatal(self._tools.source.preflight([table.shape for table in self.plan.tables]))
 
     def _write(self, *paths: ProbePath) -> None:
         for probe in self._probes:

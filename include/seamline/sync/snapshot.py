@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from seamline.domain.catalogue import alterations
 from seamline.domain.digest import Segment, SegmentDigest, keyed_digest_to_json
-from seamline.domain.errors import GateFailed, Refused
+from seamline.domain.errors import GateFailed, Refused, SchemaConflict
 from seamline.domain.position import Position, position_to_json
 from seamline.domain.runs import Receipt
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DestinationPlan, Run
 from seamline.ports import Failpoints, Load, LogReader, Marker, PruningHolds, ReadView, Source, TableRead
 from seamline.sync.comparison import Work, compare_tables
+from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
 
 HOLD_S = 6 * 3600.0
@@ -87,10 +89,12 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
         topic_id = log.topic_id
     finally:
         log.close()
+    _require_capturable(run, tools.source)
     reads = [TableRead(table.shape, Segment(table.name)) for table in plan.tables]
     with tools.open_read(reads) as read:
         tools.failpoints.reach("snap.opened")
         _require_covered(low, read.position)
+        _require_planned_shapes(run, tools.source)
         high = Marker(f"high-{uuid.uuid4().hex}", "high", {"run": run.run_id})
         tools.source.commit_marker(high)
         loads = {destination.name: _stage(run, tools, read, destination) for destination in plan.destinations}
@@ -117,6 +121,26 @@ def _commit_low_marker(run: Run, tools: SnapshotTools, log: LogReader, start: in
     return read_until_marker(
         log, marker_table=run.plan.source.marker_table, marker_id=marker.id, timeout_s=MARKER_WITHIN_S
     )
+
+
+def _require_capturable(run: Run, source: Source) -> None:
+    """Once more, behind the low marker: an XA transaction that was prepared before it and is committed behind the views
+    would be in neither."""
+    refuse_fatal(source.preflight([table.shape for table in run.plan.tables]), sync=run.plan.sync)
+
+
+def _require_planned_shapes(run: Run, source: Source) -> None:
+    """The views are open: a later change of a shape is told by the log, or by the catalogue to the stream. One from
+    before, between the plan and the views, would never be told."""
+    planned = [table.shape for table in run.plan.tables]
+    now = source.catalogue([table.name for table in planned])
+    altered = [text for old, new in zip(planned, now, strict=True) for text in alterations(old, new)]
+    if altered:
+        raise SchemaConflict(
+            f"tables were altered since this run was planned: {'; '.join(altered)}",
+            hint="start the run anew, from its first task: it plans with the tables as they are",
+            sync=run.plan.sync,
+        )
 
 
 def _require_covered(low: MarkerPlace, position: Position) -> None:

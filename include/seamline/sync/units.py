@@ -19,7 +19,8 @@ class _OpenUnit:
     """A transaction between its BEGIN and its END.
 
     `counts` is over all tables, also foreign ones. `row_bytes` is the size of the first
-    `rows_measured` rows. `odd`: how many TRUNCATE and DDL records it has, of any table.
+    `rows_measured` rows. `in_pieces`: the tables of which pieces hold rows. `odd`: how many TRUNCATE and DDL records it
+    has, of any table.
     """
 
     unit_id: str
@@ -35,6 +36,7 @@ class _OpenUnit:
     ddl: LogRecord | None = None
     last_offset: int = 0
     pieces: int = 0
+    in_pieces: set[str] = field(default_factory=set)
     odd: int = 0
 
     @property
@@ -93,6 +95,7 @@ class UnitAssembler:
             raise LogCorrupted("there is no open unit with rows to take a piece of", hint=_ONBOARD_AGAIN)
         unit.pieces += 1
         rows, unit.rows = unit.rows, []
+        unit.in_pieces.update(row.table for row in rows)
         unit.row_bytes = unit.rows_measured = 0
         return Unit(unit.unit_id, unit.start, unit.last_offset + 1, position, rows)
 
@@ -228,9 +231,9 @@ class UnitAssembler:
     @staticmethod
     def _empty(unit: _OpenUnit, truncate: LogRecord) -> None:
         """What the transaction did to the table before this is undone by it."""
-        if unit.pieces:
+        if truncate.table in unit.in_pieces:
             raise LogCorrupted(
-                f"offset {truncate.offset}: TRUNCATE of {truncate.table} after so many changes of transaction "
+                f"offset {truncate.offset}: TRUNCATE of {truncate.table} after so many changes of it in transaction "
                 f"{unit.unit_id} that a part of them was put aside already",
                 hint="onboard the sync again; let such a job truncate in a transaction of its own, or first",
                 table=truncate.table,

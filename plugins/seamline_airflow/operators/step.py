@@ -15,6 +15,7 @@ from seamline.domain.runs import PUBLISH, TABLES, Reconciliation, RunState, Scop
 from seamline.domain.verdict import TableVerdict, Verdict, worst
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem
+from seamline.sync.fatal_problems import refuse_fatal
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import Question
@@ -57,7 +58,7 @@ class PreflightOperator(StepOperator):
     def step(self, context: Any, store: Any) -> str:
         plan, problems = onboarding.preflight(plan_from_json(self.plan_json))
         tell(self.log, problems)
-        onboarding.refuse_fatal(plan, problems)
+        refuse_fatal(problems, sync=plan.sync)
         run_id = runs.take_of(store, self.run)
         self.open_run(context, store, plan, run_id)
         return run_id
@@ -245,7 +246,7 @@ class SourceCheckOperator(BaseOperator):
             plan = runs.onboarded_plan(store, plan_from_json(self.plan_json))
             problems = onboarding.check_source(plan)
             tell(self.log, problems)
-            onboarding.refuse_fatal(plan, problems)
+            refuse_fatal(problems, sync=plan.sync)
             return len(problems)
 
 

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import psycopg
+from psycopg.rows import dict_row
 
 from seamline.domain.position import BinlogPosition, Position, gtid_sequences, position_from_json
 from tests.fault.real.anomalies import Commit
@@ -30,6 +31,7 @@ CREATE TABLE checked.commits (
     position jsonb,
     publications integer NOT NULL,
     units bigint,
+    is_catching_up boolean NOT NULL,
     sums jsonb NOT NULL,
     wrong_sums text[] NOT NULL,
     transfers_checked integer NOT NULL,
@@ -96,11 +98,11 @@ BEGIN
     DELETE FROM checked.touched;
     SELECT coalesce(array_agg(writer), '{}') INTO found_gaps
     FROM (SELECT writer FROM live.seq GROUP BY writer HAVING count(*) <> max(n)) g;
-    INSERT INTO checked.commits (stream, committer, epoch, next_offset, position, publications, units, sums,
-                                 wrong_sums, transfers_checked, torn, gaps)
+    INSERT INTO checked.commits (stream, committer, epoch, next_offset, position, publications, units, is_catching_up,
+                                 sums, wrong_sums, transfers_checked, torn, gaps)
     SELECT whose, current_setting('application_name'), ledger.epoch, ledger.next_offset, ledger.position,
            (SELECT count(*) FROM seamline.publication WHERE stream = whose), ledger.applied_units,
-           found_sums, found_wrong, looked_at, found_torn, found_gaps;
+           EXISTS (SELECT FROM seamline.boundary WHERE stream = whose AND ended_at IS NULL), found_sums, found_wrong, looked_at, found_torn, found_gaps;
     RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER look_at_commit AFTER INSERT ON checked.woken
@@ -127,16 +129,20 @@ def install(session: "psycopg.Connection[Any]") -> None:
 def commits(session: "psycopg.Connection[Any]", stream: str, *, after: int = 0) -> list[Commit]:
     """What was seen of a stream after commit `after`, in the order of its commits: the ledger's row lock makes it.
     With it whatever changed rows beside the ledger."""
-    rows = session.execute(
-        "SELECT commit_id, committer, epoch, next_offset, position, publications, units, wrong_sums, torn, gaps, "
-        "transfers_checked FROM checked.commits WHERE stream = ANY (%s) AND commit_id > %s ORDER BY commit_id",
-        ([stream, NO_STREAM], after),
-    ).fetchall()
-    return [
-        Commit(number, epoch or 0, offset or 0, _place(position), publications, units or 0,
-               tuple(wrong), tuple(torn), tuple(gaps), looked_at, _owner_epoch(committer), epoch is not None)
-        for number, committer, epoch, offset, position, publications, units, wrong, torn, gaps, looked_at in rows
-    ]  # fmt: skip
+    with session.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(
+            "SELECT position, committer, wrong_sums, torn, gaps, commit_id AS number, coalesce(epoch, 0) AS epoch, "
+            "coalesce(next_offset, 0) AS next_offset, publications, coalesce(units, 0) AS units, transfers_checked, "
+            "epoch IS NOT NULL AS has_ledger, is_catching_up "
+            "FROM checked.commits WHERE stream = ANY (%s) AND commit_id > %s ORDER BY commit_id",
+            ([stream, NO_STREAM], after),
+        )
+        return [_commit(**row) for row in cursor]
+
+
+def _commit(*, position: Any, committer: str, **told: Any) -> Commit:
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+    return Commit(place=_place(position), owner_epoch=_owner_epoch(committer), **plain)
 
 
 def _owner_epoch(committer: str) -> int | None:

@@ -14,8 +14,8 @@ from tests.fault.real.bank_under_fire import COMMITS_MIN, BankUnderFire
 from tests.fault.real.report import End, Tally
 
 # How often each case is made. A sleep costs more time than a kill, and all of it has 40 minutes.
-TIMES_A_STREAM = {Mode.KILL9: 3, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
-TIMES_A_RUN = {Mode.KILL9: 2, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
+TIMES_A_STREAM = {Mode.KILL9: 2, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
+TIMES_A_RUN = {Mode.KILL9: 1, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
 # Where a place can be reached more often than once in the life of a process; then it dies at any of its first times.
 HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4, "app.reported": 4, "cut.overlap_ended": 1}
 HITS_MAX_ELSE = 25

@@ -17,16 +17,19 @@ from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import BinlogPosition, binlog_file
 
-_IDENTIFIER = r"(?:`((?:[^`]|``)+)`|([\w$]+))"
+# A quoted name is replaced by its number, so that nothing inside it is read; see `altered_tables`.
+_IDENTIFIER = r"(?:\0(\d+)\0|([\w$]+))"
 _TABLE = rf"{_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})?"
 # ALTER may name a second table: EXCHANGE PARTITION … WITH TABLE, CONVERT TABLE … TO PARTITION.
 _ALTERED = re.compile(rf"\btable\s+(?:if\s+exists\s+)?{_TABLE}", re.IGNORECASE)
 _RENAMED = re.compile(rf"{_TABLE}(?:\s+wait\s+\d+|\s+nowait)?\s+to\s", re.IGNORECASE)
 _DROPPED = re.compile(rf"(?:\btables?\s+(?:if\s+exists\s+)?|,\s*){_TABLE}", re.IGNORECASE)
 _NAMED = {"rename table": _RENAMED, "alter ": _ALTERED, "drop table": _DROPPED}
-# Comments and texts may hold anything; a quoted name is matched too, so that nothing inside it is taken for one.
-_NOT_NAMES = re.compile(
-    r"(`(?:[^`]|``)+`)|/\*(?!!).*?\*/|--(?=\s)[^\n]*|#[^\n]*|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"", re.DOTALL
+# Comments and texts may hold anything. What stands in double quotes is a name or a text, by the session's sql_mode, and
+# the record does not tell that: in the place of a name it is taken for one.
+_QUOTED = re.compile(
+    r"`((?:[^`]|``)+)`|\"((?:[^\"\\]|\\.|\"\")*)\"|/\*(?!!).*?\*/|--(?=\s)[^\n]*|#[^\n]*|'(?:[^'\\]|\\.|'')*'",
+    re.DOTALL,
 )
 _SET_STATEMENT = re.compile(r"^\s*set\s+statement\s.*?\sfor\s+", re.IGNORECASE | re.DOTALL)
 _GTID = re.compile(r"\d+-\d+-\d+")
@@ -58,19 +61,22 @@ _decode_row = msgspec.json.Decoder(_Row).decode
 def altered_tables(statement: str) -> tuple[tuple[str, str], ...]:
     """(database or "", table) of each table that a RENAME, ALTER or DROP takes away or changes; () for other
     statements."""
-    plain = _SET_STATEMENT.sub("", _NOT_NAMES.sub(lambda match: match[1] or " ", statement))
+    names: list[str] = []
+
+    def numbered(match: re.Match[str]) -> str:
+        if match[1] is None and match[2] is None:
+            return " "
+        names.append(match[1].replace("``", "`") if match[2] is None else match[2].replace('""', '"'))
+        return f" \0{len(names) - 1}\0 "
+
+    def table_of(match: re.Match[str]) -> tuple[str, str]:
+        first, second = (names[int(match[at])] if match[at] else match[at + 1] or "" for at in (1, 3))
+        return (first, second) if second else ("", first)
+
+    plain = _SET_STATEMENT.sub("", _QUOTED.sub(numbered, statement))
     start = " ".join(plain.split(maxsplit=2)).lower()
     named = next((pattern for words, pattern in _NAMED.items() if start.startswith(words)), None)
-    return tuple(_table_of(match) for match in named.finditer(plain)) if named else ()
-
-
-def _table_of(match: re.Match[str]) -> tuple[str, str]:
-    first, second = (_unquoted(match[quoted], match[quoted + 1]) for quoted in (1, 3))
-    return (first, second) if second else ("", first)
-
-
-def _unquoted(quoted: str | None, plain: str | None) -> str:
-    return quoted.replace("``", "`") if quoted else plain or ""
+    return tuple(table_of(match) for match in named.finditer(plain)) if named else ()
 
 
 class BinlogDecoder:

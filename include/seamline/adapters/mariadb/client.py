@@ -12,6 +12,12 @@ from seamline.domain.errors import ConfigError, Refused, SeamlineError, Terminal
 from seamline.plan.model import SourcePlan
 
 Session = pymysql.connections.Connection
+# The server's defaults for what may be set otherwise for all sessions: how statements are read, and how CHAR values and
+# SHOW CREATE are told.
+_SETTINGS = (
+    "SET time_zone = '+00:00', sql_quote_show_create = 1,"
+    " sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+)
 
 _CONNECT_TIMEOUT_S = 10
 _READ_TIMEOUT_S = 60
@@ -27,8 +33,8 @@ def role(source: SourcePlan, connection_id: str) -> Connection:
 
 
 def open_session(connection: Connection, *, read_timeout_s: float | None = _READ_TIMEOUT_S) -> "Session[Any]":
-    """A session in UTC and utf8mb4, autocommit on. The caller closes it. `read_timeout_s` None: waits for as long as a
-    statement takes."""
+    """A session in UTC, utf8mb4 and the default sql_mode, autocommit on. The caller closes it. `read_timeout_s` None:
+    waits for as long as a statement takes."""
     try:
         return pymysql.connect(
             host=connection.host,
@@ -37,7 +43,7 @@ def open_session(connection: Connection, *, read_timeout_s: float | None = _READ
             password=connection.password,
             database=connection.database or None,
             charset="utf8mb4",
-            init_command="SET time_zone = '+00:00'",
+            init_command=_SETTINGS,
             autocommit=True,
             connect_timeout=_CONNECT_TIMEOUT_S,
             read_timeout=read_timeout_s,

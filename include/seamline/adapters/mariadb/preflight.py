@@ -52,7 +52,7 @@ class SourceFacts:
     variables: Mapping[str, str]
     engines: Mapping[str, str]  # wanted table → engine
     prepared_xa: int = 0
-    compressed: tuple[str, ...] = ()  # database.table.column, as far as the reader may look
+    compressed: tuple[str, ...] = ()  # database.table.column, as far as the capture may look
     unparseable: tuple[str, ...] = ()  # database.table.column of inet4/inet6, the same
     foreign_keys: tuple[ForeignKeyAction, ...] = ()
     binlog_do: str = ""

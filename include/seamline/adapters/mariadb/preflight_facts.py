@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import pymysql
@@ -35,21 +36,21 @@ def gather(
 ) -> SourceFacts:
     """Errors of the driver come as Seamline's, with the connection that met them."""
     names = [table.name for table in tables]
+    seen = _seen_by_capture(capture)
     try:
         with closing(open_session(reader)) as session:
             columns, key, engine = _marker_shape(session, database, marker_table)
-            do_db, ignore_db = _filters(session)
             return SourceFacts(
                 database=database,
                 variables=_variables(session, "GLOBAL"),
                 engines=_engines(session, database, names),
                 prepared_xa=len(query(session, "XA RECOVER")),
-                compressed=_places(session, "column_type LIKE '%COMPRESSED%'"),
-                unparseable=_places(session, "data_type IN ('inet4', 'inet6')"),
+                compressed=seen.compressed,
+                unparseable=seen.unparseable,
                 foreign_keys=_foreign_keys(session, names),
-                binlog_do=do_db,
-                binlog_ignore=ignore_db,
-                replicates_from=_primaries(session),
+                binlog_do=seen.binlog_do,
+                binlog_ignore=seen.binlog_ignore,
+                replicates_from=seen.replicates_from,
                 marker_table=marker_table,
                 marker_columns=columns,
                 marker_key=key,
@@ -61,6 +62,30 @@ def gather(
             )
     except pymysql.err.MySQLError as exc:
         raise translated(exc, reader) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a login sees that may read the whole database and the state of the binlog. The reader sees nothing of it."""
+
+    compressed: tuple[str, ...]
+    unparseable: tuple[str, ...]
+    binlog_do: str
+    binlog_ignore: str
+    replicates_from: tuple[str, ...]
+
+
+def _seen_by_capture(capture: Connection) -> _Seen:
+    try:
+        with closing(open_session(capture)) as session:
+            return _Seen(
+                _places(session, "column_type LIKE '%COMPRESSED%'"),
+                _places(session, "data_type IN ('inet4', 'inet6')"),
+                *_filters(session),
+                _primaries(session),
+            )
+    except pymysql.err.MySQLError as exc:
+        raise translated(exc, capture) from exc
 
 
 def _variables(session: "Session[Any]", scope: str) -> dict[str, str]:
@@ -96,7 +121,7 @@ def _filters(session: "Session[Any]") -> tuple[str, str]:
     try:
         rows = query(session, "SHOW MASTER STATUS")
     except pymysql.err.OperationalError:
-        # The reader need not see it; the capture role's check of BINLOG MONITOR stands on its own.
+        # Without BINLOG MONITOR, which has a check of its own.
         return "", ""
     return (str(rows[0][2]), str(rows[0][3])) if rows else ("", "")
 
@@ -107,8 +132,9 @@ def _primaries(session: "Session[Any]") -> tuple[str, ...]:
             cursor.execute("SHOW ALL SLAVES STATUS")
             return tuple(f"{row['Master_Host']}:{row['Master_Port']}" for row in cursor.fetchall())
     except pymysql.err.OperationalError:
-        # Needs REPLICA MONITOR, which no role has to have.
-        return ()
+        # Needs REPLICA MONITOR, which no role has to have. Whether it is at work at all is told to everybody.
+        (((_, running),)) = query(session, "SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+        return ("another server",) if int(running) else ()
 
 
 def _marker_shape(session: "Session[Any]", database: str, table: str) -> tuple[dict[str, str], tuple[str, ...], str]:

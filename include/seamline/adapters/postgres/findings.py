@@ -11,7 +11,7 @@ _LISTED = 1_000
 
 def read_findings(session: Session, stream: StreamId, *, after: int) -> tuple[tuple[Finding, ...], int]:
     """The first findings of each table with a number above `after`, and the newest number there is (`after` where there
-    is none). Findings from before the newest publish are over: it put the tables in place anew."""
+    is none). Those from before their table was put in place anew are over."""
     with translated("read the findings of the stream"):
         try:
             newest = session.execute(
@@ -21,10 +21,10 @@ def read_findings(session: Session, stream: StreamId, *, after: int) -> tuple[tu
             rows = session.execute(
                 "SELECT table_name, kind, row_key, log_offset FROM (SELECT *, row_number() OVER"
                 " (PARTITION BY table_name ORDER BY finding_id) AS place FROM seamline.finding"
-                " WHERE stream = %s AND finding_id > %s AND found_at > coalesce("
-                "(SELECT max(published_at) FROM seamline.publication WHERE stream = %s), '-infinity')) AS found"
+                # As JSON, because a destination of an earlier version has no such column until something is published.
+                " AS f WHERE stream = %s AND finding_id > %s AND to_jsonb(f) ->> 'over_at' IS NULL) AS found"
                 " WHERE place <= %s ORDER BY finding_id",
-                (str(stream), after, str(stream), _LISTED),
+                (str(stream), after, _LISTED),
             ).fetchall()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return (), after

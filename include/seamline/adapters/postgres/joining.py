@@ -19,6 +19,7 @@ from seamline.ports import Joining, Load
 def is_done(session: Session, stream: StreamId, joining: Joining, destination: DestinationPlan) -> bool:
     """Whether this run's tables have joined already. The lock on publishes lives as long as the session."""
     lock_publishes(session, destination)
+    ledger_tables.create_tables(session)
     return ledger_tables.is_published(session, stream, joining.run_id)
 
 
@@ -29,6 +30,7 @@ def put_together(session: Session, stream: StreamId, joining: Joining, destinati
     ledger_tables.end_epoch(session, stream)
     set_aside(session, stream, joining.kept_as, destination)
     names = [table.name for table in joining.tables]
+    ledger_tables.end_findings(session, stream, [*names, *joining.kept_as])
     if joining.passed_as is not None:
         loads = [Load(table, table.name, 0) for table in joining.tables]
         put_tables_in_place(session, stream, loads, replace(destination, staged_in=joining.pass_schema))

@@ -57,7 +57,8 @@ CREATE TABLE IF NOT EXISTS seamline.finding (
     row_key text NOT NULL,
     log_offset bigint NOT NULL,
     position jsonb NOT NULL,
-    found_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    found_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    over_at timestamptz
 );
 CREATE INDEX IF NOT EXISTS finding_of_stream ON seamline.finding (stream, found_at);
 """
@@ -65,6 +66,11 @@ CREATE INDEX IF NOT EXISTS finding_of_stream ON seamline.finding (stream, found_
 _UPGRADES = {
     "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'removed_at'": (
         "ALTER TABLE seamline.boundary ADD COLUMN removed_at timestamptz"
+    ),
+    "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.finding'::regclass AND attname = 'over_at'": (
+        "ALTER TABLE seamline.finding ADD COLUMN over_at timestamptz;"
+        "UPDATE seamline.finding f SET over_at = clock_timestamp() WHERE found_at <="
+        " (SELECT max(published_at) FROM seamline.publication p WHERE p.stream = f.stream)"
     ),
     "SELECT 1 FROM pg_index WHERE indrelid = 'seamline.publication'::regclass AND indisprimary AND indnkeyatts = 2": (
         "ALTER TABLE seamline.publication DROP CONSTRAINT publication_pkey, ADD PRIMARY KEY (run_id, stream)"
@@ -182,6 +188,15 @@ def keep_findings(session: Session, stream: StreamId, findings: Sequence[Finding
         )
 
 
+def end_findings(session: Session, stream: StreamId, tables: Sequence[str]) -> None:
+    """The rows of these tables are put in place anew: what was found in those of before is over."""
+    session.execute(
+        "UPDATE seamline.finding SET over_at = clock_timestamp()"
+        " WHERE stream = %s AND table_name = ANY(%s) AND over_at IS NULL",
+        (str(stream), list(tables)),
+    )
+
+
 def is_published(session: Session, stream: StreamId, run_id: str) -> bool:
     row = session.execute(
         "SELECT 1 FROM seamline.publication WHERE run_id = %s AND stream = %s", (run_id, str(stream))
@@ -208,6 +223,7 @@ def write_publication(session: Session, stream: StreamId, publication: Publicati
         "UPDATE seamline.boundary SET ended_at = clock_timestamp() WHERE stream = %s AND ended_at IS NULL",
         (str(stream),),
     )
+    end_findings(session, stream, tables)
     for boundary in publication.boundaries:
         session.execute(
             "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker) "
@@ -243,8 +259,13 @@ def locked_place(session: Session, stream: StreamId) -> tuple[str, int] | None:
 
 def take_over_boundaries(session: Session, stream: StreamId, passed_as: StreamId, tables: Sequence[str]) -> None:
     """The newest boundary that each table has in its pass begins its next generation in the stream, and what the pass
-    has found counts as found by the stream."""
-    session.execute("UPDATE seamline.finding SET stream = %s WHERE stream = %s", (str(stream), str(passed_as)))
+    has found counts as found by the stream, now: under new numbers, as the stream's may be reported already."""
+    session.execute(
+        "WITH moved AS (DELETE FROM seamline.finding WHERE stream = %s AND over_at IS NULL RETURNING *)"
+        " INSERT INTO seamline.finding (stream, table_name, kind, row_key, log_offset, position, found_at)"
+        " SELECT %s, table_name, kind, row_key, log_offset, position, found_at FROM moved ORDER BY finding_id",
+        (str(passed_as), str(stream)),
+    )
     session.execute(
         "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, ended_at) "
         "SELECT DISTINCT ON (p.table_name) %(stream)s, p.table_name, (SELECT coalesce(max(b.generation), 0) + 1 "

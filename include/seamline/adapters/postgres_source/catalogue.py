@@ -2,9 +2,10 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seamline.adapters.postgres_source.client import Session
+from seamline.adapters.postgres_source.origin import read_origins
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 
@@ -75,11 +76,12 @@ def read_catalogue(session: Session, schema: str, tables: Sequence[str]) -> tupl
         )
     columns = _columns(session, schema, tables)
     keys = _keys(session, schema)
+    origins = read_origins(session, schema, list(tables))
     found, faults = [], []
     for name in tables:
         facts, key = columns.get(name, []), keys.get(name, ())
         table, table_faults = table_from_facts(name, facts, key, rows_estimate=listed[name][1])
-        found.append(table)
+        found.append(replace(table, origin=origins.get(name, "")))
         faults += table_faults
     if faults:
         raise SchemaConflict(

@@ -5,7 +5,7 @@ alike. So before a span is committed the catalogue itself is asked, and one answ
 """
 
 import select
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import psycopg
 
@@ -13,7 +13,8 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source.catalogue import read_catalogue
 from seamline.adapters.postgres_source.client import Session, open_session, role, source_error
-from seamline.domain.catalogue import PARK_IT, Column, Table
+from seamline.adapters.postgres_source.origin import undone_alterations
+from seamline.domain.catalogue import PARK_IT, Table, alterations
 from seamline.domain.errors import InvariantViolated, SchemaConflict
 from seamline.domain.position import Position, PostgresPosition
 from seamline.plan.model import SourcePlan, SyncPlan
@@ -21,12 +22,14 @@ from seamline.plan.model import SourcePlan, SyncPlan
 # So long is waited for somebody who alters a table just now; then the stream is tried again later.
 _LOCK_TIMEOUT_MS = 10_000
 _LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
-# A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone.
+# A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone. A label that is
+# renamed alters no table: those of all enums are asked.
 _MARK = """
 SELECT concat_ws(' ', count(*), sum(hashtextextended(concat_ws(' ', c.oid, c.relreplident, a.attnum, a.xmin), 0)),
   (SELECT sum(hashtextextended(concat_ws(' ', i.indexrelid, i.xmin), 0)) FROM pg_index i
    WHERE i.indisprimary AND i.indrelid IN
-     (SELECT k.oid FROM pg_class k WHERE k.relnamespace = to_regnamespace(%(schema)s) AND k.relname = ANY(%(tables)s))))
+     (SELECT k.oid FROM pg_class k WHERE k.relnamespace = to_regnamespace(%(schema)s) AND k.relname = ANY(%(tables)s))),
+  (SELECT sum(hashtextextended(concat_ws(' ', e.oid, e.enumlabel), 0)) FROM pg_enum e))
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relname = ANY(%(tables)s) AND a.attnum > 0"""
 
@@ -110,36 +113,18 @@ class CatalogueGuard:
     def _compare(self, session: Session) -> None:
         """Something was altered since the last look: is it anything that matters?"""
         now = read_catalogue(session, self._source.schema, [table.name for table in self._tables])
-        changed = [text for old, new in zip(self._tables, now, strict=True) for text in differences(old, new)]
-        if changed:
+        pairs = list(zip(self._tables, now, strict=True))
+        self._refuse({old.name: alterations(old, new) for old, new in pairs}, hint=f"Undo the change. Or: {PARK_IT}")
+        self._refuse({old.name: undone_alterations(old, new) for old, new in pairs}, hint=PARK_IT)
+
+    def _refuse(self, changed: Mapping[str, list[str]], *, hint: str) -> None:
+        texts = [text for found in changed.values() for text in found]
+        if texts:
             raise SchemaConflict(
-                f"tables of source {self._source.name} were altered: {'; '.join(changed)}",
-                hint=f"Undo the change. Or: {PARK_IT}",
-                table=next(old.name for old, new in zip(self._tables, now, strict=True) if differences(old, new)),
+                f"tables of source {self._source.name} were altered: {'; '.join(texts)}",
+                hint=hint,
+                table=next(name for name, found in changed.items() if found),
             )
-
-
-def differences(planned: Table, found: Table) -> list[str]:
-    """What was altered in a table, in words; [] where every change in the log still means what it meant."""
-    texts = []
-    before = {column.name: column for column in planned.columns}
-    after = {column.name: column for column in found.columns}
-    texts += [f"{planned.name}.{name} was dropped or renamed" for name in before if name not in after]
-    texts += [f"{planned.name}.{name} {after[name].source_type} is new" for name in after if name not in before]
-    for name, old in before.items():
-        new = after.get(name)
-        if new is not None and new != old:
-            texts.append(f"{planned.name}.{name} is now {_shown(new)}, was {_shown(old)}")
-    if not texts and list(before) != list(after):
-        texts.append(f"{planned.name} has its columns in another order")
-    if planned.key != found.key:
-        key, was = (", ".join(table.key) or "none" for table in (found, planned))
-        texts.append(f"the primary key of {planned.name} is now {key}, was {was}")
-    return texts
-
-
-def _shown(column: Column) -> str:
-    return column.source_type if column.nullable else f"{column.source_type} NOT NULL"
 
 
 def open_guard(plan: SyncPlan) -> CatalogueGuard:

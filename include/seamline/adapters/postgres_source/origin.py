@@ -1,0 +1,80 @@
+"""What PostgreSQL's catalogue keeps of a table beside its shape: by it an alteration that was undone is noticed.
+
+A table whose column was retyped there and back, or in whose place another one stands, looks as it did. The log does not
+tell of it, and rows from between would be read by the wrong type (ADR 24).
+"""
+
+import msgspec
+
+from seamline.adapters.postgres_source.client import Session
+from seamline.domain.catalogue import Table
+
+# The base types of domains are asked for, as an enum may stand behind one. The index of the primary key, named as
+# identity, is the default.
+_ORIGINS = """
+WITH RECURSIVE base AS (SELECT oid AS declared, oid, typtype, typbasetype FROM pg_type
+  UNION ALL SELECT b.declared, t.oid, t.typtype, t.typbasetype
+  FROM base b JOIN pg_type t ON t.oid = b.typbasetype WHERE b.typtype = 'd')
+SELECT c.relname, c.oid::bigint, c.relfilenode::bigint,
+  CASE WHEN c.relreplident = 'i' AND coalesce(k.indisreplident, false) THEN 'd' ELSE c.relreplident::text END,
+  a.attname, a.attnum::int, a.xmin::text,
+  (SELECT coalesce(jsonb_object_agg(e.oid::text, e.enumlabel), '{}') FROM base b JOIN pg_enum e ON e.enumtypid = b.oid
+   WHERE b.declared = a.atttypid)
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  LEFT JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary
+WHERE c.relnamespace = to_regnamespace(%s) AND c.relname = ANY(%s)"""
+
+
+class ColumnOrigin(msgspec.Struct, frozen=True):
+    """`version` is the xmin of its row in pg_attribute; `labels` those of an enum, by the oid of each."""
+
+    number: int
+    version: str
+    labels: dict[str, str] = {}
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """`file` is another one after each rewrite of the table; `identity` is relreplident."""
+
+    table: int
+    file: int
+    identity: str
+    columns: dict[str, ColumnOrigin]
+
+
+def read_origins(session: Session, schema: str, tables: list[str]) -> dict[str, str]:
+    """`Table.origin` of each of these tables."""
+    found: dict[str, Origin] = {}
+    for name, oid, file, identity, column, *told in session.execute(_ORIGINS, (schema, tables)).fetchall():
+        origin = found.setdefault(str(name), Origin(oid, file, identity, {}))
+        origin.columns[str(column)] = ColumnOrigin(*told)
+    return {name: msgspec.json.encode(origin).decode() for name, origin in found.items()}
+
+
+def undone_alterations(planned: Table, found: Table) -> list[str]:
+    """What was done to a table since it was planned that its shape does not show, in words. [] for a plan of before
+    this was kept."""
+    if not planned.origin or not found.origin:
+        return []
+    was, now = (msgspec.json.decode(table.origin, type=Origin) for table in (planned, found))
+    if was.table != now.table:
+        return [f"{planned.name} is another table than the one that was loaded: it was replaced"]
+    pairs = {
+        f"{planned.name}.{name}": (one, now.columns[name]) for name, one in was.columns.items() if name in now.columns
+    }
+    texts = [f"{name} was dropped and added again" for name, (old, new) in pairs.items() if old.number != new.number]
+    if not texts and was.file != now.file:
+        texts = [
+            f"{name} was altered since it was loaded and the table rewritten: its values may be others"
+            for name, (old, new) in pairs.items()
+            if old.version != new.version
+        ]
+    texts += [
+        f"label {label!r} of {name} is now {new.labels.get(oid)!r}"
+        for name, (old, new) in pairs.items()
+        for oid, label in old.labels.items()
+        if new.labels.get(oid) != label
+    ]
+    if was.identity != now.identity and now.identity not in "df":
+        texts.append(f"the replica identity of {planned.name} is not its primary key any more")
+    return texts

@@ -1,0 +1,54 @@
+"""Which findings a comparison is told: each until its table is put in place anew, whatever happens to the others."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres.findings import read_findings
+from tests.contract.behaviours import Applying, account
+from tests.contract.joining_behaviours import LEG, carrying, passed
+from tests.contract.worlds import PostgresWorld
+from tests.log_topic import ACCOUNT, STREAM, TABLES, TRANSFER, delete, sync_plan
+
+
+@pytest.fixture
+def world(sink_database: Connection) -> Iterator[PostgresWorld]:
+    one = PostgresWorld(TABLES, sink_database)
+    yield one
+    one.close()
+
+
+def told(world: PostgresWorld, *, after: int = 0) -> list[str]:
+    return [finding.table for finding in read_findings(world.session, STREAM, after=after)[0]]
+
+
+def test_a_finding_is_told_still_when_another_table_has_joined(world: PostgresWorld) -> None:
+    carrying(world, ACCOUNT).span(delete(ACCOUNT, **account(9)))
+    world.sink().join(STREAM, passed(world, TRANSFER, rows=[LEG], at=10))
+    assert told(world) == ["account"]
+
+
+def test_a_finding_is_over_when_its_table_was_loaded_again(world: PostgresWorld) -> None:
+    carrying(world, ACCOUNT).span(delete(ACCOUNT, **account(9)))
+    world.sink().join(STREAM, passed(world, ACCOUNT, rows=[account(1)], at=10))
+    assert told(world) == []
+
+
+def test_what_a_pass_has_found_is_told_by_the_stream_though_a_later_one_was_told_before(world: PostgresWorld) -> None:
+    stream = carrying(world, ACCOUNT)
+    joining = passed(world, TRANSFER, rows=[LEG], at=0)
+    whole, world.plan = world.plan, sync_plan(TABLES).pass_over(["transfer"], "0")
+    Applying(world, stream=world.plan.stream_id("warehouse")).span(delete(TRANSFER, **{**LEG, "leg": 7}))
+    world.plan = whole
+    stream.span(delete(ACCOUNT, **account(9)))
+    found, through = read_findings(world.session, STREAM, after=0)
+    assert [one.table for one in found] == ["account"]
+    world.sink().join(STREAM, joining)
+    assert told(world, after=through) == ["transfer"]
+
+
+def test_a_publish_ends_the_findings_of_before(world: PostgresWorld) -> None:
+    carrying(world, ACCOUNT).span(delete(ACCOUNT, **account(9)))
+    carrying(world, ACCOUNT, run_id="run-2")
+    assert told(world) == []
