@@ -102,7 +102,8 @@ BEGIN
                                  sums, wrong_sums, transfers_checked, torn, gaps)
     SELECT whose, current_setting('application_name'), ledger.epoch, ledger.next_offset, ledger.position,
            (SELECT count(*) FROM seamline.publication WHERE stream = whose), ledger.applied_units,
-           EXISTS (SELECT FROM seamline.boundary WHERE stream = whose AND ended_at IS NULL), found_sums, found_wrong, looked_at, found_torn, found_gaps;
+           EXISTS (SELECT FROM seamline.boundary WHERE stream = whose AND ended_at IS NULL),
+           found_sums, found_wrong, looked_at, found_torn, found_gaps;
     RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER look_at_commit AFTER INSERT ON checked.woken
