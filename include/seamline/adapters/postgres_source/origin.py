@@ -1,7 +1,7 @@
 """What PostgreSQL's catalogue keeps of a table beside its shape: by it an alteration that was undone is noticed.
 
-A table whose column was retyped there and back, or in whose place another one stands, looks as it did. The log does not
-tell of it, and rows from between would be read by the wrong type (ADR 24).
+A table whose column was retyped there and back, or in whose place another one stands, looks as it did. The log tells
+neither that nor which values it has changed (ADR 24).
 """
 
 import msgspec

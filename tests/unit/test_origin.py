@@ -1,0 +1,75 @@
+"""What was done to a table of a PostgreSQL source that its shape does not show."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from seamline.adapters.postgres_source.origin import ColumnOrigin, Origin, undone_alterations
+from seamline.domain.catalogue import Column, Kind, Table, table_from_json, table_to_json
+from seamline.plan.list_change import ListChange, with_origins_of
+from tests.log_topic import sync_plan
+
+TABLE = Table("t", (Column("id", Kind.INTEGER, "bigint"), Column("felt", Kind.ENUM, "mood")), ("id",))
+LOADED = Origin(16_400, 500, "d", {"id": ColumnOrigin(1, "700"), "felt": ColumnOrigin(2, "700", {"9": "glad"})})
+
+
+def table(origin: Origin) -> Table:
+    return replace(TABLE, origin=msgspec.json.encode(origin).decode())
+
+
+def with_column(name: str, **changed: Any) -> Origin:
+    return msgspec.structs.replace(
+        LOADED, columns={**LOADED.columns, name: msgspec.structs.replace(LOADED.columns[name], **changed)}
+    )
+
+
+HARMLESS = {
+    "nothing": LOADED,
+    "rewritten by VACUUM FULL or emptied": msgspec.structs.replace(LOADED, file=501),
+    "another default or statistics": with_column("id", version="800"),
+    "one label more": with_column("felt", labels={"9": "glad", "10": "calm"}),
+    "all columns as identity": msgspec.structs.replace(LOADED, identity="f"),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_maintenance_and_what_changes_no_value_is_no_alteration(name: str) -> None:
+    assert undone_alterations(table(LOADED), table(HARMLESS[name])) == []
+
+
+UNDONE = {
+    "t is another table than the one that was loaded: it was replaced": msgspec.structs.replace(LOADED, table=16_500),
+    "t.id was dropped and added again": with_column("id", number=3),
+    "t.id was altered since it was loaded and the table rewritten: its values may be others": msgspec.structs.replace(
+        with_column("id", version="800"), file=501
+    ),
+    "label 'glad' of t.felt is now 'merry'": with_column("felt", labels={"9": "merry"}),
+    "label 'glad' of t.felt is now None": with_column("felt", labels={}),
+    "the replica identity of t is not its primary key any more": msgspec.structs.replace(LOADED, identity="i"),
+}
+
+
+@pytest.mark.parametrize("said", UNDONE)
+def test_what_changes_values_or_who_tells_them_is_named(said: str) -> None:
+    assert undone_alterations(table(LOADED), table(UNDONE[said])) == [said]
+
+
+def test_a_plan_of_before_origins_were_kept_is_not_held_against_anything() -> None:
+    assert undone_alterations(TABLE, table(LOADED)) == []
+
+
+def test_the_plan_keeps_the_origin_and_does_not_compare_it_as_a_shape() -> None:
+    kept = table_from_json(table_to_json(table(LOADED)))
+    assert (kept.origin, kept) == (table(LOADED).origin, TABLE)
+
+
+def test_a_run_that_changes_the_list_takes_over_the_origin_of_what_it_does_not_load() -> None:
+    later = table(msgspec.structs.replace(LOADED, file=501))
+    other = replace(TABLE, name="other", origin="x")
+    known, now = sync_plan((table(LOADED),)), sync_plan((later, other))
+    plan = with_origins_of(known, now, ListChange(added=("other",)))
+    assert [one.shape.origin for one in plan.tables] == [table(LOADED).origin, "x"]
+    plan = with_origins_of(known, now, ListChange(added=("other",), again=("t",)))
+    assert [one.shape.origin for one in plan.tables] == [later.origin, "x"]
