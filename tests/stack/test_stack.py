@@ -158,17 +158,20 @@ def test_an_up_after_the_keeper_alone_was_killed_ends_what_it_left(running: OwnS
 def test_a_stream_host_of_airflow_that_outlived_its_stack_gives_way_to_the_next_one(running: OwnStack) -> None:
     layout = running.layout
     running.up("postgres")
+    supervisor.stop_programs(layout, ["stream_host"])
     launch = programs.launch("stream_host", layout)
     marks = leftovers.marks(layout, "airflow-scheduler")
     environment = {**settings.process_environment(), **launch.environment, **marks}
-    with (layout.data / "host_of_airflow.log").open("wb") as said:
+    log = layout.data / "host_of_airflow.log"
+    with log.open("wb") as said:
         host = subprocess.Popen(launch.command, env=environment, stderr=said, start_new_session=True)
     try:
-        wait_until(lambda: host.pid in running.stream_hosts(), timeout_s=60, what="Airflow's host to have the pool")
+        wait_until(lambda: "serving: pool=default" in log.read_text(), timeout_s=60, what="Airflow's host")
+        assert running.stream_hosts() == {host.pid}
         _kill_the_keeper_and(running, [one for one in leftovers.processes(layout) if not one.is_detached])
         answer = running.run("up", "--without", "airflow")
         assert answer.returncode == 0, answer.stderr
-        assert "a stream host that Airflow had started was ended" in answer.stdout + answer.stderr
+        assert "a stream host that Airflow had started was ended" in answer.stdout, answer.stdout
         assert host.wait(timeout=20) is not None
         assert running.stream_hosts() == {running.pid("stream_host")}
     finally:
