@@ -17,13 +17,14 @@ from seamline.adapters.postgres_source import bulk, sessions
 from seamline.adapters.postgres_source.client import Session, role
 from seamline.adapters.postgres_source.copy_out import CopyOut
 from seamline.adapters.postgres_source.sessions import SharedSnapshot, join_snapshot, views_at_one_snapshot
+from seamline.adapters.postgres_source.source import PostgresSource
 from seamline.domain.catalogue import Table
 from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, TransientError
 from seamline.domain.position import Position, PostgresPosition, position_from_json
 from seamline.plan.model import DestinationPlan
-from seamline.ports import Marker, ReadView
+from seamline.ports import Marker, Problem, ReadView
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
@@ -96,6 +97,13 @@ def three(bank: PostgresCaptured, later: str) -> Table:
     """The same with three rows, for the reader to read."""
     bank.execute(f"INSERT INTO {later} VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c')", grant(bank, later))
     return bank.source.catalogue([later])[0]
+
+
+@pytest.fixture
+def published(bank: PostgresCaptured, three: Table) -> Table:
+    """The same, as its owner leaves it for an onboarding."""
+    bank.execute(f'ALTER PUBLICATION "{bank.source_plan.publication}" ADD TABLE {three.name}')
+    return three
 
 
 def grant(bank: PostgresCaptured, table: str) -> str:
@@ -304,10 +312,26 @@ def test_views_outlive_the_timeouts_that_an_administrator_gave_the_role(bank: Po
 
 
 def test_rows_that_a_policy_hides_from_the_reader_are_refused_and_not_left_out(
-    bank: PostgresCaptured, three: Table
+    bank: PostgresCaptured, published: Table
 ) -> None:
-    bank.execute(f"ALTER TABLE {three.name} ENABLE ROW LEVEL SECURITY")
-    run = run_of(bank, (three.name,))
+    run = run_of(bank, (published.name,))
+    bank.execute(f"ALTER TABLE {published.name} ENABLE ROW LEVEL SECURITY")
+    with pytest.raises(Refused, match="row security shows .* only some rows"):
+        take_snapshot(run, tools_of(bank, run, Records()))
+
+
+def test_a_policy_that_comes_behind_the_preflight_is_met_by_the_read(
+    bank: PostgresCaptured, published: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = PostgresSource.preflight
+
+    def check_and_hide(self: PostgresSource, tables: Sequence[Table]) -> Sequence[Problem]:
+        found = check(self, tables)
+        bank.execute(f"ALTER TABLE {published.name} ENABLE ROW LEVEL SECURITY")
+        return found
+
+    monkeypatch.setattr(PostgresSource, "preflight", check_and_hide)
+    run = run_of(bank, (published.name,))
     with pytest.raises(Refused, match="row-level security"):
         take_snapshot(run, tools_of(bank, run, Records()))
 
@@ -383,14 +407,15 @@ def test_every_type_of_column_is_staged_as_the_source_holds_it(bank: PostgresCap
 
 
 def test_rows_larger_than_a_piece_of_the_copy_are_staged_whole(
-    bank: PostgresCaptured, warehouse: Connection, three: Table
+    bank: PostgresCaptured, warehouse: Connection, published: Table
 ) -> None:
-    bank.execute(f"UPDATE {three.name} SET memo = (SELECT string_agg(n::text, memo) FROM generate_series(1, 200000) n)")
-    run = run_of(bank, (three.name,))
+    table = published.name
+    bank.execute(f"UPDATE {table} SET memo = (SELECT string_agg(n::text, memo) FROM generate_series(1, 200000) n)")
+    run = run_of(bank, (table,))
     names = staged_names(take_snapshot(run, tools_of(bank, run, Records())))
     with postgres(warehouse) as destination:
-        staged = destination.execute(f'SELECT * FROM bank_stage."{names[three.name]}"'.encode()).fetchall()
-    assert sorted(staged) == sorted(bank.rows(three.name))
+        staged = destination.execute(f'SELECT * FROM bank_stage."{names[table]}"'.encode()).fetchall()
+    assert sorted(staged) == sorted(bank.rows(table))
     assert min(len(row[2]) for row in staged) > 1_000_000
 
 

@@ -24,6 +24,7 @@ from seamline.ports import (
     Load,
     Marker,
     Orders,
+    Problem,
     Progress,
     Publication,
     Staged,
@@ -311,6 +312,15 @@ class SteppedSource:
     results: dict[tuple[str, str], Any] = field(default_factory=dict)
     staged: int = 0
     read_at: Position = field(init=False)
+
+    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+        """No step of its own: nothing changes here, so a crash is one at the next."""
+        shapes = {table.name: table for table in TABLES}
+        return tuple(shapes[name] for name in tables)
+
+    def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
+        """No step either."""
+        return ()
 
     def commit_marker(self, marker: Marker) -> None:
         self.schedule.step("marker", is_network=True)
