@@ -6,6 +6,7 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.findings import read_findings
+from seamline.adapters.postgres.ledger import create_tables
 from tests.contract.behaviours import Applying, account
 from tests.contract.joining_behaviours import LEG, carrying, passed
 from tests.contract.worlds import PostgresWorld
@@ -46,6 +47,21 @@ def test_what_a_pass_has_found_is_told_by_the_stream_though_a_later_one_was_told
     assert [one.table for one in found] == ["account"]
     world.sink().join(STREAM, joining)
     assert told(world, after=through) == ["transfer"]
+
+
+@pytest.mark.parametrize("is_upgraded", [False, True], ids=["as it was left", "upgraded"])
+def test_what_an_earlier_version_found_is_told_until_its_own_table_was_loaded_again(
+    world: PostgresWorld, is_upgraded: bool
+) -> None:
+    carrying(world, ACCOUNT, TRANSFER).span(delete(ACCOUNT, **account(9)), delete(TRANSFER, **LEG))
+    world.session.execute("ALTER TABLE seamline.finding DROP COLUMN over_at")
+    world.session.execute(
+        "INSERT INTO seamline.publication (run_id, stream, tables) VALUES ('later', %s, '[\"transfer\"]')",
+        (str(STREAM),),
+    )
+    if is_upgraded:
+        create_tables(world.session)
+    assert told(world) == ["account"]
 
 
 def test_a_publish_ends_the_findings_of_before(world: PostgresWorld) -> None:

@@ -90,6 +90,16 @@ def test_tables_whose_shape_changed_since_their_load_are_refused_with_the_cure(
     assert "__tables" in raised.value.hint
 
 
+def test_a_run_that_adds_a_table_keeps_what_is_known_of_the_loads_of_the_others(platform: results.Platform) -> None:
+    """By the origin of its load a stream notices later that a table was altered there and back."""
+    tables = (replace(one, table=replace(one.shape, origin="of now")) for one in with_fees().tables)
+    runs.open_tables(platform, replace(with_fees(), tables=tuple(tables)), CHANGED, (), CARRIED)
+    origins = {table.name: table.shape.origin for table in platform.runs[CHANGED].plan.tables}
+    loaded = {table.name: table.shape.origin for table in results.plan().tables}
+    assert "of now" not in loaded.values()
+    assert origins == {**loaded, "fees": "of now"}
+
+
 def test_the_cutover_of_joined_tables_is_the_end_of_their_boundaries() -> None:
     run = results.run(result={"tables": {"added": ["fees"], "again": [], "removed": ["account"]}})
     open_still = replace(ledger("fees"), boundaries=(Boundary("fees", results.POSITION), *ledger("entry").boundaries))

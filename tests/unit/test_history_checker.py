@@ -43,6 +43,11 @@ class Run:
         return [*check_commits(self.commits), *check_rows(self.history, dump), *check_stops(self.stops)]
 
 
+def applied(*, by: int) -> dict[str, int]:
+    """What two transfers leave in a commit."""
+    return {"transfers_checked": 2, "has_rows": True, "owner_epoch": by}
+
+
 def clean() -> Run:
     run = Run()
     for writer in (0, 1):
@@ -57,18 +62,18 @@ def clean() -> Run:
     run.history.append(Attempt(51, 0, "no change", Outcome.OK, 4))
     run.seq.append((0, 4))
     run.commits = [
-        Commit(1, 1, 10, 100, 1, 2, transfers_checked=2),
-        Commit(2, 1, 20, 200, 1, 4, transfers_checked=2),
-        Commit(3, 2, 20, 200, 1, 4),
-        Commit(4, 2, 30, 300, 1, 6, transfers_checked=2),
+        Commit(1, 1, 10, 100, 1, 2, **applied(by=1)),
+        Commit(2, 1, 20, 200, 1, 4, **applied(by=1)),
+        Commit(3, 2, 20, 200, 1, 4, owner_epoch=2),
+        Commit(4, 2, 30, 300, 1, 6, **applied(by=2)),
         # It stands for a comparison, and says how far it is.
-        Commit(5, 2, 30, 310, 1, 6),
+        Commit(5, 2, 30, 310, 1, 6, owner_epoch=2),
         # A publish takes readers back to its snapshot.
         Commit(6, 3, 15, 250, 2, 6),
         Commit(7, 4, 15, 250, 2, 6),
         # Units that the snapshot covers are passed.
-        Commit(8, 4, 20, 250, 2, 8, is_catching_up=True),
-        Commit(9, 4, 40, 400, 2, 9),
+        Commit(8, 4, 20, 250, 2, 8, owner_epoch=4, is_catching_up=True),
+        Commit(9, 4, 40, 400, 2, 9, owner_epoch=4),
     ]
     run.stops = [Stop("stream", -9, (-9,)), Stop("stream", 0, (0,))]
     return run
@@ -159,11 +164,11 @@ def a_unit_is_passed_though_the_position_stands_and_no_boundary_is_open(run: Run
 
 
 def rows_change_while_the_position_stands_at_the_snapshot(run: Run) -> None:
-    run.commits[7] = replace(run.commits[7], transfers_checked=1)
+    run.commits[7] = replace(run.commits[7], has_rows=True)
 
 
 def rows_change_though_the_offset_stands(run: Run) -> None:
-    run.commits[4] = replace(run.commits[4], transfers_checked=1)
+    run.commits[4] = replace(run.commits[4], has_rows=True)
 
 
 def a_unit_is_applied_though_the_offset_stands(run: Run) -> None:
@@ -179,11 +184,15 @@ def a_later_number_comes_first(run: Run) -> None:
 
 
 def a_commit_of_an_epoch_that_is_over(run: Run) -> None:
-    run.commits.append(Commit(10, 3, 50, 500, 2, 10))
+    run.commits.append(Commit(10, 3, 50, 500, 2, 10, owner_epoch=3))
 
 
 def a_commit_by_an_owner_whose_epoch_is_over(run: Run) -> None:
     run.commits[3] = replace(run.commits[3], owner_epoch=1)
+
+
+def a_commit_of_nobody_knows_whom(run: Run) -> None:
+    run.commits[3] = replace(run.commits[3], owner_epoch=None)
 
 
 def a_commit_of_rows_beside_the_ledger(run: Run) -> None:
@@ -229,6 +238,7 @@ PLANTED: dict[Callable[[Run], None], Anomaly] = {
     a_commit_of_an_epoch_that_is_over: Anomaly.STALE_EPOCH,
     a_publish_lowers_the_epoch: Anomaly.STALE_EPOCH,
     a_commit_by_an_owner_whose_epoch_is_over: Anomaly.STALE_EPOCH,
+    a_commit_of_nobody_knows_whom: Anomaly.STALE_EPOCH,
     a_commit_of_rows_beside_the_ledger: Anomaly.TORN,
     a_stream_that_ends_by_itself: Anomaly.UNEXPLAINED_STOP,
     a_stream_that_nobody_killed: Anomaly.UNEXPLAINED_STOP,

@@ -32,11 +32,22 @@ HARMLESS = {
     "one label more": with_column("felt", labels={"9": "glad", "10": "calm"}),
     "all columns as identity": msgspec.structs.replace(LOADED, identity="f"),
 }
+# A column that was added with a default, as it is until the table is rewritten.
+ADDED = with_column("id", has_missing=True)
+REWRITTEN = msgspec.structs.replace(with_column("id", version="800"), file=501)
 
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_maintenance_and_what_changes_no_value_is_no_alteration(name: str) -> None:
     assert undone_alterations(table(LOADED), table(HARMLESS[name])) == []
+
+
+def test_a_rewrite_that_takes_a_default_of_older_rows_out_of_the_catalogue_is_maintenance() -> None:
+    assert undone_alterations(table(ADDED), table(REWRITTEN)) == []
+    both = msgspec.structs.replace(with_column("felt", version="800"), file=501)
+    assert undone_alterations(table(ADDED), table(both)) == [
+        "t.felt was altered since it was loaded and the table rewritten: its values may be others"
+    ]
 
 
 UNDONE = {

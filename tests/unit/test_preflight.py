@@ -4,9 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 
 from seamline.adapters.logins import Logins
+from seamline.adapters.mariadb import preflight_facts
 from seamline.adapters.mariadb.grants import grant_script
 from seamline.adapters.mariadb.preflight import (
     MARKER_SHAPE,
@@ -224,3 +226,26 @@ def test_the_grant_script_gives_each_role_the_least_it_needs() -> None:
 def test_the_page_of_grants_shows_what_the_script_prints(checkout: Path) -> None:
     page = (checkout / "docs" / "reference" / "grants.md").read_text(encoding="utf-8")
     assert f"```sql\n{grant_script('bank', ['account', 'ledger_entry'])}```" in page
+
+
+class Forbidden:
+    """A session that may not see from whom its server replicates."""
+
+    def cursor(self, _: object) -> "Forbidden":
+        return self
+
+    def __enter__(self) -> "Forbidden":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def execute(self, _: str) -> None:
+        raise pymysql.err.OperationalError(1227, "Access denied; you need REPLICA MONITOR")
+
+
+@pytest.mark.parametrize(("running", "told"), [("0", ()), ("1", ("another server",))])
+def test_a_replica_is_known_as_one_to_a_login_that_may_not_see_its_primary(
+    running: str, told: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight_facts, "query", lambda session, text: (("Slaves_running", running),))
+    assert preflight_facts._primaries(Forbidden()) == told  # type: ignore[arg-type]  # noqa: SLF001

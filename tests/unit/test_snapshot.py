@@ -199,6 +199,13 @@ def test_what_was_altered_between_the_plan_and_the_views_is_refused() -> None:
     assert "staged" not in world.told
 
 
+def test_what_was_altered_and_undone_between_the_plan_and_the_views_is_refused_too() -> None:
+    world = World(shapes=(replace(ENTRY, origin="another file"), AUDIT))
+    with pytest.raises(SchemaConflict, match="entry, which looks as it did"):
+        take_snapshot(run(), world.tools)
+    assert "staged" not in world.told
+
+
 def test_a_source_that_cannot_be_captured_any_more_is_refused_before_it_is_read() -> None:
     world = World(problems=[Problem("1 prepared XA transaction", "end it"), Problem("slow", "", is_fatal=False)])
     with pytest.raises(Refused, match=r"^1 prepared XA transaction \(sync s\)"):

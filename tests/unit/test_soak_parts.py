@@ -7,28 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.soak.journal import Done, Ended, Journal, page
+from tests.fault.soak.journal import Begun, Done, Ended, Journal, page
 from tests.fault.soak.link import Link, State, link_to
 from tests.fault.soak.nemesis import FAULTS
 from tests.fault.soak.test_soak import fault_of, told_if_it_fails
 from tests.waiting import wait_until
 
+RUN = Begun("postgres", "abc")
 FAULT = Done("postgres", "Kafka killed", 1.0, 12.5, 20.0, 40)
 END = Ended("postgres", 10, 8, 20, 44, ())
 
 
 def test_a_soak_goes_on_with_the_seed_and_the_faults_of_its_journal(tmp_path: Path) -> None:
     file = tmp_path / "soak.jsonl"
-    first = Journal.open(file, seed="17", commit="abc")
+    first = Journal.open(file, seed="17")
+    first.add(RUN)
     first.add(FAULT)
     first.add(END)
-    again = Journal.open(file, seed="another", commit="later")
-    assert (again.seed, again.commit, again.faults, again.ends) == ("17", "abc", first.faults, first.ends)
+    again = Journal.open(file, seed="another")
+    assert (again.seed, again.runs, again.faults, again.ends) == ("17", [RUN], [FAULT], [END])
     assert (again.of("postgres"), again.of("mariadb")) == ([FAULT], [])
 
 
 def test_the_page_counts_what_went_wrong_of_both_kinds(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path / "soak.jsonl", seed="17", commit="abc")
+    journal = Journal.open(tmp_path / "soak.jsonl", seed="17")
     journal.add(FAULT)
     journal.add(END)
     assert "**0 violations**" in page(journal)
@@ -42,20 +44,27 @@ def test_the_page_counts_what_went_wrong_of_both_kinds(tmp_path: Path) -> None:
     assert "- lost: a row" in told
 
 
-def test_a_run_that_never_came_to_its_end_is_a_violation_until_a_later_one_does(tmp_path: Path) -> None:
-    journal = Journal.open(tmp_path / "soak.jsonl", seed="17", commit="abc")
+def test_a_soak_of_which_no_run_came_to_its_end_has_failed(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "soak.jsonl", seed="17")
+    journal.add(RUN)
     journal.add(FAULT)
     assert "**1 violations**" in page(journal)
-    assert "- postgres: a run did not come to its end" in page(journal)
-    again = Journal.open(tmp_path / "soak.jsonl", seed="17", commit="abc")
-    assert again.violations("postgres") == journal.violations("postgres")
-    journal.add(END)
+    assert "- postgres: no run came to its end" in page(journal)
+
+
+def test_runs_that_were_broken_off_are_told(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path / "soak.jsonl", seed="17")
+    for one in (RUN, FAULT, RUN, FAULT, END):
+        journal.add(one)
     assert journal.violations("postgres") == []
+    assert "1 of 2 runs were broken off before that" in page(journal)
+    journal.add(END)
+    assert "broken off" not in page(journal)
 
 
 @pytest.mark.parametrize("error", [AssertionError("hangs"), RuntimeError("no such table")])
 def test_whatever_ends_a_soak_stands_in_its_journal(tmp_path: Path, error: Exception) -> None:
-    journal = Journal.open(tmp_path / "soak.jsonl", seed="17", commit="abc")
+    journal = Journal.open(tmp_path / "soak.jsonl", seed="17")
     with pytest.raises(type(error)), told_if_it_fails(journal, "postgres", "Kafka killed"):
         raise error
     assert journal.violations("postgres")[0] == f"Kafka killed: {error!r}"

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from seamline.domain.catalogue import alterations
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.plan.model import Run, SyncPlan
@@ -76,11 +77,10 @@ def kept_name(table: str, run_id: str) -> str:
 
 def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
     """The carried tables whose shape is another one now. The stream would go on under a shape that they do not have."""
-    before = {table.name: replace(table.shape, rows_estimate=0) for table in known.tables}
-    after = {table.name: replace(table.shape, rows_estimate=0) for table in now.tables}
-    return sorted(
-        name for name in before.keys() & after.keys() if name not in change.added and before[name] != after[name]
-    )
+    before = {table.name: table.shape for table in known.tables}
+    after = {table.name: table.shape for table in now.tables}
+    carried = before.keys() & after.keys() - set(change.added)
+    return sorted(name for name in carried if alterations(before[name], after[name]))
 
 
 def with_origins_of(known: SyncPlan, now: SyncPlan, change: ListChange) -> SyncPlan:

@@ -159,7 +159,7 @@ class _Boot:
 
     def _stream_host(self, part: Component) -> None:
         # Airflow started it while the stack's own was away. It would keep the pool, and the own could not start.
-        if leftovers.end(_stream_hosts_of_airflow(self._layout)):
+        if leftovers.end(stream_host.of_airflow(self._layout, leftovers.processes(self._layout))):
             self._progress.say("a stream host that Airflow had started was ended: the stack's own takes its place")
         self._start(part, partial(stream_host.is_ready, self._layout))
 
@@ -193,11 +193,6 @@ class _Boot:
         # It would go on failing unseen; the next `up` tries it again.
         keeper.stop_programs(self._layout, [program.name for program in part.programs])
         return TerminalError(f"{name}: {why}. The end of {self._layout.log_of(name)}:\n    {lines}", hint=part.cure)
-
-
-def _stream_hosts_of_airflow(layout: Layout) -> list[leftovers.StackProcess]:
-    script = str(programs.stream_host_script(layout))
-    return [one for one in leftovers.processes(layout) if one.is_detached and script in one.command]
 
 
 def log_tail(layout: Layout, program: str, *, lines: int) -> list[str]:

@@ -83,8 +83,7 @@ def _airflow(layout: Layout, *, program: str) -> Launch:
 
 def _stream_host(layout: Layout) -> Launch:
     # Not by spark-submit: that puts the JVM above the driver, and a stop signal would end it before the streams.
-    command = (str(layout.python), str(stream_host_script(layout)), "--pool", "default")
-    return Launch(command, environment(layout), layout.data)
+    return Launch((str(layout.python), *stream_host_arguments(layout)), environment(layout), layout.data)
 
 
 def _bank_writers(layout: Layout) -> Launch:
@@ -92,8 +91,8 @@ def _bank_writers(layout: Layout) -> Launch:
     return Launch(command, environment(layout), layout.data)
 
 
-def stream_host_script(layout: Layout) -> Path:
-    return layout.settings.root / "spark_jobs" / "stream_host.py"
+def stream_host_arguments(layout: Layout) -> tuple[str, ...]:
+    return (str(layout.settings.root / "spark_jobs" / "stream_host.py"), "--pool", "default")
 
 
 _LAUNCHES: dict[str, Callable[[Layout], Launch]] = {

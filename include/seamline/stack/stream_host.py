@@ -1,10 +1,13 @@
-"""Whether the local stream host is at work."""
+"""Whether the local stream host is at work, and who stands in its place."""
+
+from collections.abc import Iterable
 
 from seamline.adapters import registry
 from seamline.adapters.platform.host_lease import holder_of
 from seamline.domain.errors import SeamlineError
-from seamline.stack import supervisor
+from seamline.stack import programs, supervisor
 from seamline.stack.layout import Layout
+from seamline.stack.leftovers import StackProcess
 
 PROGRAM = "stream_host"
 
@@ -16,3 +19,9 @@ def is_ready(layout: Layout) -> bool:
         return any(host.is_alive and holder_of(host.holder).process == pid for host in registry.director().hosts())
     except SeamlineError:
         return False
+
+
+def of_airflow(layout: Layout, processes: Iterable[StackProcess]) -> list[StackProcess]:
+    """Those that Airflow has started for the same pool while this one was away. Hosts of other pools are its own."""
+    arguments = " ".join(programs.stream_host_arguments(layout))
+    return [one for one in processes if one.is_detached and one.command.endswith(f" {arguments}")]

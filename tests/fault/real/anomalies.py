@@ -44,7 +44,8 @@ class Commit:
     was applied since the first publish.
 
     `publications`: how many publishes there were with this one; only a publish may take readers back. `owner_epoch`: by
-    which epoch it was made, None where it was no stream's. Without the ledger it says nothing of where it stands.
+    which epoch it was made, None where it was no stream's. `has_ledger`, `has_rows`: whether it wrote the ledger, and
+    whether statements that change live rows were part of it.
     """
 
     number: int
@@ -59,6 +60,7 @@ class Commit:
     transfers_checked: int = 0
     owner_epoch: int | None = None
     has_ledger: bool = True
+    has_rows: bool = False
     is_catching_up: bool = False
 
 
@@ -134,10 +136,12 @@ def _step(before: Commit, after: Commit) -> Iterator[Found]:
         yield Found(Anomaly.STALE_EPOCH, where)
     if after.publications != before.publications:
         return
+    if after.units > before.units and after.owner_epoch is None:
+        yield Found(Anomaly.STALE_EPOCH, f"{where}: units were applied, and no session of a stream's owner did it")
     # A worker that takes a new epoch writes the ledger and applies nothing, nor does one that stands for a comparison
     # and says how far it is. While boundaries are open it passes units that the snapshot covers: the position stands.
-    is_empty = after.units == before.units and not after.transfers_checked
-    is_covered = after.is_catching_up and not after.transfers_checked
+    is_empty = after.units == before.units and not after.has_rows
+    is_covered = after.is_catching_up and not after.has_rows
     steps = (
         ("offset", before.next_offset, after.next_offset, is_empty),
         ("position", before.place, after.place, is_empty or is_covered),

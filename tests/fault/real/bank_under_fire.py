@@ -27,7 +27,6 @@ from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import DestinationPlan, TablePlan, plan_to_json
 from seamline.ports import Marker, Orders
-from tests.fault.real import commit_audit
 from tests.fault.real.anomalies import Commit, Stop, check_commits, check_rows, check_stops
 from tests.fault.real.bank_plus import (
     MODELLED,
@@ -296,8 +295,7 @@ class BankUnderFire:
     def onboard(self) -> None:
         """The first one, which nobody disturbs; from its publish on the warehouse looks at each commit."""
         self._load_all()
-        with self.warehouse.session() as session:
-            commit_audit.install(session)
+        self.warehouse.audit()
 
     def _load_all(self) -> None:
         self._new_run()

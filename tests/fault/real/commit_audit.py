@@ -1,5 +1,6 @@
 """What the warehouse itself saw at each COMMIT: a deferred trigger that looks at the state as it becomes visible and
-writes one row of its own, in the same transaction. Every statement that changes the ledger or a live table wakes it.
+writes one row of its own, in the same transaction. Every statement that changes the stream's ledger or a live table
+wakes it.
 
 Installed by the harness once the tables are published. It raises nothing: a violation must be seen, not prevented.
 """
@@ -14,23 +15,23 @@ from seamline.domain.position import BinlogPosition, Position, gtid_sequences, p
 from tests.fault.real.anomalies import Commit
 from tests.fault.real.bank_plus import TABLES, opening_totals
 
-# Of a commit that left the ledger alone.
-NO_STREAM = ""
-
 _INSTALL = """
 CREATE SCHEMA checked;
 CREATE TABLE checked.opening (ccy text PRIMARY KEY, total numeric NOT NULL);
 CREATE UNLOGGED TABLE checked.touched (tx_id bigint NOT NULL);
-CREATE UNLOGGED TABLE checked.woken (transaction_id xid8 PRIMARY KEY, stream text NOT NULL);
+CREATE TABLE checked.audited (stream text NOT NULL);
+CREATE UNLOGGED TABLE checked.woken (
+    transaction_id xid8 PRIMARY KEY, has_ledger boolean NOT NULL, has_rows boolean NOT NULL);
 CREATE TABLE checked.commits (
     commit_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    stream text NOT NULL,
+    has_ledger boolean NOT NULL,
+    has_rows boolean NOT NULL,
     committer text NOT NULL,
-    epoch bigint,
-    next_offset bigint,
-    position jsonb,
+    epoch bigint NOT NULL,
+    next_offset bigint NOT NULL,
+    position jsonb NOT NULL,
     publications integer NOT NULL,
-    units bigint,
+    units bigint NOT NULL,
     is_catching_up boolean NOT NULL,
     sums jsonb NOT NULL,
     wrong_sums text[] NOT NULL,
@@ -61,19 +62,23 @@ CREATE INDEX entry_of_transfer ON live.entry (tx_id);
 
 CREATE FUNCTION checked.wake_by_rows() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO checked.woken VALUES (pg_current_xact_id(), '') ON CONFLICT DO NOTHING;
+    INSERT INTO checked.woken VALUES (pg_current_xact_id(), false, true)
+    ON CONFLICT (transaction_id) DO UPDATE SET has_rows = true;
     RETURN NULL;
 END $$;
 CREATE FUNCTION checked.wake_by_ledger() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO checked.woken AS known VALUES (pg_current_xact_id(), NEW.stream)
-    ON CONFLICT (transaction_id) DO UPDATE SET stream = excluded.stream WHERE known.stream = '';
+    IF EXISTS (SELECT FROM checked.audited WHERE stream = NEW.stream) THEN
+        INSERT INTO checked.woken VALUES (pg_current_xact_id(), true, false)
+        ON CONFLICT (transaction_id) DO UPDATE SET has_ledger = true;
+    END IF;
     RETURN NULL;
 END $$;
 CREATE TRIGGER wake AFTER INSERT OR UPDATE ON seamline.ledger FOR EACH ROW EXECUTE FUNCTION checked.wake_by_ledger();
 
 CREATE FUNCTION checked.look() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
+    woken checked.woken;
     whose text;
     ledger seamline.ledger;
     found_sums jsonb;
@@ -82,7 +87,8 @@ DECLARE
     found_torn bigint[];
     found_gaps integer[];
 BEGIN
-    DELETE FROM checked.woken WHERE transaction_id = NEW.transaction_id RETURNING stream INTO whose;
+    DELETE FROM checked.woken WHERE transaction_id = NEW.transaction_id RETURNING * INTO woken;
+    SELECT stream INTO whose FROM checked.audited;
     SELECT * INTO ledger FROM seamline.ledger WHERE stream = whose;
     SELECT jsonb_object_agg(ccy, total), coalesce(array_agg(ccy) FILTER (WHERE total IS DISTINCT FROM opened), '{}')
     INTO found_sums, found_wrong
@@ -98,10 +104,10 @@ BEGIN
     DELETE FROM checked.touched;
     SELECT coalesce(array_agg(writer), '{}') INTO found_gaps
     FROM (SELECT writer FROM live.seq GROUP BY writer HAVING count(*) <> max(n)) g;
-    INSERT INTO checked.commits (stream, committer, epoch, next_offset, position, publications, units, is_catching_up,
-                                 sums, wrong_sums, transfers_checked, torn, gaps)
-    SELECT whose, current_setting('application_name'), ledger.epoch, ledger.next_offset, ledger.position,
-           (SELECT count(*) FROM seamline.publication WHERE stream = whose), ledger.applied_units,
+    INSERT INTO checked.commits (has_ledger, has_rows, committer, epoch, next_offset, position, publications, units,
+                                 is_catching_up, sums, wrong_sums, transfers_checked, torn, gaps)
+    SELECT woken.has_ledger, woken.has_rows, current_setting('application_name'), ledger.epoch, ledger.next_offset,
+           ledger.position, (SELECT count(*) FROM seamline.publication WHERE stream = whose), ledger.applied_units,
            EXISTS (SELECT FROM seamline.boundary WHERE stream = whose AND ended_at IS NULL),
            found_sums, found_wrong, looked_at, found_torn, found_gaps;
     RETURN NULL;
@@ -117,42 +123,39 @@ CREATE TRIGGER wake AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON live.{table}
 _OWNER = re.compile(r"seamline:.*:e(\d+)")
 
 
-def install(session: "psycopg.Connection[Any]") -> None:
-    """Once, after the first publish. From here on no commit that changes ledger or rows goes by unseen."""
+def install(session: "psycopg.Connection[Any]", stream: str) -> None:
+    """Once, after the first publish. From here on no commit that changes this stream's ledger or live rows goes by
+    unseen."""
     with session.transaction():
         session.execute(_INSTALL)
+        session.execute("INSERT INTO checked.audited VALUES (%s)", (stream,))
         for table in TABLES:
             session.execute(_WAKE.format(table=table).encode())
         with session.cursor() as cursor:
             cursor.executemany("INSERT INTO checked.opening VALUES (%s, %s)", list(opening_totals().items()))
 
 
-def commits(session: "psycopg.Connection[Any]", stream: str, *, after: int = 0) -> list[Commit]:
-    """What was seen of a stream after commit `after`, in the order of its commits: the ledger's row lock makes it.
-    With it whatever changed rows beside the ledger."""
+def commits(session: "psycopg.Connection[Any]", *, after: int = 0) -> list[Commit]:
+    """What was seen after commit `after`, in the order of the stream's commits: the ledger's row lock makes it. With it
+    whatever changed rows beside the ledger."""
     with session.cursor(row_factory=dict_row) as cursor:
         cursor.execute(
-            "SELECT position, committer, wrong_sums, torn, gaps, commit_id AS number, coalesce(epoch, 0) AS epoch, "
-            "coalesce(next_offset, 0) AS next_offset, publications, coalesce(units, 0) AS units, transfers_checked, "
-            "epoch IS NOT NULL AS has_ledger, is_catching_up "
-            "FROM checked.commits WHERE stream = ANY (%s) AND commit_id > %s ORDER BY commit_id",
-            ([stream, NO_STREAM], after),
+            "SELECT position, committer, wrong_sums, torn, gaps, commit_id AS number, epoch, next_offset, "
+            "publications, units, transfers_checked, has_ledger, has_rows, is_catching_up "
+            "FROM checked.commits WHERE commit_id > %s ORDER BY commit_id",
+            (after,),
         )
         return [_commit(**row) for row in cursor]
 
 
 def _commit(*, position: Any, committer: str, **told: Any) -> Commit:
     plain = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
-    return Commit(place=_place(position), owner_epoch=_owner_epoch(committer), **plain)
+    return Commit(place=place(position_from_json(position)), owner_epoch=_owner_epoch(committer), **plain)
 
 
 def _owner_epoch(committer: str) -> int | None:
     named = _OWNER.fullmatch(committer)
     return int(named[1]) if named else None
-
-
-def _place(position: Any) -> int:
-    return 0 if position is None else place(position_from_json(position))
 
 
 def place(position: Position) -> int:

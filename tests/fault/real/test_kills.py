@@ -51,8 +51,13 @@ def test_the_warehouse_sees_a_wrong_state_when_it_is_committed(bank: BankUnderFi
 
 
 def test_the_warehouse_sees_a_commit_of_rows_that_leaves_the_ledger_alone(bank: BankUnderFire) -> None:
-    (found,) = check_commits([bank.warehouse.seen_after_rows("UPDATE live.typ SET id = id WHERE id = 0")])
-    assert (found.anomaly, "not the ledger" in found.said) == (Anomaly.TORN, True)
+    """Nor is the ledger of another stream its place: a pass that writes where it should not."""
+    columns = "topic, topic_id, next_offset, position, epoch"
+    rows = "UPDATE live.typ SET id = id WHERE id = 0"
+    others = f"INSERT INTO seamline.ledger (stream, {columns}) SELECT 'another', {columns} FROM seamline.ledger LIMIT 1"
+    for statement in (rows, f"{others}; {rows}", f"{rows}; {others}"):
+        (found,) = check_commits([bank.warehouse.seen_after_rows(statement)])
+        assert (found.anomaly, "not the ledger" in found.said) == (Anomaly.TORN, True)
 
 
 def test_the_warehouse_sees_by_which_epoch_a_commit_was_made(bank: BankUnderFire) -> None:

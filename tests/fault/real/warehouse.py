@@ -17,7 +17,7 @@ from seamline.domain.position import Position
 from seamline.ports import ReadView
 from tests.fault.real.anomalies import Commit, Dump, Leg
 from tests.fault.real.bank_plus import MODELLED
-from tests.fault.real.commit_audit import commits
+from tests.fault.real.commit_audit import commits, install
 from tests.fault.real.log_replay import Rows
 from tests.integration.databases import postgres
 
@@ -30,6 +30,10 @@ class Warehouse:
         self._id = stream
         self._stream = str(stream)
 
+    def audit(self) -> None:
+        with self.session() as session:
+            install(session, self._stream)
+
     @contextmanager
     def session(self) -> Iterator["psycopg.Connection[Any]"]:
         with postgres(self._database) as session:
@@ -39,11 +43,11 @@ class Warehouse:
         return str(self._one("SELECT last_marker FROM seamline.ledger WHERE stream = %s", self._stream))
 
     def commits_seen(self) -> int:
-        return int(self._one("SELECT count(*) FROM checked.commits WHERE stream IN (%s, '')", self._stream))
+        return int(self._one("SELECT count(*) FROM checked.commits"))
 
     def commits(self, *, after: int = 0) -> list[Commit]:
         with self.session() as session:
-            return commits(session, self._stream, after=after)
+            return commits(session, after=after)
 
     def newest_commit(self) -> Commit:
         return self.commits(after=int(self._one("SELECT max(commit_id) - 1 FROM checked.commits")))[-1]
@@ -104,7 +108,7 @@ class Warehouse:
             session.execute("SELECT set_config('application_name', %s, true)", (name,))
             session.execute(statement.encode())
             session.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            return commits(session, self._stream)[-1]
+            return commits(session)[-1]
 
     def dump(self) -> Dump:
         with self.session() as session:

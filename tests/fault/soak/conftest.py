@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.real.report import commit_of_checkout
 from tests.fault.soak.journal import Journal, page
 from tests.fault.soak.nemesis import FAULTS, Fault
 
@@ -24,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     seed = config.getoption("--seed", "") or str(random.SystemRandom().randrange(10_000))
     named = config.getoption("--journal", "")
     file = config.rootpath / named if named else Path(config.rootpath / ".seamline" / f"soak-{seed}.jsonl")
-    config.stash[JOURNAL] = Journal.open(file, seed=seed, commit=commit_of_checkout())
+    config.stash[JOURNAL] = Journal.open(file, seed=seed)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -11,6 +11,14 @@ TOLD_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """A run of one source, and the code that it tries."""
+
+    source: str
+    commit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """One fault and what became of it. `took_s`: with its checks, until the next one could begin."""
 
@@ -25,7 +33,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What was compared when the writers of a source had stopped: each run ends so. `transfers`: committed ones."""
+    """What was compared when the writers of a source had stopped, as each run ends that nobody breaks off. `transfers`:
+    committed ones."""
 
     source: str
     attempts: int
@@ -37,58 +46,59 @@ class Ended:
 
 @dataclass
 class Journal:
-    """The first line tells seed and commit, each further one a fault or an end."""
+    """The first line tells the seed, each further one a begin, a fault or an end."""
 
     file: Path
     seed: str
-    commit: str
+    runs: list[Begun] = field(default_factory=list)
     faults: list[Done] = field(default_factory=list)
     ends: list[Ended] = field(default_factory=list)
-    # Sources whose last run has faults and no end.
-    open_runs: set[str] = field(default_factory=set)
 
     def violations(self, source: str) -> list[str]:
-        """Whatever speaks against the soak of this source; a run that never came to its end does."""
+        """Whatever speaks against the soak of this source; that no run came to its end does."""
+        ends = [end for end in self.ends if end.source == source]
         return [
             *(said for fault in self.of(source) for said in fault.violations),
-            *(said for end in self.ends if end.source == source for said in end.anomalies),
-            *([f"{source}: a run did not come to its end, where all is compared"] if source in self.open_runs else []),
+            *(said for end in ends for said in end.anomalies),
+            *([] if ends else [f"{source}: no run came to its end, where all is compared"]),
         ]
 
     def of(self, source: str) -> list[Done]:
         return [one for one in self.faults if one.source == source]
 
-    def add(self, one: Done | Ended) -> None:
+    def add(self, one: Begun | Done | Ended) -> None:
         self._keep(one)
         with self.file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps({type(one).__name__: asdict(one)}) + "\n")
 
-    def _keep(self, one: Done | Ended) -> None:
-        if isinstance(one, Done):
-            self.faults.append(one)
-            self.open_runs.add(one.source)
-        else:
-            self.ends.append(one)
-            self.open_runs.discard(one.source)
+    def _keep(self, one: Begun | Done | Ended) -> None:
+        match one:
+            case Begun():
+                self.runs.append(one)
+            case Done():
+                self.faults.append(one)
+            case Ended():
+                self.ends.append(one)
 
     @classmethod
-    def open(cls, file: Path, *, seed: str, commit: str) -> "Journal":
+    def open(cls, file: Path, *, seed: str) -> "Journal":
         """The one that lies there, whose seed then counts, or a new one."""
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps({"seed": seed, "commit": commit}) + "\n", encoding="utf-8")
-            return cls(file, seed, commit)
+            file.write_text(json.dumps({"seed": seed}) + "\n", encoding="utf-8")
+            return cls(file, seed)
         first, *lines = map(json.loads, file.read_text(encoding="utf-8").splitlines())
-        journal = cls(file, first["seed"], first["commit"])
+        journal = cls(file, first["seed"])
         for line in lines:
             journal._keep(_read(line))
         return journal
 
 
-def _read(line: Mapping[str, Mapping[str, Any]]) -> Done | Ended:
+def _read(line: Mapping[str, Mapping[str, Any]]) -> Begun | Done | Ended:
     ((kind, told),) = line.items()
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
-    return Done(**fields) if kind == Done.__name__ else Ended(**fields)
+    (made,) = (made for made in (Begun, Done, Ended) if made.__name__ == kind)
+    return made(**fields)
 
 
 def page(journal: Journal) -> str:
@@ -101,7 +111,8 @@ def _page(journal: Journal) -> Iterator[str]:
     yield "# T2: a soak of random faults"
     yield ""
     yield (
-        f"{datetime.now(UTC).date()}, commit {journal.commit}, seed {journal.seed}: {len(faults)} faults of "
+        f"{datetime.now(UTC).date()}, commit {', '.join(dict.fromkeys(run.commit for run in journal.runs))}, "
+        f"seed {journal.seed}: {len(faults)} faults of "
         f"{len({fault.name for fault in faults})} kinds in {sum(fault.took_s for fault in faults) / 3600:.1f} h, "
         f"{sum(end.transfers for end in ends):,} transfers committed, "
         f"{sum(end.commits for end in ends):,} commits of the destination checked, each of them, "
@@ -117,6 +128,9 @@ def _page(journal: Journal) -> Iterator[str]:
         yield _row(name, [fault for fault in faults if fault.name == name])
     yield ""
     yield "At the end of each run, writers stopped: destination = source, and the history of all clients against it."
+    if broken_off := len(journal.runs) - len(ends):
+        yield ""
+        yield f"{broken_off} of {len(journal.runs)} runs were broken off before that: of them the faults count alone."
     yield ""
     yield "| source | attempts of clients | transfers | units of the log | commits checked | anomalies |"
     yield "|---|---|---|---|---|---|"

@@ -21,8 +21,9 @@ from tests.conftest import RunningStack
 from tests.fault.real.bank_under_fire import RECOVERY_MAX_S, WAREHOUSE, BankUnderFire, bank_under_fire
 from tests.fault.real.history import Outcome
 from tests.fault.real.kinds import KINDS
+from tests.fault.real.report import commit_of_checkout
 from tests.fault.real.watched import watched
-from tests.fault.soak.journal import Done, Ended, Journal
+from tests.fault.soak.journal import Begun, Done, Ended, Journal
 from tests.fault.soak.link import link_to
 from tests.fault.soak.nemesis import Fault, Scene
 from tests.waiting import wait_until
@@ -45,6 +46,7 @@ def test_after_every_fault_the_stream_goes_on_by_itself_and_nothing_is_lost_or_d
     until = time.monotonic() + left_s
     if left_s > 0:
         seed = f"{journal.seed}/{len(journal.of(kind))}"
+        journal.add(Begun(kind, commit_of_checkout()))
         with soaked_bank(kind, Layout(stack.settings), seed=seed, folder=tmp_path) as scene:
             while time.monotonic() < until:
                 number = len(journal.of(kind))

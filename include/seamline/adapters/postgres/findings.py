@@ -3,6 +3,7 @@
 import psycopg
 
 from seamline.adapters.postgres.client import Session, translated
+from seamline.adapters.postgres.ledger import IS_FROM_BEFORE_A_LOAD
 from seamline.domain.changes import Finding
 from seamline.domain.ledger import StreamId
 
@@ -22,7 +23,8 @@ def read_findings(session: Session, stream: StreamId, *, after: int) -> tuple[tu
                 "SELECT table_name, kind, row_key, log_offset FROM (SELECT *, row_number() OVER"
                 " (PARTITION BY table_name ORDER BY finding_id) AS place FROM seamline.finding"
                 # As JSON, because a destination of an earlier version has no such column until something is published.
-                " AS f WHERE stream = %s AND finding_id > %s AND to_jsonb(f) ->> 'over_at' IS NULL) AS found"
+                " AS f WHERE stream = %s AND finding_id > %s AND to_jsonb(f) ->> 'over_at' IS NULL"
+                f" AND (to_jsonb(f) ? 'over_at' OR NOT {IS_FROM_BEFORE_A_LOAD})) AS found"
                 " WHERE place <= %s ORDER BY finding_id",
                 (str(stream), after, _LISTED),
             ).fetchall()

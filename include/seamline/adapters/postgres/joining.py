@@ -19,7 +19,6 @@ from seamline.ports import Joining, Load
 def is_done(session: Session, stream: StreamId, joining: Joining, destination: DestinationPlan) -> bool:
     """Whether this run's tables have joined already. The lock on publishes lives as long as the session."""
     lock_publishes(session, destination)
-    ledger_tables.create_tables(session)
     return ledger_tables.is_published(session, stream, joining.run_id)
 
 

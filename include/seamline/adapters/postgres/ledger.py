@@ -62,6 +62,11 @@ CREATE TABLE IF NOT EXISTS seamline.finding (
 );
 CREATE INDEX IF NOT EXISTS finding_of_stream ON seamline.finding (stream, found_at);
 """
+# Of a finding `f`, by which an earlier version knew that it was over.
+IS_FROM_BEFORE_A_LOAD = (
+    "EXISTS (SELECT FROM seamline.publication p"
+    " WHERE p.stream = f.stream AND p.published_at >= f.found_at AND p.tables ? f.table_name)"
+)
 # What an earlier version has made. Asked first: an ALTER waits for every reader, also where it has nothing to do.
 _UPGRADES = {
     "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'removed_at'": (
@@ -69,8 +74,7 @@ _UPGRADES = {
     ),
     "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.finding'::regclass AND attname = 'over_at'": (
         "ALTER TABLE seamline.finding ADD COLUMN over_at timestamptz;"
-        "UPDATE seamline.finding f SET over_at = clock_timestamp() WHERE found_at <="
-        " (SELECT max(published_at) FROM seamline.publication p WHERE p.stream = f.stream)"
+        f"UPDATE seamline.finding f SET over_at = clock_timestamp() WHERE {IS_FROM_BEFORE_A_LOAD}"
     ),
     "SELECT 1 FROM pg_index WHERE indrelid = 'seamline.publication'::regclass AND indisprimary AND indnkeyatts = 2": (
         "ALTER TABLE seamline.publication DROP CONSTRAINT publication_pkey, ADD PRIMARY KEY (run_id, stream)"

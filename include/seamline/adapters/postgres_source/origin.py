@@ -12,25 +12,27 @@ from seamline.domain.catalogue import Table
 # The base types of domains are asked for, as an enum may stand behind one. The index of the primary key, named as
 # identity, is the default.
 _ORIGINS = """
-WITH RECURSIVE base AS (SELECT oid AS declared, oid, typtype, typbasetype FROM pg_type
-  UNION ALL SELECT b.declared, t.oid, t.typtype, t.typbasetype
-  FROM base b JOIN pg_type t ON t.oid = b.typbasetype WHERE b.typtype = 'd')
-SELECT c.relname, c.oid::bigint, c.relfilenode::bigint,
-  CASE WHEN c.relreplident = 'i' AND coalesce(k.indisreplident, false) THEN 'd' ELSE c.relreplident::text END,
-  a.attname, a.attnum::int, a.xmin::text,
+WITH RECURSIVE here AS (SELECT c.*, a.attname, a.attnum, a.atttypid, a.atthasmissing, a.xmin AS version
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  WHERE c.relnamespace = to_regnamespace(%s) AND c.relname = ANY(%s)),
+base AS (SELECT atttypid AS declared, atttypid AS oid FROM here
+  UNION SELECT b.declared, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.oid WHERE t.typtype = 'd')
+SELECT h.relname, h.oid::bigint, h.relfilenode::bigint,
+  CASE WHEN h.relreplident = 'i' AND coalesce(k.indisreplident, false) THEN 'd' ELSE h.relreplident::text END,
+  h.attname, h.attnum::int, h.version::text,
   (SELECT coalesce(jsonb_object_agg(e.oid::text, e.enumlabel), '{}') FROM base b JOIN pg_enum e ON e.enumtypid = b.oid
-   WHERE b.declared = a.atttypid)
-FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-  LEFT JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary
-WHERE c.relnamespace = to_regnamespace(%s) AND c.relname = ANY(%s)"""
+   WHERE b.declared = h.atttypid), h.atthasmissing
+FROM here h LEFT JOIN pg_index k ON k.indrelid = h.oid AND k.indisprimary"""
 
 
 class ColumnOrigin(msgspec.Struct, frozen=True):
-    """`version` is the xmin of its row in pg_attribute; `labels` those of an enum, by the oid of each."""
+    """`version` is the xmin of its row in pg_attribute; `labels` those of an enum, by the oid of each. `has_missing`:
+    rows from before it was added take its value from the catalogue, until the table is rewritten."""
 
     number: int
     version: str
     labels: dict[str, str] = {}
+    has_missing: bool = False
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -67,7 +69,7 @@ def undone_alterations(planned: Table, found: Table) -> list[str]:
         texts = [
             f"{name} was altered since it was loaded and the table rewritten: its values may be others"
             for name, (old, new) in pairs.items()
-            if old.version != new.version
+            if old.version != new.version and not _is_version_of_rewrite(old, new)
         ]
     texts += [
         f"label {label!r} of {name} is now {new.labels.get(oid)!r}"
@@ -78,3 +80,9 @@ def undone_alterations(planned: Table, found: Table) -> list[str]:
     if was.identity != now.identity and now.identity not in "df":
         texts.append(f"the replica identity of {planned.name} is not its primary key any more")
     return texts
+
+
+def _is_version_of_rewrite(old: ColumnOrigin, new: ColumnOrigin) -> bool:
+    """Whoever rewrites a table writes the value into its rows and takes it out of the catalogue, VACUUM FULL too
+    (RelationClearMissing of PostgreSQL's heap.c)."""
+    return old.has_missing and not new.has_missing

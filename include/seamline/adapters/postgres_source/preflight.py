@@ -80,6 +80,7 @@ class SourceFacts:
     source: SourcePlan
     version: int
     wanted: tuple[str, ...] = ()
+    without_origin: tuple[str, ...] = ()  # tables of a plan of before origins were kept
     settings: Mapping[str, str] = field(default_factory=dict)
     is_in_recovery: bool = False
     slots_used: int = 0
@@ -283,6 +284,13 @@ def identities(facts: SourceFacts) -> Sequence[Problem]:
     return problems
 
 
+def origins(facts: SourceFacts) -> Sequence[Problem]:
+    """Of a stream that an earlier version has onboarded."""
+    what = "was loaded by an earlier version: that it was altered and the alteration undone would not be noticed"
+    cure = "load it again: run <sync>__tables with it under `again`"
+    return [Problem(f"table {name} {what}", cure, is_fatal=False, table=name) for name in facts.without_origin]
+
+
 def waiting(facts: SourceFacts) -> Sequence[Problem]:
     """A slot, and with it every snapshot, comes into being only when all transactions that run have ended."""
     cases = (
@@ -367,6 +375,7 @@ RULES: tuple[Rule, ...] = (
     published_tables,
     kinds,
     identities,
+    origins,
     waiting,
     marker_table,
     reader_role,

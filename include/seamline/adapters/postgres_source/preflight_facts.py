@@ -32,7 +32,8 @@ def gather(
     wanted = tuple(table.name for table in tables)
     every = (*wanted, source.marker_table)
     with closing(open_session(reader)) as session, translated(reader):
-        facts = SourceFacts(source, session.info.server_version, wanted)
+        without_origin = tuple(table.name for table in tables if not table.origin)
+        facts = SourceFacts(source, session.info.server_version, wanted, without_origin)
         if facts.version < VERSION_LEAST:
             # Its catalogues lack columns that the questions name.
             return facts

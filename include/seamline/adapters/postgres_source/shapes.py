@@ -22,16 +22,22 @@ from seamline.plan.model import SourcePlan, SyncPlan
 # So long is waited for somebody who alters a table just now; then the stream is tried again later.
 _LOCK_TIMEOUT_MS = 10_000
 _LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
-# A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone. A label that is
-# renamed alters no table: those of all enums are asked.
+# A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone. A rewrite gives a
+# table another file. A label that is renamed alters no table, so the labels are asked too.
 _MARK = """
-SELECT concat_ws(' ', count(*), sum(hashtextextended(concat_ws(' ', c.oid, c.relreplident, a.attnum, a.xmin), 0)),
+WITH RECURSIVE here AS (SELECT oid, relfilenode, relreplident FROM pg_class
+  WHERE relnamespace = to_regnamespace(%(schema)s) AND relname = ANY(%(tables)s)),
+columns AS (SELECT h.*, a.attnum, a.atttypid, a.xmin AS version
+  FROM here h JOIN pg_attribute a ON a.attrelid = h.oid WHERE a.attnum > 0),
+base AS (SELECT atttypid AS oid FROM columns
+  UNION SELECT t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.oid WHERE t.typtype = 'd')
+SELECT concat_ws(' ', count(*),
+  sum(hashtextextended(concat_ws(' ', c.oid, c.relfilenode, c.relreplident, c.attnum, c.version), 0)),
   (SELECT sum(hashtextextended(concat_ws(' ', i.indexrelid, i.xmin), 0)) FROM pg_index i
-   WHERE i.indisprimary AND i.indrelid IN
-     (SELECT k.oid FROM pg_class k WHERE k.relnamespace = to_regnamespace(%(schema)s) AND k.relname = ANY(%(tables)s))),
-  (SELECT sum(hashtextextended(concat_ws(' ', e.oid, e.enumlabel), 0)) FROM pg_enum e))
-FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relname = ANY(%(tables)s) AND a.attnum > 0"""
+   WHERE i.indisprimary AND i.indrelid IN (SELECT oid FROM here)),
+  (SELECT sum(hashtextextended(concat_ws(' ', e.oid, e.enumlabel), 0)) FROM pg_enum e
+   WHERE e.enumtypid IN (SELECT oid FROM base)))
+FROM columns c"""
 
 
 class CatalogueGuard:
