@@ -53,6 +53,24 @@ def test_every_change_of_keyed_and_keyless_tables_comes_once_and_in_order(bank: 
     assert state.holds("audit") == sorted(bank.rows("audit"), key=repr)
 
 
+def test_a_table_that_is_published_and_not_captured_yet_is_passed_over(bank: PostgresCaptured) -> None:
+    """So it is between what its owner does for it and the run that takes it into the sync."""
+    bank.ensure()
+    bank.execute(
+        "CREATE TABLE later (id bigint PRIMARY KEY, memo text)",
+        f'ALTER PUBLICATION "{bank.source_plan.publication}" ADD TABLE later',
+        "INSERT INTO later VALUES (1, 'a'), (2, 'b')",
+        "UPDATE later SET memo = 'c'",
+        "UPDATE later SET id = id + 10",
+        "DELETE FROM later WHERE id = 11",
+        "INSERT INTO account VALUES (1, 1, 'captured')",
+        "TRUNCATE later",
+    )
+    state = replay(bank, finish(bank))
+    assert state.holds("account") == [(1, 1, "captured")]
+    assert state.holds("later") == []
+
+
 @pytest.fixture(scope="module")
 def worker(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectWorker]:
     folder = tmp_path_factory.mktemp("connect")

@@ -321,7 +321,7 @@ def test_rows_that_a_policy_hides_from_the_reader_are_refused_and_not_left_out(
 
 
 def test_a_policy_that_comes_behind_the_preflight_is_met_by_the_read(
-    bank: PostgresCaptured, published: Table, monkeypatch: pytest.MonkeyPatch
+    bank: PostgresCaptured, warehouse: Connection, published: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = PostgresSource.preflight
 
