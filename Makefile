@@ -37,7 +37,7 @@ integration: ## tests with real servers
 e2e: ## the demo at reduced size, through Airflow
 	./seamline test e2e
 check: ## linters, types, import contracts, house rules
-	./seamline test unit --pytest "-k 'gate or tidy or contract'"
+	./seamline test unit --pytest="-k 'gate or tidy or contract'"
 format: ## put every file into form
 	$(bin)/ruff check --fix-only .
 	$(bin)/ruff format .

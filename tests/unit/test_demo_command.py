@@ -1,10 +1,12 @@
 """What `seamline demo` tells where one of its runs fails."""
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
+from seamline.adapters.airflow_rest import DagRun, TaskState
 from seamline.cli import demo
 from seamline.cli.main import main
 from seamline.demo.story import Story
@@ -51,6 +53,25 @@ def test_a_demo_is_complete_with_live_tables_and_three_different_dates() -> None
     assert not demo.is_complete(told(dates=DATES[:2]), DATES), "a date has no verdict"
     assert not demo.is_complete(told(dates=DATES[:2]), DATES[:2]), "a date was not cut"
     assert not demo.is_complete(told(dates=DATES[:2]), [*DATES[:2], DATES[0]]), "one date was cut twice"
+
+
+class Asking:
+    """Airflow with one run, of which a task waits for a person."""
+
+    def trigger(self, dag_id: str, *, run_id: str, partition_key: str | None) -> DagRun:
+        return DagRun(dag_id, run_id, "running", partition_key, {})
+
+    def wait(self, dag_id: str, run_id: str, *, timeout_s: float, on_change: Callable[[TaskState], None]) -> DagRun:
+        for task, state in (("gate", "success"), ("approve", "awaiting_input")):
+            on_change(TaskState(task, state, 1, -1))
+        return DagRun(dag_id, run_id, "success", None, {})
+
+
+def test_a_cut_that_waits_for_a_person_says_who_decides_and_where() -> None:
+    said: list[str] = []
+    Story(Asking(), sync_plan(), said.append).nightly()  # type: ignore[arg-type]
+    assert said[0].endswith("gate success")
+    assert "the cut is not clean" in said[1] and "as `approver` and decide under Required Actions" in said[1]
 
 
 def test_a_date_that_ends_amid_a_demo_does_not_move_its_dates() -> None:

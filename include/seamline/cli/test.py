@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     named = ", ".join(layer.name for layer in LAYERS if layer.is_by_name_only)
     left_out = f"of {names}; where left out all of them but {named}"
     parser.add_argument("layers", nargs="*", metavar="layer", help=left_out)
-    parser.add_argument("--pytest", default="", metavar="ARGS", help='more for pytest, as --pytest "-k cutover -x"')
+    parser.add_argument("--pytest", default="", metavar="ARGS", help='more for pytest, as --pytest="-k cutover -x"')
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,6 +12,9 @@ from seamline.stack.waiting import wait_until
 
 EARLIER_DATES = 2
 RUN_TIMEOUT_S = 900.0
+# Of a task that waits for a person.
+ASKS = "awaiting_input"
+DECIDE = "sign in to Airflow as `approver` and decide under Required Actions"
 QUIET_STATES = frozenset({"waiting", "scheduled", "queued"})
 
 
@@ -88,7 +91,9 @@ class Story:
         name = f"{run.dag_id} {run.partition_key}" if run.partition_key else run.dag_id
 
         def changed(task: TaskState) -> None:
-            if task.state not in QUIET_STATES:
+            if task.state == ASKS:
+                self.say(f"{name}: the cut is not clean (the log of task `gate` says why). The demo waits: {DECIDE}")
+            elif task.state not in QUIET_STATES:
                 self.say(f"{name}: {task.task_id} {task.state}")
 
         ended = self.airflow.wait(run.dag_id, run.run_id, timeout_s=RUN_TIMEOUT_S, on_change=changed)

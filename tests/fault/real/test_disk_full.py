@@ -1,6 +1,6 @@
 """A disk is full for a while: the broker's, the source's, the destination's. All that has to go on then goes on.
 
-`./seamline test fault --pytest "-k disk"`. A full server may end; who makes room starts it again, and nothing else.
+`./seamline test fault --pytest="-k disk"`. A full server may end; who makes room starts it again, and nothing else.
 """
 
 import time

@@ -1,7 +1,7 @@
 """T1: whatever works on a sync is killed, fails, waits, or sleeps until another has taken over, at every failpoint and
 under writers, and goes on by itself from the ledger.
 
-`./seamline test fault`; `--pytest "-k 'kill9 and commit_sent' --seed 17"` for a part with the hits of that seed.
+`./seamline test fault`; `--pytest="-k 'kill9 and commit_sent' --seed 17"` for a part with the hits of that seed.
 """
 
 import random

@@ -1,6 +1,6 @@
 """A million rows in one transaction: in bounded memory, killed half-way, visible all at once.
 
-`./seamline test fault --pytest "-k large"`.
+`./seamline test fault --pytest="-k large"`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """T2: random faults on real servers for hours, under writers, and everything goes on by itself.
 
-`./seamline test soak`; `--pytest "--hours 2 --journal soak.jsonl --report docs/reliability/soak.md"`, and again with
+`./seamline test soak`; `--pytest="--hours 2 --journal soak.jsonl --report docs/reliability/soak.md"`, and again with
 the same journal to go on where an earlier run ended.
 """
 
