@@ -34,8 +34,8 @@ SOURCE = SourcePlan(
     connector="seamline-preflight_test",
     schema="core",
 )
-ACCOUNT = Table("account", (), ("id",))
-AUDIT = Table("audit", ())
+ACCOUNT = Table("account", (), ("id",), origin="as loaded")
+AUDIT = Table("audit", (), origin="as loaded")
 ADD_AUDIT_AGAIN = "ALTER PUBLICATION seamline_preflight_test ADD TABLE core.audit"
 PLACE = ("core", "seamline_marker")
 
@@ -102,6 +102,12 @@ def problems(*tables: Table) -> tuple[Problem, ...]:
 
 def test_the_grant_script_is_enough_for_preflight(root: Connection) -> None:
     assert problems() == ()
+
+
+def test_a_table_of_a_plan_of_before_origins_were_kept_is_told(root: Connection) -> None:
+    (problem,) = problems(replace(ACCOUNT, origin=""), AUDIT)
+    assert (problem.table, problem.is_fatal) == ("account", False)
+    assert "loaded by an earlier version" in problem.what and "`again`" in problem.cure
 
 
 def test_the_primary_keys_own_index_as_identity_is_the_default(root: Connection) -> None:
@@ -192,7 +198,7 @@ def test_what_is_wrong_with_a_source_is_found_and_nothing_else(
 )
 def test_a_table_that_a_sync_gets_later_is_judged_as_the_first_ones(root: Connection, declared: str, said: str) -> None:
     run(f"CREATE TABLE core.later (id int PRIMARY KEY) {declared}")
-    found = problems(ACCOUNT, Table("later", (), ("id",)))
+    found = problems(ACCOUNT, Table("later", (), ("id",), origin="as loaded"))
     fatal = "\n".join(problem.what for problem in found if problem.is_fatal)
     assert said in fatal
     assert f"`{LOGINS.reader}`) cannot read table later" in fatal

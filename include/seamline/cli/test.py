@@ -4,8 +4,8 @@ Every layer is run, whatever became of the one before; the exit code is 0 only i
 takes half an hour and runs only when it is named. Servers are started for the layers that need them, in a data
 folder and on ports that nothing else uses, so a running demo is not disturbed.
 
-Where no layer is named, `spark`, `e2e`, `stack` and `simulator` run at the same time as the others, in a session of
-their own; their lines begin with a bar.
+Where no layer is named, all but `unit` and `integration` run at the same time as these two, in a session of their own;
+their lines begin with a bar.
 """
 
 import argparse

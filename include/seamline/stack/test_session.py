@@ -61,8 +61,8 @@ class Layer:
 
 LAYERS = (
     Layer("unit"),
-    Layer("contract", ("postgres", "mariadb")),
-    Layer("dags"),
+    Layer("contract", ("postgres", "mariadb"), is_beside=True),
+    Layer("dags", is_beside=True),
     Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, is_beside=True),
     Layer("integration", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
     Layer("e2e", test_max_s=1500, is_own_stack=True, is_beside=True),
