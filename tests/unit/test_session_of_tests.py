@@ -113,21 +113,36 @@ def test_settings_are_isolated():
     assert int(seen.read_text()) != settings.PORT_BASE_DEFAULT
 
 
-def test_a_process_that_a_test_leaves_is_ended(around: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    pid_file = around.root / "pid"
-    # The child reads from a pipe whose other end it holds itself, so it waits until somebody ends it.
-    planted = f"""
-import os, subprocess, sys
+def leaving_a_process(pid_file: Path, *, then: str = "") -> str:
+    """A test whose child reads from a pipe whose other end it holds itself, so it waits until somebody ends it."""
+    return f"""
+import os, signal, subprocess, sys
 def test_something_is_left_running():
     reading, _ = os.pipe()
     left = subprocess.Popen([sys.executable, "-c", "input()"], stdin=reading, pass_fds=[_], start_new_session=True)
     open("{pid_file}", "w").write(str(left.pid))
+    {then}
 """
-    run_layers(around, {"leaves": planted})
+
+
+def has_ended(pid: int) -> bool:
+    """Its new parent may not have taken notice yet."""
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_process_that_a_test_leaves_is_ended(around: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    pid_file = around.root / "pid"
+    run_layers(around, {"leaves": leaving_a_process(pid_file)})
     assert "left processes running: 1" in capsys.readouterr().out
-    left = int(pid_file.read_text())
-    # Ended, though its new parent may not have taken notice yet.
-    assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+    assert has_ended(int(pid_file.read_text()))
+
+
+def test_a_session_that_is_interrupted_ends_what_its_tests_had_started(around: Settings) -> None:
+    pid_file = around.root / "pid"
+    interrupt = "os.kill(os.getppid(), signal.SIGTERM); signal.pause()"
+    with pytest.raises(KeyboardInterrupt):
+        run_layers(around, {"interrupted": leaving_a_process(pid_file, then=interrupt)})
+    assert has_ended(int(pid_file.read_text()))
 
 
 def test_a_block_of_ports_with_one_taken_is_not_chosen() -> None:

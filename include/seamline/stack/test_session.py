@@ -207,8 +207,11 @@ class TestSession:
 
     def _take_down(self, folder: Path) -> None:
         for data in (folder / "data", folder / "e2e"):
+            at = dataclasses.replace(self._settings("data"), data=data)
             if data.is_dir():
-                self._seamline(dataclasses.replace(self._settings("data"), data=data), "down")
+                self._seamline(at, "down")
+            # Tests that were interrupted have not ended what they started.
+            _end_leftovers(at, keep=())
         self._up = ()
 
     def _sweep_old(self) -> None:
