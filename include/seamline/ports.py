@@ -340,6 +340,10 @@ class Source(Protocol):
     def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
         """Tables in the order asked. Unknown table or type: SchemaConflict with a guess or the cure."""
 
+    def altered(self, planned: Sequence[Table]) -> list[str]:
+        """What was altered of these tables since they were described so, in words; [] where all their values still mean
+        what they meant. Raises as `catalogue` does."""
+
     def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]: ...
 
     def commit_marker(self, marker: Marker) -> None:

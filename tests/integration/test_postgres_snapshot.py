@@ -21,7 +21,7 @@ from seamline.adapters.postgres_source.source import PostgresSource
 from seamline.domain.catalogue import Table
 from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
-from seamline.domain.errors import InvariantViolated, Refused, TransientError
+from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
 from seamline.domain.position import Position, PostgresPosition, position_from_json
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Marker, Problem, ReadView
@@ -410,6 +410,35 @@ def test_every_type_of_column_is_staged_as_the_source_holds_it(bank: PostgresCap
             texts = f'SELECT id, {case.name}::text FROM {{}}."{{}}" ORDER BY id'
             here = source.execute(texts.format("public", "kinds").encode()).fetchall()
             assert destination.execute(texts.format("bank_stage", staged_as).encode()).fetchall() == here, case.type
+
+
+ALTERED = {
+    "wider": ("ALTER TABLE {0} ADD COLUMN b int", "b integer is new"),
+    "there and back": (
+        "ALTER TABLE {0} ALTER COLUMN a TYPE bigint; ALTER TABLE {0} ALTER COLUMN a TYPE int",
+        "rewritten",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ALTERED)
+def test_a_table_that_was_altered_between_the_plan_and_its_snapshot_is_refused(
+    how: str, bank: PostgresCaptured, warehouse: Connection, published: Table
+) -> None:
+    statement, said = ALTERED[how]
+    run = run_of(bank, (published.name,))
+    bank.execute(statement.format(published.name))
+    with pytest.raises(SchemaConflict, match=f"since this run was planned: .*{said}"):
+        take_snapshot(run, tools_of(bank, run, Records()))
+
+
+def test_a_table_that_was_emptied_between_the_plan_and_its_snapshot_is_staged(
+    bank: PostgresCaptured, warehouse: Connection, published: Table
+) -> None:
+    run = run_of(bank, (published.name,))
+    bank.execute(f"TRUNCATE {published.name}")
+    take_snapshot(run, tools_of(bank, run, records := Records()))
+    assert [receipt.rows for receipt in records.receipts] == [0]
 
 
 def test_rows_larger_than_a_piece_of_the_copy_are_staged_whole(

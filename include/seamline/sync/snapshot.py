@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from seamline.domain.catalogue import alterations
 from seamline.domain.digest import Segment, SegmentDigest, keyed_digest_to_json
 from seamline.domain.errors import GateFailed, Refused, SchemaConflict
 from seamline.domain.position import Position, position_to_json
@@ -132,11 +131,7 @@ def _require_capturable(run: Run, source: Source) -> None:
 def _require_planned_shapes(run: Run, source: Source) -> None:
     """The views are open: a later change of a shape is told by the log, or by the catalogue to the stream. One from
     before, between the plan and the views, would never be told, or as one of after the load."""
-    planned = [table.shape for table in run.plan.tables]
-    now = source.catalogue([table.name for table in planned])
-    pairs = list(zip(planned, now, strict=True))
-    altered = [text for old, new in pairs for text in alterations(old, new)]
-    altered = altered or [f"{old.name}, which looks as it did" for old, new in pairs if old.origin != new.origin]
+    altered = source.altered([table.shape for table in run.plan.tables])
     if altered:
         raise SchemaConflict(
             f"tables were altered since this run was planned: {'; '.join(altered)}",

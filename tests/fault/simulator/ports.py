@@ -313,10 +313,9 @@ class SteppedSource:
     staged: int = 0
     read_at: Position = field(init=False)
 
-    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+    def altered(self, planned: Sequence[Table]) -> list[str]:
         """No step of its own: nothing changes here, so a crash is one at the next."""
-        shapes = {table.name: table for table in TABLES}
-        return tuple(shapes[name] for name in tables)
+        return []
 
     def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
         """No step either."""

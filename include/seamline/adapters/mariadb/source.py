@@ -8,7 +8,7 @@ import pymysql
 from seamline.adapters.mariadb import catalogue, marker, preflight, preflight_facts
 from seamline.adapters.mariadb.client import open_session, role, translated
 from seamline.adapters.mariadb.sessions import open_views
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Table, alterations
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView
@@ -27,6 +27,10 @@ class MariaDbSource:
                 return catalogue.read_catalogue(session, self._source.database, tables)
             except pymysql.err.MySQLError as exc:
                 raise translated(exc, connection) from exc
+
+    def altered(self, planned: Sequence[Table]) -> list[str]:
+        now = self.catalogue([table.name for table in planned])
+        return [text for old, new in zip(planned, now, strict=True) for text in alterations(old, new)]
 
     def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
         source = self._source

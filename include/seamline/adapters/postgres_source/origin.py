@@ -60,14 +60,14 @@ def undone_alterations(planned: Table, found: Table) -> list[str]:
         return []
     was, now = (msgspec.json.decode(table.origin, type=Origin) for table in (planned, found))
     if was.table != now.table:
-        return [f"{planned.name} is another table than the one that was loaded: it was replaced"]
+        return [f"{planned.name} is another table now: it was replaced"]
     pairs = {
         f"{planned.name}.{name}": (one, now.columns[name]) for name, one in was.columns.items() if name in now.columns
     }
     texts = [f"{name} was dropped and added again" for name, (old, new) in pairs.items() if old.number != new.number]
     if not texts and was.file != now.file:
         texts = [
-            f"{name} was altered since it was loaded and the table rewritten: its values may be others"
+            f"{name} was altered and its table rewritten: its values may be others"
             for name, (old, new) in pairs.items()
             if old.version != new.version and not _is_version_of_rewrite(old, new)
         ]

@@ -5,7 +5,8 @@ from contextlib import closing
 
 from seamline.adapters.postgres_source import catalogue, marker, preflight, preflight_facts, sessions, slots
 from seamline.adapters.postgres_source.client import open_session, role, translated
-from seamline.domain.catalogue import Table
+from seamline.adapters.postgres_source.origin import undone_alterations
+from seamline.domain.catalogue import Table, alterations
 from seamline.domain.errors import TransientError
 from seamline.domain.position import PostgresPosition
 from seamline.plan.model import SourcePlan
@@ -22,6 +23,11 @@ class PostgresSource:
         connection = role(self._source, self._source.reader)
         with closing(open_session(connection)) as session, translated(connection):
             return catalogue.read_catalogue(session, self._source.schema, tables)
+
+    def altered(self, planned: Sequence[Table]) -> list[str]:
+        now = self.catalogue([table.name for table in planned])
+        pairs = list(zip(planned, now, strict=True))
+        return [text for old, new in pairs for text in (*alterations(old, new), *undone_alterations(old, new))]
 
     def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
         source = self._source
