@@ -2,6 +2,7 @@
 
 from airflow.plugins_manager import AirflowPlugin
 
+from seamline_airflow.deadline import RunCreated
 from seamline_airflow.page.mount import page
 from seamline_airflow.timetable import BusinessDayTimetable
 
@@ -9,6 +10,7 @@ from seamline_airflow.timetable import BusinessDayTimetable
 class SeamlinePlugin(AirflowPlugin):
     name = "seamline"
     timetables = [BusinessDayTimetable]
+    deadline_references = [RunCreated]
     fastapi_apps = [{"app": page, "url_prefix": "/seamline", "name": "Seamline"}]
     external_views = [
         {

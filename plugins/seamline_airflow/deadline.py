@@ -1,16 +1,29 @@
 """The hour by which a night's verdict must be there. Airflow calls this in the triggerer when a run missed it."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
+from airflow.sdk import AsyncCallback, DeadlineAlert
+from airflow.sdk.definitions.deadline import BaseDeadlineReference
 
 from seamline.plan.model import SyncPlan
 from seamline_airflow import parts
 
 ALARM = "verdict_late"
 _DAY_MINUTES = 24 * 60
+
+
+class RunCreated(BaseDeadlineReference):
+    """The moment at which a run is made. The plugin tells Airflow of this class.
+
+    Airflow's own DAGRUN_QUEUED_AT would be as good, but no task of a run that has it can be cleared: 3.3.2 takes the
+    interval, as it is stored, for seconds (`_recalculate_dagrun_queued_at_deadlines`), and the API answers 500.
+    """
+
+    def _evaluate_with(self, *, session: Any, **_: Any) -> datetime:
+        del session
+        return datetime.now(UTC)
 
 
 def verdict_deadline(plan: SyncPlan) -> DeadlineAlert | None:
@@ -25,7 +38,7 @@ def verdict_deadline(plan: SyncPlan) -> DeadlineAlert | None:
     callback = AsyncCallback(f"{__name__}.verdict_is_late", kwargs={"sync": plan.sync})
     return DeadlineAlert(
         name="verdict",
-        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        reference=RunCreated(),
         interval=timedelta(minutes=allowed),
         callback=callback,
     )

@@ -51,8 +51,8 @@ _APPROVAL_BODY = """The cut of **{{ partition_key }}** is not clean.
 - {{ line }}
 {% endfor %}
 
-The breaks stand on the *Reconciliation* page. Approve: the cut is published with your name and reason, its verdict
-stays what it is. Reject: nothing is published and the run fails.
+Rows that differ, if any, stand on the *Reconciliation* page. Approve: the cut is published with your name and reason,
+its verdict stays what it is. Reject: nothing is published and the run fails.
 """
 
 

@@ -1,10 +1,12 @@
 """A whole run inside Airflow, on a temporary SQLite: the comparison starts its driver, its verdict colours the run."""
 
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from seamline import settings
 from seamline.domain.runs import PUBLISH, RunKind, Scope
@@ -36,7 +38,7 @@ def platform(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> results.Platfor
     return made
 
 
-def _reconcile(checkout: Path) -> Any:
+def _dag(checkout: Path, dag_id: str) -> Any:
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
     bag = DagBag(dag_folder=checkout / "dags", bundle_path=checkout / "dags", bundle_name="dags-folder")
@@ -44,7 +46,7 @@ def _reconcile(checkout: Path) -> Any:
 
     DagBundlesManager().sync_bundles_to_db()
     sync_bag_to_db(bag, "dags-folder", None)
-    return bag.dags["settlement__reconcile"]
+    return bag.dags[dag_id]
 
 
 @pytest.mark.parametrize(("verdict", "colour"), [(Verdict.MATCH, "success"), (Verdict.BREAK, "failed")])
@@ -62,9 +64,47 @@ def test_a_comparison_on_demand_is_as_green_as_its_verdict(
         return results.reconciliation(*found.tables, run_id=run_id, scope=Scope.LIVE)
 
     monkeypatch.setattr(platform, "reconciliation", saved)
-    run = _reconcile(checkout).test(run_conf={"business_date": "2026-11-19"})
+    run = _dag(checkout, "settlement__reconcile").test(run_conf={"business_date": "2026-11-19"})
     assert str(run.state) == colour
     (run_id,) = driver.read_text().splitlines()
     assert run_id.startswith("settlement/reconcile/2026-11-19/")
     assert platform.runs[run_id].kind == RunKind.RECONCILE
     assert platform.finished == {run_id: "succeeded" if colour == "success" else "failed"}
+
+
+def test_a_night_that_failed_can_be_cleared_and_its_deadline_stays(
+    checkout: Path, airflow_database: Path, platform: results.Platform
+) -> None:
+    """Airflow 3.3.2 answers 500 where the deadline of a run counts from its queueing."""
+    from airflow.models.deadline import Deadline
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.models.taskinstance import clear_task_instances
+    from airflow.utils.session import create_session
+    from airflow.utils.state import DagRunState, TaskInstanceState
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    _dag(checkout, "settlement__nightly")
+    with create_session() as session:
+        dag = SerializedDagModel.get_dag("settlement__nightly", session=session)
+        run = dag.create_dagrun(
+            run_id="night",
+            run_after=datetime.now(UTC),
+            run_type=DagRunType.MANUAL,
+            triggered_by=DagRunTriggeredByType.TEST,
+            state=DagRunState.QUEUED,
+            partition_key="2026-11-19",
+            session=session,
+        )
+        session.flush()
+        (due,) = session.scalars(select(Deadline.deadline_time).where(Deadline.dagrun_id == run.id)).all()
+        assert timedelta(hours=6) < due - datetime.now(UTC) < timedelta(hours=7)
+        tasks = run.get_task_instances(session=session)
+        for task in tasks:
+            task.state = TaskInstanceState.FAILED
+        run.state = DagRunState.FAILED
+        session.flush()
+        clear_task_instances(tasks, session)
+        assert {task.state for task in tasks} == {None}
+        session.flush()
+        assert session.scalars(select(Deadline.deadline_time).where(Deadline.dagrun_id == run.id)).all() == [due]
+        session.rollback()

@@ -14,11 +14,12 @@ from seamline_airflow import gx_engine
 from seamline_airflow.expectations import GateResult, Weight, result_frames, staged_rows
 from seamline_airflow.gx_engine import load_checks
 from seamline_airflow.operators import gx_check
-from seamline_airflow.operators.gate import GATE, CutApprovalOperator, GateOperator, Question
+from seamline_airflow.operators.gate import GATE, NOT_CLEAN, CutApprovalOperator, GateOperator, Question
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.step import VerdictsOperator
 from tests.dags import results
 
+ABOUT = f"settlement {results.DATE}"
 BROKEN = results.reconciliation(results.table("account", Verdict.BREAK), results.table("ledger_entry"))
 
 
@@ -217,6 +218,7 @@ def test_the_gate_fails_on_a_break_where_that_is_declared(platform: results.Plat
     platform.found = [BROKEN]
     with pytest.raises(AirflowFailException, match="account BREAK"):
         GateOperator(task_id="gate", run=results.RUN, on_break="fail").choose_branch(_context())
+    assert "not clean, and not published: warehouse: account BREAK" in platform.alarms[NOT_CLEAN, ABOUT]
 
 
 @pytest.mark.parametrize("on_break", ["ask", "fail", "publish_and_flag"])
@@ -242,6 +244,20 @@ def test_a_broken_business_rule_goes_to_the_gate_as_well(platform: results.Platf
     context = _context()
     assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch(context) == "approve"
     assert context["ti"].pushed["lines"] == ["ledger_entry: not met: nets to zero (unexpected_count 1)"]
+
+
+def test_a_cut_that_is_not_clean_is_an_alarm_until_a_take_of_its_date_is(platform: results.Platform) -> None:
+    """Its rows may all be MATCH: what the business rules found would stand in Airflow alone."""
+    result = platform.runs[results.RUN].result
+    failed = [{"on": "ledger_entry", "type": "t", "why": "nets to zero", "detail": "unexpected_count 1"}]
+    result["expectations"] = {"verdict": "BREAK", "checked": 1, "failed": failed}
+    gate = GateOperator(task_id="gate", run=results.RUN, on_break="ask")
+    gate.choose_branch(_context())
+    (said,) = platform.alarms.values()
+    assert "published by a signature only: ledger_entry: not met: nets to zero" in said
+    result["expectations"] = {"verdict": "MATCH", "checked": 1, "failed": []}
+    gate.choose_branch(_context())
+    assert platform.alarms == {}
 
 
 def _judged(platform: results.Platform, *lines: str) -> Question:

@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from seamline import settings
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.logins import Logins
 from seamline.adapters.mariadb.client import query
@@ -14,6 +15,7 @@ from seamline.domain.catalogue import Kind
 from seamline.domain.errors import ConfigError, Refused, SchemaConflict
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker
+from seamline.stack.mariadb import ROLES, provision
 from tests.conftest import RunningStack
 from tests.integration.databases import mariadb, mariadb_database
 
@@ -262,3 +264,13 @@ def test_a_database_that_does_not_exist_is_a_wrong_declaration(stack: RunningSta
                          database="nowhere", reader="core_bank_root", capture="x", marker="x")  # fmt: skip
     with pytest.raises(ConfigError, match="has no database `nowhere`"):
         MariaDbSource(missing).catalogue(["account"])
+
+
+def test_the_stack_puts_no_password_into_the_binlog_which_the_capture_may_read(stack: RunningStack) -> None:
+    secrets = [resolve(name).password for name in ("core_bank_root", "bank_app", *ROLES)]
+    with closing(mariadb(resolve("core_bank_capture"))) as session:
+        ((file, offset, *_),) = query(session, "SHOW MASTER STATUS")
+        provision(settings.load())
+        told = " ".join(str(event[-1]) for event in query(session, f"SHOW BINLOG EVENTS IN '{file}' FROM {offset}"))
+    assert "ALTER USER" in told and "CREATE USER" in told
+    assert [secret for secret in secrets if secret in told] == []

@@ -132,3 +132,5 @@ def test_a_stream_shows_its_lag_and_its_error() -> None:
     text = render([reconciliation(MATCH)], [report])
     assert "failed, lag 2.5 s (1,500 records)" in text
     assert "torn unit" in text
+    assert "heard" not in text
+    assert "heard 44 s ago" in render([reconciliation(MATCH)], [replace(report, age_s=44.4)])

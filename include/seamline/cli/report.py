@@ -9,6 +9,8 @@ from seamline.domain.verdict import ControlTotal, TableVerdict, Verdict
 from seamline.ports import StreamReport
 
 BREAKS_SHOWN = 5
+# Streams report every few seconds: what is older may not be so any more.
+HEARD_S = 10.0
 
 
 def is_green(reconciliations: Iterable[Reconciliation]) -> bool:
@@ -42,6 +44,8 @@ def stream_line(report: StreamReport) -> str:
     text = (
         f"stream {report.stream}: {report.state}, lag {report.lag_s:.1f} s ({behind:,} records), epoch {report.epoch}"
     )
+    if report.age_s >= HEARD_S:
+        text += f", heard {report.age_s:.0f} s ago"
     if report.findings:
         text += f", {report.findings:,} FINDINGS"
     return f"{text}\n  {report.error}" if report.error else text

@@ -1,5 +1,6 @@
 """The local MariaDB 11.4, the bank: accounts with exactly the grants that Seamline asks a database's owner for."""
 
+import hashlib
 from dataclasses import replace
 
 import pymysql
@@ -97,7 +98,8 @@ def provision(known: Settings) -> None:
         for statement in _granted(known):
             cursor.execute(statement)
         application = resolve("bank_app", within=known)
-        cursor.execute("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY %s", (application.login, application.password))
+        given = (application.login, password_hash(application.password))
+        cursor.execute("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY PASSWORD %s", given)
         cursor.execute(f"GRANT ALL ON {MARIADB_DATABASE}.* TO '{application.login}'@'%'")
 
 
@@ -107,8 +109,16 @@ def _granted(known: Settings) -> list[str]:
     logins = Logins(**{role: connection.login for role, connection in roles.items()})
     script = grant_script(MARIADB_DATABASE, tuple(TABLES), logins=logins, snapshot_lock="brief")
     for connection in roles.values():
-        script = script.replace(f"<password of {connection.login}>", connection.password)
+        given = f"BY PASSWORD '{password_hash(connection.password)}'"
+        script = script.replace(f"BY '<password of {connection.login}>'", given)
     return statements_of(script)
+
+
+def password_hash(password: str) -> str:
+    """As SELECT PASSWORD('…') answers. Statements stand in the binlog as they were written, and the capture's login may
+    read it."""
+    inner = hashlib.sha1(password.encode()).digest()
+    return f"*{hashlib.sha1(inner).hexdigest().upper()}"
 
 
 def _secure_root(cursor: pymysql.cursors.Cursor, password: str) -> None:
@@ -116,7 +126,7 @@ def _secure_root(cursor: pymysql.cursors.Cursor, password: str) -> None:
     cursor.execute("SELECT user, host FROM mysql.global_priv WHERE user IN ('root', '')")
     for user, host in cursor.fetchall():
         if user == "root":
-            cursor.execute("ALTER USER %s@%s IDENTIFIED BY %s", (user, host, password))
+            cursor.execute("ALTER USER %s@%s IDENTIFIED BY PASSWORD %s", (user, host, password_hash(password)))
         else:
             cursor.execute("DROP USER %s@%s", (user, host))
 

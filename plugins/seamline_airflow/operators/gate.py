@@ -15,10 +15,12 @@ from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
-from seamline_airflow import parts
+from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
 
 GATE = "gate"
+# The alarm about a cut that is not published as it is. It ends when a take of the date is.
+NOT_CLEAN = "cut_not_clean"
 _APPROVED = "Approve"
 
 
@@ -97,8 +99,13 @@ class GateOperator(BaseBranchOperator):
                 self.log.warning("%s", line)
             context["ti"].xcom_push(key="lines", value=lines)
             store.put_result(run.run_id, GATE, Question.of(run, lines).to_json())
+            about = deadline.subject(run.sync, run.business_date)
             if not lines or self.on_break == "publish_and_flag":
+                store.end_alarm(NOT_CLEAN, about)
                 return "publish"
+            how = "published by a signature only" if self.on_break == "ask" else "not published"
+            what = f"the newest take of the cut of {run.business_date} is not clean, and {how}"
+            store.raise_alarm(NOT_CLEAN, about, f"{what}: {'; '.join(lines)}")
             if self.on_break == "ask":
                 return "approve"
             raise GateFailed(

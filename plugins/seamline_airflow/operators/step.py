@@ -18,7 +18,7 @@ from seamline.ports import Problem
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
-from seamline_airflow.operators.gate import Question
+from seamline_airflow.operators.gate import NOT_CLEAN, Question
 from seamline_airflow.run_context import stream_date
 from seamline_airflow.stream_health import in_words, troubles
 from seamline_airflow.stream_host import start_host
@@ -200,6 +200,7 @@ class PublishCutOperator(StepOperator):
         if signature:
             store.put_result(run.run_id, "approval", {"signed_by": signature})
         store.finish_run(run.run_id, state=RunState.SUCCEEDED)
+        store.end_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date))
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {"run": run.run_id, "versions": versions}
         return versions

@@ -22,6 +22,7 @@ def grant_script(
     marker = place.format(quoted(marker_table))
     lines = [
         f"-- MariaDB source, database {database}. Replace the passwords.",
+        "-- The binlog keeps them, and the capture may read it: better BY PASSWORD and what SELECT PASSWORD('…') says.",
         *(
             f"CREATE USER IF NOT EXISTS {_account(name)} IDENTIFIED BY '<password of {name}>';"
             for name in sorted({names.capture, names.reader, names.marker})
