@@ -66,6 +66,36 @@ def test_all_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
     ]
 
 
+def test_a_wrong_key_does_not_hide_what_is_wrong_beside_other_files(tmp_path: Path) -> None:
+    """A newcomer mended six mistakes and was told of three more."""
+    total = "{table: ledger_entry, sum: amount, by: [currency]}"
+    folder = write_declarations(
+        tmp_path,
+        {
+            SYNC_FILE: SYNC.replace("  timezone:", "  timezon:").replace(total, "{table: ledger, sum: amount}"),
+            "sources/core_bank.yaml": SOURCE.replace("connection: core_bank", "connection: core_bnk") + "colour: red\n",
+            "expectations/settlement.yaml": SUITE.replace("table: ledger_entry", "table: acount") + "colour: red\n",
+        },
+    )
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_declarations(folder, connections=["core_bank", "core_bank_capture", "warehouse"])
+    found = {(fault.file.name, fault.path) for fault in caught.value.faults}
+    assert found >= {
+        ("core_bank.yaml", "colour"),
+        ("core_bank.yaml", "connection"),
+        ("settlement.yaml", "nightly.timezon"),
+        ("settlement.yaml", "reconcile.control_totals[0].table"),
+        ("settlement.yaml", "reconcile.expectations"),
+        ("settlement.yaml", "colour"),
+    }
+
+
+def test_a_default_in_the_place_of_a_wrong_value_is_told_as_nothing(tmp_path: Path) -> None:
+    """`run_at` would be late for this `as_of_max`, were it not the default of one that is misspelt."""
+    text = SYNC.replace("nightly:\n", 'nightly:\n  as_of_max: 20min\n  run_att: "00:10"\n')
+    assert the_fault(tmp_path, {SYNC_FILE: text}).path == "nightly.run_att"
+
+
 def test_a_fault_is_one_line_that_editors_can_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     fault = the_fault(tmp_path, {SYNC_FILE: SYNC.replace("  timezone:", "  timezon:")})

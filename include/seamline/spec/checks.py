@@ -19,14 +19,18 @@ def check_folder(
     destinations: Mapping[str, DestinationSpec | None],
     expectations: Mapping[str, ExpectationsSpec | None],
 ) -> None:
-    """Add the faults of each sync to its document. A value of None is a file that is there but wrong."""
+    """Add the faults of each sync to its document. A value of None is a file that is there but wrong; of a sync with
+    faults already only the right part is here."""
     for document, sync in syncs:
+        is_whole = not document.faults
         _check_names(document, sync, sources, destinations, expectations)
         _check_tables(document, sync)
         _check_sums(document, sync)
-        _check_guarantee(document, sync, destinations)
-        _check_times(document, sync)
         _check_suite(document, sync, expectations)
+        # What only holds of all values together: a default in the place of a wrong one says nothing.
+        if is_whole:
+            _check_guarantee(document, sync, destinations)
+            _check_nightly(document, sync)
     _check_one_writer_per_table(syncs, destinations)
 
 
@@ -69,7 +73,7 @@ def _check_tables(document: Document, sync: SyncSpec) -> None:
 
 
 def _check_sums(document: Document, sync: SyncSpec) -> None:
-    """Every sum names a table of the sync; every derived table has a cut to be computed from."""
+    """Every sum and every derived table names a table of the sync."""
     names = [entry.name for entry in sync.tables]
     places: list[tuple[str, Path_]] = [
         (total.table, ("reconcile", "control_totals", n, "table"))
@@ -79,8 +83,6 @@ def _check_sums(document: Document, sync: SyncSpec) -> None:
     for name, place in places:
         if name not in names:
             document.fault(place, f"table `{name}` is not in this sync", _nearest_table(document, sync, name))
-    if sync.derived and sync.nightly is None:
-        document.fault(("derived",), "derived tables are computed from the nightly cut", "Declare `nightly`")
 
 
 def _check_guarantee(document: Document, sync: SyncSpec, destinations: Mapping[str, DestinationSpec | None]) -> None:
@@ -94,9 +96,11 @@ def _check_guarantee(document: Document, sync: SyncSpec, destinations: Mapping[s
             )
 
 
-def _check_times(document: Document, sync: SyncSpec) -> None:
+def _check_nightly(document: Document, sync: SyncSpec) -> None:
     nightly = sync.nightly
     if nightly is None:
+        if sync.derived:
+            document.fault(("derived",), "derived tables are computed from the nightly cut", "Declare `nightly`")
         return
     whole = [entry.name for entry in sync.tables if entry.business_date is None]
     start_s = seconds_of(nightly.run_at)

@@ -20,17 +20,19 @@ from seamline.spec.expectations import ExpectationsSpec
 from seamline.spec.faults import DeclarationsInvalid, Fault, guess
 from seamline.spec.source import SOURCE_KINDS, SOURCE_KINDS_PLANNED, SourceSpec
 from seamline.spec.sync import SyncSpec
-from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults
+from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, right_part
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
 
 @dataclass(slots=True)
 class OneFile(Generic[SpecT]):
-    """One file. `spec` is None when the file is wrong; its faults then say why."""
+    """One file. `spec` is None when the file is wrong; its faults then say why. `right_part` is what can be read of it
+    all the same, to find what else is wrong, and for nothing else."""
 
     document: Document
     spec: SpecT | None = None
+    right_part: SpecT | None = None
 
     @property
     def name(self) -> str:
@@ -80,9 +82,9 @@ def load_declarations(folder: Path, *, connections: Collection[str] = ()) -> Dec
     read = read_folder(folder)
     if connections:
         for source in read.sources.values():
-            check_connections(source.document, source.spec, connections)
+            check_connections(source.document, source.right_part, connections)
         for destination in read.destinations.values():
-            check_connections(destination.document, destination.spec, connections)
+            check_connections(destination.document, destination.right_part, connections)
     faults = [*read.strays, *(fault for document in _documents(read) for fault in document.faults)]
     if faults:
         raise DeclarationsInvalid(faults)
@@ -132,10 +134,10 @@ def read_folder(folder: Path) -> Folder:
         strays,
     )
     check_folder(
-        syncs=[(declared.document, declared.spec) for declared in read.syncs.values() if declared.spec],
+        syncs=[(declared.document, declared.right_part) for declared in read.syncs.values() if declared.right_part],
         sources={name: declared.spec for name, declared in read.sources.items()},
         destinations={name: declared.spec for name, declared in read.destinations.items()},
-        expectations={name: declared.spec for name, declared in read.expectations.items()},
+        expectations={name: declared.right_part for name, declared in read.expectations.items()},
     )
     return read
 
@@ -177,18 +179,19 @@ def _validated(document: Document, word: str, model: type[SpecT]) -> OneFile[Spe
     add_secret_faults(document)
     if model is not ExpectationsSpec:
         add_empty_faults(document)
+    one: OneFile[SpecT] = OneFile(document)
     try:
-        spec: SpecT | None = model.model_validate(document.data)
+        one.spec = one.right_part = model.model_validate(document.data)
     except ValidationError as error:
         add_faults(document, error, model)
-        spec = None
+        one.right_part = right_part(document.data, error, model)
     name = document.data.get(word)
     is_told = any(fault.path == word for fault in document.faults)
     if isinstance(name, str) and name != document.file.stem and not is_told:
         document.fault(
             (word,), f"the file is named {document.file.name} but declares {name!r}", f"Rename one: {name}.yaml"
         )
-    return OneFile(document, spec)
+    return one
 
 
 def _documents(read: Folder) -> list[Document]:

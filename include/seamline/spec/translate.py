@@ -2,13 +2,16 @@
 
 import types
 from collections.abc import Mapping
-from typing import Any, Literal, Union, get_args, get_origin
+from copy import deepcopy
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from seamline.spec.document import Document, Path_, path_text
 from seamline.spec.faults import guess, nearest
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # Keys that would hold a secret. A declaration names connections; secrets live there.
 SECRET_KEYS = frozenset(
@@ -62,6 +65,28 @@ def add_faults(document: Document, error: ValidationError, model: type[BaseModel
         if path_text(path) not in told and not is_meant and not is_counted_wrong:
             cause, cure = _say(document, detail, path, model)
             document.fault(path, cause, cure or _described(path, model))
+
+
+def right_part(data: Mapping[str, Any], error: ValidationError, model: type[ModelT]) -> ModelT | None:
+    """The declaration without the keys that are wrong, those that are misspelt taken as they were meant. None where one
+    is needed, or an item of a list is wrong: those behind it would stand in other places."""
+    rest = deepcopy(data)
+    for detail in error.errors(include_url=False):
+        *around, key = detail["loc"] or (0,)
+        at: Any = rest
+        for part in around:
+            is_there = part in at if isinstance(at, dict) else isinstance(at, list) and isinstance(part, int)
+            at = at[part] if is_there else None
+        if not isinstance(at, dict):
+            return None
+        value = at.pop(key, None)
+        meant = nearest(str(key), _keys_at(tuple(around), model)) if detail["type"] == "extra_forbidden" else ""
+        if meant and meant not in at:
+            at[meant] = value
+    try:
+        return model.model_validate(rest)
+    except ValidationError:
+        return None
 
 
 def add_empty_faults(document: Document) -> None:
