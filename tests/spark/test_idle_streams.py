@@ -38,12 +38,16 @@ def idle(chain: Chain) -> Chain:
 
 def workers(host: int) -> list[psutil.Process]:
     """The processes that run streams: forks of Spark's daemon, which is itself a child of the JVM."""
-    found = []
-    for process in session_of(host):
+    return [process for process in session_of(host) if is_worker(process)]
+
+
+def is_worker(process: psutil.Process) -> bool:
+    try:
         parent = process.parent()
-        if parent is not None and "seamline_spark.stream_host.daemon" in parent.cmdline():
-            found.append(process)
-    return found
+        return parent is not None and "seamline_spark.stream_host.daemon" in parent.cmdline()
+    except psutil.NoSuchProcess:
+        # It has ended just now.
+        return False
 
 
 def stream_of(chain: Chain) -> StreamId:

@@ -19,19 +19,28 @@ def check_folder(
     destinations: Mapping[str, DestinationSpec | None],
     expectations: Mapping[str, ExpectationsSpec | None],
 ) -> None:
-    """Add the faults of each sync to its document. A value of None is a file that is there but wrong; of a sync with
-    faults already only the right part is here."""
+    """Add the faults of each sync to its document. A value of None is a file that is there but wrong."""
     for document, sync in syncs:
-        is_whole = not document.faults
-        _check_names(document, sync, sources, destinations, expectations)
-        _check_tables(document, sync)
-        _check_sums(document, sync)
-        _check_suite(document, sync, expectations)
-        # What only holds of all values together: a default in the place of a wrong one says nothing.
-        if is_whole:
-            _check_guarantee(document, sync, destinations)
-            _check_nightly(document, sync)
+        check_right_part(document, sync, sources=sources, destinations=destinations, expectations=expectations)
+        _check_guarantee(document, sync, destinations)
+        _check_nightly(document, sync)
     _check_one_writer_per_table(syncs, destinations)
+
+
+def check_right_part(
+    document: Document,
+    sync: SyncSpec,
+    *,
+    sources: Mapping[str, SourceSpec | None],
+    destinations: Mapping[str, DestinationSpec | None],
+    expectations: Mapping[str, ExpectationsSpec | None],
+) -> None:
+    """What can be said of a sync that has other faults: a default in the place of a wrong value says nothing, and the
+    other syncs must not suffer for it."""
+    _check_names(document, sync, sources, destinations, expectations)
+    _check_tables(document, sync)
+    _check_sums(document, sync)
+    _check_suite(document, sync, expectations)
 
 
 def _check_names(

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from seamline.domain.errors import ConfigError
-from seamline.spec.checks import check_connections, check_folder
+from seamline.spec.checks import check_connections, check_folder, check_right_part
 from seamline.spec.destination import DESTINATION_KINDS, DESTINATION_KINDS_PLANNED, DestinationSpec
 from seamline.spec.document import Document, Path_, read_document
 from seamline.spec.expectations import ExpectationsSpec
@@ -133,12 +133,20 @@ def read_folder(folder: Path) -> Folder:
         {file.stem: _read(file, "expectations", ExpectationsSpec) for file in _files(folder, "expectations", strays)},
         strays,
     )
-    check_folder(
-        syncs=[(declared.document, declared.right_part) for declared in read.syncs.values() if declared.right_part],
-        sources={name: declared.spec for name, declared in read.sources.items()},
-        destinations={name: declared.spec for name, declared in read.destinations.items()},
-        expectations={name: declared.right_part for name, declared in read.expectations.items()},
-    )
+    sources = {name: declared.spec for name, declared in read.sources.items()}
+    destinations = {name: declared.spec for name, declared in read.destinations.items()}
+    suites = {name: declared.right_part for name, declared in read.expectations.items()}
+    whole = [(declared.document, declared.spec) for declared in read.syncs.values() if declared.spec]
+    check_folder(syncs=whole, sources=sources, destinations=destinations, expectations=suites)
+    for declared in read.syncs.values():
+        if declared.spec is None and declared.right_part is not None:
+            check_right_part(
+                declared.document,
+                declared.right_part,
+                sources=sources,
+                destinations=destinations,
+                expectations=suites,
+            )
     return read
 
 
