@@ -13,15 +13,11 @@ MARKER_TABLE = "seamline_marker"
 
 
 def check_folder(
-    *,
-    syncs: Sequence[tuple[Document, SyncSpec]],
-    sources: Mapping[str, SourceSpec | None],
-    destinations: Mapping[str, DestinationSpec | None],
-    expectations: Mapping[str, ExpectationsSpec | None],
+    syncs: Sequence[tuple[Document, SyncSpec]], destinations: Mapping[str, DestinationSpec | None]
 ) -> None:
-    """Add the faults of each sync to its document. A value of None is a file that is there but wrong."""
+    """Add to its document what only holds of all values of a sync together, and of it beside the others: they must not
+    suffer for one that is broken, and a default in the place of a wrong value says nothing."""
     for document, sync in syncs:
-        check_right_part(document, sync, sources=sources, destinations=destinations, expectations=expectations)
         _check_guarantee(document, sync, destinations)
         _check_nightly(document, sync)
     _check_one_writer_per_table(syncs, destinations)
@@ -35,8 +31,8 @@ def check_right_part(
     destinations: Mapping[str, DestinationSpec | None],
     expectations: Mapping[str, ExpectationsSpec | None],
 ) -> None:
-    """What can be said of a sync that has other faults: a default in the place of a wrong value says nothing, and the
-    other syncs must not suffer for it."""
+    """Add to its document what can be said of a sync value by value, though others be wrong. None is a file that is
+    there but wrong."""
     _check_names(document, sync, sources, destinations, expectations)
     _check_tables(document, sync)
     _check_sums(document, sync)

@@ -136,17 +136,10 @@ def read_folder(folder: Path) -> Folder:
     sources = {name: declared.spec for name, declared in read.sources.items()}
     destinations = {name: declared.spec for name, declared in read.destinations.items()}
     suites = {name: declared.right_part for name, declared in read.expectations.items()}
-    whole = [(declared.document, declared.spec) for declared in read.syncs.values() if declared.spec]
-    check_folder(syncs=whole, sources=sources, destinations=destinations, expectations=suites)
     for declared in read.syncs.values():
-        if declared.spec is None and declared.right_part is not None:
-            check_right_part(
-                declared.document,
-                declared.right_part,
-                sources=sources,
-                destinations=destinations,
-                expectations=suites,
-            )
+        if part := declared.right_part:
+            check_right_part(declared.document, part, sources=sources, destinations=destinations, expectations=suites)
+    check_folder([(one.document, one.spec) for one in read.syncs.values() if one.spec], destinations)
     return read
 
 
