@@ -62,6 +62,7 @@ def test_all_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
         ("core_bank.yaml", "kind"),
         ("settlement.yaml", "nightly.timezone"),
         ("settlement.yaml", "nightly.cut_off"),
+        ("settlement.yaml", "nightly.run_at"),
         ("settlement.yaml", "nightly.runat"),
     ]
 
@@ -88,6 +89,72 @@ def test_a_wrong_key_does_not_hide_what_is_wrong_beside_other_files(tmp_path: Pa
         ("settlement.yaml", "reconcile.expectations"),
         ("settlement.yaml", "colour"),
     }
+
+
+def test_a_key_that_is_missing_or_an_item_that_is_wrong_hides_nothing_either(tmp_path: Path) -> None:
+    folder = write_declarations(
+        tmp_path,
+        {
+            SYNC_FILE: SYNC.replace("source: core_bank\n", "")
+            .replace("  - account\n", "  - acc-ount\n  - 7\n")
+            .replace("{table: ledger_entry, sum: amount, by: [currency]}", "{table: ledger, sum: amount}")
+            .replace("[warehouse]", "[warehose, 3]"),
+            "sources/core_bank.yaml": "kind: mariadbb\nconnection: core_bnk\n",
+            "destinations/warehouse.yaml": DESTINATION.replace("schema: settlement\n", "").replace(
+                "connection: warehouse", "connection: warehose"
+            ),
+            "expectations/settlement.yaml": SUITE.replace("table: ledger_entry", "table: position")
+            + "  - {table: ledger_entry}\n",
+        },
+    )
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_declarations(folder, connections=["core_bank", "core_bank_capture", "warehouse"])
+    found = [(f"{fault.file.parent.name}/{fault.file.stem}", fault.path) for fault in caught.value.faults]
+    assert sorted(found) == [
+        ("destinations/warehouse", "connection"),
+        ("destinations/warehouse", "schema"),
+        ("expectations/settlement", "checks[1].type"),
+        ("sources/core_bank", "connection"),
+        ("sources/core_bank", "database"),
+        ("sources/core_bank", "kind"),
+        ("sources/core_bank", "source"),
+        ("syncs/settlement", "destinations[0]"),
+        ("syncs/settlement", "destinations[1]"),
+        ("syncs/settlement", "reconcile.control_totals[0].table"),
+        ("syncs/settlement", "reconcile.expectations"),
+        ("syncs/settlement", "source"),
+        ("syncs/settlement", "tables[0].name"),
+        ("syncs/settlement", "tables[1]"),
+    ]
+
+
+def test_what_stands_below_a_misspelt_key_is_read_as_it_was_meant(tmp_path: Path) -> None:
+    total = "control_totals:\n    - {table: ledger_entry,"
+    text = SYNC.replace("reconcile:", "reconsile:").replace(total, "control_total:\n    - {table: ledger,")
+    faults = faults_of(tmp_path, {SYNC_FILE: text})
+    assert [(fault.line, fault.path) for fault in faults] == [
+        (9, "reconsile"),
+        (10, "reconcile.control_total"),
+        (11, "reconcile.control_totals[0].table"),
+    ]
+
+
+def test_a_misspelt_kind_hides_nothing_of_its_file(tmp_path: Path) -> None:
+    faults = faults_of(tmp_path, {"sources/core_bank.yaml": SOURCE.replace("kind:", "knid:") + "colour: red\n"})
+    assert [(fault.line, fault.path) for fault in faults] == [(2, "knid"), (5, "colour")]
+
+
+def test_a_broken_sync_that_writes_a_table_of_a_right_one_is_told_alone(tmp_path: Path) -> None:
+    """The right one goes on running."""
+    other = SYNC.replace("sync: settlement", "sync: treasury\ncolour: red").replace("daily_balance", "other_balance")
+    other = other.replace("- {name: ledger_entry", "- {name: position").replace(
+        "table: ledger_entry", "table: position"
+    )
+    faults = faults_of(tmp_path, {"syncs/treasury.yaml": other.replace("  expectations: settlement\n", "")})
+    assert [(fault.file.name, fault.path) for fault in faults] == [
+        ("treasury.yaml", "colour"),
+        ("treasury.yaml", "tables[0]"),
+    ]
 
 
 def test_a_default_in_the_place_of_a_wrong_value_is_told_as_nothing(tmp_path: Path) -> None:

@@ -20,10 +20,6 @@ class PostgresDestination(Declared):
         description="Schema of the live tables; cuts lie in <schema>_cut, staging in <schema>_stage.",
     )
 
-    def connections(self) -> tuple[tuple[str, str], ...]:
-        """(key, connection id)."""
-        return (("connection", self.connection),)
-
 
 # With a second kind this becomes a union discriminated by `kind`.
 DestinationSpec = PostgresDestination

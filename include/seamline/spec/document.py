@@ -4,6 +4,7 @@ PyYAML's composed nodes keep the lines; its loaders drop them. Duplicate keys, w
 last of, are faults here; so are anchors and merge keys, because a declaration is read by people first.
 """
 
+import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +39,36 @@ class Document:
     def fault(self, path: Path_, cause: str, cure: str = "") -> None:
         self.faults.append(Fault(self.file, self.line(path), path_text(path), cause, cure))
 
+    def is_told(self, path: Path_) -> bool:
+        """Whether a fault stands at this place or inside it."""
+        at = path_text(path)
+        return any(fault.path == at or fault.path.startswith((f"{at}.", f"{at}[")) for fault in self.faults)
+
+    def value(self, path: Path_) -> Any:
+        """What stands at a place; None where nothing does."""
+        at = self.data
+        for part in path:
+            is_there = part in at if isinstance(at, dict) else isinstance(at, list) and isinstance(part, int)
+            at = at[part] if is_there else None
+        return at
+
+    def texts(self, *patterns: str) -> list[tuple[Path_, str]]:
+        """(place, text) of each text at a place such as `tables[].name`, in the order of lines. What is no text is
+        passed over: its type is a fault already."""
+        found = [(place, self.value(place)) for place in self.lines if _pattern(place) in patterns]
+        return [(place, value) for place, value in found if isinstance(value, str)]
+
+    def rename(self, path: Path_, key: str) -> None:
+        """Give the key at `path` another name; its values keep their lines."""
+        around = self.value(path[:-1])
+        around[key] = around.pop(path[-1])
+        inside = [place for place in self.lines if place[: len(path)] == path]
+        for place in inside:
+            renamed = (*path[:-1], key, *place[len(path) :])
+            self.lines[renamed] = self.lines[place]
+            if place in self.plain:
+                self.plain[renamed] = self.plain[place]
+
 
 def path_text(path: Path_) -> str:
     """`("tables", 1, "name")` as `tables[1].name`."""
@@ -45,6 +76,11 @@ def path_text(path: Path_) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text
+
+
+def _pattern(path: Path_) -> str:
+    """`("tables", 1, "name")` as `tables[].name`."""
+    return re.sub(r"\[\d+\]", "[]", path_text(path))
 
 
 def read_document(file: Path) -> Document:

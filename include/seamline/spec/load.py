@@ -13,26 +13,24 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from seamline.domain.errors import ConfigError
-from seamline.spec.checks import check_connections, check_folder, check_right_part
+from seamline.spec.checks import check_connections, check_one_writer_per_table, check_sync, source_connections
 from seamline.spec.destination import DESTINATION_KINDS, DESTINATION_KINDS_PLANNED, DestinationSpec
 from seamline.spec.document import Document, Path_, read_document
 from seamline.spec.expectations import ExpectationsSpec
-from seamline.spec.faults import DeclarationsInvalid, Fault, guess
+from seamline.spec.faults import DeclarationsInvalid, Fault, guess, nearest
 from seamline.spec.source import SOURCE_KINDS, SOURCE_KINDS_PLANNED, SourceSpec
 from seamline.spec.sync import SyncSpec
-from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, right_part
+from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, take_as_meant
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
 
 @dataclass(slots=True)
 class OneFile(Generic[SpecT]):
-    """One file. `spec` is None when the file is wrong; its faults then say why. `right_part` is what can be read of it
-    all the same, to find what else is wrong, and for nothing else."""
+    """One file. `spec` is None when the file is wrong; its faults then say why."""
 
     document: Document
     spec: SpecT | None = None
-    right_part: SpecT | None = None
 
     @property
     def name(self) -> str:
@@ -82,9 +80,9 @@ def load_declarations(folder: Path, *, connections: Collection[str] = ()) -> Dec
     read = read_folder(folder)
     if connections:
         for source in read.sources.values():
-            check_connections(source.document, source.right_part, connections)
+            check_connections(source.document, source_connections(source.document), connections)
         for destination in read.destinations.values():
-            check_connections(destination.document, destination.right_part, connections)
+            check_connections(destination.document, destination.document.texts("connection"), connections)
     faults = [*read.strays, *(fault for document in _documents(read) for fault in document.faults)]
     if faults:
         raise DeclarationsInvalid(faults)
@@ -133,13 +131,11 @@ def read_folder(folder: Path) -> Folder:
         {file.stem: _read(file, "expectations", ExpectationsSpec) for file in _files(folder, "expectations", strays)},
         strays,
     )
-    sources = {name: declared.spec for name, declared in read.sources.items()}
     destinations = {name: declared.spec for name, declared in read.destinations.items()}
-    suites = {name: declared.right_part for name, declared in read.expectations.items()}
+    suites = {name: declared.document for name, declared in read.expectations.items()}
     for declared in read.syncs.values():
-        if part := declared.right_part:
-            check_right_part(declared.document, part, sources=sources, destinations=destinations, expectations=suites)
-    check_folder([(one.document, one.spec) for one in read.syncs.values() if one.spec], destinations)
+        check_sync(declared.document, sources=read.sources, destinations=destinations, expectations=suites)
+    check_one_writer_per_table([(one.document, one.spec) for one in read.syncs.values()], destinations)
     return read
 
 
@@ -158,7 +154,10 @@ def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned:
     document = read_document(file)
     if document.data is None:
         return OneFile(document)
-    kind = document.data.get("kind")
+    if "kind" not in document.data and (misspelt := nearest("kind", list(document.data))):
+        document.fault((misspelt,), "unknown key", "Did you mean `kind`?")
+        document.rename((misspelt,), "kind")
+    kind = document.value(("kind",))
     if isinstance(kind, str) and kind in kinds:
         return _validated(document, word, kinds[kind])
     add_secret_faults(document)
@@ -168,6 +167,9 @@ def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned:
         document.fault(("kind",), f"`{kind}` is not supported yet", f"Kinds of {word} so far: {', '.join(kinds)}")
     else:
         document.fault(("kind",), f"{kind!r} is not a kind of {word}", guess(str(kind), [*kinds]))
+    if meant := nearest(str(kind), [*kinds]):
+        document.data["kind"] = meant
+        _validated(document, word, kinds[meant])
     return OneFile(document)
 
 
@@ -182,17 +184,25 @@ def _validated(document: Document, word: str, model: type[SpecT]) -> OneFile[Spe
         add_empty_faults(document)
     one: OneFile[SpecT] = OneFile(document)
     try:
-        one.spec = one.right_part = model.model_validate(document.data)
+        one.spec = model.model_validate(document.data)
     except ValidationError as error:
-        add_faults(document, error, model)
-        one.right_part = right_part(document.data, error, model)
+        _add_all_faults(document, error, model)
     name = document.data.get(word)
-    is_told = any(fault.path == word for fault in document.faults)
-    if isinstance(name, str) and name != document.file.stem and not is_told:
+    if isinstance(name, str) and name != document.file.stem and not document.is_told((word,)):
         document.fault(
             (word,), f"the file is named {document.file.name} but declares {name!r}", f"Rename one: {name}.yaml"
         )
     return one
+
+
+def _add_all_faults(document: Document, error: ValidationError, model: type[BaseModel]) -> None:
+    """Those of `error`, and those that only show once misspelt keys are taken as they were meant."""
+    add_faults(document, error, model)
+    if take_as_meant(document, error, model):
+        try:
+            model.model_validate(document.data)
+        except ValidationError as hidden:
+            _add_all_faults(document, hidden, model)
 
 
 def _documents(read: Folder) -> list[Document]:

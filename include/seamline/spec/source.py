@@ -50,15 +50,6 @@ class DatabaseSource(Declared):
     capture: Capture = Field(default_factory=Capture, description="How the source's log is captured.")
     log: Log = Field(default_factory=Log, description="How long the log topic is kept.")
 
-    def connections(self) -> tuple[tuple[str, str], ...]:
-        """(key, connection id) of each role; the key is the one that names it, or that it follows from."""
-        capture = ("capture_connection", self.capture_connection) if self.capture_connection else None
-        return (
-            ("connection", self.connection),
-            capture or ("connection", f"{self.connection}_capture"),
-            ("marker_connection", self.marker_connection or self.connection),
-        )
-
 
 class MariadbSource(DatabaseSource):
     """A MariaDB database, captured through its binlog."""

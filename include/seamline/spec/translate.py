@@ -2,16 +2,14 @@
 
 import types
 from collections.abc import Mapping
-from copy import deepcopy
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from seamline.spec.document import Document, Path_, path_text
+from seamline.spec.document import Document, Path_
 from seamline.spec.faults import guess, nearest
-
-ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # Keys that would hold a secret. A declaration names connections; secrets live there.
 SECRET_KEYS = frozenset(
@@ -49,7 +47,6 @@ _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less tha
 
 def add_faults(document: Document, error: ValidationError, model: type[BaseModel]) -> None:
     """Put everything that pydantic found into the document's faults, but nothing twice about one place."""
-    told = {fault.path for fault in document.faults}
     details = error.errors(include_url=False, include_context=True)
     # A misspelt key is one mistake, although it is unknown and leaves the right one missing.
     meant = {
@@ -62,31 +59,24 @@ def add_faults(document: Document, error: ValidationError, model: type[BaseModel
         is_meant = detail["type"] == "missing" and path in meant
         # pydantic counts only the right items; the wrong ones are told on their own.
         is_counted_wrong = detail["type"] == "too_short" and bool(detail["input"])
-        if path_text(path) not in told and not is_meant and not is_counted_wrong:
+        if not document.is_told(path) and not is_meant and not is_counted_wrong:
             cause, cure = _say(document, detail, path, model)
             document.fault(path, cause, cure or _described(path, model))
 
 
-def right_part(data: Mapping[str, Any], error: ValidationError, model: type[ModelT]) -> ModelT | None:
-    """The declaration without the keys that are wrong, those that are misspelt taken as they were meant. None where one
-    is needed, or an item of a list is wrong: those behind it would stand in other places."""
-    rest = deepcopy(data)
+def take_as_meant(document: Document, error: ValidationError, model: type[BaseModel]) -> bool:
+    """Rename keys that are misspelt to what was probably meant, so that what else is wrong of their values is found
+    too. False where there were none; faults that stand in the document stay."""
+    renamed = False
     for detail in error.errors(include_url=False):
-        *around, key = detail["loc"] or (0,)
-        at: Any = rest
-        for part in around:
-            is_there = part in at if isinstance(at, dict) else isinstance(at, list) and isinstance(part, int)
-            at = at[part] if is_there else None
-        if not isinstance(at, dict):
-            return None
-        value = at.pop(key, None)
-        meant = nearest(str(key), _keys_at(tuple(around), model)) if detail["type"] == "extra_forbidden" else ""
-        if meant and meant not in at:
-            at[meant] = value
-    try:
-        return model.model_validate(rest)
-    except ValidationError:
-        return None
+        *around, key = detail["loc"] or ("",)
+        if detail["type"] != "extra_forbidden":
+            continue
+        meant = nearest(str(key), _keys_at(tuple(around), model))
+        if meant and meant not in document.value(tuple(around)):
+            document.rename((*around, key), meant)
+            renamed = True
+    return renamed
 
 
 def add_empty_faults(document: Document) -> None:
@@ -131,7 +121,7 @@ def _say(document: Document, detail: ErrorDetails, path: Path_, model: type[Base
     if kind == "value_error":
         return str(detail["ctx"]["error"]), ""
     if kind in _WANTED:
-        return f"{_WANTED[kind]}, got {document.plain.get(path) or _got(detail)}", _quoted(document, kind, path)
+        return f"{_WANTED[kind]}, got {document.plain.get(path) or _got(detail)}", _quoted(document, kind, path, model)
     if kind == "string_pattern_mismatch":
         return f"{_got(detail)} does not fit", _described(path, model)
     if kind == "too_short":
@@ -161,23 +151,20 @@ def _keys_at(path: Path_, model: type[BaseModel]) -> list[str]:
 
 
 def _described(path: Path_, model: type[BaseModel]) -> str:
-    around = _model_at(path[:-1], model)
-    if around is None or not path:
-        return ""
-    for name, field in around.model_fields.items():
-        if path[-1] in (name, field.alias):
-            return field.description or ""
-    return ""
+    field = _field_at(path, model)
+    return (field.description or "") if field else ""
 
 
 def _literals(path: Path_, model: type[BaseModel]) -> tuple[Any, ...]:
-    around = _model_at(path[:-1], model)
-    if around is None:
-        return ()
-    for name, field in around.model_fields.items():
-        if path[-1] in (name, field.alias):
-            return next((get_args(part) for part in _parts(field.annotation) if get_origin(part) is Literal), ())
-    return ()
+    field = _field_at(path, model)
+    parts = _parts(field.annotation) if field else []
+    return next((get_args(part) for part in parts if get_origin(part) is Literal), ())
+
+
+def _field_at(path: Path_, model: type[BaseModel]) -> FieldInfo | None:
+    around = _model_at(path[:-1], model) if path else None
+    fields = around.model_fields.items() if around else ()
+    return next((field for name, field in fields if path[-1] in (name, field.alias)), None)
 
 
 def _model_at(path: Path_, model: type[BaseModel]) -> type[BaseModel] | None:
@@ -209,10 +196,17 @@ def _near(wrong: str, known: list[str]) -> str:
     return cure if cure.startswith("Did you mean") else ""
 
 
-def _quoted(document: Document, kind: str, path: Path_) -> str:
-    """YAML reads `7:00` as 420 and `no` as false: quotes keep what was written."""
-    plain = document.plain.get(path)
-    return f'Write it in quotes: "{plain}"' if kind == "string_type" and plain is not None else ""
+def _quoted(document: Document, kind: str, path: Path_, model: type[BaseModel]) -> str:
+    """YAML reads `7:00` as 420 and `no` as false: quotes keep what was written, where that is right."""
+    plain, field = document.plain.get(path), _field_at(path, model)
+    if kind != "string_type" or plain is None:
+        return ""
+    wanted: Any = Annotated[(field.annotation, *field.metadata)] if field else str
+    try:
+        TypeAdapter(wanted).validate_python(plain)
+    except ValidationError as error:
+        return f"Quotes alone do not mend it: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
+    return f'Write it in quotes: "{plain}"'
 
 
 def _got(detail: ErrorDetails) -> str:
