@@ -4,7 +4,7 @@ Every child has its own sessions at the read's one position; a few of them strea
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
@@ -16,6 +16,7 @@ from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.staging import StagedPlace, fill
 from seamline.domain.errors import InvariantViolated
 from seamline.plan.model import SourcePlan
+from seamline.ports import Failpoints
 
 # A child costs about 30 MB of its own. More tables than children: each child has several sessions.
 CHILDREN_MAX = 8
@@ -109,8 +110,15 @@ def _member(group: CopyGroup, number: int, pipe: Pipe) -> None:
         readers.close()
 
 
+def _disturbed(pieces: Iterator[bytes], armed: Failpoints) -> Iterator[bytes]:
+    for piece in pieces:
+        armed.reach("snap.chunk_read")
+        yield piece
+
+
 def copy_one(readers: TableReaders, index: int, item: CopyItem) -> Copied:
     """Table number `index` of the readers into its place."""
     proofs: list[str] = []
-    rows = fill(resolve(item.connection_id), item.place, readers.pieces(index, proven=proofs.append))
+    pieces, armed = readers.pieces(index, proven=proofs.append), registry.failpoints()
+    rows = fill(resolve(item.connection_id), item.place, pieces if armed is None else _disturbed(pieces, armed))
     return Copied(item.read.table.name, item.destination, item.place.name, rows, proofs[0])

@@ -25,6 +25,8 @@ NAMES = frozenset(
     {
         "app.epoch_taken",
         "app.fetched",
+        "app.tx_assembled",
+        "app.dest_begin",
         "app.position_written",
         "app.dml_half",
         "app.dml_done",
@@ -42,7 +44,9 @@ NAMES = frozenset(
         "rec.pair_opened",
         "rec.digest_done",
         "rec.breaks_written",
+        "snap.slot_created",
         "snap.opened",
+        "snap.chunk_read",
         "snap.chunk_staged",
         "snap.manifest_written",
     }

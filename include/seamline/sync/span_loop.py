@@ -429,6 +429,7 @@ class _SpanLoop:
 
     def _apply(self, units: Sequence[Unit]) -> None:
         """Pass these units, the first of those that wait, and commit what they change."""
+        self._failpoints.reach("app.tx_assembled")
         # While a full span is encoded and applied the next one is read and decoded; a small one is not worth a thread.
         submit = self._committer.submit if self._intake.is_full else _run_now
         changes = compact(units, tables=self._tables, gate=self._gate)

@@ -5,12 +5,14 @@ under writers, and goes on by itself from the ledger.
 """
 
 import random
+from contextlib import closing
 
 import pytest
 
 from seamline.adapters.failpoints import NAMES, Mode
 from tests.fault.real.anomalies import Anomaly, check_commits
 from tests.fault.real.bank_under_fire import COMMITS_MIN, BankUnderFire
+from tests.fault.real.kinds import SESSIONS
 from tests.fault.real.report import End, Tally
 
 # How often each case is made. A sleep costs more time than a kill, and all of it has 40 minutes.
@@ -20,7 +22,9 @@ TIMES_A_RUN = {Mode.KILL9: 1, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
 HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4, "app.reported": 4, "cut.overlap_ended": 1}
 HITS_MAX_ELSE = 25
 STREAM = sorted(name for name in NAMES if name.startswith(("app.", "cut.")))
-ONBOARDING = sorted(name for name in NAMES if name.startswith(("snap.", "pub.")))
+# MariaDB has no slots.
+SLOT = "snap.slot_created"
+ONBOARDING = sorted(name for name in NAMES if name.startswith(("snap.", "pub.")) and name != SLOT)
 COMPARING = sorted(name for name in NAMES if name.startswith("rec."))
 CAPTURING = sorted(name for name in NAMES if name.startswith("cap."))
 # Those of a pass, which is a stream too, and of its joining.
@@ -28,7 +32,7 @@ JOINING = ("pub.commit_sent", "app.epoch_taken", "app.fetched", "app.commit_sent
 
 
 def test_every_failpoint_has_a_case() -> None:
-    assert {*STREAM, *ONBOARDING, *JOINING, *COMPARING, *CAPTURING} == NAMES
+    assert {*STREAM, SLOT, *ONBOARDING, *JOINING, *COMPARING, *CAPTURING} == NAMES
 
 
 # Wrong states by what the trigger must say of them; each is rolled back.
@@ -76,6 +80,19 @@ def test_an_onboarding_that_is_disturbed_is_done_by_the_next_attempt(
         case = bank.disturb_onboarding(failpoint, mode)
         tally.cases.append(case)
         assert case.violations == ()
+
+
+@pytest.mark.parametrize("bank", ["postgres"], indirect=True)
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_slot_goes_with_the_snapshot_that_was_disturbed_while_it_stood(
+    bank: BankUnderFire, tally: Tally, mode: Mode
+) -> None:
+    case = bank.disturb_onboarding(SLOT, mode)
+    tally.cases.append(case)
+    assert case.violations == ()
+    with closing(SESSIONS["postgres"](bank.source.root)) as session, session.cursor() as cursor:
+        cursor.execute("SELECT slot_name FROM pg_replication_slots WHERE temporary AND database = current_database()")
+        assert cursor.fetchall() == []
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -192,6 +192,7 @@ class PostgresSink:
     ) -> Commit:
         session = applier.session
         session.execute("BEGIN")
+        self._failpoints.reach("app.dest_begin")
         step = ledger_tables.compare_and_set(session, lease, progress)
         if step is None:
             session.execute("ROLLBACK")

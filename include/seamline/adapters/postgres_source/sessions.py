@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 import psycopg
 
+from seamline.adapters import registry
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation
@@ -158,7 +159,10 @@ def _opened(
 ) -> OpenedViews:
     reader = role(source, source.reader)
     names = [table.name for table in tables]
+    armed = registry.failpoints()
     with exported_snapshot(role(source, source.capture), patience_s=patience_s) as exported:
+        if armed is not None:
+            armed.reach("snap.slot_created")
         sessions.append(_begin(reader))
         with translated(reader):
             sessions[0].execute(f"SET TRANSACTION SNAPSHOT {text_literal(exported.name)}".encode())
