@@ -62,7 +62,7 @@ def test_all_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
         ("core_bank.yaml", "kind"),
         ("settlement.yaml", "nightly.timezone"),
         ("settlement.yaml", "nightly.cut_off"),
-        ("settlement.yaml", "nightly.run_at"),
+        ("settlement.yaml", "nightly.runat"),
         ("settlement.yaml", "nightly.runat"),
     ]
 
@@ -103,7 +103,7 @@ def test_a_key_that_is_missing_or_an_item_that_is_wrong_hides_nothing_either(tmp
             "destinations/warehouse.yaml": DESTINATION.replace("schema: settlement\n", "").replace(
                 "connection: warehouse", "connection: warehose"
             ),
-            "expectations/settlement.yaml": SUITE.replace("table: ledger_entry", "table: position")
+            "expectations/settlement.yaml": SUITE.replace("table: ledger_entry", "table: ledger_enty")
             + "  - {table: ledger_entry}\n",
         },
     )
@@ -134,8 +134,63 @@ def test_what_stands_below_a_misspelt_key_is_read_as_it_was_meant(tmp_path: Path
     faults = faults_of(tmp_path, {SYNC_FILE: text})
     assert [(fault.line, fault.path) for fault in faults] == [
         (9, "reconsile"),
-        (10, "reconcile.control_total"),
-        (11, "reconcile.control_totals[0].table"),
+        (10, "reconsile.control_total"),
+        (11, "reconsile.control_total[0].table"),
+    ]
+    assert [fault.cause for fault in faults][:2] == ["unknown key"] * 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("guarantee: at_least_once", "guarante:", ["unknown key", "has no value"]),
+        (
+            "reconcile:",
+            "reconsile:\n  on_break: ask\n  on_break: ask",
+            ["unknown key", "this key is already on line 11"],
+        ),
+        ("reconcile:", "reconsile:\n  password: hunter2", ["unknown key", "secrets do not belong in a declaration"]),
+    ],
+)
+def test_a_misspelt_key_is_told_whatever_is_wrong_below_it(
+    tmp_path: Path, before: str, after: str, told: list[str]
+) -> None:
+    text = SYNC.replace("nightly:", "guarantee: at_least_once\nnightly:").replace(before, after)
+    faults = faults_of(tmp_path, {SYNC_FILE: text})
+    assert sorted(fault.cause for fault in faults) == sorted(told)
+
+
+def test_what_cannot_be_read_is_not_what_is_missing(tmp_path: Path) -> None:
+    """The table is there, under a key that nobody can guess."""
+    faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("{name: ledger_entry", "{title: ledger_entry")})
+    assert {fault.path for fault in faults} == {"tables[1].title", "tables[1].name"}
+
+
+def test_a_table_that_stands_twice_is_told_the_second_time_also_below_a_misspelt_key(tmp_path: Path) -> None:
+    faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("tables:\n", "tabels:\n  - {name: account}\n")})
+    assert [(fault.line, fault.cause) for fault in faults] == [
+        (4, "unknown key"),
+        (6, "table `account` is already on line 5"),
+    ]
+
+
+def test_a_wrong_destination_hides_no_second_writer_and_a_wrong_sync_no_wrong_destination(tmp_path: Path) -> None:
+    other = SYNC.replace("sync: settlement", "sync: treasury").replace("daily_balance", "other_balance")
+    other = other.replace("- {name: ledger_entry", "- {name: position").replace(
+        "table: ledger_entry", "table: position"
+    )
+    folder = write_declarations(
+        tmp_path,
+        {
+            "syncs/treasury.yaml": other.replace("  expectations: settlement\n", ""),
+            "destinations/warehouse.yaml": DESTINATION + "colour: red\n",
+        },
+    )
+    with pytest.raises(DeclarationsInvalid) as caught:
+        load_sync(folder / "syncs/treasury.yaml")
+    assert [(fault.file.name, fault.path) for fault in caught.value.faults] == [
+        ("warehouse.yaml", "colour"),
+        ("treasury.yaml", "tables[0]"),
     ]
 
 
@@ -144,17 +199,20 @@ def test_a_misspelt_kind_hides_nothing_of_its_file(tmp_path: Path) -> None:
     assert [(fault.line, fault.path) for fault in faults] == [(2, "knid"), (5, "colour")]
 
 
-def test_a_broken_sync_that_writes_a_table_of_a_right_one_is_told_alone(tmp_path: Path) -> None:
-    """The right one goes on running."""
-    other = SYNC.replace("sync: settlement", "sync: treasury\ncolour: red").replace("daily_balance", "other_balance")
+@pytest.mark.parametrize(
+    "broken",
+    ["sync: treasury\ncolour: red", "sync: settlement", "sync: treasury\nguarantee: x", "sync: treasury\nsync: x"],
+)
+def test_a_broken_sync_that_writes_a_table_of_a_right_one_is_told_alone(tmp_path: Path, broken: str) -> None:
+    """The right one goes on running, also beside a copy of its file."""
+    other = SYNC.replace("sync: settlement", broken).replace("daily_balance", "other_balance")
     other = other.replace("- {name: ledger_entry", "- {name: position").replace(
         "table: ledger_entry", "table: position"
     )
     faults = faults_of(tmp_path, {"syncs/treasury.yaml": other.replace("  expectations: settlement\n", "")})
-    assert [(fault.file.name, fault.path) for fault in faults] == [
-        ("treasury.yaml", "colour"),
-        ("treasury.yaml", "tables[0]"),
-    ]
+    assert {fault.file.name for fault in faults} == {"treasury.yaml"}
+    assert [fault.path for fault in faults if "also written by" in fault.cause] == ["tables[0]"]
+    assert len(faults) == 2
 
 
 def test_a_default_in_the_place_of_a_wrong_value_is_told_as_nothing(tmp_path: Path) -> None:

@@ -1,31 +1,33 @@
 """What no single value can say of itself: names that must exist, tables that two syncs write, missing powers.
 
-Documents are read here, not specs: what is wrong of one value must not hide what is wrong of another.
+Documents are read here, not specs: what is wrong of one value must not hide what is wrong of another. One mistake is
+told once: what follows from a name that is wrong, or cannot be read, waits until that one is mended.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from seamline.spec.destination import DestinationSpec
+from seamline.spec.destination import DESTINATION_KINDS
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import guess, nearest, shown
+from seamline.spec.fields import NAME
 from seamline.spec.sync import Nightly, SyncSpec
+from seamline.spec.translate import UNKNOWN_KEY
 
 MARKER_TABLE = "seamline_marker"
 _TABLES = ("tables[]", "tables[].name")
-_WRITTEN = (*_TABLES, "derived[].name")
+_DERIVED = ("derived[].name",)
 
 
 def check_sync(
     document: Document,
     *,
     sources: Collection[str],
-    destinations: Mapping[str, DestinationSpec | None],
+    destinations: Mapping[str, Document],
     expectations: Mapping[str, Document],
 ) -> None:
-    """Add to a sync's document what is wrong of it beside the files that it names. None is a destination's file that is
-    there but wrong."""
+    """Add to a sync's document what is wrong of it beside the files that it names."""
     _check_names(document, sources, destinations, expectations)
     _check_tables(document)
     _check_sums(document)
@@ -37,14 +39,15 @@ def check_sync(
 def check_connections(document: Document, places: Iterable[tuple[Path_, str]], known: Collection[str]) -> None:
     """Every connection that a source or destination names is among those that are known here."""
     for place, connection in places:
-        if connection not in known:
+        # What is no id may be an address with a password.
+        if NAME.fullmatch(connection) and connection not in known:
             _add(document, place, f"there is no connection `{connection}` here", guess(connection, sorted(known)))
 
 
 def source_connections(document: Document) -> list[tuple[Path_, str]]:
     """(place of the key, connection id) of each role of a source; a key that was left out follows from `connection`."""
     named = document.texts("connection", "capture_connection", "marker_connection")
-    if document.value(("capture_connection",)) is None:
+    if document.data and "capture_connection" not in document.data and not _has_unknown_key(document):
         named += [(place, f"{connection}_capture") for place, connection in document.texts("connection")]
     return named
 
@@ -74,7 +77,7 @@ def _check_names(
 
 def _check_tables(document: Document) -> None:
     first: dict[str, Path_] = {}
-    for place, name in document.texts(*_WRITTEN):
+    for place, name in (*document.texts(*_TABLES), *document.texts(*_DERIVED)):
         folded = name.lower()
         if folded == MARKER_TABLE:
             _add(document, place, f"`{name}` is the marker table, which every capture carries", "Take it out")
@@ -86,44 +89,53 @@ def _check_tables(document: Document) -> None:
 
 def _check_sums(document: Document) -> None:
     """Every sum and every derived table names a table of the sync."""
-    names = {name for _, name in document.texts(*_TABLES)}
     for place, name in document.texts("reconcile.control_totals[].table", "derived[].table"):
-        if names and name not in names:
+        if _is_strange(document, name, ("tables",)):
             _add(document, place, f"table `{name}` is not in this sync", _nearest_table(document, name))
 
 
 def _check_suite(document: Document, expectations: Mapping[str, Document]) -> None:
-    names = {name for _, name in document.texts(*_WRITTEN)}
-    for place, suite in document.texts("reconcile.expectations"):
+    for place, name in document.texts("reconcile.expectations"):
+        suite = expectations.get(name)
         checked: dict[str, Path_] = {}
-        for at, table in expectations[suite].texts("checks[].table") if suite in expectations else ():
-            checked.setdefault(table, at)
+        for at, table in suite.texts("checks[].table") if suite else ():
+            if suite and suite.is_right(at):
+                checked.setdefault(table, at)
         for table, at in checked.items():
-            if names and table not in names:
-                where = f"{shown(expectations[suite].file)}:{expectations[suite].line(at)}"
-                cause = f"suite `{suite}` checks table `{table}` ({where}), which is not in this sync"
+            if suite and _is_strange(document, table, ("tables", "derived")):
+                where = f"{shown(suite.file)}:{suite.line(at)}"
+                cause = f"suite `{name}` checks table `{table}` ({where}), which is not in this sync"
                 document.fault(place, cause, _nearest_table(document, table))
 
 
-def _check_guarantee(document: Document, destinations: Mapping[str, DestinationSpec | None]) -> None:
+def _is_strange(document: Document, table: str, lists: Sequence[str]) -> bool:
+    """Whether these lists of the sync certainly do not hold the table. An entry that is wrong may have been meant by a
+    name that is not near to any other."""
+    held = [(name, place) for place, name in document.texts(*_TABLES, *_DERIVED) if place[0] in lists]
+    known = dict(held)
+    near = nearest(table, list(known))
+    if table in known or (near and not document.is_right(known[near])):
+        return False
+    entries = [document.value((key,)) for key in lists if key in document.data]
+    are_readable = all(isinstance(one, list) for one in entries) and len(held) == sum(len(one) for one in entries)
+    return bool(near) or (are_readable and "tables" in document.data)
+
+
+def _check_guarantee(document: Document, destinations: Mapping[str, Document]) -> None:
     place = ("guarantee",)
     guarantee = document.value(place) or SyncSpec.model_fields["guarantee"].default
-    if document.is_told(place):
-        return
-    for _, name in document.texts("destinations[]"):
-        destination = destinations.get(name)
-        if destination is not None and guarantee not in destination.guarantees:
-            document.fault(
-                place,
-                f"destination `{name}` ({destination.kind}) cannot give {guarantee}",
-                f"It gives {', '.join(sorted(destination.guarantees))}",
-            )
+    for _, name in document.texts("destinations[]") if document.is_right(place) else ():
+        kind = destinations[name].value(("kind",)) if name in destinations else None
+        given = DESTINATION_KINDS[kind].guarantees if isinstance(kind, str) and kind in DESTINATION_KINDS else None
+        if given is not None and guarantee not in given:
+            cause = f"destination `{name}` ({kind}) cannot give {guarantee}"
+            document.fault(place, cause, f"It gives {', '.join(sorted(given))}")
 
 
 def _check_nightly(document: Document) -> None:
-    if ("nightly",) not in document.lines:
-        if document.value(("derived",)):
-            document.fault(("derived",), "derived tables are computed from the nightly cut", "Declare `nightly`")
+    if "nightly" not in (document.data or {}):
+        if document.value(("derived",)) and not _has_unknown_key(document):
+            _add(document, ("derived",), "derived tables are computed from the nightly cut", "Declare `nightly`")
         return
     try:
         nightly = Nightly.model_validate(document.value(("nightly",)))
@@ -148,29 +160,37 @@ def _read_whole(document: Document) -> list[str]:
     return [
         name
         for entry, name in entries
-        if document.value((*entry, "business_date")) is None and not document.is_told(entry)
+        if document.value((*entry, "business_date")) is None and document.is_right(entry)
     ]
 
 
-def check_one_writer_per_table(
-    syncs: Sequence[tuple[Document, SyncSpec | None]], destinations: Mapping[str, DestinationSpec | None]
-) -> None:
-    """Add to their documents that two syncs write one table; no right one suffers for one that is broken (None).
+def check_one_writer_per_table(syncs: Sequence[Document], destinations: Mapping[str, Document]) -> None:
+    """Add to their documents that two syncs write one table; a right sync does not suffer for one that is broken.
 
     Two declared destinations may be one schema under two names, so tables are told apart by where they lie."""
-    writers: dict[tuple[str, str, str], tuple[Document, Path_]] = {}
-    for document, sync in sorted(syncs, key=lambda one: one[1] is None):
-        for name in dict(document.texts("destinations[]")).values():
-            destination = destinations.get(name)
-            for place, table in document.texts(*_WRITTEN) if destination else ():
-                assert destination is not None
-                address = (destination.connection, destination.schema_.lower(), table.lower())
-                other, other_place = writers.setdefault(address, (document, place))
-                if other is not document:
-                    what = f"{destination.schema_}.{table} of {name}"
-                    _two_writers(document, place, other, other_place, what)
-                    if sync is not None:
-                        _two_writers(other, other_place, document, place, what)
+    right = [not document.faults for document in syncs]
+    writers: dict[tuple[str, str, str], tuple[int, Path_]] = {}
+    for number in sorted(range(len(syncs)), key=lambda number: not right[number]):
+        document = syncs[number]
+        for destination in dict.fromkeys(name for _, name in document.texts("destinations[]")):
+            schema = _schema_of(destinations.get(destination))
+            for place, table in (*document.texts(*_TABLES), *document.texts(*_DERIVED)) if schema else ():
+                assert schema is not None
+                other, other_place = writers.setdefault((*schema, table.lower()), (number, place))
+                if other != number:
+                    what = f"{schema[1]}.{table} of {destination}"
+                    _two_writers(document, place, syncs[other], other_place, what)
+                    if right[number] or not right[other]:
+                        _two_writers(syncs[other], other_place, document, place, what)
+
+
+def _schema_of(destination: Document | None) -> tuple[str, str] | None:
+    """(connection id, schema in lower case); None where either cannot be read."""
+    if destination is None:
+        return None
+    found = [*destination.texts("connection"), *destination.texts("schema")]
+    are_right = len(found) == 2 and all(destination.is_right(place) for place, _ in found)
+    return (found[0][1], found[1][1].lower()) if are_right else None
 
 
 def _two_writers(document: Document, place: Path_, other: Document, other_place: Path_, what: str) -> None:
@@ -184,16 +204,22 @@ def _two_writers(document: Document, place: Path_, other: Document, other_place:
 
 def _nearest_table(document: Document, wrong: str) -> str:
     """Either name may be the one that is misspelt: the sync is the first to name its tables."""
-    lines = {name: document.line(place) for place, name in document.texts(*_WRITTEN)}
+    places = (*document.texts(*_TABLES), *document.texts(*_DERIVED))
+    lines = {name: document.line(place) for place, name in places}
     near = nearest(wrong, list(lines))
     if not near:
         return guess(wrong, list(lines))
     return f"Did you mean `{near}`, or is that one misspelt, on line {lines[near]}?"
 
 
+def _has_unknown_key(document: Document) -> bool:
+    """Whether a key at the top is unknown: it may have been meant for one that seems to be left out."""
+    return any(fault.cause == UNKNOWN_KEY and not {".", "["} & {*fault.path} for fault in document.faults)
+
+
 def _add(document: Document, place: Path_, cause: str, cure: str) -> None:
     """One mistake is told once: what is wrong of a name as such comes before what it does not fit to."""
-    if not document.is_told(place):
+    if document.is_right(place):
         document.fault(place, cause, cure)
 
 

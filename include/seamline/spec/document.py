@@ -5,7 +5,7 @@ last of, are faults here; so are anchors and merge keys, because a declaration i
 """
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,30 +19,38 @@ Path_ = tuple[str | int, ...]
 
 @dataclass(slots=True)
 class Document:
-    """`data` is the document as plain values; `lines` and `plain` are kept by the place of each value.
+    """`data` is the document as plain values; `lines` and `plain` are kept by the place of each value in the file.
 
     `plain` is the text of an unquoted scalar that YAML read as something else than a string: `7:00` is 420 to YAML.
+    `written` is where keys that were renamed in `data` stand in the file; faults are told there.
     """
 
     file: Path
     data: Any = None
     lines: dict[Path_, int] = field(default_factory=dict)
     plain: dict[Path_, str] = field(default_factory=dict)
+    written: dict[Path_, Path_] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
     def line(self, path: Path_) -> int:
         """The line of a value, or of the nearest value around it."""
+        path = self.as_written(path)
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
     def fault(self, path: Path_, cause: str, cure: str = "") -> None:
-        self.faults.append(Fault(self.file, self.line(path), path_text(path), cause, cure))
+        self.faults.append(Fault(self.file, self.line(path), path_text(self.as_written(path)), cause, cure))
 
-    def is_told(self, path: Path_) -> bool:
-        """Whether a fault stands at this place or inside it."""
-        at = path_text(path)
-        return any(fault.path == at or fault.path.startswith((f"{at}.", f"{at}[")) for fault in self.faults)
+    def causes(self, path: Path_) -> list[str]:
+        """What is told of this very place."""
+        at = path_text(self.as_written(path))
+        return [fault.cause for fault in self.faults if fault.path == at]
+
+    def is_right(self, path: Path_) -> bool:
+        """No fault stands at this place or inside it."""
+        at = path_text(self.as_written(path))
+        return not any(fault.path == at or fault.path.startswith((f"{at}.", f"{at}[")) for fault in self.faults)
 
     def value(self, path: Path_) -> Any:
         """What stands at a place; None where nothing does."""
@@ -53,21 +61,28 @@ class Document:
         return at
 
     def texts(self, *patterns: str) -> list[tuple[Path_, str]]:
-        """(place, text) of each text at a place such as `tables[].name`, in the order of lines. What is no text is
+        """(place, text) of each text at a place such as `tables[].name`, in the order of the file. What is no text is
         passed over: its type is a fault already."""
-        found = [(place, self.value(place)) for place in self.lines if _pattern(place) in patterns]
-        return [(place, value) for place, value in found if isinstance(value, str)]
+        return [
+            (place, value)
+            for place, value in _places(self.data, ())
+            if isinstance(value, str) and _pattern(place) in patterns
+        ]
 
     def rename(self, path: Path_, key: str) -> None:
-        """Give the key at `path` another name; its values keep their lines."""
+        """Give the key at `path` another name in `data`."""
         around = self.value(path[:-1])
-        around[key] = around.pop(path[-1])
-        inside = [place for place in self.lines if place[: len(path)] == path]
-        for place in inside:
-            renamed = (*path[:-1], key, *place[len(path) :])
-            self.lines[renamed] = self.lines[place]
-            if place in self.plain:
-                self.plain[renamed] = self.plain[place]
+        renamed = {key if old == path[-1] else old: value for old, value in around.items()}
+        around.clear()
+        around.update(renamed)
+        self.written[(*path[:-1], key)] = self.as_written(path)
+
+    def as_written(self, path: Path_) -> Path_:
+        """The place in the file of a place in `data`."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.written:
+                return (*self.written[path[:length]], *path[length:])
+        return path
 
 
 def path_text(path: Path_) -> str:
@@ -76,6 +91,13 @@ def path_text(path: Path_) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text
+
+
+def _places(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
+    yield path, value
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for part, inner in inside:
+        yield from _places(inner, (*path, part))
 
 
 def _pattern(path: Path_) -> str:

@@ -40,6 +40,12 @@ def shown(file: Path) -> str:
     return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 
 
+def meant(wrong: str, known: Sequence[str]) -> str:
+    """The known name that was certainly meant, but for a slip of the hand; "" where that is not certain."""
+    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.82)
+    return near[0] if near else ""
+
+
 def nearest(wrong: str, known: Sequence[str]) -> str:
     """The known name that was probably meant; "" where none is near."""
     # In a word of two or three letters one wrong letter is already half of it.

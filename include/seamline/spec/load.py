@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,7 +20,7 @@ from seamline.spec.expectations import ExpectationsSpec
 from seamline.spec.faults import DeclarationsInvalid, Fault, guess, nearest
 from seamline.spec.source import SOURCE_KINDS, SOURCE_KINDS_PLANNED, SourceSpec
 from seamline.spec.sync import SyncSpec
-from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, take_as_meant
+from seamline.spec.translate import UNKNOWN_KEY, add_empty_faults, add_faults, add_secret_faults, take_as_meant
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
@@ -131,11 +131,12 @@ def read_folder(folder: Path) -> Folder:
         {file.stem: _read(file, "expectations", ExpectationsSpec) for file in _files(folder, "expectations", strays)},
         strays,
     )
-    destinations = {name: declared.spec for name, declared in read.destinations.items()}
+    destinations = {name: declared.document for name, declared in read.destinations.items()}
     suites = {name: declared.document for name, declared in read.expectations.items()}
-    for declared in read.syncs.values():
-        check_sync(declared.document, sources=read.sources, destinations=destinations, expectations=suites)
-    check_one_writer_per_table([(one.document, one.spec) for one in read.syncs.values()], destinations)
+    syncs = [declared.document for declared in read.syncs.values() if declared.document.data is not None]
+    for document in syncs:
+        check_sync(document, sources=read.sources, destinations=destinations, expectations=suites)
+    check_one_writer_per_table(syncs, destinations)
     return read
 
 
@@ -154,15 +155,16 @@ def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned:
     document = read_document(file)
     if document.data is None:
         return OneFile(document)
+    add_secret_faults(document)
     if "kind" not in document.data and (misspelt := nearest("kind", list(document.data))):
-        document.fault((misspelt,), "unknown key", "Did you mean `kind`?")
+        document.fault((misspelt,), UNKNOWN_KEY, "Did you mean `kind`?")
         document.rename((misspelt,), "kind")
     kind = document.value(("kind",))
     if isinstance(kind, str) and kind in kinds:
         return _validated(document, word, kinds[kind])
-    add_secret_faults(document)
     if kind is None:
-        document.fault(("kind",), "is missing", f"Known: {', '.join(kinds)}")
+        cause = "has no value" if "kind" in document.data else "is missing"
+        document.fault(("kind",), cause, f"Known: {', '.join(kinds)}")
     elif kind in planned:
         document.fault(("kind",), f"`{kind}` is not supported yet", f"Kinds of {word} so far: {', '.join(kinds)}")
     else:
@@ -170,6 +172,8 @@ def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned:
     if meant := nearest(str(kind), [*kinds]):
         document.data["kind"] = meant
         _validated(document, word, kinds[meant])
+    else:
+        _check_file_name(document, word)
     return OneFile(document)
 
 
@@ -187,12 +191,16 @@ def _validated(document: Document, word: str, model: type[SpecT]) -> OneFile[Spe
         one.spec = model.model_validate(document.data)
     except ValidationError as error:
         _add_all_faults(document, error, model)
-    name = document.data.get(word)
-    if isinstance(name, str) and name != document.file.stem and not document.is_told((word,)):
+    _check_file_name(document, word)
+    return one
+
+
+def _check_file_name(document: Document, word: str) -> None:
+    name = document.value((word,))
+    if isinstance(name, str) and "://" not in name and name != document.file.stem and document.is_right((word,)):
         document.fault(
             (word,), f"the file is named {document.file.name} but declares {name!r}", f"Rename one: {name}.yaml"
         )
-    return one
 
 
 def _add_all_faults(document: Document, error: ValidationError, model: type[BaseModel]) -> None:
@@ -213,13 +221,14 @@ def _documents(read: Folder) -> list[Document]:
 def _one(read: Folder, name: str) -> Declarations:
     declared = read.syncs[name]
     faults = list(declared.document.faults)
-    if declared.spec:
-        needed = [
-            read.sources.get(declared.spec.source),
-            *(read.destinations.get(destination) for destination in declared.spec.destinations),
-            read.expectations.get(declared.spec.reconcile.expectations or ""),
-        ]
-        faults += [fault for part in needed if part for fault in part.document.faults]
+    named: tuple[tuple[str, Mapping[str, OneFile[Any]]], ...] = (
+        ("source", read.sources),
+        ("destinations[]", read.destinations),
+        ("reconcile.expectations", read.expectations),
+    )
+    for pattern, group in named:
+        for part in dict.fromkeys(part for _, part in declared.document.texts(pattern)):
+            faults += group[part].document.faults if part in group else ()
     if faults:
         raise DeclarationsInvalid(faults)
     return _declarations(read, [name])

@@ -9,9 +9,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from seamline.spec.document import Document, Path_
-from seamline.spec.faults import guess, nearest
+from seamline.spec.faults import guess, meant, nearest
 
-# Keys that would hold a secret. A declaration names connections; secrets live there.
+UNKNOWN_KEY = "unknown key"
+# Keys that would hold a secret, also as the end of a longer one. A declaration names connections; secrets live there.
 SECRET_KEYS = frozenset(
     {
         "password",
@@ -26,6 +27,7 @@ SECRET_KEYS = frozenset(
         "credentials",
     }
 )
+SECRET_ENDS = tuple(f"_{key}" for key in sorted(SECRET_KEYS))
 # Keys that the design has and this version has not.
 NOT_YET = {
     ("sync", "stream.engine"): "one engine exists so far, the span loop; leave it out",
@@ -42,39 +44,47 @@ _WANTED = {
     "model_type": "must be a mapping of keys",
     "model_attributes_type": "must be a mapping of keys",
 }
+_HIDDEN = "a text that is not shown"
+EMPTY = ("", "~", "null", "Null", "NULL")
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
 def add_faults(document: Document, error: ValidationError, model: type[BaseModel]) -> None:
-    """Put everything that pydantic found into the document's faults, but nothing twice about one place."""
+    """Put everything that pydantic found into the document's faults, but one mistake once."""
     details = error.errors(include_url=False, include_context=True)
     # A misspelt key is one mistake, although it is unknown and leaves the right one missing.
-    meant = {
+    misspelt = {
         (*detail["loc"][:-1], nearest(str(detail["loc"][-1]), _keys_at(detail["loc"][:-1], model)))
         for detail in details
         if detail["type"] == "extra_forbidden"
     }
     for detail in details:
         path = detail["loc"]
-        is_meant = detail["type"] == "missing" and path in meant
+        is_misspelt = detail["type"] == "missing" and path in misspelt
         # pydantic counts only the right items; the wrong ones are told on their own.
         is_counted_wrong = detail["type"] == "too_short" and bool(detail["input"])
-        if not document.is_told(path) and not is_meant and not is_counted_wrong:
-            cause, cure = _say(document, detail, path, model)
+        cause, cure = _say(document, detail, path, model)
+        if not is_misspelt and not is_counted_wrong and not _is_told(document, path, cause):
             document.fault(path, cause, cure or _described(path, model))
 
 
+def _is_told(document: Document, path: Path_, cause: str) -> bool:
+    """That a key is unknown says nothing of its value, nor the value of the key."""
+    told = document.causes(path)
+    return cause in told if cause == UNKNOWN_KEY else any(other != UNKNOWN_KEY for other in told)
+
+
 def take_as_meant(document: Document, error: ValidationError, model: type[BaseModel]) -> bool:
-    """Rename keys that are misspelt to what was probably meant, so that what else is wrong of their values is found
-    too. False where there were none; faults that stand in the document stay."""
+    """Rename keys that are misspelt to what was meant, so that what else is wrong of their values is found too. False
+    where there are none. Only where no other key can have been meant: its value is told in messages."""
     renamed = False
     for detail in error.errors(include_url=False):
         *around, key = detail["loc"] or ("",)
         if detail["type"] != "extra_forbidden":
             continue
-        meant = nearest(str(key), _keys_at(tuple(around), model))
-        if meant and meant not in document.value(tuple(around)):
-            document.rename((*around, key), meant)
+        right = meant(str(key), _keys_at(tuple(around), model))
+        if right and right not in document.value(tuple(around)):
+            document.rename((*around, key), right)
             renamed = True
     return renamed
 
@@ -82,7 +92,7 @@ def take_as_meant(document: Document, error: ValidationError, model: type[BaseMo
 def add_empty_faults(document: Document) -> None:
     """A key without a value is a mistake more often than a wish for the default."""
     for path, text in document.plain.items():
-        if text in ("", "~", "null", "Null", "NULL"):
+        if text in EMPTY:
             document.fault(path, "has no value", "Leave the key out where the default is meant")
 
 
@@ -95,7 +105,7 @@ def _strip_secrets(document: Document, value: Any, path: Path_) -> None:
     if isinstance(value, dict):
         for key in list(value):
             place = (*path, key)
-            if str(key).lower() in SECRET_KEYS:
+            if str(key).lower() in SECRET_KEYS or str(key).lower().endswith(SECRET_ENDS):
                 document.fault(
                     place,
                     "secrets do not belong in a declaration",
@@ -119,9 +129,10 @@ def _say(document: Document, detail: ErrorDetails, path: Path_, model: type[Base
         allowed = [str(value) for value in _literals(path, model)]
         return f"must be one of {', '.join(allowed)}, got {_got(detail)}", _near(str(detail["input"]), allowed)
     if kind == "value_error":
-        return str(detail["ctx"]["error"]), ""
+        return _without(detail["input"], str(detail["ctx"]["error"])), ""
     if kind in _WANTED:
-        return f"{_WANTED[kind]}, got {document.plain.get(path) or _got(detail)}", _quoted(document, kind, path, model)
+        got = document.plain.get(document.as_written(path)) or _got(detail)
+        return f"{_WANTED[kind]}, got {got}", _quoted(document, kind, path, model)
     if kind == "string_pattern_mismatch":
         return f"{_got(detail)} does not fit", _described(path, model)
     if kind == "too_short":
@@ -142,7 +153,7 @@ def _unknown_key(path: Path_, model: type[BaseModel]) -> tuple[str, str]:
     not_yet = NOT_YET.get((next(iter(model.model_fields)), ".".join(map(str, path))))
     if not_yet:
         return "not supported yet", f"{not_yet[0].upper()}{not_yet[1:]}"
-    return "unknown key", guess(key, _keys_at(path[:-1], model))
+    return UNKNOWN_KEY, guess(key, _keys_at(path[:-1], model))
 
 
 def _keys_at(path: Path_, model: type[BaseModel]) -> list[str]:
@@ -162,6 +173,9 @@ def _literals(path: Path_, model: type[BaseModel]) -> tuple[Any, ...]:
 
 
 def _field_at(path: Path_, model: type[BaseModel]) -> FieldInfo | None:
+    """The field at a place; of an item of a list that of the list."""
+    while path and isinstance(path[-1], int):
+        path = path[:-1]
     around = _model_at(path[:-1], model) if path else None
     fields = around.model_fields.items() if around else ()
     return next((field for name, field in fields if path[-1] in (name, field.alias)), None)
@@ -198,15 +212,26 @@ def _near(wrong: str, known: list[str]) -> str:
 
 def _quoted(document: Document, kind: str, path: Path_, model: type[BaseModel]) -> str:
     """YAML reads `7:00` as 420 and `no` as false: quotes keep what was written, where that is right."""
-    plain, field = document.plain.get(path), _field_at(path, model)
-    if kind != "string_type" or plain is None:
+    plain, field = document.plain.get(document.as_written(path)), _field_at(path, model)
+    if kind != "string_type" or plain is None or field is None:
         return ""
-    wanted: Any = Annotated[(field.annotation, *field.metadata)] if field else str
+    wanted: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+    if isinstance(path[-1], int):
+        wanted = get_args(field.annotation)[0]
     try:
         TypeAdapter(wanted).validate_python(plain)
     except ValidationError as error:
         return f"Quotes alone do not mend it: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
     return f'Write it in quotes: "{plain}"'
+
+
+def _without(value: Any, cause: str) -> str:
+    """An address may hold a password: it is not told."""
+    return cause.replace(repr(value), _HIDDEN).replace(value, _HIDDEN) if _is_address(value) else cause
+
+
+def _is_address(value: Any) -> bool:
+    return isinstance(value, str) and "://" in value
 
 
 def _got(detail: ErrorDetails) -> str:
@@ -217,4 +242,4 @@ def _got(detail: ErrorDetails) -> str:
         return "a list"
     if value is None:
         return "nothing"
-    return "a text that is not shown" if isinstance(value, str) and "://" in value else repr(value)
+    return _HIDDEN if _is_address(value) else repr(value)

@@ -75,7 +75,7 @@ _ENDS_OF_TWO = {
 _SURVIVED = "app.commit_sent"
 # Reached only by a stream that was just published, before its boundaries have ended.
 _OF_A_CUTOVER = ("cut.overlap_ended",)
-# Reached by the readers of a snapshot, which are child processes; whoever works on the step sees them die.
+# Reached by the readers of a snapshot: children of the process, or itself where one session reads all.
 _OF_A_READER = ("snap.chunk_read",)
 KILLED = -signal.SIGKILL
 
@@ -116,6 +116,10 @@ class Worker:
     def fired(self) -> list[str]:
         file = self.arming.with_name(self.arming.name + ".fired")
         return file.read_text(encoding="utf-8").split() if file.exists() else []
+
+    def came_to(self, failpoint: str) -> bool:
+        """Once, but where several readers come to it."""
+        return {*self.fired} == {failpoint} and (len(self.fired) == 1 or failpoint in _OF_A_READER)
 
     def ended(self, within_s: float) -> int:
         """Its exit code; fails, with what it said, if it lives on."""
@@ -278,12 +282,10 @@ class BankUnderFire:
         """Wait until it was killed, failed, fell asleep there, or has waited long enough; when."""
         if mode is Mode.KILL9:
             return self._killed(worker, failpoint)
-        wait_until(
-            lambda: {*worker.fired} == {failpoint}, timeout_s=_DIES_WITHIN_S, what=f"{worker.what} at {failpoint}"
-        )
+        wait_until(lambda: worker.came_to(failpoint), timeout_s=_DIES_WITHIN_S, what=f"{worker.what} at {failpoint}")
         began = time.monotonic()
         if mode is Mode.STOP:
-            wait_until(lambda: _is_asleep(worker), timeout_s=20, what=f"{worker.what} asleep")
+            wait_until(lambda: _asleep(worker), timeout_s=20, what=f"{worker.what} asleep")
         elif mode is Mode.WAIT:
             until = began + _WAITS_S.get(failpoint, _WAITS_ELSE_S)
             wait_until(lambda: time.monotonic() > until, timeout_s=60, what="the wait to be long enough")
@@ -294,8 +296,7 @@ class BankUnderFire:
     def _wake(worker: Worker) -> None:
         """Whoever of it sleeps goes on, and nobody falls asleep any more."""
         worker.arming.write_text("", encoding="utf-8")
-        for asleep in _left_by(worker):
-            asleep.send_signal(signal.SIGCONT)
+        wait_until(lambda: not _woken(worker), timeout_s=20, what=f"{worker.what} awake")
 
     def onboard(self) -> None:
         """The first one, which nobody disturbs; from its publish on the warehouse looks at each commit."""
@@ -445,10 +446,10 @@ class BankUnderFire:
 
     def _killed(self, worker: Worker, failpoint: str) -> float:
         """Wait until it has died there, with all that it had started; when it died."""
-        wanted = TRANSIENT if failpoint in _OF_A_READER else KILLED
-        self.ended(worker, within_s=_DIES_WITHIN_S, wanted=(wanted,))
+        wanted = (KILLED, TRANSIENT) if failpoint in _OF_A_READER else (KILLED,)
+        self.ended(worker, within_s=_DIES_WITHIN_S, wanted=wanted)
         began = time.monotonic()
-        assert {*worker.fired} == {failpoint}, f"{failpoint} did not fire: {worker.fired}"
+        assert worker.came_to(failpoint), f"{failpoint} did not fire: {worker.fired}"
         wait_until(lambda: not _left_by(worker), timeout_s=20, what="the end of what the killed process had started")
         return began
 
@@ -543,8 +544,16 @@ def _left_by(worker: Worker) -> list[psutil.Process]:
     return [process for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
 
 
-def _is_asleep(worker: Worker) -> bool:
-    return any(process.status() == psutil.STATUS_STOPPED for process in _left_by(worker))
+def _asleep(worker: Worker) -> list[psutil.Process]:
+    return [process for process in _left_by(worker) if process.status() == psutil.STATUS_STOPPED]
+
+
+def _woken(worker: Worker) -> list[psutil.Process]:
+    """Those who slept: one may have been about to when the others were woken."""
+    asleep = _asleep(worker)
+    for process in asleep:
+        process.send_signal(signal.SIGCONT)
+    return asleep
 
 
 @contextmanager

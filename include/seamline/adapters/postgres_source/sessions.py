@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 
 import psycopg
 
-from seamline.adapters import registry
+from seamline import settings
+from seamline.adapters import failpoints
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation
@@ -159,7 +160,7 @@ def _opened(
 ) -> OpenedViews:
     reader = role(source, source.reader)
     names = [table.name for table in tables]
-    armed = registry.failpoints()
+    armed = failpoints.from_environment(settings.process_environment())
     with exported_snapshot(role(source, source.capture), patience_s=patience_s) as exported:
         if armed is not None:
             armed.reach("snap.slot_created")
