@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.ports import StreamReport
+from tests.unit.declared import write_declarations
 from tests.unit.reported import MATCH, MOMENT, reconciliation
 
 BREAK = TableVerdict("account", Verdict.BREAK, reason="1 row differs", breaks_total=1)
@@ -52,6 +54,18 @@ def test_a_match_is_zero_and_a_break_is_not(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_sync_that_was_not_reconciled_yet_is_not_red(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, Platform([], state=None)) == 0
+
+
+def test_a_wrong_declaration_is_told_and_hides_no_verdict(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = write_declarations(tmp_path, {"syncs/treasury.yaml": "sync: treasury\n"})
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(folder))
+    assert told(monkeypatch, Platform([reconciliation(MATCH)])) == 1
+    said = capsys.readouterr().out
+    assert "settlement: enabled" in said
+    assert "MATCH" in said
+    assert "treasury.yaml:1  source: is missing" in said
 
 
 def test_an_open_alarm_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """What runs, how far the streams are, and the last verdicts of every sync.
 
-Exit code 0 only if what was reconciled is MATCH (or left out for a reason), no stream failed and no alarm is open.
+Exit code 0 only if what was reconciled is MATCH (or left out for a reason), no stream failed, no alarm is open and the
+declarations are right.
 """
 
 import argparse
@@ -11,8 +12,8 @@ from seamline.adapters import registry
 from seamline.cli import report
 from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.runs import Reconciliation, Scope
-from seamline.spec.faults import guess
-from seamline.spec.load import load_declarations
+from seamline.spec.faults import DeclarationsInvalid, guess
+from seamline.spec.load import load_each
 from seamline.stack import supervisor as keeper
 from seamline.stack.layout import Layout
 
@@ -25,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     layout = Layout(settings.load())
-    declared = sorted(load_declarations(layout.settings.declarations).syncs)
+    outcomes = {file.stem: outcome for file, outcome in load_each(layout.settings.declarations).items()}
+    declared = sorted(outcomes)
     if args.sync and args.sync not in declared:
         raise ConfigError(f"there is no sync `{args.sync}`", hint=guess(args.sync, declared))
     names = [args.sync] if args.sync else declared
@@ -38,6 +40,9 @@ def run(args: argparse.Namespace) -> int:
             state, verdicts = store.sync_state(name), newest_verdicts(name)
             is_red = is_red or bool(verdicts) and not report.is_green(verdicts) or any(one.error for one in streams)
             sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}\n")
+            if isinstance(wrong := outcomes[name], DeclarationsInvalid):
+                is_red = True
+                sys.stdout.write(f"{wrong}\n")
             sys.stdout.write(f"{report.render(verdicts, streams)}\n")
         for alarm in store.open_alarms():
             is_red = True

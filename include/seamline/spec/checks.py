@@ -133,7 +133,7 @@ def _check_guarantee(document: Document, destinations: Mapping[str, Document]) -
 
 
 def _check_nightly(document: Document) -> None:
-    if "nightly" not in (document.data or {}):
+    if "nightly" not in document.data:
         if document.value(("derived",)) and not _has_unknown_key(document):
             _add(document, ("derived",), "derived tables are computed from the nightly cut", "Declare `nightly`")
         return

@@ -45,7 +45,6 @@ _WANTED = {
     "model_attributes_type": "must be a mapping of keys",
 }
 _HIDDEN = "a text that is not shown"
-EMPTY = ("", "~", "null", "Null", "NULL")
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
@@ -92,7 +91,7 @@ def take_as_meant(document: Document, error: ValidationError, model: type[BaseMo
 def add_empty_faults(document: Document) -> None:
     """A key without a value is a mistake more often than a wish for the default."""
     for path, text in document.plain.items():
-        if text in EMPTY:
+        if text in ("", "~", "null", "Null", "NULL"):
             document.fault(path, "has no value", "Leave the key out where the default is meant")
 
 
