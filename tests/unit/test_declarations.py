@@ -143,7 +143,7 @@ def test_what_stands_below_a_misspelt_key_is_read_as_it_was_meant(tmp_path: Path
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("guarantee: at_least_once", "guarante:", ["unknown key", "has no value"]),
+        ("guarantee: at_least_once", "guarantees:", ["unknown key", "has no value"]),
         (
             "reconcile:",
             "reconsile:\n  on_break: ask\n  on_break: ask",
@@ -167,7 +167,7 @@ def test_what_cannot_be_read_is_not_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_table_that_stands_twice_is_told_the_second_time_also_below_a_misspelt_key(tmp_path: Path) -> None:
-    faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("tables:\n", "tabels:\n  - {name: account}\n")})
+    faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("tables:\n", "TABLES:\n  - {name: account}\n")})
     assert [(fault.line, fault.cause) for fault in faults] == [
         (4, "unknown key"),
         (6, "table `account` is already on line 5"),
@@ -197,6 +197,38 @@ def test_a_wrong_destination_hides_no_second_writer_and_a_wrong_sync_no_wrong_de
 def test_a_misspelt_kind_hides_nothing_of_its_file(tmp_path: Path) -> None:
     faults = faults_of(tmp_path, {"sources/core_bank.yaml": SOURCE.replace("kind:", "knid:") + "colour: red\n"})
     assert [(fault.line, fault.path) for fault in faults] == [(2, "knid"), (5, "colour")]
+
+
+def test_a_sync_of_a_broken_source_does_not_take_a_right_one_away(tmp_path: Path) -> None:
+    other = SYNC.replace("sync: settlement\nsource: core_bank", "sync: treasury\nsource: other_bank")
+    folder = write_declarations(
+        tmp_path,
+        {
+            "syncs/treasury.yaml": other.replace("daily_balance", "other_balance"),
+            "sources/other_bank.yaml": SOURCE.replace("source: core_bank", "source: other_bank") + "colour: red\n",
+        },
+    )
+    right, broken = load_each(folder).values()
+    assert not isinstance(right, DeclarationsInvalid)
+    assert isinstance(broken, DeclarationsInvalid)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "database: !!int", "database: !!bool hunter2", "database: !!timestamp hunter2", "database: !hunter2",
+        "database: !!float hunter2", "database: =", "database: 0x" + 5000 * "f", "database: 2024-99-99",
+        'database: "\\UFFFFFFFF"', "database: *hunter2", "log: {password: hunter2, max_gb: =}", "kind: u:hunter2@h",
+        "? [a]\n: hunter2", "mysql://u:hunter2@h: bank", "database: 1" + 400 * ":00" + ".5",
+        "database: u:hunter2@tcp(h)/b",
+        "database: host=h password=hunter2", "database: [mysql://u:hunter2@h]", "database_pw: hunter2",
+    ],
+)  # fmt: skip
+def test_whatever_is_written_ends_in_faults_of_one_line_that_repeat_no_secret(tmp_path: Path, written: str) -> None:
+    lines = [line for line in SOURCE.splitlines() if not line.startswith((written.split(":")[0], "database"))]
+    faults = faults_of(tmp_path, {"sources/core_bank.yaml": "\n".join([*lines, written, ""])})
+    assert {fault.file.name for fault in faults} == {"core_bank.yaml"}
+    assert all("hunter2" not in str(fault) and "\n" not in str(fault) for fault in faults)
 
 
 @pytest.mark.parametrize(

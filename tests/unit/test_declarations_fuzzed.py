@@ -1,5 +1,6 @@
 """Whatever stands in a declaration, the answer is a spec or faults with lines that exist, never a traceback."""
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -57,3 +58,36 @@ def test_a_file_that_is_not_text_is_one_fault(tmp_path: Path) -> None:
         load_declarations(tmp_path)
     (fault,) = caught.value.faults
     assert "cannot be read" in fault.cause
+
+
+VALUES = ("7", "[x]", "{x: 1}", "", "mysql://u:hunter2@h/b", "[mysql://u:hunter2@h/b]", "10:30", "!!int", "*a")
+SUFFIXES = ("_x", "_url", "_password", "-")
+
+
+def changed_once() -> list[tuple[str, str]]:
+    """Each right file with one value replaced, or one key written otherwise above an address with a password."""
+    found = []
+    for name, text in FILES.items():
+        for value in re.finditer(r"(?<=: )[^\[{,}\]\n]+", text):
+            found += [(name, text[: value.start()] + other + text[value.end() :]) for other in VALUES]
+        for key in re.finditer(r"(\w)(\w+)(?=:)", text):
+            spelt = [key[0] + end for end in SUFFIXES]
+            spelt += [key[0][:-1], key[2][:1] + key[1] + key[2][1:], key[0].upper()]
+            rest = re.sub(r"^: [^\[{,}\]\n]+", ": mysql://u:hunter2@h/b", text[key.end() :])
+            found += [(name, text[: key.start()] + other + rest) for other in spelt]
+    return found
+
+
+def test_one_wrong_value_or_key_is_faults_of_one_line_and_repeats_no_password(tmp_path: Path) -> None:
+    refused = 0
+    for name, text in changed_once():
+        try:
+            load_declarations(
+                write_declarations(tmp_path, {name: text}), connections=["core_bank", "core_bank_capture", "warehouse"]
+            )
+        except DeclarationsInvalid as error:
+            refused += 1
+            assert error.faults
+            assert "hunter2" not in str(error), text
+            assert not any("\n" in str(fault) for fault in error.faults), text
+    assert refused > 400

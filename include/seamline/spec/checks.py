@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from seamline.spec.destination import DESTINATION_KINDS
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import guess, nearest, shown
-from seamline.spec.fields import NAME
+from seamline.spec.fields import IDENTIFIER, NAME
 from seamline.spec.sync import Nightly, SyncSpec
 from seamline.spec.translate import UNKNOWN_KEY
 
@@ -117,8 +117,9 @@ def _is_strange(document: Document, table: str, lists: Sequence[str]) -> bool:
     if table in known or (near and not document.is_right(known[near])):
         return False
     entries = [document.value((key,)) for key in lists if key in document.data]
-    are_readable = all(isinstance(one, list) for one in entries) and len(held) == sum(len(one) for one in entries)
-    return bool(near) or (are_readable and "tables" in document.data)
+    are_lists = "tables" in document.data and all(isinstance(one, list) for one in entries)
+    read = [place for name, place in held if IDENTIFIER.fullmatch(name)]
+    return bool(near) or (are_lists and len(read) == sum(len(one) for one in entries))
 
 
 def _check_guarantee(document: Document, destinations: Mapping[str, Document]) -> None:
@@ -134,8 +135,8 @@ def _check_guarantee(document: Document, destinations: Mapping[str, Document]) -
 
 def _check_nightly(document: Document) -> None:
     if "nightly" not in document.data:
-        if document.value(("derived",)) and not _has_unknown_key(document):
-            _add(document, ("derived",), "derived tables are computed from the nightly cut", "Declare `nightly`")
+        if document.value(("derived",)) and not document.causes(("derived",)) and not _has_unknown_key(document):
+            document.fault(("derived",), "derived tables are computed from the nightly cut", "Declare `nightly`")
         return
     try:
         nightly = Nightly.model_validate(document.value(("nightly",)))
@@ -164,11 +165,14 @@ def _read_whole(document: Document) -> list[str]:
     ]
 
 
-def check_one_writer_per_table(syncs: Sequence[Document], destinations: Mapping[str, Document]) -> None:
-    """Add to their documents that two syncs write one table; a right sync does not suffer for one that is broken.
+def check_one_writer_per_table(
+    syncs: Sequence[Document], destinations: Mapping[str, Document], *, broken: Collection[str]
+) -> None:
+    """Add to their documents that two syncs write one table; a right sync does not suffer for one that is broken: those
+    whose file has a name in `broken`.
 
     Two declared destinations may be one schema under two names, so tables are told apart by where they lie."""
-    right = [not document.faults for document in syncs]
+    right = [document.file.stem not in broken for document in syncs]
     writers: dict[tuple[str, str, str], tuple[int, Path_]] = {}
     for number in sorted(range(len(syncs)), key=lambda number: not right[number]):
         document = syncs[number]
@@ -205,7 +209,7 @@ def _two_writers(document: Document, place: Path_, other: Document, other_place:
 def _nearest_table(document: Document, wrong: str) -> str:
     """Either name may be the one that is misspelt: the sync is the first to name its tables."""
     places = (*document.texts(*_TABLES), *document.texts(*_DERIVED))
-    lines = {name: document.line(place) for place, name in places}
+    lines = {name: document.line(place) for place, name in places if IDENTIFIER.fullmatch(name)}
     near = nearest(wrong, list(lines))
     if not near:
         return guess(wrong, list(lines))

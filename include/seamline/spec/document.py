@@ -16,6 +16,12 @@ from seamline.spec.faults import Fault
 
 Path_ = tuple[str | int, ...]
 
+# What a path repeats of a file: a longer or stranger key may be an address.
+_KEY = re.compile(r"[\w.-]{0,63}")
+# What is longer is no number that a declaration needs, and Python does not print it.
+_NUMBER_BITS_MAX = 128
+_RESOLVER = yaml.resolver.Resolver()
+
 
 @dataclass(slots=True)
 class Document:
@@ -89,7 +95,8 @@ def path_text(path: Path_) -> str:
     """`("tables", 1, "name")` as `tables[1].name`."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+        word = part if isinstance(part, int) or _KEY.fullmatch(part) else "…"
+        text += f"[{word}]" if isinstance(part, int) else f".{word}" if text else str(word)
     return text
 
 
@@ -111,12 +118,16 @@ def read_document(file: Path) -> Document:
     try:
         text = file.read_text(encoding="utf-8")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.composer.ComposerError as error:
+        document.lines[()] = error.problem_mark.line + 1 if error.problem_mark else 1
+        document.fault((), "anchors and aliases are not used in declarations", "Write the value out")
+        return document
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         document.lines[()] = mark.line + 1 if mark else 1
         document.fault((), f"this is not YAML: {error.problem or error.context}", "Check indents, colons and quotes")
         return document
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, OverflowError, yaml.YAMLError) as error:
         document.fault((), f"the file cannot be read: {error}")
         return document
     except RecursionError:
@@ -136,12 +147,22 @@ def _value(document: Document, node: yaml.Node, path: Path_, seen: set[int]) -> 
         document.fault(path, "anchors and aliases are not used in declarations", "Write the value out")
         return None
     seen.add(id(node))
+    if node.tag != _tag_without_one(node):
+        document.fault(path, "tags are not used in declarations", "Take out what begins with `!`")
+        return None
     if isinstance(node, yaml.MappingNode):
         return _mapping(document, node, path, seen)
     if isinstance(node, yaml.SequenceNode):
         return [_value(document, item, (*path, number), seen) for number, item in enumerate(node.value)]
     assert isinstance(node, yaml.ScalarNode)  # the only kind of node left
     return _scalar(document, node, path)
+
+
+def _tag_without_one(node: yaml.Node) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        is_plain = node.style is None
+        return str(_RESOLVER.resolve(yaml.ScalarNode, node.value, (is_plain, not is_plain)))  # type: ignore[no-untyped-call]
+    return "tag:yaml.org,2002:map" if isinstance(node, yaml.MappingNode) else "tag:yaml.org,2002:seq"
 
 
 def _mapping(document: Document, node: yaml.MappingNode, path: Path_, seen: set[int]) -> dict[Hashable, Any]:
@@ -170,10 +191,14 @@ def _mapping(document: Document, node: yaml.MappingNode, path: Path_, seen: set[
 
 
 def _scalar(document: Document, node: yaml.ScalarNode, path: Path_) -> Any:
+    """Neither the text nor YAML's own words are told of one that cannot be read: they may hold a secret."""
     try:
         value = yaml.constructor.SafeConstructor().construct_object(node)
-    except (yaml.YAMLError, ValueError) as error:
-        document.fault(path, f"{node.value!r} cannot be read: {error}", "Write it in quotes")
+    except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
+        document.fault(path, "cannot be read as what it looks like", "Write it in quotes")
+        return None
+    if isinstance(value, int) and value.bit_length() > _NUMBER_BITS_MAX:
+        document.fault(path, "is a number that nobody can mean", "Write a smaller one, or quotes around a text")
         return None
     if node.style is None and not isinstance(value, str):
         document.plain[path] = node.value

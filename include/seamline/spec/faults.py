@@ -1,11 +1,14 @@
 """What is wrong with declarations: all of it at once, each with its place and cure."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from seamline.domain.errors import ConfigError
+
+_MAY_HOLD_A_SECRET = re.compile(r"://|@|(pass|pwd|secret|token)\w*\s*=", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +43,36 @@ def shown(file: Path) -> str:
     return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 
 
+def told(value: object) -> str:
+    """A wrong value as a message may repeat it: no address and nothing else that may hold a password, and no list."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if value is None:
+        return "nothing"
+    return "a text that is not shown" if _MAY_HOLD_A_SECRET.search(str(value)) else repr(value)
+
+
 def meant(wrong: str, known: Sequence[str]) -> str:
     """The known name that was certainly meant, but for a slip of the hand; "" where that is not certain."""
-    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.82)
-    return near[0] if near else ""
+    return _close(wrong, known, 0.82)
 
 
 def nearest(wrong: str, known: Sequence[str]) -> str:
     """The known name that was probably meant; "" where none is near."""
     # In a word of two or three letters one wrong letter is already half of it.
-    near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5 if len(wrong) <= 3 else 0.6)
-    return near[0] if near else ""
+    return _close(wrong, known, 0.5 if len(wrong) <= 3 else 0.6)
+
+
+def _close(wrong: str, known: Sequence[str], cutoff: float) -> str:
+    folded = {_folded(name): name for name in known}
+    near = difflib.get_close_matches(_folded(wrong), list(folded), n=1, cutoff=cutoff)
+    return folded[near[0]] if near else ""
+
+
+def _folded(name: str) -> str:
+    return name.casefold().replace("-", "_")
 
 
 def guess(wrong: str, known: Sequence[str]) -> str:

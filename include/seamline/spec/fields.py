@@ -8,14 +8,15 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Pla
 
 from seamline.domain.calendar import zone
 from seamline.domain.errors import ConfigError
+from seamline.spec.faults import told
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 NAME_LENGTH_MAX = 40
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 IDENTIFIER_LENGTH_MAX = 63
-_DURATION = re.compile(r"(\d{1,6})(s|min|h|d)")
+_DURATION = re.compile(r"([0-9]{1,6})(s|min|h|d)")
 _UNIT_S = {"s": 1, "min": 60, "h": 3600, "d": 86400}
-_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+_TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 
 
 class Declared(BaseModel):
@@ -29,7 +30,7 @@ def _name(value: str) -> str:
         # Names become topics, DAG ids (`<sync>__nightly`), connectors and files: one form that all of them take.
         raise ValueError(
             f"a name has lower case letters, digits and single underscores, begins with a letter and has at most "
-            f"{NAME_LENGTH_MAX} characters, got {value!r}"
+            f"{NAME_LENGTH_MAX} characters, got {told(value)}"
         )
     return value
 
@@ -38,7 +39,7 @@ def _identifier(value: str) -> str:
     if not IDENTIFIER.fullmatch(value) or len(value) > IDENTIFIER_LENGTH_MAX:
         raise ValueError(
             f"an identifier has letters, digits and underscores, begins with no digit and has at most "
-            f"{IDENTIFIER_LENGTH_MAX} characters, got {value!r}"
+            f"{IDENTIFIER_LENGTH_MAX} characters, got {told(value)}"
         )
     return value
 
@@ -53,11 +54,15 @@ def _connection(value: str) -> str:
 def _schema(value: str) -> str:
     value = _identifier(value)
     if value.startswith("pg_") or value in ("seamline", "information_schema"):
-        raise ValueError(f"schema {value!r} belongs to the database or to Seamline; choose another")
+        raise ValueError(f"schema {told(value)} belongs to the database or to Seamline; choose another")
     if value.endswith(("_cut", "_stage")):
-        raise ValueError(f"schema {value!r}: the endings _cut and _stage are those of the schemas made beside this one")
+        raise ValueError(
+            f"schema {told(value)}: the endings _cut and _stage are those of the schemas made beside this one"
+        )
     if len(value) > IDENTIFIER_LENGTH_MAX - len("_pass_0123456789"):
-        raise ValueError(f"schema {value!r} is too long: _pass_ and a mark are added to it, 47 characters is the limit")
+        raise ValueError(
+            f"schema {told(value)} is too long: _pass_ and a mark are added to it, 47 characters is the limit"
+        )
     return value
 
 
@@ -66,7 +71,7 @@ def _duration(value: Any) -> Any:
         return value
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"a duration is a whole number with s, min, h or d, as 2h or 90min, got {value!r}")
+        raise ValueError(f"a duration is a whole number with s, min, h or d, as 2h or 90min, got {told(value)}")
     return timedelta(seconds=int(match[1]) * _UNIT_S[match[2]])
 
 
@@ -82,7 +87,7 @@ def duration_text(duration: timedelta) -> str:
 
 def _time_of_day(value: str) -> str:
     if not _TIME_OF_DAY.fullmatch(value):
-        raise ValueError(f'a time of day is written "HH:MM" in quotes, got {value!r}')
+        raise ValueError(f'a time of day is written "HH:MM" in quotes, got {told(value)}')
     return value
 
 
@@ -90,7 +95,7 @@ def _timezone(value: str) -> str:
     try:
         zone(value)
     except ConfigError as error:
-        raise ValueError(f"{error.message}; {error.hint}") from error
+        raise ValueError(f"{told(value)} is not a time zone; {error.hint}") from error
     return value
 
 

@@ -17,7 +17,8 @@ from seamline.spec.checks import check_connections, check_one_writer_per_table, 
 from seamline.spec.destination import DESTINATION_KINDS, DESTINATION_KINDS_PLANNED, DestinationSpec
 from seamline.spec.document import Document, Path_, read_document
 from seamline.spec.expectations import ExpectationsSpec
-from seamline.spec.faults import DeclarationsInvalid, Fault, guess, nearest
+from seamline.spec.faults import DeclarationsInvalid, Fault, guess, nearest, told
+from seamline.spec.fields import NAME
 from seamline.spec.source import SOURCE_KINDS, SOURCE_KINDS_PLANNED, SourceSpec
 from seamline.spec.sync import SyncSpec
 from seamline.spec.translate import UNKNOWN_KEY, add_empty_faults, add_faults, add_secret_faults, take_as_meant
@@ -136,7 +137,8 @@ def read_folder(folder: Path) -> Folder:
     syncs = [declared.document for declared in read.syncs.values() if declared.document.data is not None]
     for document in syncs:
         check_sync(document, sources=read.sources, destinations=destinations, expectations=suites)
-    check_one_writer_per_table(syncs, destinations)
+    broken = {name for name, declared in read.syncs.items() if _faults_of(read, declared.document)}
+    check_one_writer_per_table(syncs, destinations, broken=broken)
     return read
 
 
@@ -164,11 +166,12 @@ def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned:
         return _validated(document, word, kinds[kind])
     if kind is None:
         cause = "has no value" if "kind" in document.data else "is missing"
-        document.fault(("kind",), cause, f"Known: {', '.join(kinds)}")
+        if not document.causes(("kind",)):
+            document.fault(("kind",), cause, f"Known: {', '.join(kinds)}")
     elif kind in planned:
         document.fault(("kind",), f"`{kind}` is not supported yet", f"Kinds of {word} so far: {', '.join(kinds)}")
     else:
-        document.fault(("kind",), f"{kind!r} is not a kind of {word}", guess(str(kind), [*kinds]))
+        document.fault(("kind",), f"{told(kind)} is not a kind of {word}", guess(str(kind), [*kinds]))
     if meant := nearest(str(kind), [*kinds]):
         document.data["kind"] = meant
         _validated(document, word, kinds[meant])
@@ -197,10 +200,9 @@ def _validated(document: Document, word: str, model: type[SpecT]) -> OneFile[Spe
 
 def _check_file_name(document: Document, word: str) -> None:
     name = document.value((word,))
-    if isinstance(name, str) and "://" not in name and name != document.file.stem and document.is_right((word,)):
-        document.fault(
-            (word,), f"the file is named {document.file.name} but declares {name!r}", f"Rename one: {name}.yaml"
-        )
+    if isinstance(name, str) and name != document.file.stem and document.is_right((word,)):
+        cure = f"Rename one: {name}.yaml" if NAME.fullmatch(name) else ""
+        document.fault((word,), f"the file is named {document.file.name} but declares {told(name)}", cure)
 
 
 def _add_all_faults(document: Document, error: ValidationError, model: type[BaseModel]) -> None:
@@ -219,19 +221,24 @@ def _documents(read: Folder) -> list[Document]:
 
 
 def _one(read: Folder, name: str) -> Declarations:
-    declared = read.syncs[name]
-    faults = list(declared.document.faults)
+    faults = _faults_of(read, read.syncs[name].document)
+    if faults:
+        raise DeclarationsInvalid(faults)
+    return _declarations(read, [name])
+
+
+def _faults_of(read: Folder, sync: Document) -> list[Fault]:
+    """Of a sync's document and of those that it names."""
+    faults = list(sync.faults)
     named: tuple[tuple[str, Mapping[str, OneFile[Any]]], ...] = (
         ("source", read.sources),
         ("destinations[]", read.destinations),
         ("reconcile.expectations", read.expectations),
     )
     for pattern, group in named:
-        for part in dict.fromkeys(part for _, part in declared.document.texts(pattern)):
+        for part in dict.fromkeys(part for _, part in sync.texts(pattern)):
             faults += group[part].document.faults if part in group else ()
-    if faults:
-        raise DeclarationsInvalid(faults)
-    return _declarations(read, [name])
+    return faults
 
 
 def _declarations(read: Folder, names: Sequence[str]) -> Declarations:

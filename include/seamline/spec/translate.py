@@ -1,7 +1,7 @@
 """pydantic's errors as faults with file, line, path, cause and cure."""
 
+import re
 import types
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -9,11 +9,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from seamline.spec.document import Document, Path_
-from seamline.spec.faults import guess, meant, nearest
+from seamline.spec.faults import guess, meant, nearest, told
 
 UNKNOWN_KEY = "unknown key"
 # Keys that would hold a secret, also as the end of a longer one. A declaration names connections; secrets live there.
-SECRET_KEYS = frozenset(
+_SECRET_KEYS = frozenset(
     {
         "password",
         "passwd",
@@ -22,12 +22,17 @@ SECRET_KEYS = frozenset(
         "secret_key",
         "token",
         "api_key",
+        "apikey",
+        "auth",
+        "pass",
+        "passphrase",
+        "pw",
         "access_key",
         "private_key",
         "credentials",
     }
 )
-SECRET_ENDS = tuple(f"_{key}" for key in sorted(SECRET_KEYS))
+_SECRET_ENDS = tuple(f"_{key}" for key in sorted(_SECRET_KEYS))
 # Keys that the design has and this version has not.
 NOT_YET = {
     ("sync", "stream.engine"): "one engine exists so far, the span loop; leave it out",
@@ -44,7 +49,6 @@ _WANTED = {
     "model_type": "must be a mapping of keys",
     "model_attributes_type": "must be a mapping of keys",
 }
-_HIDDEN = "a text that is not shown"
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
@@ -69,8 +73,8 @@ def add_faults(document: Document, error: ValidationError, model: type[BaseModel
 
 def _is_told(document: Document, path: Path_, cause: str) -> bool:
     """That a key is unknown says nothing of its value, nor the value of the key."""
-    told = document.causes(path)
-    return cause in told if cause == UNKNOWN_KEY else any(other != UNKNOWN_KEY for other in told)
+    causes = document.causes(path)
+    return cause in causes if cause == UNKNOWN_KEY else any(other != UNKNOWN_KEY for other in causes)
 
 
 def take_as_meant(document: Document, error: ValidationError, model: type[BaseModel]) -> bool:
@@ -104,18 +108,26 @@ def _strip_secrets(document: Document, value: Any, path: Path_) -> None:
     if isinstance(value, dict):
         for key in list(value):
             place = (*path, key)
-            if str(key).lower() in SECRET_KEYS or str(key).lower().endswith(SECRET_ENDS):
+            if _is_secret(str(key)):
                 document.fault(
                     place,
                     "secrets do not belong in a declaration",
                     "Put it into the connection that this file names, and take it out of the file's history",
                 )
                 del value[key]
+                for inside in [known for known in document.plain if known[: len(place)] == place]:
+                    del document.plain[inside]
             else:
                 _strip_secrets(document, value[key], place)
     elif isinstance(value, list):
         for number, item in enumerate(value):
             _strip_secrets(document, item, (*path, number))
+
+
+def _is_secret(key: str) -> bool:
+    """Also in capitals, with dashes or a hump: `apiKey`, `CAPTURE-PASSWORD`."""
+    folded = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower().replace("-", "_")
+    return folded in _SECRET_KEYS or folded.endswith(_SECRET_ENDS)
 
 
 def _say(document: Document, detail: ErrorDetails, path: Path_, model: type[BaseModel]) -> tuple[str, str]:
@@ -126,18 +138,19 @@ def _say(document: Document, detail: ErrorDetails, path: Path_, model: type[Base
         return "is missing", _described(path, model)
     if kind == "literal_error":
         allowed = [str(value) for value in _literals(path, model)]
-        return f"must be one of {', '.join(allowed)}, got {_got(detail)}", _near(str(detail["input"]), allowed)
+        return f"must be one of {', '.join(allowed)}, got {told(detail['input'])}", _near(str(detail["input"]), allowed)
     if kind == "value_error":
-        return _without(detail["input"], str(detail["ctx"]["error"])), ""
+        return str(detail["ctx"]["error"]), ""
     if kind in _WANTED:
-        got = document.plain.get(document.as_written(path)) or _got(detail)
+        got = document.plain.get(document.as_written(path)) or told(detail["input"])
         return f"{_WANTED[kind]}, got {got}", _quoted(document, kind, path, model)
     if kind == "string_pattern_mismatch":
-        return f"{_got(detail)} does not fit", _described(path, model)
+        return f"{told(detail['input'])} does not fit", _described(path, model)
     if kind == "too_short":
         return "must not be empty", _described(path, model)
-    return f"{_bounds(detail) or detail['msg'].replace('Input should', 'should')}, got {_got(detail)}", _described(
-        path, model
+    return (
+        f"{_bounds(detail) or detail['msg'].replace('Input should', 'should')}, got {told(detail['input'])}",
+        _described(path, model),
     )
 
 
@@ -222,23 +235,3 @@ def _quoted(document: Document, kind: str, path: Path_, model: type[BaseModel]) 
     except ValidationError as error:
         return f"Quotes alone do not mend it: {error.errors()[0]['msg'].removeprefix('Value error, ')}"
     return f'Write it in quotes: "{plain}"'
-
-
-def _without(value: Any, cause: str) -> str:
-    """An address may hold a password: it is not told."""
-    return cause.replace(repr(value), _HIDDEN).replace(value, _HIDDEN) if _is_address(value) else cause
-
-
-def _is_address(value: Any) -> bool:
-    return isinstance(value, str) and "://" in value
-
-
-def _got(detail: ErrorDetails) -> str:
-    value = detail["input"]
-    if isinstance(value, Mapping):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    if value is None:
-        return "nothing"
-    return _HIDDEN if _is_address(value) else repr(value)
