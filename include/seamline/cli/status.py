@@ -1,7 +1,7 @@
 """What runs, how far the streams are, and the last verdicts of every sync.
 
-Exit code 0 only if what was reconciled is MATCH (or left out for a reason), no stream failed, no alarm is open and the
-declarations are right.
+Exit code 0 only if what was reconciled is MATCH (or left out for a reason), no stream failed, no alarm is open and what
+every sync declares is right.
 """
 
 import argparse

@@ -10,10 +10,9 @@ from pydantic import ValidationError
 
 from seamline.spec.destination import DESTINATION_KINDS
 from seamline.spec.document import Document, Path_
-from seamline.spec.faults import guess, nearest, shown
+from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, shown
 from seamline.spec.fields import IDENTIFIER, NAME
 from seamline.spec.sync import Nightly, SyncSpec
-from seamline.spec.translate import UNKNOWN_KEY
 
 MARKER_TABLE = "seamline_marker"
 _TABLES = ("tables[]", "tables[].name")
@@ -75,9 +74,14 @@ def _check_names(
         seen.add(name)
 
 
+def _written(document: Document) -> list[tuple[Path_, str]]:
+    """(place, name) of every table that the sync writes, those of the source first."""
+    return [*document.texts(*_TABLES), *document.texts(*_DERIVED)]
+
+
 def _check_tables(document: Document) -> None:
     first: dict[str, Path_] = {}
-    for place, name in (*document.texts(*_TABLES), *document.texts(*_DERIVED)):
+    for place, name in _written(document):
         folded = name.lower()
         if folded == MARKER_TABLE:
             _add(document, place, f"`{name}` is the marker table, which every capture carries", "Take it out")
@@ -111,10 +115,12 @@ def _check_suite(document: Document, expectations: Mapping[str, Document]) -> No
 def _is_strange(document: Document, table: str, lists: Sequence[str]) -> bool:
     """Whether these lists of the sync certainly do not hold the table. An entry that is wrong may have been meant by a
     name that is not near to any other."""
-    held = [(name, place) for place, name in document.texts(*_TABLES, *_DERIVED) if place[0] in lists]
+    held = [(name, place) for place, name in _written(document) if place[0] in lists]
     known = dict(held)
+    if table in known:
+        return False
     near = nearest(table, list(known))
-    if table in known or (near and not document.is_right(known[near])):
+    if near and not document.is_right(known[near]):
         return False
     entries = [document.value((key,)) for key in lists if key in document.data]
     are_lists = "tables" in document.data and all(isinstance(one, list) for one in entries)
@@ -178,7 +184,7 @@ def check_one_writer_per_table(
         document = syncs[number]
         for destination in dict.fromkeys(name for _, name in document.texts("destinations[]")):
             schema = _schema_of(destinations.get(destination))
-            for place, table in (*document.texts(*_TABLES), *document.texts(*_DERIVED)) if schema else ():
+            for place, table in _written(document) if schema else ():
                 assert schema is not None
                 other, other_place = writers.setdefault((*schema, table.lower()), (number, place))
                 if other != number:
@@ -208,8 +214,7 @@ def _two_writers(document: Document, place: Path_, other: Document, other_place:
 
 def _nearest_table(document: Document, wrong: str) -> str:
     """Either name may be the one that is misspelt: the sync is the first to name its tables."""
-    places = (*document.texts(*_TABLES), *document.texts(*_DERIVED))
-    lines = {name: document.line(place) for place, name in places if IDENTIFIER.fullmatch(name)}
+    lines = {name: document.line(place) for place, name in _written(document) if IDENTIFIER.fullmatch(name)}
     near = nearest(wrong, list(lines))
     if not near:
         return guess(wrong, list(lines))

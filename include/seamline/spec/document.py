@@ -5,7 +5,7 @@ last of, are faults here; so are anchors and merge keys, because a declaration i
 """
 
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,13 +67,10 @@ class Document:
         return at
 
     def texts(self, *patterns: str) -> list[tuple[Path_, str]]:
-        """(place, text) of each text at a place such as `tables[].name`, in the order of the file. What is no text is
+        """(place, text) of each text at a place such as `tables[].name`, in the order of a list. What is no text is
         passed over: its type is a fault already."""
-        return [
-            (place, value)
-            for place, value in _places(self.data, ())
-            if isinstance(value, str) and _pattern(place) in patterns
-        ]
+        found = (hit for pattern in patterns for hit in _at(self.data, (), pattern.split(".")))
+        return sorted((place, value) for place, value in found if isinstance(value, str))
 
     def rename(self, path: Path_, key: str) -> None:
         """Give the key at `path` another name in `data`."""
@@ -100,16 +97,18 @@ def path_text(path: Path_) -> str:
     return text
 
 
-def _places(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
-    yield path, value
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for part, inner in inside:
-        yield from _places(inner, (*path, part))
-
-
-def _pattern(path: Path_) -> str:
-    """`("tables", 1, "name")` as `tables[].name`."""
-    return re.sub(r"\[\d+\]", "[]", path_text(path))
+def _at(value: Any, place: Path_, steps: Sequence[str]) -> Iterator[tuple[Path_, Any]]:
+    """What stands below `value` at these steps; one that ends in `[]` leads to every item of a list."""
+    if not steps:
+        yield place, value
+        return
+    key = steps[0].removesuffix("[]")
+    inner = value.get(key) if isinstance(value, dict) else None
+    if key == steps[0]:
+        yield from _at(inner, (*place, key), steps[1:])
+    elif isinstance(inner, list):
+        for number, item in enumerate(inner):
+            yield from _at(item, (*place, key, number), steps[1:])
 
 
 def read_document(file: Path) -> Document:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from seamline.domain.errors import ConfigError
 
+UNKNOWN_KEY = "unknown key"
 _MAY_HOLD_A_SECRET = re.compile(r"://|@|(pass|pwd|secret|token)\w*\s*=", re.IGNORECASE)
 
 

@@ -17,11 +17,11 @@ from seamline.spec.checks import check_connections, check_one_writer_per_table, 
 from seamline.spec.destination import DESTINATION_KINDS, DESTINATION_KINDS_PLANNED, DestinationSpec
 from seamline.spec.document import Document, Path_, read_document
 from seamline.spec.expectations import ExpectationsSpec
-from seamline.spec.faults import DeclarationsInvalid, Fault, guess, nearest, told
+from seamline.spec.faults import UNKNOWN_KEY, DeclarationsInvalid, Fault, guess, nearest, told
 from seamline.spec.fields import NAME
 from seamline.spec.source import SOURCE_KINDS, SOURCE_KINDS_PLANNED, SourceSpec
 from seamline.spec.sync import SyncSpec
-from seamline.spec.translate import UNKNOWN_KEY, add_empty_faults, add_faults, add_secret_faults, take_as_meant
+from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, take_as_meant
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
@@ -182,11 +182,12 @@ def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned:
 
 def _read(file: Path, word: str, model: type[SpecT]) -> OneFile[SpecT]:
     document = read_document(file)
+    add_secret_faults(document)
     return OneFile(document) if document.data is None else _validated(document, word, model)
 
 
 def _validated(document: Document, word: str, model: type[SpecT]) -> OneFile[SpecT]:
-    add_secret_faults(document)
+    """Secrets are taken out of the document already."""
     if model is not ExpectationsSpec:
         add_empty_faults(document)
     one: OneFile[SpecT] = OneFile(document)

@@ -9,9 +9,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from seamline.spec.document import Document, Path_
-from seamline.spec.faults import guess, meant, nearest, told
+from seamline.spec.faults import UNKNOWN_KEY, guess, meant, nearest, told
 
-UNKNOWN_KEY = "unknown key"
 # Keys that would hold a secret, also as the end of a longer one. A declaration names connections; secrets live there.
 _SECRET_KEYS = frozenset(
     {
