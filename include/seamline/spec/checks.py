@@ -93,12 +93,14 @@ def _check_tables(document: Document) -> None:
 
 def _check_sums(document: Document) -> None:
     """Every sum and every derived table names a table of the sync."""
+    tables = {name for _, name in document.texts(*_TABLES)}
     for place, name in document.texts("reconcile.control_totals[].table", "derived[].table"):
-        if _is_strange(document, name, ("tables",)):
+        if name not in tables and _is_strange(document, name, ("tables",)):
             _add(document, place, f"table `{name}` is not in this sync", _nearest_table(document, name))
 
 
 def _check_suite(document: Document, expectations: Mapping[str, Document]) -> None:
+    written = {name for _, name in _written(document)}
     for place, name in document.texts("reconcile.expectations"):
         suite = expectations.get(name)
         checked: dict[str, Path_] = {}
@@ -106,19 +108,17 @@ def _check_suite(document: Document, expectations: Mapping[str, Document]) -> No
             if suite and suite.is_right(at):
                 checked.setdefault(table, at)
         for table, at in checked.items():
-            if suite and _is_strange(document, table, ("tables", "derived")):
+            if suite and table not in written and _is_strange(document, table, ("tables", "derived")):
                 where = f"{shown(suite.file)}:{suite.line(at)}"
                 cause = f"suite `{name}` checks table `{table}` ({where}), which is not in this sync"
                 document.fault(place, cause, _nearest_table(document, table))
 
 
 def _is_strange(document: Document, table: str, lists: Sequence[str]) -> bool:
-    """Whether these lists of the sync certainly do not hold the table. An entry that is wrong may have been meant by a
-    name that is not near to any other."""
+    """Whether these lists of the sync, in which the table does not stand, certainly were not meant to hold it. An entry
+    that is wrong may have been meant by a name that is not near to any other."""
     held = [(name, place) for place, name in _written(document) if place[0] in lists]
     known = dict(held)
-    if table in known:
-        return False
     near = nearest(table, list(known))
     if near and not document.is_right(known[near]):
         return False
