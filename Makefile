@@ -1,6 +1,6 @@
 # Aliases only: every target calls ./seamline, which needs no make. `make` lists them.
 .DEFAULT_GOAL := list
-.PHONY: list setup demo up down status doctor test unit fault soak contract dags spark integration e2e check format schema validate explain lock
+.PHONY: list setup demo up down status doctor test unit fault soak contract dags spark capture integration e2e check format schema validate explain lock
 
 bin := .seamline/env/venv/bin
 
@@ -32,6 +32,8 @@ spark: ## jobs in a local Spark session
 	./seamline test spark
 fault: ## every failpoint in every mode, on real servers: more than half an hour
 	./seamline test fault
+capture: ## real connectors: what reaches the log topic, whatever befalls them
+	./seamline test capture
 integration: ## tests with real servers
 	./seamline test integration
 e2e: ## the demo at reduced size, through Airflow

@@ -188,6 +188,9 @@ class ReadView(Protocol):
     def digests(self, segment: Segment, *, run_key: str) -> Mapping[int, SegmentDigest]:
         """Digest per bucket number in `[0, segment.buckets)`; buckets without rows are absent."""
 
+    def key_span(self, table: str) -> tuple[int, int] | None:
+        """Least and greatest value of the first key column, an integer; None of a table without rows."""
+
     def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
         """Every row of the segment's selected buckets."""
 

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
-from seamline.domain.runs import Scope
+from seamline.domain.runs import SIGNED_BY, Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, reports
@@ -99,6 +99,16 @@ def test_late_rows_of_the_date_before_stand_beside_the_verdict(
     late = SinceCut("ledger_entry", "2026-11-18", 2, rows_in_cut=10, rows_now=13)
     platform.found = [replace(results.clean(), evidence={DATE_BEFORE: date_before_to_json([late])})]
     assert "Late: ledger_entry of 2026-11-18: late rows: 3" in signed_in.get("/page?sync=settlement").text
+
+
+def test_a_signature_stands_beside_the_verdict_and_acts_as_little_as_other_values(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    assert "signed by" not in signed_in.get("/page?sync=settlement").text
+    platform.found = [replace(results.clean(), evidence={SIGNED_BY: "olga: <b>known</b>"})]
+    assert "signed by olga: &lt;b&gt;known&lt;/b&gt;" in signed_in.get("/page?sync=settlement").text
+    (exported,) = signed_in.get("/export.json?sync=settlement").json()
+    assert exported["evidence"]["signed_by"] == "olga: <b>known</b>"
 
 
 def test_the_overview_shows_verdict_and_lag(signed_in: TestClient, platform: results.Platform) -> None:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.position import BinlogPosition
 from seamline.ports import ReadView
+from seamline.sync.bucket_search import key_ranges
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.kinds import CASES, KindCase
 
@@ -246,6 +249,103 @@ def test_a_zero_date_equals_no_other_value(source: Connection) -> None:
     keys = {row.key for row in view.row_hashes(Segment("zero_dates"), run_key=RUN_KEY)}
     assert keys == {"0000-00-00,!0000-00-00 00:00:00", "~,~"}
     view.close()
+
+
+# Per column: its type at the source, NULL or not, and the letters it holds besides NULL.
+_LETTERS = {
+    "a": ("varchar(20) collate utf8mb4_general_ci", True, "é,ß "),
+    "b": ("char(20) collate utf8mb4_uca1400_as_cs", False, "€😀"),
+    "c": ("varchar(20) character set latin1", True, "é€"),
+    "d": ("text character set utf16", False, "Ωя"),
+    "e": ("enum('ü','~') collate utf8mb4_bin", True, "ü"),
+    "f": ("varchar(20) character set utf8mb3 collate utf8mb3_general_ci", False, "日本"),
+}
+
+
+def test_letters_of_many_character_sets_and_collations_make_one_digest_in_one_row(
+    source: Connection, destination: Connection
+) -> None:
+    """A digest converts only the columns that are not utf8mb4 already; no pair of collations is too much for it."""
+    kinds = {"b": Kind.CHAR, "e": Kind.ENUM}
+    letters = [
+        Column(name, kinds.get(name, Kind.STRING), of, nullable=nullable)
+        for name, (of, nullable, _) in _LETTERS.items()
+    ]
+    table = Table("letters", (Column("id", Kind.INTEGER, "int", nullable=False, length=32), *letters), ("id",))
+    rows: list[dict[str, Any]] = [{"id": 1, **{name: text for name, (*_, text) in _LETTERS.items()}}]
+    rows.append({"id": 2, **{name: None if nullable else "" for name, (_, nullable, _) in _LETTERS.items()}})
+    columns = ", ".join(f"{name} {of}{'' if nullable else ' NOT NULL'}" for name, (of, nullable, _) in _LETTERS.items())
+    places = ", ".join(["%s"] * len(table.columns))
+    with closing(mariadb(source)) as session, session.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE letters (id INT PRIMARY KEY, {columns})")
+        cursor.executemany(f"INSERT INTO letters VALUES ({places})", [tuple(row.values()) for row in rows])
+        session.commit()
+    with postgres(destination) as other:
+        other.execute(f"CREATE TABLE public.letters ({column_definitions(table)})")
+        other.cursor().executemany(f"INSERT INTO letters VALUES ({places})", [tuple(row.values()) for row in rows])
+    expected = {0: digest_of([canonical_row(table, row) for row in rows], run_key=RUN_KEY)}
+    as_they_are = replace(
+        table, columns=tuple(column for column in table.columns if column.name in {"id", "a", "b", "e"})
+    )
+    of_these = {0: digest_of([canonical_row(as_they_are, row) for row in rows], run_key=RUN_KEY)}
+    for view in _views_of(as_they_are, source, destination):
+        with closing(view):
+            assert view.digests(Segment("letters"), run_key=RUN_KEY) == of_these, "nothing is converted here"
+    for view in _views_of(table, source, destination):
+        with closing(view):
+            assert view.digests(Segment("letters"), run_key=RUN_KEY) == expected
+            hashes = {row.hash for row in view.row_hashes(Segment("letters"), run_key=RUN_KEY)}
+            assert hashes == {row_hash(canonical_row(table, row), run_key=RUN_KEY) for row in rows}
+
+
+@pytest.mark.parametrize("mariadb_type", ["BIGINT", "BIGINT UNSIGNED"])
+def test_ranges_of_the_key_hold_each_row_once_on_both_sides(
+    source: Connection, destination: Connection, mariadb_type: str
+) -> None:
+    unsigned = "UNSIGNED" in mariadb_type
+    kind = Kind.UNSIGNED if unsigned else Kind.INTEGER
+    table = Table(
+        "spread_unsigned" if unsigned else "spread",
+        (Column("k", kind, mariadb_type, nullable=False, length=64), Column("n", Kind.INTEGER, "int", length=32)),
+        ("k", "n"),
+    )
+    keys = [0, 1, 7, 8, 9, 2**63 - 1, 2**64 - 1] if unsigned else [-(2**63), -3, 0, 1, 7, 2**63 - 1]
+    rows = [{"k": key, "n": n} for key in keys for n in (1, 2)]
+    values = ", ".join(f"({row['k']}, {row['n']})" for row in rows)
+    with closing(mariadb(source)) as session, session.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE {table.name} (k {mariadb_type}, n INT, PRIMARY KEY (k, n))")
+        cursor.execute(f"INSERT INTO {table.name} VALUES {values}")
+    with postgres(destination) as other:
+        other.execute(f"CREATE TABLE public.{table.name} ({column_definitions(table)})")
+        other.execute(f"INSERT INTO public.{table.name} VALUES {values}")
+    for view in _views_of(table, source, destination):
+        with closing(view):
+            assert view.key_span(table.name) == (keys[0], keys[-1])
+            ranges = key_ranges(view.key_span(table.name), 5)
+            assert len(ranges) == 5
+            counts = []
+            for part in ranges:
+                segment = replace(Segment(table.name), **part)  # type: ignore[arg-type]
+                within = [row for row in rows if _is_within(row["k"], segment.key_from, segment.key_below)]
+                expected = digest_of([canonical_row(table, row) for row in within], run_key=RUN_KEY)
+                assert view.digests(segment, run_key=RUN_KEY).get(0, SegmentDigest()) == expected
+                counts.append(len(within))
+            assert sum(counts) == len(rows)
+
+
+def _is_within(key: int, key_from: int | None, key_below: int | None) -> bool:
+    return (key_from is None or key_from <= key) and (key_below is None or key < key_below)
+
+
+def test_a_table_without_rows_has_no_span(source: Connection, destination: Connection) -> None:
+    table = Table("none_yet", (Column("k", Kind.INTEGER, "int", nullable=False, length=32),), ("k",))
+    with closing(mariadb(source)) as session, session.cursor() as cursor:
+        cursor.execute("CREATE TABLE none_yet (k INT PRIMARY KEY)")
+    with postgres(destination) as other:
+        other.execute("CREATE TABLE public.none_yet (k int)")
+    for view in _views_of(table, source, destination):
+        with closing(view):
+            assert view.key_span("none_yet") is None
 
 
 def test_totals_group_alike_on_both_sides(source: Connection, destination: Connection) -> None:

@@ -85,6 +85,11 @@ class MemoryView:
             found[bucket] = replace(found[bucket], hashed=found[bucket].hashed - self.lost_hashes)
         return found
 
+    def key_span(self, table: str) -> tuple[int, int] | None:
+        self._reach("key_span")
+        keys = [row[self.table.key[0]] for row in self.content]
+        return (min(keys), max(keys)) if keys else None
+
     def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
         self._reach("row_hashes")
         return [
@@ -144,7 +149,13 @@ class MemoryView:
 
     def _selected(self, segment: Segment, run_key: str) -> list[Row]:
         assert segment.table == self.table.name
+        rows = [row for row in self.content if self._is_within(segment, row)]
         if segment.selection is None:
-            return list(self.content)
+            return rows
         of, among = segment.selection
-        return [row for row in self.content if bucket_of(self.table, row, buckets=of, run_key=run_key) in among]
+        return [row for row in rows if bucket_of(self.table, row, buckets=of, run_key=run_key) in among]
+
+    def _is_within(self, segment: Segment, row: Row) -> bool:
+        key = row[self.table.key[0]] if self.table.key else 0
+        is_from = segment.key_from is None or key >= segment.key_from
+        return is_from and (segment.key_below is None or key < segment.key_below)

@@ -4,15 +4,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from seamline.domain.catalogue import Kind, Table
 from seamline.domain.changes import Finding
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import InvariantViolated, TransientError
+from seamline.domain.errors import TransientError
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import ControlTotalPlan, DestinationPlan, ReconcilePlan, Run, SourcePlan, SyncPlan, TablePlan
-from seamline.sync.bucket_search import Limits, joined, parts_of
+from seamline.sync.bucket_search import WHOLE, Limits, Part, joined, key_ranges, parts_of
 from seamline.sync.comparison import StreamFindings, Work, compare_live, compare_tables, findings_reported
 from tests.unit.memory_views import ENTRY, MemoryView, entries
 from tests.unit.test_barrier import World, at
@@ -104,7 +107,7 @@ def test_many_tables_share_few_views_and_no_view_serves_two_at_once() -> None:
     assert [verdict.verdict for verdict in found] == [Verdict.MATCH] * 9
 
 
-SPLIT = Limits(buckets_max=8, rows_per_bucket=4, leaf_rows=2, refine_by=4, split_rows=10)
+SPLIT = Limits(buckets_max=8, rows_per_bucket=4, leaf_rows=2, refine_by=4, part_rows=5, parts_per_view=6)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
@@ -136,14 +139,110 @@ def test_a_part_that_fails_is_never_left_out() -> None:
     assert (found.verdict, found.source_rows) in ((Verdict.MATCH, 60), (Verdict.INCONCLUSIVE, None))
 
 
-def test_a_keyless_table_is_not_divided() -> None:
-    assert parts_of(replace(ENTRY, key=(), rows_estimate=10**7), 2, Limits()) == 1
-    assert parts_of(replace(ENTRY, key=("currency",), rows_estimate=10**7), 2, Limits()) == 1
-    assert parts_of(replace(ENTRY, rows_estimate=10**7), 2, Limits()) == 2
-    assert parts_of(replace(ENTRY, rows_estimate=10**3), 2, Limits()) == 1
+def test_keys_that_only_the_destination_has_fall_into_the_outer_parts() -> None:
+    strangers = [{**entries(1)[0], "id": number} for number in (-(10**9), 0, 10**9)]
+    source = [MemoryView(ENTRY, entries(60)) for _ in range(2)]
+    destination = [MemoryView(ENTRY, [*entries(60), *strangers]) for _ in range(2)]
+    segment = Segment("entry")
+    work = [Work(replace(ENTRY, rows_estimate=60), segment, segment)]
+    (found,) = compare_tables(work, source=source, destination=destination, limits=SPLIT)
+    assert found.destination_rows == 63
+    assert {(entry.type, entry.key) for entry in found.breaks} == {
+        (BreakType.UNEXPECTED, f'{{"id": "{row["id"]}"}}') for row in strangers
+    }
 
 
-def test_parts_that_overlap_are_our_own_bug() -> None:
-    half = {0: SegmentDigest(1, 1, 5, 5)}
-    with pytest.raises(InvariantViolated):
-        joined([(half, {}), (half, {})])
+def test_the_rows_of_one_date_are_divided_among_themselves() -> None:
+    class Counted(MemoryView):
+        def digests(self, segment: Segment, *, run_key: str) -> Any:
+            found = super().digests(segment, run_key=run_key)
+            counts.append(sum(digest.rows for digest in found.values()))
+            return found
+
+    class OfManyYears(MemoryView):
+        def key_span(self, table: str) -> tuple[int, int]:
+            return 1, 10**6 + 60
+
+    counts: list[int] = []
+    of_today = [{**row, "id": 10**6 + row["id"]} for row in entries(60)]
+    source = [OfManyYears(ENTRY, of_today) for _ in range(2)]
+    destination = [Counted(ENTRY, of_today) for _ in range(2)]
+    segment = Segment("entry")
+    work = [Work(replace(ENTRY, rows_estimate=60), segment, segment)]
+    compare_tables(work, source=source, destination=destination, limits=SPLIT)
+    assert counts == [5] * 12
+
+
+def test_a_destination_that_does_not_tell_its_span_is_asked_in_one() -> None:
+    rows = entries(60)
+    source = [MemoryView(ENTRY, rows) for _ in range(2)]
+    destination = [MemoryView(ENTRY, rows, faults={"key_span": TransientError("busy")}) for _ in range(2)]
+    segment = Segment("entry")
+    work = [Work(replace(ENTRY, rows_estimate=60), segment, segment)]
+    (found,) = compare_tables(work, source=source, destination=destination, limits=SPLIT)
+    assert (found.verdict, found.source_rows) == (Verdict.MATCH, 60)
+    assert sum(view.asked.count("digests") for view in source) == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "parts"),
+    [
+        (replace(ENTRY, key=()), [WHOLE]),
+        (replace(ENTRY, key=("currency",)), [WHOLE]),
+        (ENTRY, [{"key_from": low, "key_below": low + 10} for low in range(0, 80, 10)]),
+        (replace(ENTRY, key=("id", "amount")), [WHOLE]),
+        (
+            replace(ENTRY, columns=(replace(ENTRY.columns[0], kind=Kind.YEAR), *ENTRY.columns[1:])),
+            [{"among": (0,), "among_of": 2}, {"among": (1,), "among_of": 2}],
+        ),
+    ],
+    ids=["keyless", "a text", "one integer", "an integer and another", "a year"],
+)
+def test_a_large_table_is_divided_as_its_key_allows(table: Table, parts: list[Part]) -> None:
+    if parts[0].get("key_from") == 0:
+        parts = [{**parts[0], "key_from": None}, *parts[1:-1], {**parts[-1], "key_below": None}]
+    assert parts_of(replace(table, rows_estimate=10**7), 2, Limits(), lambda: (0, 79)) == parts
+    assert parts_of(replace(table, rows_estimate=10**7), 1, Limits(), lambda: (0, 79)) == [WHOLE]
+    assert parts_of(replace(table, rows_estimate=10**3), 2, Limits(), lambda: (0, 79)) == [WHOLE]
+
+
+@given(
+    st.tuples(st.integers(-(2**63), 2**64), st.integers(0, 2**64)),
+    st.integers(1, 300),
+    st.integers(-(2**65), 2**65),
+)
+def test_every_number_is_in_one_range_of_keys(span: tuple[int, int], parts: int, number: int) -> None:
+    least, more = span
+    ranges = [tuple(part.values()) for part in key_ranges((least, least + more), parts)]
+    assert len(ranges) == min(parts, more + 1)
+    for key in (number, least, least + more):
+        assert sum((low is None or low <= key) and (high is None or key < high) for low, high in ranges) == 1  # type: ignore[operator]
+
+
+class _SkipsTheFirst(MemoryView):
+    """Planted: `>` in place of `>=`."""
+
+    def _is_within(self, segment: Segment, row: Any) -> bool:
+        return super()._is_within(segment, row) and row["id"] != segment.key_from
+
+
+class _TakesAll(MemoryView):
+    """Planted: the range is forgotten, and all rows are counted in every part."""
+
+    def _is_within(self, segment: Segment, row: Any) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("planted", [_SkipsTheFirst, _TakesAll])
+def test_parts_that_do_not_hold_each_row_once_are_no_match(planted: type[MemoryView]) -> None:
+    source = [planted(ENTRY, entries(60)) for _ in range(2)]
+    destination = [planted(ENTRY, entries(60)) for _ in range(2)]
+    work = [Work(replace(ENTRY, rows_estimate=60), Segment("entry"), Segment("entry"))]
+    (found,) = compare_tables(work, source=source, destination=destination, limits=SPLIT)
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "in the parts that it was asked for" in found.reason
+
+
+def test_parts_of_a_first_pass_add_up() -> None:
+    half, other = {0: SegmentDigest(1, 1, 5, 5)}, {0: SegmentDigest(2, 2, 6, 7), 3: SegmentDigest(1, 1, 1, 1)}
+    assert joined([(half, {}), (other, half)]) == ({0: SegmentDigest(3, 3, 11, 12), 3: SegmentDigest(1, 1, 1, 1)}, half)

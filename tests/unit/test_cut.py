@@ -116,6 +116,9 @@ class Place:
         assert (run_id, scope, destination) == ("r1", Scope.CUT, "warehouse")
         return self.found
 
+    def save_reconciliation(self, reconciliation: Reconciliation) -> None:
+        self.found = reconciliation
+
     def save_cut(self, cut: Cut) -> None:
         self.saved.append(cut)
 
@@ -167,6 +170,18 @@ def test_a_cut_that_does_not_match_needs_a_signature(verdict: Verdict) -> None:
     cut = publish_cut(run_of(staged), "warehouse", publisher=place, records=place, signed_by="olga")
     assert cut.verdict is verdict, "a signature lets it through, it changes no verdict"
     assert place.published[0][1] == "olga"
+    assert place.found == replace(reconciled(staged), evidence={"signed_by": "olga"}), "it is kept with what was found"
+
+
+def test_the_first_signature_stays_and_a_clean_cut_bears_none() -> None:
+    staged = replace(STAGED, tables=(replace(STAGED.tables[0], verdict=Verdict.BREAK), STAGED.tables[1]))
+    place = Place(reconciled(staged))
+    for signed_by in ("olga", "bob"):
+        publish_cut(run_of(staged), "warehouse", publisher=place, records=place, signed_by=signed_by)
+        assert place.found is not None and place.found.signed_by == "olga"
+    clean = Place(reconciled(STAGED))
+    publish_cut(run_of(STAGED), "warehouse", publisher=clean, records=clean, signed_by="olga: of the other warehouse")
+    assert clean.found is not None and clean.found.signed_by == ""
 
 
 def test_a_cut_whose_expectations_were_not_met_needs_a_signature_too() -> None:

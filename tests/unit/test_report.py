@@ -7,10 +7,12 @@ import pytest
 from seamline.cli.report import is_green, render
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import Scope
+from seamline.domain.runs import SIGNED_BY, Scope
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.ports import StreamReport
 from tests.unit.reported import MATCH, reconciliation
+
+BREAK = TableVerdict("entry", Verdict.BREAK, reason="1 value")
 
 
 def test_nothing_reconciled_is_not_green() -> None:
@@ -112,6 +114,13 @@ def test_a_cut_without_one_of_its_tables_is_called_partial() -> None:
     first = render([reconciliation(MATCH, explained, scope=Scope.CUT, day=day)], []).splitlines()[0]
     assert first.endswith("business date 2026-11-18, partial")
     assert "partial" not in render([reconciliation(MATCH, scope=Scope.CUT, day=day)], [])
+
+
+def test_a_signature_stands_under_the_verdict_that_it_is_about() -> None:
+    signed = replace(reconciliation(BREAK, scope=Scope.CUT), evidence={SIGNED_BY: "olga: the bank corrects it today"})
+    first, _, third, *_ = render([signed], []).splitlines()
+    assert first.startswith("BREAK") and third.strip() == "signed by olga: the bank corrects it today"
+    assert "signed" not in render([reconciliation(BREAK, scope=Scope.CUT)], [])
 
 
 def test_rows_that_came_after_the_cut_of_the_date_before_are_shown() -> None:

@@ -5,6 +5,7 @@ import re
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -170,7 +171,7 @@ def beside(around: Settings, tests: dict[str, str], *, patch: pytest.MonkeyPatch
     program = around.root / "seamline_said.py"
     is_red = any("failed" in text for text in tests.values())
     program.write_text(f"{said}\nraise SystemExit({int(is_red)})\n", encoding="utf-8")
-    made = SessionBeside([Layer(name) for name in tests], pytest_arguments="")
+    made = SessionBeside([Layer(name) for name in tests], number=1, pytest_arguments="")
     patch.setattr(made, "_command", [sys.executable, str(program)])
     return made
 
@@ -188,7 +189,7 @@ def test_what_ran_beside_counts_as_much(around: Settings, monkeypatch: pytest.Mo
 def test_a_layer_beside_of_which_nothing_is_said_has_not_passed(
     around: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with SessionBeside([Layer("one")], pytest_arguments="") as silent:
+    with SessionBeside([Layer("one")], number=1, pytest_arguments="") as silent:
         monkeypatch.setattr(silent, "_said", {})
         assert silent._process is not None  # noqa: SLF001
         silent._process.terminate()  # noqa: SLF001
@@ -202,12 +203,42 @@ def test_whatever_ends_a_session_early_ends_the_one_beside_it(
 ) -> None:
     program = around.root / "waits.py"
     program.write_text("import threading\nprint('begun', flush=True)\nthreading.Event().wait()\n", encoding="utf-8")
-    made = SessionBeside([Layer("one")], pytest_arguments="")
+    made = SessionBeside([Layer("one")], number=1, pytest_arguments="")
     monkeypatch.setattr(made, "_command", [sys.executable, str(program)])
     with pytest.raises(KeyboardInterrupt), made:
         raise KeyboardInterrupt
     assert made._process is not None  # noqa: SLF001
     assert made._process.poll() is not None  # noqa: SLF001
+
+
+def test_without_names_each_layer_runs_once_in_one_of_the_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    class Session:
+        def __init__(self, *layers: Any, **_: Any) -> None:
+            self.layers = [layer for one in layers if isinstance(one, list) for layer in one]
+
+        def __enter__(self) -> "Session":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def run(self, layer: Layer, _: Any) -> Outcome:
+            ran.append(layer.name)
+            return Outcome(layer.name, passed=True, said="")
+
+        def stop_servers(self) -> None: ...
+
+        def outcomes(self) -> list[Outcome]:
+            return [self.run(layer, None) for layer in self.layers]
+
+    monkeypatch.setattr("seamline.cli.test.TestSession", Session)
+    monkeypatch.setattr("seamline.cli.test.SessionBeside", Session)
+    assert main(["test"]) == 0
+    assert sorted(ran) == sorted(layer.name for layer in LAYERS if not layer.is_by_name_only)
+    ran.clear()
+    assert main(["test", "spark", "unit"]) == 0
+    assert sorted(ran) == ["spark", "unit"]
 
 
 def test_an_unknown_layer_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

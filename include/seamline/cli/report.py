@@ -57,6 +57,8 @@ def _reconciliation(reconciliation: Reconciliation) -> Iterator[str]:
         title += ", partial"
     yield f"{reconciliation.verdict:<12}  {reconciliation.sync} → {reconciliation.destination}, {title}"
     yield f"{'':<12}  at {reconciliation.position or 'no position'}{_committed(reconciliation)}"
+    if reconciliation.signed_by:
+        yield f"{'':<12}  signed by {reconciliation.signed_by}"
     width = max((len(table.table) for table in reconciliation.tables), default=0)
     for table in reconciliation.tables:
         yield from _table(table, width)

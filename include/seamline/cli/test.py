@@ -4,18 +4,19 @@ Every layer is run, whatever became of the one before; the exit code is 0 only i
 takes half an hour and runs only when it is named. Servers are started for the layers that need them, in a data
 folder and on ports that nothing else uses, so a running demo is not disturbed.
 
-Where no layer is named, all but `unit` and `integration` run at the same time as these two, in a session of their own;
-their lines begin with a bar.
+Where no layer is named, three sessions run at the same time, each with servers of its own; the lines of the second and
+third begin with a number and a bar.
 """
 
 import argparse
 import shlex
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from seamline import settings
 from seamline.stack.session_beside import SessionBeside
-from seamline.stack.test_session import LAYERS, TestSession, chosen_layers
+from seamline.stack.test_session import LAYERS, Layer, TestSession, chosen_layers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,16 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     chosen = chosen_layers(args.layers)
-    beside = [] if args.layers else [layer for layer in chosen if layer.is_beside]
-    here = [layer for layer in chosen if layer not in beside]
-    with (
-        TestSession(settings.load(), python=Path(sys.executable)) as session,
-        SessionBeside(beside, pytest_arguments=args.pytest) as other,
-    ):
+    sessions: dict[int, list[Layer]] = {}
+    for layer in chosen:
+        sessions.setdefault(0 if args.layers else layer.beside, []).append(layer)
+    here = sessions.pop(0)
+    with ExitStack() as ends:
+        session = ends.enter_context(TestSession(settings.load(), python=Path(sys.executable)))
+        others = [
+            ends.enter_context(SessionBeside(layers, number=number, pytest_arguments=args.pytest))
+            for number, layers in sessions.items()
+        ]
         outcomes = [session.run(layer, shlex.split(args.pytest)) for layer in here]
-        if beside:
+        if others:
             session.stop_servers()
-        outcomes += other.outcomes()
+        outcomes += [outcome for other in others for outcome in other.outcomes()]
     for outcome in outcomes:
         sys.stdout.write(f"{outcome.line}\n")
     return 0 if all(outcome.passed for outcome in outcomes) else 1

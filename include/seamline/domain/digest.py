@@ -70,6 +70,8 @@ class Segment:
     Drilling asks for many dirty buckets in one pass: with `among` = (3, 17) and `among_of` = 1024 only rows that fall
     into bucket 3 or 17 *of 1,024* are taken, while `buckets` still says how the answer is grouped. `columns` narrows
     digest and row hash to these columns (the bucket still comes from the key); () is every column.
+
+    `key_from` and `key_below` bound the first key column, an integer, half-open; None leaves that end open.
     """
 
     table: str
@@ -81,6 +83,8 @@ class Segment:
     among: tuple[int, ...] = ()
     among_of: int = 1
     columns: tuple[str, ...] = ()
+    key_from: int | None = None
+    key_below: int | None = None
 
     @property
     def selection(self) -> tuple[int, tuple[int, ...]] | None:

@@ -17,6 +17,8 @@ Json = Mapping[str, object]
 # Under these keys of its result a run keeps that it has published, and what it has to change in the list of tables.
 PUBLISH = "publish"
 TABLES = "tables"
+# Under this key of its evidence a reconciliation keeps the signature.
+SIGNED_BY = "signed_by"
 
 
 class RunKind(StrEnum):
@@ -101,6 +103,11 @@ class Reconciliation:
     started_at: datetime
     ended_at: datetime
     evidence: Json = field(default_factory=dict)
+
+    @property
+    def signed_by(self) -> str:
+        """Who let this cut be published though it is not clean, and why; "" where nobody signed."""
+        return str(self.evidence.get(SIGNED_BY, ""))
 
     @property
     def is_partial(self) -> bool:

@@ -1,4 +1,4 @@
-"""A second session of tests at the same time: another process, with its own data, ports and servers."""
+"""Another session of tests at the same time: another process, with its own data, ports and servers."""
 
 import re
 import subprocess
@@ -15,11 +15,12 @@ _LAYER_LINE = re.compile(r"^=+ (?P<layer>\w+): (?P<said>.*?) =+$")
 class SessionBeside:
     """Use as a context manager: it runs from the beginning, and whatever ends the block early ends it too.
 
-    What it says is written as it comes, each line behind a bar. Without layers it does nothing.
+    What it says is written as it comes, each line behind its number and a bar.
     """
 
-    def __init__(self, layers: Sequence[Layer], *, pytest_arguments: str) -> None:
+    def __init__(self, layers: Sequence[Layer], *, number: int, pytest_arguments: str) -> None:
         self._layers = layers
+        self._number = number
         self._command = [sys.executable, "-m", "seamline.cli.main", "test", *(layer.name for layer in layers)]
         self._command += [f"--pytest={pytest_arguments}"] if pytest_arguments else []
         self._process: subprocess.Popen[str] | None = None
@@ -27,18 +28,16 @@ class SessionBeside:
         self._reading = threading.Thread(target=self._read)
 
     def __enter__(self) -> "SessionBeside":
-        if self._layers:
-            self._process = subprocess.Popen(
-                self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
-            )
-            self._reading.start()
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+        )
+        self._reading.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is None:
-            return
+        assert self._process is not None
         if self._process.poll() is None:
             # It takes its servers down first.
             self._process.terminate()
@@ -47,8 +46,7 @@ class SessionBeside:
 
     def outcomes(self) -> list[Outcome]:
         """Of each layer, once all have ended. They have passed together, or none of them counts as passed."""
-        if self._process is None:
-            return []
+        assert self._process is not None
         self._reading.join()
         code = self._process.wait()
         return [
@@ -59,7 +57,7 @@ class SessionBeside:
     def _read(self) -> None:
         assert self._process is not None
         for line in self._process.stdout or ():
-            sys.stdout.write(f"| {line}")
+            sys.stdout.write(f"{self._number}| {line}")
             sys.stdout.flush()
             told = _LAYER_LINE.match(line.strip())
             if told is not None and told["layer"] in {layer.name for layer in self._layers}:

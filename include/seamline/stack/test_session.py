@@ -38,9 +38,9 @@ _TOLD_MAX = 160
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One folder under tests/, of its name unless `folder` names another. `needs` are components; `is_own_stack`: its
-    tests bring up all they need; `is_by_name_only`: it takes too long to be run unless somebody names it; `is_beside`:
-    where all layers run, it does so at the same time as those that are not, in a session of its own. Most of a test's
-    time is spent in waiting for servers.
+    tests bring up all they need; `is_by_name_only`: it takes too long to be run unless somebody names it; `beside`:
+    where all layers run, those of one number do so in a session of their own, at the same time as those of the others.
+    Most of a test's time is spent in waiting for servers.
 
     A test that takes longer than `test_max_s` hangs: its stacks are printed and the layer ends there.
     """
@@ -50,7 +50,7 @@ class Layer:
     test_max_s: int = 120
     is_own_stack: bool = False
     is_by_name_only: bool = False
-    is_beside: bool = False
+    beside: int = 0
     folder: str = ""
 
     @property
@@ -61,13 +61,14 @@ class Layer:
 
 LAYERS = (
     Layer("unit"),
-    Layer("contract", ("postgres", "mariadb"), is_beside=True),
-    Layer("dags", is_beside=True),
-    Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, is_beside=True),
     Layer("integration", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300),
-    Layer("e2e", test_max_s=1500, is_own_stack=True, is_beside=True),
-    Layer("stack", test_max_s=300, is_beside=True),
-    Layer("simulator", test_max_s=300, is_beside=True, folder="fault/simulator"),
+    Layer("e2e", test_max_s=1500, is_own_stack=True, beside=1),
+    Layer("spark", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, beside=1),
+    Layer("contract", ("postgres", "mariadb"), beside=2),
+    Layer("dags", beside=2),
+    Layer("capture", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, beside=2),
+    Layer("stack", test_max_s=300, beside=2),
+    Layer("simulator", test_max_s=300, beside=2, folder="fault/simulator"),
     Layer(
         "fault",
         ("postgres", "mariadb", "kafka", "connect"),

@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from types import MappingProxyType
 from typing import TypeVar
 
 from seamline.domain.canonical import exact_columns, is_folded_key
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.domain.verdict import BreakType
@@ -20,6 +22,9 @@ from seamline.ports import ReadView, RowHash
 
 AnswerT = TypeVar("AnswerT")
 EMPTY = SegmentDigest()
+# A part of a first pass: fields of `Segment` that narrow it.
+Part = Mapping[str, object]
+WHOLE: Part = MappingProxyType({})
 # Per bucket number, of the source and of the destination.
 Digests = tuple[Mapping[int, SegmentDigest], Mapping[int, SegmentDigest]]
 
@@ -41,7 +46,8 @@ class Limits:
     systematic_share: float = 0.2
     breaks_listed: int = 1_000
     float_rows: int = 1_000_000
-    split_rows: int = 250_000
+    part_rows: int = 250_000
+    parts_per_view: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,14 @@ class Sides:
             return view.row_hashes(chosen, run_key=self.run_key)
 
         return self.ask(question)
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """A first pass that was asked in parts, joined, and how many rows each side has when it is asked without parts."""
+
+    digests: Digests
+    rows: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,44 +153,74 @@ def bucket_count(rows: int, limits: Limits) -> int:
     return min(limits.buckets_max, 1 << (wanted - 1).bit_length())
 
 
-def parts_of(table: Table, views: int, limits: Limits) -> int:
-    """In how many parts the first pass is worth asking for, each on a view of its own; a power of two.
+def is_ranged(table: Table) -> bool:
+    """Whether ranges of its key hold about as many rows each: the key is one integer. (Of several columns the first may
+    have one value alone; a YEAR is no integer here, MariaDB takes 39 for 2039.)"""
+    return len(table.key) == 1 and table.key_columns[0].kind in (Kind.INTEGER, Kind.UNSIGNED)
 
-    A part skips the other parts' rows by their key, which costs nothing only where the key is a whole number.
+
+def parts_of(table: Table, views: int, limits: Limits, span: Callable[[], tuple[int, int] | None]) -> list[Part]:
+    """The parts in which the first pass is worth asking for, so that all `views` have work.
+
+    By ranges of the key between the ends of `span`, which read their own rows alone, some for each view: rows are not
+    spread evenly over the keys. Other keys of whole numbers by their buckets: each part skips the others' rows.
     """
-    if table.rows_estimate < limits.split_rows or not is_folded_key(table):
-        return 1
-    return min(1 << (views.bit_length() - 1), bucket_count(table.rows_estimate, limits))
+    divided = table.rows_estimate // limits.part_rows
+    if views == 1 or divided < 2:
+        return [WHOLE]
+    if is_ranged(table):
+        return key_ranges(span(), min(divided, limits.parts_per_view * views))
+    if not is_folded_key(table):
+        return [WHOLE]
+    parts = min(1 << (views.bit_length() - 1), bucket_count(table.rows_estimate, limits))
+    return [{"among": (part,), "among_of": parts} for part in range(parts)]
 
 
-def first_pass(sides: Sides, limits: Limits, *, part: int = 0, parts: int = 1) -> Digests:
-    """Both sides' digests per bucket, of the buckets that this part holds."""
-    buckets = bucket_count(sides.table.rows_estimate, limits)
-    if parts == 1:
-        return sides.digests(buckets=buckets)
-    return sides.digests(buckets=buckets, among=(part,), among_of=parts)
+def key_ranges(span: tuple[int, int] | None, parts: int) -> list[Part]:
+    """At most `parts` ranges of equal width between the least and the greatest key. Every number is in one of them:
+    the other side may hold keys beyond the span."""
+    if span is None:
+        return [WHOLE]
+    least, width = span[0], span[1] - span[0] + 1
+    edges = sorted({least + width * number // parts for number in range(1, parts)} - {least})
+    return [{"key_from": low, "key_below": high} for low, high in pairwise([None, *edges, None])]
+
+
+def first_pass(sides: Sides, limits: Limits, part: Part = WHOLE) -> Digests:
+    """Both sides' digests per bucket, of the rows in this part."""
+    return sides.digests(buckets=bucket_count(sides.table.rows_estimate, limits), **part)
+
+
+def row_counts(sides: Sides) -> tuple[int, int]:
+    """Rows of the source and of the destination, counted in one."""
+
+    def count(view: ReadView, segment: Segment) -> int:
+        return view.totals(segment, column="", by=()).get((), (0, None))[0]
+
+    return sides.ask(count)
 
 
 def joined(passes: Sequence[Digests]) -> Digests:
-    """The parts of a first pass as one; no bucket is in two of them."""
+    """The parts of a first pass as one: digests add up."""
     source: dict[int, SegmentDigest] = {}
     destination: dict[int, SegmentDigest] = {}
-    for mine, theirs in passes:
-        if source.keys() & mine.keys() or destination.keys() & theirs.keys():
-            raise InvariantViolated("two parts of a first pass hold the same bucket")
-        source.update(mine)
-        destination.update(theirs)
+    for answers in passes:
+        for whole, part in zip((source, destination), answers, strict=True):
+            for number, digest in part.items():
+                whole[number] = whole.get(number, EMPTY) + digest
     return source, destination
 
 
-def search(sides: Sides, limits: Limits, *, first: Digests | None = None) -> Found:
+def search(sides: Sides, limits: Limits, *, first: Divided | None = None) -> Found:
     """Compare both sides whole, from the answers of a `first` pass where it was asked already.
 
     Raises Unsteady when an answer is incomplete or two answers contradict.
     """
     buckets = bucket_count(sides.table.rows_estimate, limits)
-    source, destination = first if first is not None else first_pass(sides, limits)
+    source, destination = first.digests if first is not None else first_pass(sides, limits)
     found = Found(sum(source.values(), EMPTY), sum(destination.values(), EMPTY), buckets)
+    if first is not None:
+        _require_every_row(first, found)
     dirty = _dirty(source, destination, buckets)
     found.dirty = len(dirty)
     if not dirty:
@@ -188,6 +232,18 @@ def search(sides: Sides, limits: Limits, *, first: Digests | None = None) -> Fou
     for batch in _leaves(sides, dirty, limits):
         _compare_leaves(sides, batch, found, limits)
     return found
+
+
+def _require_every_row(first: Divided, found: Found) -> None:
+    """The parts hold each row once. A key that is NULL is in none."""
+    for side, rows, digest in zip(
+        ("source", "destination"), first.rows, (found.source, found.destination), strict=True
+    ):
+        if rows != digest.rows:
+            raise Unsteady(
+                f"the {side} has {rows:,} rows, and {digest.rows:,} in the parts that it was asked for",
+                hint="see whether a key is NULL there",
+            )
 
 
 def _require_complete(side: str, answer: Mapping[int, SegmentDigest]) -> None:

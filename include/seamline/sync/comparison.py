@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from queue import SimpleQueue
+from typing import Any
 
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
@@ -17,7 +18,18 @@ from seamline.domain.verdict import TableVerdict, Verdict, worst
 from seamline.plan.model import ControlTotalPlan, Run, SyncPlan
 from seamline.ports import ReadView
 from seamline.sync.barrier import Aligned, Barrier, NotComparable
-from seamline.sync.bucket_search import Digests, Limits, Sides, first_pass, joined, parts_of
+from seamline.sync.bucket_search import (
+    WHOLE,
+    Digests,
+    Divided,
+    Limits,
+    Part,
+    Sides,
+    first_pass,
+    joined,
+    parts_of,
+    row_counts,
+)
 from seamline.sync.reconcile import compare_table, inconclusive, new_run_key, not_run
 
 BARRIER = "barrier"
@@ -84,28 +96,49 @@ class _Comparison:
     def run(self) -> tuple[TableVerdict, ...]:
         # The largest first: a large table that starts last would run alone at the end.
         order = sorted(self._work, key=lambda item: -item.table.rows_estimate)
+        parts = {item.table.name: self._parts(item) for item in order}
         with ThreadPoolExecutor(max_workers=self._views) as pool:
             passes: dict[str, list[Future[Digests]]] = {}
+            counts: dict[str, Future[tuple[int, int]]] = {}
             verdicts: dict[str, Future[TableVerdict]] = {}
             for item in order:
-                parts = parts_of(item.table, self._views, self._limits)
-                if parts == 1:
-                    verdicts[item.table.name] = pool.submit(self._judge, item)
+                name = item.table.name
+                if len(parts[name]) == 1:
+                    verdicts[name] = pool.submit(self._judge, item)
                 else:
-                    passes[item.table.name] = [pool.submit(self._pass, item, part, parts) for part in range(parts)]
+                    counts[name] = pool.submit(self._count, item)
+                    passes[name] = [pool.submit(self._pass, item, part) for part in parts[name]]
             for item in order:
                 if item.table.name in passes:
-                    first = _first_of(passes[item.table.name])
+                    first = _first_of(passes[item.table.name], counts[item.table.name])
                     verdicts[item.table.name] = pool.submit(self._judge, item, first)
             return tuple(verdicts[item.table.name].result() for item in self._work)
 
-    def _judge(self, item: Work, first: Digests | None = None) -> TableVerdict:
+    def _judge(self, item: Work, first: Divided | None = None) -> TableVerdict:
         with self._sides(item) as sides:
             return compare_table(sides, totals=self._totals, findings=item.findings, limits=self._limits, first=first)
 
-    def _pass(self, item: Work, part: int, parts: int) -> Digests:
+    def _parts(self, item: Work) -> list[Part]:
+        """The parts that the first pass is asked for."""
+
+        def span() -> tuple[int, int] | None:
+            with self._sides(item) as sides:
+                # A staged cut holds one date's rows alone, its source those of all years.
+                return sides.destination.key_span(item.table.name)
+
+        try:
+            return parts_of(item.table, self._views, self._limits, span)
+        except SeamlineError:
+            # The comparison itself meets it again, and judges it.
+            return [WHOLE]
+
+    def _pass(self, item: Work, part: Part) -> Digests:
         with self._sides(item) as sides:
-            return first_pass(sides, self._limits, part=part, parts=parts)
+            return first_pass(sides, self._limits, part)
+
+    def _count(self, item: Work) -> tuple[int, int]:
+        with self._sides(item) as sides:
+            return row_counts(sides)
 
     @contextmanager
     def _sides(self, item: Work) -> Iterator[Sides]:
@@ -118,12 +151,13 @@ class _Comparison:
             self._pairs.put((mine, theirs))
 
 
-def _first_of(passes: Sequence[Future[Digests]]) -> Digests | None:
+def _first_of(passes: Sequence[Future[Digests]], count: Future[tuple[int, int]]) -> Divided | None:
     """The whole first pass; None where a part failed: then it is asked again in one, and the error judged there."""
-    wait(passes)
-    if any(isinstance(part.exception(), SeamlineError) for part in passes):
+    asked: list[Future[Any]] = [*passes, count]
+    wait(asked)
+    if any(isinstance(one.exception(), SeamlineError) for one in asked):
         return None
-    return joined([part.result() for part in passes])
+    return Divided(joined([part.result() for part in passes]), count.result())
 
 
 def compare_live(

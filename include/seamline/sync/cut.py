@@ -13,7 +13,7 @@ from seamline.domain.calendar import day_of, last_ended, segment_of
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
-from seamline.domain.runs import Cut, Reconciliation, Scope
+from seamline.domain.runs import SIGNED_BY, Cut, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, Published, StagedCut, cut_from_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import NightlyPlan, Run, SyncPlan, TablePlan
@@ -52,6 +52,8 @@ class CutRecords(Protocol):
     """What publishing needs of the platform database."""
 
     def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None: ...
+
+    def save_reconciliation(self, reconciliation: Reconciliation) -> None: ...
 
     def save_cut(self, cut: Cut) -> None: ...
 
@@ -137,10 +139,12 @@ def publish_cut(
 
     Fails closed: without a saved reconciliation of this very cut nothing goes. Where that or the expectations are not
     MATCH, only a person's signature (`signed_by`) or `on_break: publish_and_flag` lets it through, and the verdict
-    stays what it is.
+    stays what it is. The signature is kept with the reconciliation that it is about: another take of the cut brings
+    another one, which nobody has signed.
     """
     cut = staged_cut(run, destination)
-    _require_verdict(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination), signed_by)
+    found = _reconciled(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination))
+    wrong = _require_clean(run, cut, signed_by)
     shapes = {table.name: table.shape for table in run.plan.tables}
     published = publisher.publish(cut, shapes=shapes, signed_by=signed_by)
     record = Cut(
@@ -156,10 +160,13 @@ def publish_cut(
         partial=cut.is_partial,
     )
     records.save_cut(record)
+    if wrong and signed_by and not found.signed_by:
+        records.save_reconciliation(replace(found, evidence={**found.evidence, SIGNED_BY: signed_by}))
     return record
 
 
-def _require_verdict(run: Run, cut: StagedCut, found: Reconciliation | None, signed_by: str) -> None:
+def _reconciled(run: Run, cut: StagedCut, found: Reconciliation | None) -> Reconciliation:
+    """What was found, if it is about this very cut."""
     if found is None:
         raise GateFailed(
             f"the staged cut of {cut.business_date} was not reconciled: nothing is published",
@@ -176,7 +183,12 @@ def _require_verdict(run: Run, cut: StagedCut, found: Reconciliation | None, sig
         raise GateFailed(f"the cut of {cut.business_date} holds no table", sync=cut.sync)
     if any(judged.get(table) is not verdict for table, verdict in staged.items()):
         raise InvariantViolated(f"the manifest of run {cut.run_id} and its reconciliation tell different verdicts")
-    wrong = [f"{table} {verdict}" for table, verdict in staged.items() if verdict is not Verdict.MATCH]
+    return found
+
+
+def _require_clean(run: Run, cut: StagedCut, signed_by: str) -> list[str]:
+    """What is wrong with the cut though it may be published; [] of a clean one."""
+    wrong = [f"{table.table} {table.verdict}" for table in cut.tables if table.verdict is not Verdict.MATCH]
     checked = run.result.get("expectations")
     if checked is not None and checked["verdict"] != Verdict.MATCH:
         wrong.append(f"expectations {checked['verdict']}")
@@ -186,3 +198,4 @@ def _require_verdict(run: Run, cut: StagedCut, found: Reconciliation | None, sig
             hint="see the reconciliation's breaks; a person may sign for it where `on_break: ask` is declared",
             sync=cut.sync,
         )
+    return wrong

@@ -6,7 +6,7 @@ from the staged rows is computed after the source's views are closed, and compar
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
@@ -100,6 +100,12 @@ def take_cut(run: Run, tools: CutTools) -> Mapping[str, StagedCut]:
 _Staged = tuple[StagedCut, Mapping[str, Load], Sequence[TableVerdict]]
 
 
+def _work(chosen: CutRead, load: Load) -> Work:
+    """What is compared is the date's rows and not the table's: so many that they are worth dividing, or not."""
+    shape = replace(chosen.plan.shape, rows_estimate=load.rows)
+    return Work(shape, chosen.segment, Segment(chosen.plan.name))
+
+
 def _stage(run: Run, destination: DestinationPlan, selection: Selection, read: BulkRead, tools: CutTools) -> _Staged:
     """Stage every table and compare it while the source's views are open, so that a difference can be followed."""
     loads = {load.table.name: load for load in read.stage(destination)}
@@ -108,7 +114,7 @@ def _stage(run: Run, destination: DestinationPlan, selection: Selection, read: B
         raise InvariantViolated(f"{len(selection.reads)} tables were to be staged, {len(reads)} were", sync=run.sync)
     with tools.open_staged(destination, list(loads.values()), len(read.views)) as views:
         verdicts = compare_tables(
-            [Work(each.plan.shape, each.segment, Segment(each.plan.name)) for each in reads],
+            [_work(each, loads[each.plan.name]) for each in reads],
             source=read.views,
             destination=views,
             totals=run.plan.reconcile.control_totals,

@@ -24,7 +24,7 @@ from seamline.domain.position import Position
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import ControlTotalPlan
 from seamline.ports import ReadView
-from seamline.sync.bucket_search import Difference, Digests, Found, Limits, Sides, Unsteady, bucket_count, search
+from seamline.sync.bucket_search import Difference, Divided, Found, Limits, Sides, Unsteady, bucket_count, search
 
 COPIES = "(copies)"
 ROW_HASH = "(row hash)"
@@ -58,7 +58,7 @@ def compare_table(
     totals: Sequence[ControlTotalPlan] = (),
     findings: Sequence[Finding] = (),
     limits: Limits | None = None,
-    first: Digests | None = None,
+    first: Divided | None = None,
 ) -> TableVerdict:
     """The verdict of one table. An error of either side becomes INCONCLUSIVE, a changed shape BREAK, never MATCH.
 
@@ -92,7 +92,7 @@ def _compare(
     totals: Sequence[ControlTotalPlan],
     met: Sequence[Break],
     limits: Limits,
-    first: Digests | None,
+    first: Divided | None,
 ) -> TableVerdict:
     name = sides.table.name
     _require_columns(sides)

@@ -63,7 +63,9 @@ class Question:
                 "the approval was given for an earlier take of this cut",
                 hint="clear the task `approve`: the person sees what is staged now",
             )
-        reason = str((answer.get("params_input") or {}).get("reason") or "").strip()
+        told = str((answer.get("params_input") or {}).get("reason") or "")
+        # It is shown on terminals too: one line, and nothing that moves a cursor.
+        reason = " ".join("".join(letter if letter.isprintable() else " " for letter in told).split())
         if not reason:
             raise Refused(
                 "the cut was approved without a reason",

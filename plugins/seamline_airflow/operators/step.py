@@ -197,8 +197,6 @@ class PublishCutOperator(StepOperator):
                 "cut of %s, version %d, %s in %s", cut.business_date, cut.version, cut.verdict, destination.name
             )
         store.put_result(run.run_id, PUBLISH, versions)
-        if signature:
-            store.put_result(run.run_id, "approval", {"signed_by": signature})
         store.finish_run(run.run_id, state=RunState.SUCCEEDED)
         store.end_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date))
         for asset in self.outlets:

@@ -61,6 +61,7 @@ class MariaDbReadView:
         self._shape_of = shape_of
         self._position = position
         self.opened_at = opened_at
+        self._utf8_columns: dict[str, frozenset[str]] = {}
 
     @property
     def position(self) -> BinlogPosition:
@@ -70,7 +71,7 @@ class MariaDbReadView:
         """One pass over the segment. Each row is hashed once: bucket and sums are taken from the derived table."""
         table = self._table(segment.table)
         bucket, is_outer = self._bucket(table, segment, run_key)
-        row_hash = hash_expression(_hashed(table, segment), run_key=run_key)
+        row_hash = hash_expression(_hashed(table, segment), run_key=run_key, utf8=self._utf8(table))
         # The derived table is written down row by row: the 30 digits that the sums take, in one byte each, and not 64
         # of up to four. Measured on 11.4.5 with 600,000 rows: 2.0 s instead of 2.6 s; as bytes 5 % less than as latin1.
         narrow = f"CAST(LEFT({row_hash},30) AS BINARY(30))"
@@ -87,6 +88,12 @@ class MariaDbReadView:
             int(number): SegmentDigest(rows, known, int(low or 0), int(high or 0))
             for number, rows, known, low, high in self._fetch(statement)
         }
+
+    def key_span(self, table: str) -> tuple[int, int] | None:
+        shape = self._table(table)
+        name = quoted(shape.key[0])
+        ((least, greatest),) = self._fetch(f"SELECT MIN({name}), MAX({name}) FROM {self._relation(shape)}")
+        return None if least is None else (int(least), int(greatest))
 
     def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
         """Identical rows of a keyless table come folded into one with their number of copies."""
@@ -178,6 +185,17 @@ class MariaDbReadView:
             raise SchemaConflict(f"this read view does not know table {name!r}", table=name)
         return self._tables[name]
 
+    def _utf8(self, table: Table) -> frozenset[str]:
+        """The columns whose letters the server keeps as utf8mb4: a digest need not convert them, in every row."""
+        if table.name not in self._utf8_columns:
+            statement = (
+                "SELECT column_name FROM information_schema.columns"
+                f" WHERE table_schema = {text_literal(self._database)} AND table_name = {text_literal(table.name)}"
+                " AND character_set_name = 'utf8mb4'"
+            )
+            self._utf8_columns[table.name] = frozenset(_text(found) for (found,) in self._fetch(statement))
+        return self._utf8_columns[table.name]
+
     def _relation(self, table: Table) -> str:
         return relation(self._database, table)
 
@@ -226,6 +244,10 @@ def condition_of(table: Table, segment: Segment, *, run_key: str = "") -> str:
         name = quoted(table.column(segment.date_column).name)
         start, end = text_literal(segment.date_from), text_literal(segment.date_to)
         conditions.append(f"{name} >= {start} AND {name} < {end}")
+    if segment.key_from is not None:
+        conditions.append(f"{quoted(table.key[0])} >= {segment.key_from}")
+    if segment.key_below is not None:
+        conditions.append(f"{quoted(table.key[0])} < {segment.key_below}")
     if segment.selection is not None:
         of, wanted = segment.selection
         row_hash = "" if table.is_keyed else hash_expression(table, run_key=run_key)

@@ -116,6 +116,16 @@ class PostgresReadView:
             for number, rows, known, low, high in self._fetch(statement)
         }
 
+    def key_span(self, table: str) -> tuple[int, int] | None:
+        shape = self._table(table)
+        name = quoted(shape.key[0])
+        ((least, greatest),) = self._fetch(f"SELECT min({name}), max({name}) FROM {self._relation(shape)}")
+        if least is None:
+            return None
+        if not isinstance(least, int | Decimal):
+            raise SchemaConflict(f"{table}.{shape.key[0]} holds no whole numbers but {least!r}", table=table)
+        return int(least), int(greatest)
+
     def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
         """Identical rows of a keyless table come folded into one with their number of copies."""
         table = self._table(segment.table)
@@ -232,6 +242,10 @@ class PostgresReadView:
             name = quoted(table.column(segment.date_column).name)
             start, end = text_literal(segment.date_from), text_literal(segment.date_to)
             conditions.append(f"{name} >= {start} AND {name} < {end}")
+        if segment.key_from is not None:
+            conditions.append(f"{quoted(table.key[0])} >= {segment.key_from}")
+        if segment.key_below is not None:
+            conditions.append(f"{quoted(table.key[0])} < {segment.key_below}")
         if segment.selection is not None:
             of, wanted = segment.selection
             row_hash = "" if table.is_keyed else hash_expression(table, run_key=run_key)
