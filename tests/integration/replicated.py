@@ -141,7 +141,7 @@ def _pair(
     for name in ("first", "second"):
         (folder / name).mkdir(parents=True)
         used = {one.layout.settings.ports.base for one in servers}
-        ports = Ports(free_port_base(besides={known.ports.base, *used}))
+        ports = Ports(free_port_base(known.home, besides={known.ports.base, *used}))
         layout = Layout(replace(known, data=folder / name, ports=ports))
         servers.append(Server(layout, replace(root, port=port(ports)), command, is_ready))
     try:

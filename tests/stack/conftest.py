@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from seamline import settings
-from seamline.stack.test_session import bases_at_work, free_port_base
+from seamline.stack.test_session import free_port_base
 from tests.stack.own_stack import OwnStack
 
 
@@ -18,7 +18,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnStack]:
             **settings.process_environment(),
             "SEAMLINE_DATA": str(folder / "data"),
             "SEAMLINE_CONNECTIONS": str(folder / "data" / "connections.json"),
-            "SEAMLINE_PORT_BASE": str(free_port_base(besides=bases_at_work(settings.load().home / "test"))),
+            "SEAMLINE_PORT_BASE": str(free_port_base(settings.load().home)),
         }
     )
     one = OwnStack(known)

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from seamline import settings
-from seamline.stack import java, kafka, leftovers, programs, supervisor
+from seamline.stack import java, kafka, leftovers, mariadb, programs, supervisor
 from seamline.stack.components import COMPONENTS
 from tests.stack.own_stack import OwnStack
 from tests.waiting import wait_until
@@ -54,6 +54,17 @@ def test_a_cluster_id_that_begins_with_a_dash_is_taken_as_one(own: OwnStack) -> 
     home = java.find(own.layout, settings.process_environment()).home
     kafka.initialise(own.layout, {"kafka_cluster_id": "-AAAAAAAAAAAAAAAAAAAAA"}, str(home))
     assert "cluster.id=-AAAA" in (own.layout.kafka / "log" / "meta.properties").read_text(encoding="utf-8")
+
+
+def test_making_a_mariadb_leaves_the_temporary_tables_of_another_one_alone(
+    own: OwnStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_another = tmp_path / "#sql-temptable-beef-1-1.MAI"
+    of_another.touch()
+    for name, value in (settings.as_environment(own.settings) | {"TMPDIR": str(tmp_path)}).items():
+        monkeypatch.setenv(name, value)
+    mariadb.initialise(own.layout)
+    assert own.layout.mariadb.is_dir() and of_another.exists()
 
 
 def test_a_tampered_jar_is_named_by_doctor_and_fetched_again_by_setup(own: OwnStack, tmp_path: Path) -> None:

@@ -146,8 +146,8 @@ def test_a_session_that_is_interrupted_ends_what_its_tests_had_started(around: S
     assert has_ended(int(pid_file.read_text()))
 
 
-def test_a_block_of_ports_with_one_taken_is_not_chosen() -> None:
-    base = free_port_base()
+def test_a_block_of_ports_with_one_taken_is_not_chosen(around: Settings) -> None:
+    base = free_port_base(around.home)
     ports = [port for part in COMPONENTS for port in part.ports(Ports(base)).values()]
     assert len(ports) == len(set(ports)) == 6
     for port in ports:
@@ -159,7 +159,7 @@ def test_two_sessions_of_one_checkout_share_nothing(around: Settings) -> None:
     with TestSession(around, python=Path(sys.executable)):
         (first,) = kept(around)
         for _ in range(200):
-            assert free_port_base(besides=[int(first.name)]) != int(first.name)
+            assert free_port_base(around.home) != int(first.name)
         with TestSession(around, python=Path(sys.executable)):
             assert len(kept(around)) == 2
         assert kept(around) == [first]

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import pymysql
 
@@ -27,11 +28,9 @@ def command(layout: Layout) -> tuple[str, ...]:
         "datadir": str(layout.mariadb),
         "lc_messages_dir": str(server / "share"),
         "plugin_dir": str(server / "lib"),
-        "socket": str(layout.sockets / "servers" / "mariadb.sock"),
+        "socket": str(_own_folder(layout) / "mariadb.sock"),
         "pid_file": str(layout.mariadb / "mariadb.pid"),
-        # A server that starts removes every temporary table it finds in its tmpdir, another server's in /tmp as well
-        # (seen on 11.4.5: statements failed in one stack while another came up).
-        "tmpdir": str(layout.sockets / "servers"),
+        "tmpdir": str(_own_folder(layout)),
         "port": str(layout.settings.ports.mariadb),
         "bind_address": "127.0.0.1",
         # On loopback. With TLS on, 11.4 makes itself an RSA key at every start: 1 to 30 s on a busy core (measured).
@@ -41,13 +40,23 @@ def command(layout: Layout) -> tuple[str, ...]:
     return (str(server / "bin" / "mariadbd"), "--no-defaults", *flags)
 
 
+def _own_folder(layout: Layout) -> Path:
+    """For its socket and its temporary tables.
+
+    A server that starts, also the one that makes a data folder, removes every temporary table that it finds in its
+    tmpdir, in /tmp another server's as well. Seen on 11.4.5: statements failed in one stack while another came up, and
+    one of five data folders that were made side by side was not.
+    """
+    return layout.sockets / "servers"
+
+
 def initialise(layout: Layout) -> None:
     """Make the data folder unless it is there. It appears in one step; `provision` sets root's password."""
-    sockets = layout.sockets / "servers"
+    own = _own_folder(layout)
     owner = account.server_account()
-    sockets.mkdir(parents=True, exist_ok=True)
+    own.mkdir(parents=True, exist_ok=True)
     if owner is not None:
-        account.hand_over(sockets, owner)
+        account.hand_over(own, owner)
     if layout.mariadb.exists():
         return
     fresh = account.fresh_folder(layout.mariadb, owner)
@@ -55,8 +64,8 @@ def initialise(layout: Layout) -> None:
     result = account.run_as_server(
         [
             str(server / "scripts" / "mariadb-install-db"), "--no-defaults", f"--basedir={server}",
-            f"--datadir={fresh}", f"--lc-messages-dir={server / 'share'}", "--skip-name-resolve",
-            "--auth-root-authentication-method=normal", "--skip-test-db", "--force",
+            f"--datadir={fresh}", f"--lc-messages-dir={server / 'share'}", f"--tmpdir={own}",
+            "--skip-name-resolve", "--auth-root-authentication-method=normal", "--skip-test-db", "--force",
         ],
         layout,
         timeout_s=300,

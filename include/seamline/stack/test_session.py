@@ -23,6 +23,7 @@ from seamline.domain.errors import ConfigError
 from seamline.settings import Ports, Settings
 from seamline.spec.faults import guess
 from seamline.stack.components import COMPONENTS
+from seamline.stack.turns import in_turn
 from seamline.stack.waiting import wait_until
 
 # Below the range from which systems hand out ports to clients.
@@ -115,19 +116,20 @@ class TestSession:
     def __init__(self, around: Settings, *, python: Path) -> None:
         self._around = around
         self._python = python
-        sessions = around.home / "test"
-        self._ports = Ports(free_port_base(besides=bases_at_work(sessions)))
-        self._folder = sessions / str(self._ports.base)
         self._up: tuple[str, ...] = ()
         self._is_clean = True
 
     def __enter__(self) -> "TestSession":
-        # All ports of the base were free, so what lies here is what a failed session has kept.
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
-        self._lock = (self._folder / "lock").open("w", encoding="utf-8")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self._sweep_old()
+        # Until its folder is locked a session could be taken for an old one, and its ports for free.
+        with in_turn(self._around.home, "test-session", on_wait=lambda: None):
+            self._ports = Ports(free_port_base(self._around.home))
+            self._folder = _sessions(self._around.home) / str(self._ports.base)
+            # All ports of the base were free, so what lies here is what a failed session has kept.
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir(parents=True)
+            self._lock = (self._folder / "lock").open("w", encoding="utf-8")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._sweep_old()
         self._on_term = signal.signal(signal.SIGTERM, _interrupt)
         return self
 
@@ -263,10 +265,15 @@ def _locked_unless_at_work(folder: Path) -> Iterator[bool]:
             yield True
 
 
-def bases_at_work(sessions: Path) -> list[int]:
+def _sessions(home: Path) -> Path:
+    """Where each session of tests has a folder, named by its base of ports."""
+    return home / "test"
+
+
+def _bases_at_work(home: Path) -> list[int]:
     """Of the sessions of this checkout that run; their servers may not have taken their ports yet."""
     found = []
-    for folder in sessions.glob("*"):
+    for folder in _sessions(home).glob("*"):
         # One that ends just now takes its folder along.
         with contextlib.suppress(FileNotFoundError), _locked_unless_at_work(folder) as is_locked:
             if not is_locked:
@@ -274,9 +281,10 @@ def bases_at_work(sessions: Path) -> list[int]:
     return found
 
 
-def free_port_base(*, besides: Collection[int] = ()) -> int:
-    """A base whose ports are all free now; another one each time, so that two sessions hardly meet."""
-    bases = [base for base in _BASES if base not in besides]
+def free_port_base(home: Path, *, besides: Collection[int] = ()) -> int:
+    """A base whose ports are all free now and of no session under `home`; another one each time."""
+    taken = {*besides, *_bases_at_work(home)}
+    bases = [base for base in _BASES if base not in taken]
     random.shuffle(bases)
     for base in bases:
         if all(_is_free(port) for part in COMPONENTS for port in part.ports(Ports(base)).values()):
