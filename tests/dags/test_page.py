@@ -177,6 +177,18 @@ def test_the_exports_hold_every_table_and_total(signed_in: TestClient, platform:
     assert signed_in.get("/export.json?sync=settlement&business_date=2026-11-01").json() == []
 
 
+def test_the_csv_tells_how_many_rows_differ_and_who_signed(signed_in: TestClient, platform: results.Platform) -> None:
+    broken = results.reconciliation(
+        results.table("account", Verdict.BREAK, breaks_total=3), results.table("ledger_entry")
+    )
+    platform.found = [replace(broken, evidence={SIGNED_BY: "approver: late file"})]
+    rows = list(csv.DictReader(io.StringIO(signed_in.get("/export.csv?sync=settlement").text)))
+    assert [(row["table"], row["breaks"], row["signed_by"]) for row in rows] == [
+        ("account", "3", "approver: late file"),
+        ("ledger_entry", "0", "approver: late file"),
+    ]
+
+
 def test_a_value_in_the_export_is_never_a_formula(signed_in: TestClient, platform: results.Platform) -> None:
     platform.found = [results.reconciliation(results.table("account", Verdict.NOT_RUN, reason="=cmd()"))]
     rows = list(csv.DictReader(io.StringIO(signed_in.get("/export.csv?sync=settlement").text)))

@@ -194,7 +194,7 @@ def compare_live(
         evidence={"digest": DIGEST, "config_hash": plan.config_hash},
     )
     try:
-        with barrier.aligned(min(views, max(len(plan.tables), 1))) as aligned:
+        with barrier.aligned(views) as aligned:
             barrier.failpoints.reach("rec.pair_opened")
             met = findings()
             verdicts = compare_tables(

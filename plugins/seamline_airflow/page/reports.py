@@ -21,6 +21,7 @@ BREAKS_MAX = 200
 _COLUMNS = (
     "sync", "destination", "scope", "business_date", "verdict", "position", "position_time", "mode", "run", "table",
     "table_verdict", "reason", "source_rows", "destination_rows", "column", "group", "source_sum", "destination_sum",
+    "breaks", "signed_by",
 )  # fmt: skip
 # A spreadsheet takes a cell that begins so for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -173,10 +174,9 @@ def _csv_rows(one: Reconciliation) -> Iterator[tuple[Any, ...]]:
     for table in one.tables:
         about = (table.table, table.verdict.value, table.reason)
         rows = (table.source_rows, table.destination_rows)
-        if not table.totals:
-            yield (*head, *about, *rows, None, None, None, None)
-        for total in table.totals:
-            yield (*head, *about, *_total_cells(total))
+        found = [_total_cells(total) for total in table.totals] or [(*rows, None, None, None, None)]
+        for cells in found:
+            yield (*head, *about, *cells, table.breaks_total, one.signed_by)
 
 
 def _total_cells(total: ControlTotal) -> tuple[Any, ...]:
