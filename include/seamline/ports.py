@@ -13,6 +13,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, TableChanges
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
+from seamline.domain.errors import SchemaConflict
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.log import LogRecord, Span
 from seamline.domain.position import Position
@@ -339,7 +340,31 @@ class Problem:
     table: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The tables that a source was asked for: those that can be kept, in the order asked, and why the others cannot.
+
+    Every problem names its table and is fatal.
+    """
+
+    tables: tuple[Table, ...]
+    problems: tuple[Problem, ...] = ()
+
+    def whole(self) -> tuple[Table, ...]:
+        """SchemaConflict with all problems where there is one."""
+        if self.problems:
+            raise SchemaConflict(
+                "; ".join(problem.what for problem in self.problems),
+                hint="; ".join(dict.fromkeys(problem.cure for problem in self.problems)),
+                table=",".join(dict.fromkeys(problem.table for problem in self.problems)),
+            )
+        return self.tables
+
+
 class Source(Protocol):
+    def survey(self, tables: Sequence[str]) -> Survey:
+        """What is there of these tables. An unknown table or type is a problem with a guess or the cure."""
+
     def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
         """Tables in the order asked. Unknown table or type: SchemaConflict with a guess or the cure."""
 

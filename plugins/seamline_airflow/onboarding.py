@@ -11,16 +11,24 @@ from seamline_airflow import parts
 
 
 def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
-    """The plan with the source's catalogue, and every problem found."""
+    """The plan with the source's catalogue, and every problem: of the declarations, each with file and line, of the
+    source, the capture and the destinations. A plan without a catalogue comes only beside a fatal problem."""
+    from seamline.adapters import registry
     from seamline.plan.compile import compile_plan
+    from seamline.spec.faults import DeclarationsInvalid
     from seamline.spec.load import load_sync
 
-    names = [table.name for table in plan.tables]
     with parts.source(plan) as source:
-        tables = source.catalogue(names)
-        problems = list(source.preflight(tables))
+        found = source.survey([table.name for table in plan.tables])
+        problems = list(source.preflight(found.tables))
+    problems += registry.capture_problems(plan)
+    for destination in plan.destinations:
+        problems += registry.destination_problems(destination)
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
-    return compile_plan(declared, plan.sync, tables), problems
+    try:
+        return compile_plan(declared, plan.sync, found), problems
+    except DeclarationsInvalid as exc:
+        return plan, [*(Problem(fault.place_and_cause, fault.cure) for fault in exc.faults), *problems]
 
 
 def check_source(plan: SyncPlan) -> Sequence[Problem]:

@@ -280,7 +280,10 @@ def test_a_signature_names_who_and_why_or_is_none(platform: results.Platform) ->
 def test_a_reason_is_one_line_that_moves_no_cursor(platform: results.Platform) -> None:
     question = _judged(platform, "warehouse: account BREAK, 1 breaks")
     told = {"reason": " late\n\x1b[2J file,\u2028 Zürich\t"}
-    assert question.signature({**_answer("Approve"), "params_input": told}) == "approver: late [2J file, Zürich"
+    answer = {**_answer("Approve"), "params_input": told}
+    assert question.signature(answer) == "approver: late [2J file, Zürich"
+    answer["responded_by_user"] = {"id": "7", "name": "\x1b[1mboss: fine\r\n"}
+    assert question.signature(answer) == "[1mboss fine: late [2J file, Zürich"
 
 
 def test_a_clean_take_is_not_signed_by_the_approval_of_a_broken_one(platform: results.Platform) -> None:

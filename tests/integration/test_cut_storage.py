@@ -253,6 +253,12 @@ def test_a_repeat_after_a_later_run_does_not_turn_the_pointer_back(sql: Any, dat
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 5
 
 
+def test_a_repeat_tells_who_signed_when_it_was_written_down(cuts: PostgresCuts, sql: Any) -> None:
+    cut = staged("r1", {"entry": stage(sql, "e1", 3)}, verdict=Verdict.BREAK)
+    told = [publish(cuts, cut, signed_by=name) for name in ("olga: late file", "bob: again")]
+    assert [one.signed_by for one in told] == ["olga: late file"] * 2
+
+
 def test_an_unlogged_stage_becomes_durable(cuts: PostgresCuts, sql: Any) -> None:
     publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3, kind="UNLOGGED")}))
     assert one(sql, "SELECT relpersistence FROM pg_class WHERE relname = 'entry_20260305_v1'") == "p"

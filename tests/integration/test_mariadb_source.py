@@ -125,6 +125,14 @@ def test_unknown_tables_views_and_unsupported_types_are_told_together(source: Ma
         source.catalogue(["account", "place"])
 
 
+def test_a_survey_tells_what_is_there_beside_what_is_not(source: MariaDbSource) -> None:
+    as_root("CREATE TABLE place (id INT PRIMARY KEY, at POINT)", f"GRANT SELECT ON {DATABASE}.* TO {LOGINS.reader}")
+    found = source.survey(["acount", "place", "account"])
+    assert [table.name for table in found.tables] == ["account"]
+    assert [problem.table for problem in found.problems] == ["acount", "place"]
+    assert [problem for problem in source.preflight(source.survey(["acount"]).tables) if problem.is_fatal] == []
+
+
 def test_the_grant_script_is_enough_for_preflight(source: MariaDbSource) -> None:
     assert [problem for problem in source.preflight(source.catalogue(["account"])) if problem.is_fatal] == []
 

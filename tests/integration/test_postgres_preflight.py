@@ -13,6 +13,7 @@ from seamline.adapters.postgres_source.client import role
 from seamline.adapters.postgres_source.grants import grant_script, publication_statement
 from seamline.adapters.postgres_source.marker import commit_marker, prune_markers
 from seamline.adapters.postgres_source.preflight import SourceFacts, check
+from seamline.adapters.postgres_source.source import PostgresSource
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused
 from seamline.plan.model import SourcePlan
@@ -102,6 +103,15 @@ def problems(*tables: Table) -> tuple[Problem, ...]:
 
 def test_the_grant_script_is_enough_for_preflight(root: Connection) -> None:
     assert problems() == ()
+
+
+def test_a_survey_tells_what_is_there_beside_what_is_not(root: Connection) -> None:
+    run("CREATE TABLE core.place (id int PRIMARY KEY, at point)")
+    source = PostgresSource(SOURCE)
+    found = source.survey(["acount", "place", "account"])
+    assert [table.name for table in found.tables] == ["account"]
+    assert [problem.table for problem in found.problems] == ["acount", "place"]
+    assert [problem for problem in source.preflight(source.survey(["acount"]).tables) if problem.is_fatal] == []
 
 
 def test_a_table_of_a_plan_of_before_origins_were_kept_is_told(root: Connection) -> None:

@@ -209,6 +209,47 @@ def test_a_column_that_one_side_lacks_is_a_break_of_shape(compare: Compare, ware
     assert [entry.type for entry in verdict.breaks] == [BreakType.SCHEMA]
 
 
+@pytest.mark.parametrize(
+    ("broken", "mended"),
+    [
+        (
+            "ALTER TABLE settlement.{0} RENAME COLUMN memo TO note",
+            "ALTER TABLE settlement.{0} RENAME COLUMN note TO memo",
+        ),
+        ("ALTER TABLE settlement.{0} RENAME TO elsewhere", "ALTER TABLE settlement.elsewhere RENAME TO {0}"),
+    ],
+    ids=["a column", "the table"],
+)
+def test_a_large_table_of_another_shape_is_a_break_and_spoils_no_other(
+    compare: Compare, warehouse: Any, broken: str, mended: str
+) -> None:
+    divided = Limits(part_rows=1_000)
+    warehouse.execute(f"ALTER TABLE settlement.{broken}")
+    found = compare(limits=divided)
+    warehouse.execute(f"ALTER TABLE settlement.{mended}")
+    assert [entry.type for entry in found["ledger_entry"].breaks] == [BreakType.SCHEMA], found["ledger_entry"]
+    assert {name: verdict.verdict for name, verdict in found.items() if name != "ledger_entry"} == dict.fromkeys(
+        {*NAMES} - {"ledger_entry"}, Verdict.MATCH
+    )
+
+
+def test_a_key_that_is_no_number_where_the_column_holds_one_is_told(bank: Connection, copied: Connection) -> None:
+    with closing(mariadb(bank)) as session, session.cursor() as cursor, postgres(copied) as sql:
+        cursor.execute("CREATE OR REPLACE TABLE wide (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, v INT)")
+        cursor.execute("INSERT INTO wide SELECT seq, 1 FROM seq_1_to_400")
+        (table,) = read_catalogue(session, bank.database, ["wide"])
+        sql.execute(f"CREATE TABLE settlement.wide ({column_definitions(table)})")
+        sql.execute("INSERT INTO settlement.wide SELECT n, 1 FROM generate_series(1, 400) n")
+        sql.execute("INSERT INTO settlement.wide VALUES ('NaN', 1)")
+        work = [Work(replace(table, rows_estimate=400), Segment("wide"), Segment("wide"))]
+        for limits in (Limits(part_rows=100), Limits()):
+            with views(bank, copied, {"wide": table}, names=("wide",)) as (source, destination):
+                (found,) = compare_tables(work, source=source, destination=destination, limits=limits)
+            assert found.verdict is Verdict.BREAK
+            assert "no whole number" in found.reason
+        sql.execute("DROP TABLE settlement.wide")
+
+
 def test_a_server_that_casts_no_bytes_digests_the_same(
     bank: Connection, copied: Connection, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:

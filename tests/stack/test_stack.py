@@ -81,6 +81,7 @@ def test_a_tampered_jar_is_named_by_doctor_and_fetched_again_by_setup(own: OwnSt
     elsewhere = {"SEAMLINE_HOME": str(tmp_path / "home")}
     named = own.run("doctor", **elsewhere)
     assert f"jdbc/{victim.name} is missing or differs from jars/jars.lock" in named.stdout
+    assert f"{env / 'connect-plugins'}/debezium-connector-mariadb-" in named.stdout, "not even unpacked there"
     assert named.returncode == 1
     mended = own.run("setup", "--jars", "jdbc", **elsewhere)
     assert mended.returncode == 0, mended.stderr

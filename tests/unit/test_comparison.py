@@ -173,6 +173,22 @@ def test_the_rows_of_one_date_are_divided_among_themselves() -> None:
     assert counts == [5] * 12
 
 
+def test_rows_that_cannot_be_counted_are_asked_for_in_one() -> None:
+    rows = entries(60)
+    source = [MemoryView(ENTRY, rows, faults={"totals": TransientError("busy")}) for _ in range(2)]
+    destination = [MemoryView(ENTRY, rows) for _ in range(2)]
+    segment = Segment("entry")
+    work = [Work(replace(ENTRY, rows_estimate=60), segment, segment)]
+    (found,) = compare_tables(work, source=source, destination=destination, limits=SPLIT)
+    assert (found.verdict, found.source_rows) == (Verdict.MATCH, 60)
+
+
+def test_one_large_table_is_compared_over_all_views_that_are_given() -> None:
+    world = World()
+    live(world)
+    assert len(world.opened) == 2 * 4
+
+
 def test_a_destination_that_does_not_tell_its_span_is_asked_in_one() -> None:
     rows = entries(60)
     source = [MemoryView(ENTRY, rows) for _ in range(2)]

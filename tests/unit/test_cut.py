@@ -110,7 +110,7 @@ class Place:
     def publish(self, cut: StagedCut, *, shapes: Mapping[str, Table], signed_by: str) -> Published:
         assert shapes == {"account": ACCOUNT, "entry": ENTRY}
         self.published.append((cut, signed_by))
-        return Published(2, is_new=len(self.published) == 1)
+        return Published(2, is_new=len(self.published) == 1, signed_by=self.published[0][1])
 
     def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None:
         assert (run_id, scope, destination) == ("r1", Scope.CUT, "warehouse")
@@ -181,7 +181,7 @@ def test_the_first_signature_stays_and_a_clean_cut_bears_none() -> None:
         assert place.found is not None and place.found.signed_by == "olga"
     clean = Place(reconciled(STAGED))
     publish_cut(run_of(STAGED), "warehouse", publisher=clean, records=clean, signed_by="olga: of the other warehouse")
-    assert clean.found is not None and clean.found.signed_by == ""
+    assert clean.found is not None and clean.found.signed_by == clean.published[0][1] == ""
 
 
 def test_a_cut_whose_expectations_were_not_met_needs_a_signature_too() -> None:

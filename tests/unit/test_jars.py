@@ -128,3 +128,42 @@ def test_what_only_a_bench_uses_is_locked_too_and_no_part_of_the_stack(checkout:
     peers = [file for file in locked if jars.is_peer(file)]
     assert peers
     assert jars.of_the_stack(locked) == tuple(file for file in locked if file not in peers)
+
+
+def unpacked(folder: Path, counted: list[str], of: str = "1" * 64) -> None:
+    def make(fresh: Path) -> None:
+        counted.append(of)
+        (fresh / "lib").mkdir()
+        (fresh / "lib" / "a.jar").write_bytes(b"alpha")
+        (fresh / "b.so").write_bytes(b"beta")
+
+    jars.make_once(folder, of, make)
+
+
+def test_what_was_unpacked_and_not_touched_is_not_unpacked_again(tmp_path: Path) -> None:
+    made: list[str] = []
+    for of in ("1" * 64, "1" * 64, "2" * 64):
+        unpacked(tmp_path / "plugin", made, of)
+    assert made == ["1" * 64, "2" * 64]
+    (tmp_path / "plugin" / "put-there.jar").touch()
+    assert jars.altered(tmp_path / "plugin") == ()
+
+
+@pytest.mark.parametrize("damage", ["deleted", "written", "replaced"])
+def test_an_unpacked_file_that_was_touched_is_named_and_unpacked_again(tmp_path: Path, damage: str) -> None:
+    made: list[str] = []
+    unpacked(tmp_path / "plugin", made)
+    victim = tmp_path / "plugin" / "lib" / "a.jar"
+    if damage == "written":
+        victim.write_bytes(b"alphA")
+    else:
+        victim.unlink()
+    if damage == "replaced":
+        victim.write_bytes(b"alpha")
+    assert jars.altered(tmp_path / "plugin") == ("lib/a.jar",)
+    unpacked(tmp_path / "plugin", made)
+    assert victim.read_bytes() == b"alpha" and jars.altered(tmp_path / "plugin") == () and len(made) == 2
+
+
+def test_a_folder_that_was_never_unpacked_is_named_whole(tmp_path: Path) -> None:
+    assert jars.altered(tmp_path / "plugin") == (".",)

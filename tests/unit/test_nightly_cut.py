@@ -25,6 +25,7 @@ from seamline.plan.model import (
     TablePlan,
 )
 from seamline.ports import Load, TableRead
+from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.nightly_cut import CutTools, Derived, take_cut
 from tests.unit.memory_views import MemoryView, Row
 
@@ -193,6 +194,19 @@ def test_a_cut_holds_the_dates_rows_whole_tables_and_what_is_derived() -> None:
         "settlement_stage.entry_1",
     ]
     assert world.results["cut"]["warehouse"]["verdict"] == "MATCH"
+
+
+def test_what_is_compared_is_as_large_as_the_date_and_not_as_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: dict[str, int] = {}
+
+    def compare(work: Sequence[Work], **sides: Any) -> Any:
+        compared.update({item.table.name: item.table.rows_estimate for item in work})
+        return compare_tables(work, **sides)
+
+    monkeypatch.setattr("seamline.sync.nightly_cut.compare_tables", compare)
+    large = tuple(replace(table, table=replace(table.shape, rows_estimate=10**9)) for table in PLAN.tables)
+    World().take(plan=replace(PLAN, tables=large))
+    assert compared == {"account": 5, "entry": 5}
 
 
 def test_an_earlier_date_leaves_whole_tables_out_with_the_reason() -> None:

@@ -12,6 +12,7 @@ from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.explain import explain
 from seamline.plan.model import plan_from_json, plan_to_json
 from seamline.plan.stages import RunsIn, all_stages
+from seamline.ports import Problem, Survey
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import Declarations, load_declarations
 from tests.unit.declared import SOURCE, SYNC, write_declarations
@@ -51,10 +52,10 @@ def test_a_plan_that_was_stored_before_approvers_were_declared_is_read(declarati
 
 
 def test_a_plan_crosses_as_json_and_back(declarations: Declarations) -> None:
-    for catalogue in (None, [ACCOUNT, LEDGER]):
-        plan = compile_plan(declarations, "settlement", catalogue)
+    for survey in (None, Survey((ACCOUNT, LEDGER))):
+        plan = compile_plan(declarations, "settlement", survey)
         assert plan_from_json(plan_to_json(plan)) == plan
-        assert plan_to_json(plan) == plan_to_json(compile_plan(declarations, "settlement", catalogue))
+        assert plan_to_json(plan) == plan_to_json(compile_plan(declarations, "settlement", survey))
 
 
 def test_what_is_left_out_gets_its_default(declarations: Declarations) -> None:
@@ -70,11 +71,10 @@ def test_what_is_left_out_gets_its_default(declarations: Declarations) -> None:
 def test_a_plan_without_a_catalogue_refuses_to_tell_shapes(declarations: Declarations) -> None:
     with pytest.raises(Refused, match="no catalogue"):
         _ = compile_plan(declarations, "settlement").table("account").shape
-    assert compile_plan(declarations, "settlement", [ACCOUNT, LEDGER]).table("account").shape is ACCOUNT
+    assert compile_plan(declarations, "settlement", Survey((ACCOUNT, LEDGER))).table("account").shape is ACCOUNT
 
 
 MISFITS = {
-    "unknown table": ("- account", "- acount", 5, "has no table `acount`", "`account`?"),
     "unknown date column": ("column: booked_at", "column: bookd_at", 6, "no column `bookd_at`", "`booked_at`?"),
     "not a date": ("as: instant", "as: date", 6, "is timestamp(6); as: date needs date", ""),
     "an instant is not local time": ("as: instant", "as: local", 6, "as: local needs datetime", ""),
@@ -95,7 +95,7 @@ MISFITS = {
 
 def test_a_control_total_may_add_up_a_column_without_a_precision(tmp_path: Path) -> None:
     plan = compile_plan(
-        declared(tmp_path, "sum: amount, by: [c", "sum: exact, by: [c"), "settlement", [ACCOUNT, LEDGER]
+        declared(tmp_path, "sum: amount, by: [c", "sum: exact, by: [c"), "settlement", Survey((ACCOUNT, LEDGER))
     )
     assert [total.column for total in plan.reconcile.control_totals] == ["exact"]
 
@@ -105,12 +105,26 @@ def test_what_the_catalogue_denies_is_told_at_its_line(tmp_path: Path, misfit: s
     before, after, line, cause, cure = MISFITS[misfit]
     declarations = declared(tmp_path, before, after)
     with pytest.raises(DeclarationsInvalid) as caught:
-        compile_plan(declarations, "settlement", [ACCOUNT, LEDGER])
+        compile_plan(declarations, "settlement", Survey((ACCOUNT, LEDGER)))
     (fault,) = caught.value.faults
     assert fault.file.name == "settlement.yaml"
     assert fault.line == line
     assert cause in fault.cause
     assert cure in fault.cure
+
+
+def test_what_the_source_says_of_a_table_is_told_at_its_line_beside_all_else(tmp_path: Path) -> None:
+    declarations = declared(tmp_path, "sum: amount, by: [c", "sum: amout, by: [c")
+    unknown = Problem("there is no table `account`, did you mean `accounts`?", "correct `tables`", table="account")
+    with pytest.raises(DeclarationsInvalid) as caught:
+        compile_plan(declarations, "settlement", Survey((LEDGER,), (unknown,)))
+    assert [(fault.line, fault.path, fault.cause) for fault in caught.value.faults] == [
+        (5, "tables[0]", unknown.what),
+        (11, "reconcile.control_totals[0].sum", "table ledger_entry has no column `amout`"),
+    ]
+    assert "settlement.yaml:5  tables[0]: there is no table `account`, did you mean `accounts`? correct" in str(
+        caught.value
+    )
 
 
 def test_the_config_hash_follows_what_is_declared_and_nothing_else(tmp_path: Path) -> None:

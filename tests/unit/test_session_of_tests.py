@@ -1,6 +1,7 @@
 """`seamline test`: every layer is run and judged, on ports and data of its own, and nothing is left behind."""
 
 import dataclasses
+import fcntl
 import re
 import socket
 import sys
@@ -153,6 +154,22 @@ def test_a_block_of_ports_with_one_taken_is_not_chosen(around: Settings) -> None
     for port in ports:
         with socket.socket() as one:
             one.bind(("127.0.0.1", port))
+
+
+def test_sessions_are_drawn_one_at_a_time(around: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def draw(home: Path, **_: Any) -> int:
+        with (home / "test-session.lock").open("a") as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        seen.append(home)
+        return free_port_base(home)
+
+    monkeypatch.setattr("seamline.stack.test_session.free_port_base", draw)
+    with TestSession(around, python=Path(sys.executable)):
+        assert seen == [around.home]
+        with (around.home / "test-session.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_two_sessions_of_one_checkout_share_nothing(around: Settings) -> None:

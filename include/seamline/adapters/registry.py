@@ -24,8 +24,8 @@ from seamline.adapters.platform.database import Database
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.domain.errors import ConfigError
-from seamline.plan.model import SourcePlan, SyncPlan
-from seamline.ports import CaptureProbe, Failpoints, LogReader, ReadView, ShapeGuard, Sink, Source
+from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
+from seamline.ports import CaptureProbe, Failpoints, LogReader, Problem, ReadView, ShapeGuard, Sink, Source
 
 # Per kind of source or destination: `module:function` of its opener. A new kind is a line here.
 _SOURCES = {
@@ -42,12 +42,14 @@ _TABLE_READERS = {
 }
 _SHAPE_GUARDS = {"postgres": "seamline.adapters.postgres_source.shapes:open_guard"}
 _SINKS = {"postgres": "seamline.adapters.postgres.sink:open_sink"}
+_DESTINATION_PROBLEMS = {"postgres": "seamline.adapters.postgres.preflight:problems"}
 _DESTINATION_VIEWS = {"postgres": "seamline.adapters.postgres.read:open_live_views"}
 _PROBES = {
     "mariadb": "seamline.adapters.mariadb.probes:open_probes",
     "postgres": "seamline.adapters.postgres_source.probes:open_probes",
 }
 _PROBED = {"postgres": "seamline.adapters.postgres.probed:open_probed"}
+_CAPTURE_PROBLEMS = "seamline.adapters.connect.capture:problems"
 _CAPTURE_PROBE = "seamline.adapters.connect.capture:open_probe"
 _CUTS = {"postgres": "seamline.adapters.postgres.cuts:open_cuts"}
 _LOG_READER = "seamline.adapters.kafka.log_reader:open_log_reader"
@@ -90,6 +92,16 @@ def log_reader(plan: SyncPlan) -> LogReader:
 def capture_probe(plan: SyncPlan) -> CaptureProbe:
     """`open_probe(source_plan: SourcePlan) -> CaptureProbe`."""
     return cast(CaptureProbe, _function(_CAPTURE_PROBE)(plan.source))
+
+
+def capture_problems(plan: SyncPlan) -> tuple[Problem, ...]:
+    """`problems(source_plan: SourcePlan) -> Sequence[Problem]`: what keeps the capture from running at all."""
+    return tuple(_function(_CAPTURE_PROBLEMS)(plan.source))
+
+
+def destination_problems(destination: DestinationPlan) -> tuple[Problem, ...]:
+    """`problems(destination: DestinationPlan) -> Sequence[Problem]`."""
+    return tuple(_opener(_DESTINATION_PROBLEMS, destination.kind, "destination")(destination))
 
 
 def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list[ReadView]:

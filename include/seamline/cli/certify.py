@@ -57,7 +57,7 @@ def _plan(name: str, owner: str) -> SyncPlan:
         raise ConfigError(f"there is no sync `{name}`", hint=guess(name, sorted(declarations.syncs)))
     resolve(owner)
     plan = compile_plan(declarations, name)
-    return compile_plan(declarations, name, registry.source(plan).catalogue([table.name for table in plan.tables]))
+    return compile_plan(declarations, name, registry.source(plan).survey([table.name for table in plan.tables]))
 
 
 @contextmanager

@@ -71,10 +71,12 @@ class StagedCut:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A cut as the destination has it. `is_new` is False when this run had published it before."""
+    """A cut as the destination has it. `is_new` is False when this run had published it before. `signed_by`: who signed
+    when the destination wrote it down, which an earlier attempt of this run may have been."""
 
     version: int
     is_new: bool
+    signed_by: str = ""
 
 
 def cut_to_json(cut: StagedCut) -> dict[str, Any]:

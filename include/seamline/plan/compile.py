@@ -19,6 +19,7 @@ from seamline.plan.model import (
     SyncPlan,
     TablePlan,
 )
+from seamline.ports import Survey
 from seamline.spec.checks import seconds_of
 from seamline.spec.document import Path_
 from seamline.spec.faults import DeclarationsInvalid, guess
@@ -36,16 +37,16 @@ _KINDS_THAT_HOLD = {
 }
 
 
-def compile_plan(declarations: Declarations, sync_name: str, catalogue: Sequence[Table] | None = None) -> SyncPlan:
-    """The plan of one sync. Equal declarations and catalogue give an equal plan.
+def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | None = None) -> SyncPlan:
+    """The plan of one sync. Equal declarations and survey give an equal plan.
 
-    With `catalogue` every column that the sync names is checked against it: DeclarationsInvalid with all faults.
+    With `survey` every table and column that the sync names is checked against it: DeclarationsInvalid with all faults.
     Without, `TablePlan.shape` refuses; enough for DAGs and explain, not for a run.
     """
     sync = declarations.sync(sync_name)
-    shapes = {table.name: table for table in catalogue or ()}
-    if catalogue is not None:
-        _check_catalogue(declarations, sync, shapes)
+    shapes = {table.name: table for table in survey.tables} if survey else {}
+    if survey is not None:
+        _check_survey(declarations, sync, survey)
     return SyncPlan(
         sync=sync.sync,
         source=_source(declarations.sources[sync.source]),
@@ -119,18 +120,20 @@ def _nightly(spec: Nightly) -> NightlyPlan:
     )
 
 
-def _check_catalogue(declarations: Declarations, sync: SyncSpec, shapes: dict[str, Table]) -> None:
-    faults = [declarations.fault(sync.sync, path, cause, cure) for path, cause, cure in _misfits(sync, shapes)]
+def _check_survey(declarations: Declarations, sync: SyncSpec, survey: Survey) -> None:
+    faults = [declarations.fault(sync.sync, path, cause, cure) for path, cause, cure in _misfits(sync, survey)]
     if faults:
         raise DeclarationsInvalid(faults)
 
 
-def _misfits(sync: SyncSpec, shapes: dict[str, Table]) -> Iterator[tuple[Path_, str, str]]:
-    """Place, cause and cure of everything that the sync says of tables and the catalogue denies."""
+def _misfits(sync: SyncSpec, survey: Survey) -> Iterator[tuple[Path_, str, str]]:
+    """Place, cause and cure of everything that the sync says of tables and the source denies."""
+    shapes = {table.name: table for table in survey.tables}
     for number, entry in enumerate(sync.tables):
-        if entry.name not in shapes:
-            yield ("tables", number), f"the source has no table `{entry.name}`", guess(entry.name, list(shapes))
-        elif entry.business_date:
+        for problem in survey.problems:
+            if problem.table == entry.name:
+                yield ("tables", number), problem.what, problem.cure
+        if entry.name in shapes and entry.business_date:
             wanted = _KINDS_THAT_HOLD[Holds(entry.business_date.as_)]
             place = ("tables", number, "business_date", "column")
             what = f"as: {entry.business_date.as_}"

@@ -22,10 +22,15 @@ class Fault:
     cause: str
     cure: str = ""
 
-    def __str__(self) -> str:
-        place = f"{shown(self.file)}:{self.line}"
+    @property
+    def place_and_cause(self) -> str:
         cause = f"{self.path}: {self.cause}" if self.path else self.cause
-        return f"{place}  {cause}. {self.cure}" if self.cure else f"{place}  {cause}"
+        return f"{shown(self.file)}:{self.line}  {cause}"
+
+    def __str__(self) -> str:
+        if not self.cure:
+            return self.place_and_cause
+        return f"{self.place_and_cause}{'' if self.cause.endswith('?') else '.'} {self.cure}"
 
 
 class DeclarationsInvalid(ConfigError):

@@ -114,6 +114,9 @@ def _jars(layout: Layout) -> Iterator[Finding]:
         yield Finding(Level.WRONG, f"{file.path} is missing or differs from jars/jars.lock", "./seamline setup")
     if not wrong:
         yield Finding(Level.OK, f"{len(files)} jars are those of jars/jars.lock")
+    for folder in (*jars.plugin_folders(files, layout), layout.mariadb_server, layout.own_connectors):
+        for name in jars.altered(folder)[:5]:
+            yield Finding(Level.WRONG, f"{folder / name} is missing or was changed since setup", "./seamline setup")
 
 
 def _machine(layout: Layout) -> Iterator[Finding]:

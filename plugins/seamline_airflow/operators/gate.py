@@ -63,16 +63,21 @@ class Question:
                 "the approval was given for an earlier take of this cut",
                 hint="clear the task `approve`: the person sees what is staged now",
             )
-        told = str((answer.get("params_input") or {}).get("reason") or "")
-        # It is shown on terminals too: one line, and nothing that moves a cursor.
-        reason = " ".join("".join(letter if letter.isprintable() else " " for letter in told).split())
+        reason = _one_line((answer.get("params_input") or {}).get("reason"))
         if not reason:
             raise Refused(
                 "the cut was approved without a reason",
                 hint="clear the task `approve` and give one: it is kept with the cut",
             )
         user = answer.get("responded_by_user") or {}
-        return f"{user.get('name') or user.get('id') or 'somebody'}: {reason}"
+        # A name with a colon could pass for a name and a reason.
+        name = _one_line(str(user.get("name") or user.get("id") or "").replace(":", " "))
+        return f"{name or 'somebody'}: {reason}"
+
+
+def _one_line(told: object) -> str:
+    """As terminals may show it too: nothing in it moves a cursor."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in str(told or "")).split())
 
 
 def _subject(run: Run) -> str:

@@ -175,8 +175,10 @@ def _csv_rows(one: Reconciliation) -> Iterator[tuple[Any, ...]]:
         about = (table.table, table.verdict.value, table.reason)
         rows = (table.source_rows, table.destination_rows)
         found = [_total_cells(total) for total in table.totals] or [(*rows, None, None, None, None)]
-        for cells in found:
-            yield (*head, *about, *cells, table.breaks_total, one.signed_by)
+        for number, cells in enumerate(found):
+            # Once a table: a spreadsheet adds them up.
+            breaks = None if number else table.breaks_total
+            yield (*head, *about, *cells, breaks, one.signed_by)
 
 
 def _total_cells(total: ControlTotal) -> tuple[Any, ...]:

@@ -277,5 +277,10 @@ def open_capture(source: SourcePlan) -> DebeziumCapture:
     return DebeziumCapture(source, client=client, endpoint=capture_endpoint(source))
 
 
+def problems(source: SourcePlan) -> tuple[Problem, ...]:
+    """What keeps Connect from running this source's capture, asked before anything is changed."""
+    return open_capture(source).problems()
+
+
 def open_topics(source: SourcePlan) -> PlannedTopics:
     return PlannedTopics(source, CaptureTopics(client_settings(resolve(KAFKA_CONNECTION))))

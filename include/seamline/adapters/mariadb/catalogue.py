@@ -11,6 +11,7 @@ from seamline.adapters.mariadb.client import Session, query
 from seamline.adapters.mariadb.table_text import show_create
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.ports import Problem, Survey
 
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 # An unsigned integer is kept as the next larger signed one.
@@ -84,6 +85,7 @@ CHARACTER_SETS = frozenset(
     ]
 )
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
+_COLUMN_CURE = "leave the table out of the sync, or change the column's type or character set at the source"
 _OTHER_KINDS = {
     "VIEW": "is a view: name the tables it reads",
     "SYSTEM VERSIONED": "is system-versioned: the connector cannot read its rows and stops",
@@ -111,25 +113,26 @@ class ColumnFacts:
 
 def read_catalogue(session: "Session[Any]", database: str, tables: Sequence[str]) -> tuple[Table, ...]:
     """The tables in the order asked. SchemaConflict names every unknown table and every column that cannot be kept."""
+    return survey(session, database, tables).whole()
+
+
+def survey(session: "Session[Any]", database: str, tables: Sequence[str]) -> Survey:
+    """Which of these tables are there and can be kept."""
     listed = _listed(session, database)
-    wrong = [fault for name in tables if (fault := table_fault(name, listed))]
-    if wrong:
-        raise SchemaConflict(
-            f"database {database}: {'; '.join(wrong)}", hint="correct `tables` of the sync", table=",".join(tables)
-        )
-    columns = _columns(session, database, tables)
+    problems = [
+        Problem(f"database {database}: {fault}", "correct `tables` of the sync", table=name)
+        for name in tables
+        if (fault := table_fault(name, listed))
+    ]
+    there = [name for name in tables if not table_fault(name, listed)]
+    columns = _columns(session, database, there)
     keys = _keys(session, database)
-    found, faults = [], []
-    for name in tables:
-        table, table_faults = table_from_facts(name, columns[name], keys.get(name, ()), rows_estimate=listed[name][1])
-        found.append(table)
-        faults += table_faults
-    if faults:
-        raise SchemaConflict(
-            f"database {database}: {'; '.join(faults)}",
-            hint="leave the table out of the sync, or change the column's type or character set at the source",
-        )
-    return tuple(found)
+    found = []
+    for name in there:
+        table, faults = table_from_facts(name, columns[name], keys.get(name, ()), rows_estimate=listed[name][1])
+        problems += [Problem(f"database {database}: {fault}", _COLUMN_CURE, table=name) for fault in faults]
+        found += [] if faults else [table]
+    return Survey(tuple(found), tuple(problems))
 
 
 def table_fault(name: str, listed: Mapping[str, tuple[str, int]]) -> str:

@@ -11,7 +11,7 @@ from seamline.adapters.mariadb.sessions import open_views
 from seamline.domain.catalogue import Table, alterations
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import SourcePlan
-from seamline.ports import Marker, Problem, ReadView
+from seamline.ports import Marker, Problem, ReadView, Survey
 
 
 class MariaDbSource:
@@ -20,13 +20,16 @@ class MariaDbSource:
     def __init__(self, source: SourcePlan) -> None:
         self._source = source
 
-    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+    def survey(self, tables: Sequence[str]) -> Survey:
         connection = role(self._source, self._source.reader)
         with closing(open_session(connection)) as session:
             try:
-                return catalogue.read_catalogue(session, self._source.database, tables)
+                return catalogue.survey(session, self._source.database, tables)
             except pymysql.err.MySQLError as exc:
                 raise translated(exc, connection) from exc
+
+    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+        return self.survey(tables).whole()
 
     def altered(self, planned: Sequence[Table]) -> list[str]:
         now = self.catalogue([table.name for table in planned])

@@ -72,7 +72,7 @@ def open_session(connection: Connection, *, application_name: str, stalls_ms: in
         )
         session.prepared_max = _STATEMENTS_MAX
     except psycopg.Error as exc:
-        raise _cannot_connect(connection, exc) from exc
+        raise cannot_connect(connection, exc) from exc
     if session.info.server_version < _VERSION_MIN:
         session.close()
         raise Refused(
@@ -82,7 +82,8 @@ def open_session(connection: Connection, *, application_name: str, stalls_ms: in
     return session
 
 
-def _cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:
+def cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:
+    """ConfigError where the server refuses the session, else TransientError."""
     where = f"PostgreSQL at {connection.host}:{connection.port} (connection `{connection.connection_id}`)"
     text = str(exc).strip()
     if any(sign in text for sign in ("authentication failed", "no pg_hba.conf entry", "does not exist")):

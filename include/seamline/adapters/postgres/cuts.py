@@ -90,6 +90,7 @@ class _Attached:
 
     version: int
     is_published: bool
+    signed_by: str
 
 
 class PostgresCuts:
@@ -159,11 +160,11 @@ class PostgresCuts:
                 with self._locked():
                     attached = self._attached(cut) or self._attach_all(cut, signed_by)
             if attached.is_published:
-                return Published(attached.version, is_new=False)
+                return Published(attached.version, is_new=False, signed_by=attached.signed_by)
             self._wait_for_readers_of_old_plans([table.table for table in cut.tables])
             with self._locked():
-                is_new = self._point_to(cut, attached.version, signed_by)
-        return Published(attached.version, is_new=is_new)
+                is_new = self._point_to(cut, attached.version, attached.signed_by)
+        return Published(attached.version, is_new=is_new, signed_by=attached.signed_by)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -180,14 +181,15 @@ class PostgresCuts:
 
     def _attached(self, cut: StagedCut) -> _Attached | None:
         row = self._session.execute(
-            "SELECT sync, business_date, version, published_at IS NOT NULL FROM seamline.cut WHERE run_id = %s",
+            "SELECT sync, business_date, version, published_at IS NOT NULL, signed_by FROM seamline.cut"
+            " WHERE run_id = %s",
             (cut.run_id,),
         ).fetchone()
         if row is None:
             return None
         if row[:2] != (cut.sync, cut.business_date):
             raise InvariantViolated(f"run {cut.run_id} had published the cut of {row[1]} of {row[0]}")
-        return _Attached(row[2], row[3])
+        return _Attached(row[2], row[3], row[4])
 
     def _attach_all(self, cut: StagedCut, signed_by: str) -> _Attached:
         version = self._next_version(cut)
@@ -211,7 +213,7 @@ class PostgresCuts:
         for table in sorted(cut.tables, key=lambda staged: staged.table):
             self._attach(table, cut.business_date, version)
             self._create_views(cut.sync, table.table)
-        return _Attached(version, is_published=False)
+        return _Attached(version, is_published=False, signed_by=signed_by)
 
     def _next_version(self, cut: StagedCut) -> int:
         row = self._session.execute(

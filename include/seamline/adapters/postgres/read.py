@@ -23,7 +23,7 @@ from seamline.adapters.postgres.canonical import (
     row_text_expression,
     text_literal,
 )
-from seamline.adapters.postgres.client import seamline_error
+from seamline.adapters.postgres.client import cannot_connect, seamline_error
 from seamline.adapters.postgres.ledger import read_ledger
 from seamline.domain.canonical import (
     SUMMED_BELOW,
@@ -112,7 +112,7 @@ class PostgresReadView:
             f" FROM ({hashed}) AS hashed GROUP BY bucket"
         )
         return {
-            int(number): SegmentDigest(rows, known, int(low or 0), int(high or 0))
+            _whole(number, table): SegmentDigest(rows, known, int(low or 0), int(high or 0))
             for number, rows, known, low, high in self._fetch(statement)
         }
 
@@ -120,11 +120,7 @@ class PostgresReadView:
         shape = self._table(table)
         name = quoted(shape.key[0])
         ((least, greatest),) = self._fetch(f"SELECT min({name}), max({name}) FROM {self._relation(shape)}")
-        if least is None:
-            return None
-        if not isinstance(least, int | Decimal):
-            raise SchemaConflict(f"{table}.{shape.key[0]} holds no whole numbers but {least!r}", table=table)
-        return int(least), int(greatest)
+        return None if least is None else (_whole(least, shape), _whole(greatest, shape))
 
     def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
         """Identical rows of a keyless table come folded into one with their number of copies."""
@@ -255,7 +251,9 @@ class PostgresReadView:
 
     def _fetch(self, statement: str) -> Sequence[tuple[Any, ...]]:
         try:
-            return self._session.execute(statement.encode()).fetchall()
+            # A savepoint: a question that fails must not end the transaction that the view stands in.
+            with self._session.transaction():
+                return self._session.execute(statement.encode()).fetchall()
         except psycopg.Error as exc:
             raise self._fault(exc) from exc
 
@@ -311,20 +309,30 @@ def open_live_views(plan: SyncPlan, destination: DestinationPlan, count: int) ->
 
 
 def _open_session(connection: Connection, sessions: "list[psycopg.Connection[Any]]") -> "psycopg.Connection[Any]":
-    session = psycopg.connect(
-        host=connection.host,
-        port=connection.port,
-        user=connection.login,
-        password=connection.password,
-        dbname=connection.database,
-        application_name="seamline read view",
-        autocommit=True,
-    )
+    try:
+        session = psycopg.connect(
+            host=connection.host,
+            port=connection.port,
+            user=connection.login,
+            password=connection.password,
+            dbname=connection.database,
+            application_name="seamline read view",
+            autocommit=True,
+        )
+    except psycopg.Error as exc:
+        raise cannot_connect(connection, exc) from exc
     sessions.append(session)
     for setting in SESSION_SETTINGS:
         session.execute(setting)
     session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     return session
+
+
+def _whole(value: object, table: Table) -> int:
+    """A number that comes of the key. The column of an unsigned one holds NaN and fractions too."""
+    if not isinstance(value, int | Decimal) or value != value or value % 1:
+        raise SchemaConflict(f"the key of {table.name} holds no whole number somewhere: {value!r}", table=table.name)
+    return int(value)
 
 
 def _text(value: object) -> str:

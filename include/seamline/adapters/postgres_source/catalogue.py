@@ -8,6 +8,7 @@ from seamline.adapters.postgres_source.client import Session
 from seamline.adapters.postgres_source.origin import read_origins
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.ports import Problem, Survey
 
 _INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
 _FRACTIONS = {
@@ -38,6 +39,7 @@ _UNDECLARED = -1
 _MICROSECONDS = 6
 # atttypmod counts the length word of a varlena.
 _HEADER = 4
+_COLUMN_CURE = "leave the table out of the sync, or change the column's type at the source"
 _OTHER_KINDS = {
     "v": "is a view: name the tables it reads",
     "m": "is a materialized view: name the tables it reads",
@@ -68,27 +70,28 @@ class ColumnFacts:
 
 def read_catalogue(session: Session, schema: str, tables: Sequence[str]) -> tuple[Table, ...]:
     """The tables in the order asked. SchemaConflict names every unknown table and every column that cannot be kept."""
+    return survey(session, schema, tables).whole()
+
+
+def survey(session: Session, schema: str, tables: Sequence[str]) -> Survey:
+    """Which of these tables are there and can be kept."""
     listed = _listed(session, schema)
-    wrong = [fault for name in tables if (fault := table_fault(name, listed))]
-    if wrong:
-        raise SchemaConflict(
-            f"schema {schema}: {'; '.join(wrong)}", hint="correct `tables` of the sync", table=",".join(tables)
-        )
-    columns = _columns(session, schema, tables)
+    problems = [
+        Problem(f"schema {schema}: {fault}", "correct `tables` of the sync", table=name)
+        for name in tables
+        if (fault := table_fault(name, listed))
+    ]
+    there = [name for name in tables if not table_fault(name, listed)]
+    columns = _columns(session, schema, there)
     keys = _keys(session, schema)
-    origins = read_origins(session, schema, list(tables))
-    found, faults = [], []
-    for name in tables:
+    origins = read_origins(session, schema, there)
+    found = []
+    for name in there:
         facts, key = columns.get(name, []), keys.get(name, ())
-        table, table_faults = table_from_facts(name, facts, key, rows_estimate=listed[name][1])
-        found.append(replace(table, origin=origins.get(name, "")))
-        faults += table_faults
-    if faults:
-        raise SchemaConflict(
-            f"schema {schema}: {'; '.join(faults)}",
-            hint="leave the table out of the sync, or change the column's type at the source",
-        )
-    return tuple(found)
+        table, faults = table_from_facts(name, facts, key, rows_estimate=listed[name][1])
+        problems += [Problem(f"schema {schema}: {fault}", _COLUMN_CURE, table=name) for fault in faults]
+        found += [] if faults else [replace(table, origin=origins.get(name, ""))]
+    return Survey(tuple(found), tuple(problems))
 
 
 def table_fault(name: str, listed: Mapping[str, tuple[str, int]]) -> str:

@@ -10,7 +10,7 @@ from seamline.domain.catalogue import Table, alterations
 from seamline.domain.errors import TransientError
 from seamline.domain.position import PostgresPosition
 from seamline.plan.model import SourcePlan
-from seamline.ports import Marker, Problem, ReadView
+from seamline.ports import Marker, Problem, ReadView, Survey
 
 
 class PostgresSource:
@@ -19,10 +19,13 @@ class PostgresSource:
     def __init__(self, source: SourcePlan) -> None:
         self._source = source
 
-    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+    def survey(self, tables: Sequence[str]) -> Survey:
         connection = role(self._source, self._source.reader)
         with closing(open_session(connection)) as session, translated(connection):
-            return catalogue.read_catalogue(session, self._source.schema, tables)
+            return catalogue.survey(session, self._source.schema, tables)
+
+    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+        return self.survey(tables).whole()
 
     def altered(self, planned: Sequence[Table]) -> list[str]:
         now = self.catalogue([table.name for table in planned])

@@ -1,0 +1,68 @@
+"""What would keep a PostgreSQL destination from taking its tables, asked with the writer's login. Changes nothing."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from seamline.adapters.connections import resolve
+from seamline.adapters.postgres.client import Session, open_session, translated
+from seamline.domain.errors import ConfigError, Refused
+from seamline.plan.model import DestinationPlan
+from seamline.ports import Problem
+
+_NAME = "seamline:preflight"
+
+
+def problems(destination: DestinationPlan) -> tuple[Problem, ...]:
+    """TransientError where the server does not answer; a refused login is a problem like any other."""
+    connection = resolve(destination.connection)
+    try:
+        session = open_session(connection, application_name=_NAME)
+    except (ConfigError, Refused) as exc:
+        return (Problem(f"destination {destination.name}: {exc.message}", exc.hint),)
+    with closing(session), translated(f"check destination {destination.name}"):
+        return tuple(
+            Problem(f"destination {destination.name}: {what}", cure)
+            for what, cure in _found(session, destination, connection.login)
+        )
+
+
+def _found(session: Session, destination: DestinationPlan, login: str) -> Iterator[tuple[str, str]]:
+    row = session.execute(
+        "SELECT current_database(), pg_encoding_to_char(encoding), pg_is_in_recovery(),"
+        " current_setting('default_transaction_read_only')::boolean,"
+        " has_database_privilege(current_database(), 'CREATE'), has_database_privilege(current_database(), 'TEMPORARY')"
+        " FROM pg_database WHERE datname = current_database()"
+    ).fetchone()
+    assert row is not None
+    database, encoding, is_standby, is_read_only, may_create, may_stage = row
+    if is_standby:
+        yield "the server is a standby, which takes no writes", "let the connection lead to the primary"
+    elif is_read_only:
+        yield f"sessions of {login} are read only", f"ALTER ROLE {login} RESET default_transaction_read_only"
+    if encoding != "UTF8":
+        yield (
+            f"database {database} is encoded in {encoding}, which does not hold every letter",
+            "make the database with ENCODING 'UTF8' TEMPLATE template0",
+        )
+    for is_granted, right in ((may_create, "CREATE"), (may_stage, "TEMPORARY")):
+        if not is_granted:
+            yield f"{login} has no {right} on database {database}", _script(destination)
+    yield from _foreign_schemas(session, destination, login)
+
+
+def _foreign_schemas(session: Session, destination: DestinationPlan, login: str) -> Iterator[tuple[str, str]]:
+    wanted = [destination.schema, destination.cut_schema, destination.stage_schema, "seamline"]
+    found = session.execute(
+        "SELECT nspname, pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = ANY(%s)"
+        " AND NOT (has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE')) ORDER BY nspname",
+        (wanted,),
+    ).fetchall()
+    for schema, owner in found:
+        yield (
+            f"schema {schema} is there already, belongs to {owner}, and {login} may not write in it",
+            f"let its owner GRANT USAGE, CREATE ON SCHEMA {schema} TO {login}, or declare another schema",
+        )
+
+
+def _script(destination: DestinationPlan) -> str:
+    return f"run the script of `seamline grants {destination.name}`"
