@@ -156,11 +156,14 @@ def test_at_its_byte_limit_the_capture_is_stopped_and_refused_until_the_limit_is
     probe.stop()
     assert probe.status().state is CaptureState.STOPPED
     small = replace(bank.plan, source=replace(bank.source_plan, log_max_gb=probe.log_bytes() / 2**30 / 2))
-    with pytest.raises(Refused, match="its limit is"):
+    with pytest.raises(Refused, match="its limit is") as refused:
         bank.ensure(small)
+    assert f"seamline capture start {bank.source_plan.name}" in refused.value.hint
     assert probe.status().state is CaptureState.STOPPED
-    bank.ensure()
+    # As `seamline capture start` asks: for the tables that it has carried.
+    state = bank.ensure(replace(bank.plan, tables=()))
     assert probe.status().state is CaptureState.RUNNING
+    assert not state.changed and {table.name for table in bank.plan.tables} < set(state.tables)
 
 
 def create_topic(topics: CaptureTopics, name: str, settings: dict[str, str]) -> None:

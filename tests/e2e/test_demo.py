@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import httpx
@@ -19,12 +21,14 @@ import pytest
 from seamline import settings
 from seamline.adapters import connections, registry
 from seamline.adapters.airflow_rest import FINISHED, AirflowRest
+from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.ports import StreamReport
 from seamline.stack import credentials, leftovers, supervisor
 from seamline.stack.layout import Layout
 from tests.e2e import brokerage
+from tests.e2e.secrets_told import secrets_told
 from tests.waiting import wait_until
 
 DEMO_WITHIN_S = 900
@@ -111,6 +115,42 @@ def test_the_stream_is_alive_and_close_to_the_log(demo: subprocess.CompletedProc
     reports = list(registry.director().latest_reports().values())
     assert [(report.state, report.findings) for report in reports] == [("streaming", 0)]
     assert reports[0].lag_s < 60
+
+
+def test_every_published_cut_is_followed_by_a_comparison_of_the_live_tables(
+    demo: subprocess.CompletedProcess[str],
+) -> None:
+    """Nobody asks for it: the cut's asset starts it."""
+
+    def dates(scope: Scope) -> set[date | None]:
+        return {one.business_date for one in registry.platform().reconciliations(SYNC, 40) if one.scope is scope}
+
+    wait_until(lambda: dates(Scope.CUT) <= dates(Scope.LIVE), timeout_s=RECONCILE_WITHIN_S, what="the comparisons")
+    assert len(dates(Scope.CUT)) == 3
+
+
+def test_a_viewer_looks_and_starts_nothing(demo: subprocess.CompletedProcess[str]) -> None:
+    with AirflowRest(address(), "viewer", password("viewer")) as airflow:
+        before = airflow.runs(f"{SYNC}__reconcile")
+        assert before, "a viewer sees the runs"
+        with pytest.raises(SeamlineError, match="403"):
+            airflow.trigger(f"{SYNC}__reconcile", run_id="by-a-viewer")
+        with pytest.raises(SeamlineError, match="403"):
+            airflow.pause(f"{SYNC}__nightly")
+        assert "by-a-viewer" not in {one.run_id for one in airflow.runs(f"{SYNC}__reconcile")}
+
+
+def test_no_log_no_command_line_and_no_stored_plan_tells_a_secret(demo: subprocess.CompletedProcess[str]) -> None:
+    layout = Layout(settings.load())
+    assert secrets_told(layout) == []
+    planted = layout.logs / "planted.log"
+    planted.write_text(f"password={password('viewer')}\n", encoding="utf-8")
+    registry.platform().raise_alarm("planted", "planted", credentials.load_or_make(layout)["warehouse"])
+    told = secrets_told(layout)
+    planted.unlink()
+    registry.platform().end_alarm("planted", "planted")
+    assert f"{planted}: airflow_user_viewer" in told
+    assert any(one.startswith("seamline.") and one.endswith(": warehouse") for one in told)
 
 
 def test_a_second_sync_from_postgres_is_onboarded_and_cut_under_writers_and_all_agree(
@@ -216,8 +256,22 @@ def test_a_stack_killed_at_once_under_writers_comes_back_by_up_and_every_live_ta
 
 
 def test_down_leaves_no_process(demo: subprocess.CompletedProcess[str]) -> None:
+    layout = Layout(settings.load())
+    assert processes_with_files_in(layout.data), "found without the marks by which `down` finds them"
     assert seamline("down", within_s=120).returncode == 0
-    assert leftovers.processes(Layout(settings.load())) == ()
+    assert leftovers.processes(layout) == ()
+    assert processes_with_files_in(layout.data) == []
+
+
+def processes_with_files_in(folder: Path) -> list[str]:
+    """Those that work there, name a file of it on their command line, or hold one open."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            said = [*process.cmdline(), process.cwd(), *(file.path for file in process.open_files())]
+            if process.pid != os.getpid() and any(str(folder) in text for text in said):
+                found.append(" ".join(process.cmdline())[:200])
+    return found
 
 
 def no_comparison_is_at_work() -> bool:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -140,6 +141,16 @@ def test_what_the_models_refuse_the_sync_schema_refuses_too() -> None:
     ]
     for text in wrong:
         assert not validator.is_valid(yaml.safe_load(text))
+
+
+def test_a_capture_that_is_not_there_is_not_started(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = SimpleNamespace(tables=lambda source: (0, ()))
+    monkeypatch.setattr("seamline.cli.capture.registry.capture_registry", lambda: nothing)
+    assert main(["capture", "start", "core_bank"]) == Refused.exit_code
+    said = capsys.readouterr().err
+    assert "no capture of core_bank yet" in said and "onboard a sync of it: settlement" in said
 
 
 def test_a_capture_is_given_up_only_by_a_second_word(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

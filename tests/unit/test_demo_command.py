@@ -1,11 +1,14 @@
 """What `seamline demo` tells where one of its runs fails."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from seamline import settings
 from seamline.adapters.airflow_rest import DagRun, TaskState
 from seamline.cli import demo
 from seamline.cli.main import main
@@ -13,6 +16,8 @@ from seamline.demo.story import Story
 from seamline.domain.errors import TerminalError
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.model import TablePlan
+from seamline.stack.layout import Layout
 from tests.log_topic import sync_plan
 from tests.unit.reported import reconciliation
 
@@ -48,11 +53,49 @@ def told(*, live: bool = True, dates: list[date]) -> list[Reconciliation]:
 
 
 def test_a_demo_is_complete_with_live_tables_and_three_different_dates() -> None:
-    assert demo.is_complete(told(dates=DATES), DATES)
-    assert not demo.is_complete(told(live=False, dates=DATES), DATES), "live tables were not compared"
-    assert not demo.is_complete(told(dates=DATES[:2]), DATES), "a date has no verdict"
-    assert not demo.is_complete(told(dates=DATES[:2]), DATES[:2]), "a date was not cut"
-    assert not demo.is_complete(told(dates=DATES[:2]), [*DATES[:2], DATES[0]]), "one date was cut twice"
+    account = {"account"}
+    assert demo.is_complete(told(dates=DATES), DATES, account)
+    assert not demo.is_complete(told(live=False, dates=DATES), DATES, account), "live tables were not compared"
+    assert not demo.is_complete(told(dates=DATES[:2]), DATES, account), "a date has no verdict"
+    assert not demo.is_complete(told(dates=DATES[:2]), DATES[:2], account), "a date was not cut"
+    assert not demo.is_complete(told(dates=DATES[:2]), [*DATES[:2], DATES[0]], account), "one date was cut twice"
+    assert not demo.is_complete(told(dates=DATES), DATES, {"account", "entry"}), "a table has no verdict"
+
+
+NOT_RUN = TableVerdict("entry", Verdict.NOT_RUN, reason="no history")
+OF_BEFORE = reconciliation(TableVerdict("account", Verdict.BREAK), scope=Scope.CUT, day=date(2026, 10, 1))
+
+
+@pytest.mark.parametrize(
+    ("account", "entry", "code"),
+    [
+        (Verdict.MATCH, NOT_RUN, 0),
+        (Verdict.MATCH, TableVerdict("entry", Verdict.NOT_RUN), 1),
+        (Verdict.MATCH, TableVerdict("other", Verdict.MATCH), 1),
+        (Verdict.BREAK, NOT_RUN, 1),
+        (Verdict.INCONCLUSIVE, NOT_RUN, 1),
+    ],
+    ids=["all agree", "no reason", "a table without a verdict", "a break", "nobody knows"],
+)
+def test_a_demo_ends_with_0_only_if_every_table_agrees_or_says_why_it_did_not_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    account: Verdict,
+    entry: TableVerdict,
+    code: int,
+) -> None:
+    found = [reconciliation(TableVerdict("account", Verdict.MATCH), TableVerdict("entry", Verdict.MATCH)), OF_BEFORE]
+    for day, verdict in zip(DATES, (Verdict.MATCH, Verdict.MATCH, account), strict=True):
+        found.append(reconciliation(TableVerdict("account", verdict), entry, scope=Scope.CUT, day=day))
+    tables = tuple(TablePlan(name) for name in ("account", "entry"))
+    monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path))
+    monkeypatch.setattr(demo.status, "newest_verdicts", lambda _: found)
+    monkeypatch.setattr(demo.registry, "director", lambda: SimpleNamespace(latest_reports=dict))
+    monkeypatch.setattr(demo, "print_airflow", lambda _: None)
+    monkeypatch.setattr(demo.Demo, "plan", lambda _: replace(sync_plan(), tables=tables))
+    assert demo.Demo(Layout(settings.load())).show(DATES) == code
+    assert ("All agree." in capsys.readouterr().out) == (code == 0)
 
 
 class Asking:

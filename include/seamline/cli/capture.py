@@ -1,11 +1,14 @@
-"""Give up the capture of a source that cannot go on: its log was purged, the source restored or moved, its slot lost.
+"""Start the capture of a source again, or give it up.
 
+`start`: where it was stopped, by a person or at its byte limit; it goes on from its place with the tables that it
+carries. `reset`: where it cannot go on, because its log was purged, the source restored or moved, its slot lost.
 Connector, place, log topic and slot are deleted. The next onboarding of a sync of this source begins a new capture.
 Until its own onboarding the stream of each sync stands still, and its tables stay as they are.
 """
 
 import argparse
 import sys
+from dataclasses import replace
 from typing import cast
 
 from seamline import settings
@@ -16,17 +19,37 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.faults import guess
 from seamline.spec.load import load_declarations
-from seamline.sync.capture import CaptureSource, reset_capture
+from seamline.sync.capture import CaptureSource, ensure_capture, reset_capture
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("order", choices=["reset"])
+    parser.add_argument("order", choices=["start", "reset"])
     parser.add_argument("source", help="name of the source")
-    parser.add_argument("--yes", action="store_true", help="do it; without it only what would be done is said")
+    parser.add_argument("--yes", action="store_true", help="reset; without it only what would be done is said")
 
 
 def run(args: argparse.Namespace) -> int:
     plans = _plans_of(args.source)
+    return _start(plans[0]) if args.order == "start" else _reset(plans, args)
+
+
+def _start(plan: SyncPlan) -> int:
+    known = registry.capture_registry()
+    if not known.tables(plan.source.name)[1]:
+        raise Refused(f"there is no capture of {plan.source.name} yet", hint=f"onboard a sync of it: {plan.sync}")
+    state = ensure_capture(
+        replace(plan, tables=()),
+        registry=known,
+        connect=open_capture(plan.source),
+        topics=open_topics(plan.source),
+        source=cast("CaptureSource", registry.source(plan)),
+        open_log=lambda: registry.log_reader(plan),
+    )
+    sys.stdout.write(f"{state.connector} runs and carries {', '.join(state.tables)}\n")
+    return 0
+
+
+def _reset(plans: list[SyncPlan], args: argparse.Namespace) -> int:
     plan = plans[0].source
     syncs = ", ".join(sorted(one.sync for one in plans))
     if not args.yes:

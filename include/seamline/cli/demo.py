@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -108,7 +108,7 @@ class Demo:
     def show(self, dates: list[date]) -> int:
         found = status.newest_verdicts(SYNC)
         shown = [one for one in found if one.scope is Scope.LIVE or one.business_date in dates]
-        is_green = is_complete(shown, dates) and report.is_green(shown)
+        is_green = is_complete(shown, dates, {table.name for table in self.plan().tables}) and report.is_green(shown)
         reports = list(registry.director().latest_reports().values())
         sys.stdout.write(f"\n{report.render(shown, reports)}\n")
         print_airflow(self.layout)
@@ -118,9 +118,10 @@ class Demo:
         return 0 if is_green else 1
 
 
-def is_complete(shown: list[Reconciliation], dates: list[date]) -> bool:
-    """Whether there is a verdict of the live tables and one of each date, and all dates were cut."""
+def is_complete(shown: list[Reconciliation], dates: list[date], tables: Set[str]) -> bool:
+    """Whether all dates were cut, there is a verdict of the live tables and one of each date, and each is about all
+    tables."""
     dated = {one.business_date for one in shown if one.scope is Scope.CUT}
-    return (
-        len(set(dates)) == 1 + EARLIER_DATES and dated == set(dates) and any(one.scope is Scope.LIVE for one in shown)
-    )
+    is_dated = len(set(dates)) == 1 + EARLIER_DATES and dated == set(dates)
+    is_about_all = all(tables <= {table.table for table in one.tables} for one in shown)
+    return is_dated and is_about_all and any(one.scope is Scope.LIVE for one in shown)

@@ -34,8 +34,8 @@ def _head(plan: SyncPlan) -> str:
         f"sync {plan.sync}: {plan.guarantee.replace('_', ' ')}, declarations {plan.config_hash[:12]}",
         f"  from {plan.source.name} ({plan.source.kind}, database {_place(plan)}): "
         f"reads as {plan.source.reader}, log as {plan.source.capture}, markers as {plan.source.marker}",
-        f"  log  {plan.source.log_topic}, filled by connector {plan.source.connector}; kept "
-        f"{plan.source.log_keep_days} days, the capture stops at {plan.source.log_max_gb:g} GB",
+        f"  log  {plan.source.log_topic}, filled by connector {plan.source.connector}; "
+        f"the capture stops at {plan.source.log_max_gb:g} GB",
     ]
     for destination in plan.destinations:
         lines.append(

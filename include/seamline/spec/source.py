@@ -32,7 +32,11 @@ class Log(Declared):
     max_gb: float = Field(
         50, gt=0, description="Size of the log topic in GB at which the capture stops; alarms at 50 and 80 %."
     )
-    keep_days: int = Field(7, ge=1, description="Days that the log is kept beyond what every destination has applied.")
+    keep_days: int = Field(
+        7,
+        ge=1,
+        description="Least days that the log is kept beyond what every destination has applied. Nothing prunes it yet.",
+    )
 
 
 class DatabaseSource(Declared):

@@ -59,7 +59,7 @@ class Stream(Declared):
 
 
 class Keep(Declared):
-    """How long cuts are kept."""
+    """How long cuts are kept, at least. Nothing removes them yet."""
 
     days: int = Field(35, ge=1, description="Business dates kept, counted back from the newest.")
     month_ends: int = Field(13, ge=0, description="Last business dates of months kept beyond that.")
@@ -79,7 +79,7 @@ class Nightly(Declared):
         json_schema_extra={"default": "2h"},
         description="A table read whole counts for a business date only this long after the date's end.",
     )
-    keep: Keep = Field(default_factory=Keep, description="How long cuts are kept.")
+    keep: Keep = Field(default_factory=Keep, description="How long cuts are kept, at least. Nothing removes them yet.")
     verdict_by: TimeOfDay | None = Field(None, description="Local time by which the verdict must be there.")
 
     @field_validator("cut_off")

@@ -255,8 +255,12 @@ def _refuse_full_topic(source: SourcePlan, topics: LogTopics) -> None:
         raise Refused(
             f"log topic {source.log_topic} of source {source.name} holds {size / 2**30:.2f} GiB, its limit is "
             f"{source.log_max_gb:g} GiB: the capture is stopped",
-            hint="find the destination that is furthest behind (`seamline status`), or raise `log.max_gb`",
+            hint=full_topic_cure(source.name),
         )
+
+
+def full_topic_cure(source: str) -> str:
+    return f"raise `log.max_gb` of source {source}, then `./seamline capture start {source}`: it goes on from its place"
 
 
 def limit_bytes(source: SourcePlan) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from seamline.domain.capture import CaptureState, CaptureStatus
+from seamline.sync.capture import full_topic_cure
 from seamline.sync.stream_host import BackOff, EndAlarm, RaiseAlarm
 
 CAPTURE_FAILED = "capture_failed"
@@ -104,13 +105,13 @@ class CaptureWatch:
         if share >= 1:
             text = (
                 f"the log topic of {self.source} has reached its limit of {limit_gb:g} GiB, so connector"
-                f" {self.connector} was stopped: raise log.max_gb and run the onboarding of any sync of it"
+                f" {self.connector} was stopped: {full_topic_cure(self.source)}"
             )
             # Said again and again: somebody may have started the connector without mending the cause.
             return [Step.STOP, *self._alarm(LOG_SIZE, text)]
-        return self._alarm(
-            LOG_SIZE, f"the log topic of {self.source} is over {level} % of its limit of {limit_gb:g} GiB"
-        )
+        text = f"the log topic of {self.source} is over {level} % of its limit of {limit_gb:g} GiB"
+        cure = "its capture stops there: raise `log.max_gb` in time, as far as the broker's disk allows"
+        return self._alarm(LOG_SIZE, f"{text}; {cure}")
 
     def _alarm(self, kind: str, message: str) -> list[Action]:
         if self._alarms.get(kind) == message:
