@@ -212,11 +212,8 @@ def test_a_column_that_one_side_lacks_is_a_break_of_shape(compare: Compare, ware
 @pytest.mark.parametrize(
     ("broken", "mended"),
     [
-        (
-            "ALTER TABLE settlement.{0} RENAME COLUMN memo TO note",
-            "ALTER TABLE settlement.{0} RENAME COLUMN note TO memo",
-        ),
-        ("ALTER TABLE settlement.{0} RENAME TO elsewhere", "ALTER TABLE settlement.elsewhere RENAME TO {0}"),
+        ("ledger_entry RENAME COLUMN memo TO note", "ledger_entry RENAME COLUMN note TO memo"),
+        ("ledger_entry RENAME TO elsewhere", "elsewhere RENAME TO ledger_entry"),
     ],
     ids=["a column", "the table"],
 )
@@ -233,7 +230,9 @@ def test_a_large_table_of_another_shape_is_a_break_and_spoils_no_other(
     )
 
 
-def test_a_key_that_is_no_number_where_the_column_holds_one_is_told(bank: Connection, copied: Connection) -> None:
+def test_a_key_that_only_one_of_the_servers_can_hold_is_a_break_like_any_other(
+    bank: Connection, copied: Connection
+) -> None:
     with closing(mariadb(bank)) as session, session.cursor() as cursor, postgres(copied) as sql:
         cursor.execute("CREATE OR REPLACE TABLE wide (id BIGINT UNSIGNED NOT NULL PRIMARY KEY, v INT)")
         cursor.execute("INSERT INTO wide SELECT seq, 1 FROM seq_1_to_400")
@@ -245,8 +244,8 @@ def test_a_key_that_is_no_number_where_the_column_holds_one_is_told(bank: Connec
         for limits in (Limits(part_rows=100), Limits()):
             with views(bank, copied, {"wide": table}, names=("wide",)) as (source, destination):
                 (found,) = compare_tables(work, source=source, destination=destination, limits=limits)
-            assert found.verdict is Verdict.BREAK
-            assert "no whole number" in found.reason
+            assert found.verdict is Verdict.BREAK, found.reason
+            assert [(one.type, one.key) for one in found.breaks] == [(BreakType.UNEXPECTED, '{"id": "NaN"}')]
         sql.execute("DROP TABLE settlement.wide")
 
 

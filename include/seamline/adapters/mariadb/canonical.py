@@ -62,8 +62,10 @@ def text_literal(text: str) -> str:
 def literal(column: Column, canonical: str) -> str:
     """A canonical text as a literal of the column's own type, so that an index on the column is used."""
     if column.kind in _NUMBERS:
-        # A number in quotes would be compared as DOUBLE and lose digits beyond 2^53.
-        return str(Decimal(canonical))
+        # A number in quotes would be compared as DOUBLE and lose digits beyond 2^53. PostgreSQL's numeric holds NaN and
+        # infinities too, which no row here can.
+        number = Decimal(canonical)
+        return str(number) if number.is_finite() else "NULL"
     if column.kind in (Kind.BINARY, Kind.BYTES):
         return f"x'{bytes.fromhex(canonical).hex()}'"
     return text_literal(literal_text(column, canonical))

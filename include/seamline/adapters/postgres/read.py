@@ -112,7 +112,7 @@ class PostgresReadView:
             f" FROM ({hashed}) AS hashed GROUP BY bucket"
         )
         return {
-            _whole(number, table): SegmentDigest(rows, known, int(low or 0), int(high or 0))
+            int(number): SegmentDigest(rows, known, int(low or 0), int(high or 0))
             for number, rows, known, low, high in self._fetch(statement)
         }
 
@@ -120,7 +120,7 @@ class PostgresReadView:
         shape = self._table(table)
         name = quoted(shape.key[0])
         ((least, greatest),) = self._fetch(f"SELECT min({name}), max({name}) FROM {self._relation(shape)}")
-        return None if least is None else (_whole(least, shape), _whole(greatest, shape))
+        return None if least is None else (_whole(least, table), _whole(greatest, table))
 
     def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
         """Identical rows of a keyless table come folded into one with their number of copies."""
@@ -328,10 +328,10 @@ def _open_session(connection: Connection, sessions: "list[psycopg.Connection[Any
     return session
 
 
-def _whole(value: object, table: Table) -> int:
-    """A number that comes of the key. The column of an unsigned one holds NaN and fractions too."""
-    if not isinstance(value, int | Decimal) or value != value or value % 1:
-        raise SchemaConflict(f"the key of {table.name} holds no whole number somewhere: {value!r}", table=table.name)
+def _whole(value: object, table: str) -> int:
+    """A key as a number. The column of an unsigned one is numeric here, which holds NaN and infinities too."""
+    if not isinstance(value, int) and not (isinstance(value, Decimal) and value.is_finite()):
+        raise SchemaConflict(f"the key of {table} holds no whole numbers but {value!r}", table=table)
     return int(value)
 
 
