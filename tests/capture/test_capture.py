@@ -53,6 +53,22 @@ def test_the_log_replayed_from_an_empty_database_equals_the_source(bank: Capture
     assert_log_equals_source(bank, "account", "audit")
 
 
+def test_a_null_is_told_as_null_where_the_column_has_a_default(bank: Captured) -> None:
+    """Connect's converters put the default in its place unless they are told not to."""
+    for table in ("account", "audit"):
+        bank.execute(f"ALTER TABLE {table} MODIFY a INT DEFAULT 7, MODIFY memo VARCHAR(200) DEFAULT 'none'")
+    bank.ensure()
+    bank.execute(
+        "INSERT INTO account (id) VALUES (1)",
+        "INSERT INTO account VALUES (2, NULL, NULL), (3, 3, 'x')",
+        "UPDATE account SET a = NULL WHERE id = 1",
+        "UPDATE account SET memo = NULL WHERE id = 3",
+        "INSERT INTO audit VALUES (NULL, NULL), (NULL, 'x'), (7, 'none')",
+        "DELETE FROM audit WHERE memo = 'x'",
+    )
+    assert_log_equals_source(bank, "account", "audit")
+
+
 def test_a_second_call_changes_nothing_and_is_quick(bank: Captured) -> None:
     first = bank.ensure()
     markers = bank.rows("seamline_marker")

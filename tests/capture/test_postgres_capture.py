@@ -1,6 +1,7 @@
 """The capture of a PostgreSQL source: every odd record, every kill, and what the log then says."""
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -9,10 +10,12 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from seamline.adapters.connect.capture import ConnectCaptureProbe
 from seamline.adapters.connect.endpoint import offsets_topic
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
+from seamline.domain.capture import CaptureState
 from seamline.domain.errors import PositionLost
 from seamline.domain.position import PostgresPosition
 from tests.conftest import RunningStack
@@ -20,12 +23,15 @@ from tests.integration.bank_writers import in_postgres, writing
 from tests.integration.captured import assert_begins_anew, finish, replay
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.connect_worker import ConnectWorker, connect_worker
+from tests.integration.databases import postgres
 from tests.integration.producer_quota import producer_quota
 from tests.integration.snapshot_run import units_of
 from tests.waiting import wait_until
 
 ROWS = 100_000
 ENDINGS = 4
+# A lost place has a name within a minute (invariant I9).
+NAMED_WITHIN_S = 60
 
 
 @pytest.fixture
@@ -51,6 +57,24 @@ def test_every_change_of_keyed_and_keyless_tables_comes_once_and_in_order(bank: 
     state = replay(bank, finish(bank))
     assert state.holds("account") == sorted(bank.rows("account"), key=repr)
     assert state.holds("audit") == sorted(bank.rows("audit"), key=repr)
+
+
+def test_a_null_is_told_as_null_where_the_column_has_a_default(bank: PostgresCaptured) -> None:
+    """Connect's converters put the default in its place unless they are told not to."""
+    for table in ("account", "audit"):
+        bank.execute(f"ALTER TABLE {table} ALTER a SET DEFAULT 7, ALTER memo SET DEFAULT 'none'")
+    bank.ensure()
+    bank.execute(
+        "INSERT INTO account (id) VALUES (1)",
+        "INSERT INTO account VALUES (2, NULL, NULL), (3, 3, 'x')",
+        "UPDATE account SET a = NULL WHERE id = 1",
+        "UPDATE account SET memo = NULL WHERE id = 3",
+        "INSERT INTO audit VALUES (NULL, NULL), (NULL, 'x'), (7, 'none')",
+        "DELETE FROM audit WHERE memo = 'x'",
+    )
+    state = replay(bank, finish(bank))
+    for table in ("account", "audit"):
+        assert state.holds(table) == sorted(bank.rows(table), key=repr)
 
 
 def test_a_table_that_is_published_and_not_captured_yet_is_passed_over(bank: PostgresCaptured) -> None:
@@ -226,6 +250,32 @@ def test_a_slot_that_was_made_anew_is_not_taken_for_the_old_one(bank: PostgresCa
     assert_begins_anew(bank)
 
 
+def test_a_slot_that_the_server_gave_up_stops_the_capture_and_is_named_at_once(bank: PostgresCaptured) -> None:
+    """Preflight asks for the bound that makes it so. Debezium's own class would be silent for half an hour."""
+    bank.ensure()
+    bank.connector.stop()
+    wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
+    with closing(postgres(resolve("postgres_root"))) as server:
+        server.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '16MB'")
+        server.execute("SELECT pg_reload_conf()")
+        try:
+            for number in range(4):
+                bank.execute(f"INSERT INTO account VALUES ({number}, 1, 'lost to the log')", "SELECT pg_switch_wal()")
+            server.execute("CHECKPOINT")
+            wait_until(lambda: wal_status(bank) == "lost", timeout_s=30, what="the slot to be given up")
+        finally:
+            server.execute("ALTER SYSTEM RESET max_slot_wal_keep_size")
+            server.execute("SELECT pg_reload_conf()")
+    began = time.monotonic()
+    with pytest.raises(PositionLost, match=r"was invalidated.*max_slot_wal_keep_size"):
+        bank.ensure()
+    assert time.monotonic() - began < NAMED_WITHIN_S
+    probe = ConnectCaptureProbe(bank.source_plan, client=bank.client, topics=bank.kafka, end_left_open=lambda *_: ())
+    told = probe.status()
+    assert told.state is CaptureState.FAILED and "capture reset" in told.error, "as the watch raises its alarm"
+    assert_begins_anew(bank)
+
+
 def test_a_slot_that_somebody_moved_on_stops_the_capture_and_is_named(bank: PostgresCaptured) -> None:
     bank.ensure()
     bank.connector.stop()
@@ -280,6 +330,14 @@ def test_a_server_whose_log_ends_before_the_place_of_the_capture_is_not_gone_on_
     put_place(bank, lsn=beyond, lsn_commit=beyond)
     with pytest.raises(PositionLost, match="restored, or another one"):
         bank.ensure()
+
+
+def wal_status(bank: PostgresCaptured) -> str:
+    with closing(bank.session()) as session:
+        ((status,),) = session.execute(
+            "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s", (bank.source_plan.slot,)
+        ).fetchall()
+    return str(status)
 
 
 def is_active(bank: PostgresCaptured) -> bool:

@@ -8,10 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.canonical import digest_of, row_text
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest
 from seamline.domain.errors import (
     ConfigError,
@@ -86,13 +87,41 @@ def test_a_large_transaction_whose_pieces_the_destination_lost_is_not_committed(
     assert len(world.rows(ACCOUNT)) == 30
 
 
-def test_views_and_grants_on_a_live_table_survive_the_next_publish(world: PostgresWorld) -> None:
-    publish(world, account=[account(1)])
-    world.session.execute("CREATE VIEW settlement.names AS SELECT name FROM settlement.account")
-    before = world.session.execute("SELECT 'settlement.account'::regclass::oid").fetchone()
-    publish(world, "run-2", account=[account(1, "new"), account(2)])
-    assert world.session.execute("SELECT 'settlement.account'::regclass::oid").fetchone() == before
-    assert world.session.execute("SELECT name FROM settlement.names ORDER BY name").fetchall() == [("a",), ("new",)]
+@pytest.fixture
+def reader(world: PostgresWorld, database: Connection) -> Iterator["psycopg.Connection[Any]"]:
+    """Somebody who was given the live tables and a view of his, in a transaction that stands where it began."""
+    publish(world, account=[account(1), account(3)], audit=[said("ann"), said("ann"), said("bob")])
+    root = replace(resolve("postgres_root"), database=database.database)
+    with postgres(root) as owner:
+        owner.execute("DROP ROLE IF EXISTS publish_reader")
+        owner.execute("CREATE ROLE publish_reader LOGIN PASSWORD 'pw'")
+        owner.execute(f"GRANT CONNECT ON DATABASE {database.database} TO publish_reader")
+        try:
+            world.session.execute("GRANT USAGE ON SCHEMA settlement TO publish_reader")
+            world.session.execute("CREATE VIEW settlement.names AS SELECT name FROM settlement.account")
+            for relation in ("account", "audit", "names"):
+                world.session.execute(f"GRANT SELECT ON settlement.{relation} TO publish_reader")
+            with postgres(replace(database, login="publish_reader", password="pw")) as session:
+                yield session
+        finally:
+            owner.execute("DROP OWNED BY publish_reader")
+            owner.execute("DROP ROLE publish_reader")
+
+
+def said(actor: str) -> dict[str, object]:
+    return {"actor": actor, "action": "login"}
+
+
+def test_views_grants_and_readers_of_a_live_table_are_undisturbed_by_the_next_publish(
+    world: PostgresWorld, reader: "psycopg.Connection[Any]"
+) -> None:
+    asked = "SELECT (SELECT string_agg(name, ',' ORDER BY name) FROM settlement.names), count(*) FROM settlement.audit"
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    assert reader.execute(asked).fetchone() == ("a,a", 3)
+    publish(world, "run-2", account=[account(1, "new"), account(2)], audit=[said("ann"), said("eve")])
+    assert reader.execute(asked).fetchone() == ("a,a", 3), "what it had begun to read it reads to its end"
+    reader.execute("COMMIT")
+    assert reader.execute(asked).fetchone() == ("a,new", 2), "and then the new rows, with the rights of before"
 
 
 def test_unchanged_rows_are_not_written_again_by_the_next_publish(world: PostgresWorld) -> None:
@@ -102,6 +131,27 @@ def test_unchanged_rows_are_not_written_again_by_the_next_publish(world: Postgre
     after = world.session.execute("SELECT id, ctid::text FROM settlement.account ORDER BY id").fetchall()
     assert after[0] == before[0]
     assert after[1] != before[1]
+
+
+def test_unchanged_rows_without_a_key_are_not_written_again_by_the_next_publish(world: PostgresWorld) -> None:
+    asked = "SELECT actor, ctid::text FROM settlement.audit ORDER BY actor, ctid"
+    publish(world, audit=[said("ann"), said("ann"), said("ann"), said("bob"), said("joe")])
+    before = world.session.execute(asked).fetchall()
+    publish(world, "run-2", audit=[said("ann"), said("ann"), said("joe"), said("joe"), said("zoe")])
+    after = world.session.execute(asked).fetchall()
+    assert [actor for actor, _ in after] == ["ann", "ann", "joe", "joe", "zoe"]
+    assert len(set(before) & set(after)) == 3, "two of ann's and one of joe's stayed where they were"
+
+
+@pytest.mark.parametrize("name", ["identity", "seamline.copy", 'a "quoted" %s name'])
+def test_a_column_may_have_any_name_where_rows_without_a_key_are_merged(database: Connection, name: str) -> None:
+    table = Table("odd", (Column(name, Kind.STRING, "varchar(20)", length=20),))
+    world = PostgresWorld([table], database)
+    for run_id, values in (("run-1", ["x", "x", "y"]), ("run-2", ["x", "z"])):
+        load = world.load(table, [{name: value} for value in values])
+        world.sink().publish(STREAM, [load], publication=publication(run_id=run_id, tables=[table]))
+    assert world.rows(table) == texts({name: "x"}, {name: "z"})
+    world.close()
 
 
 def test_a_live_table_of_another_shape_is_refused_with_the_cure(world: PostgresWorld) -> None:

@@ -9,19 +9,39 @@ from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.position import BinlogPosition, PostgresPosition
 
 
-def at(number: int, domain: int = 0) -> BinlogPosition:
-    """The unit with this sequence number; its address grows with it over files of 50 units each."""
-    return BinlogPosition(f"{domain}-7-{number}", f"mdb-bin.{1 + number // 50:06}", 4 + number % 50 * 100)
+def placed(gtid: str, number: int) -> BinlogPosition:
+    """At the address of unit `number`; addresses grow over files of 50 units each."""
+    return BinlogPosition(gtid, f"mdb-bin.{1 + number // 50:06}", 4 + number % 50 * 100)
+
+
+def at(number: int) -> BinlogPosition:
+    """The unit with this sequence number."""
+    return placed(f"0-7-{number}", number)
 
 
 def snapshot_at(number: int) -> BinlogPosition:
     """A snapshot that includes units up to `number`; its address is exclusive, where the next unit begins."""
-    return BinlogPosition(f"0-7-{number}", f"mdb-bin.{1 + (number + 1) // 50:06}", 4 + (number + 1) % 50 * 100)
+    return placed(f"0-7-{number}", number + 1)
 
 
 @given(st.integers(1, 200), st.integers(1, 200))
 def test_a_snapshot_covers_exactly_the_units_up_to_it(unit: int, snapshot: int) -> None:
     assert is_covered(at(unit), snapshot_at(snapshot)) == (unit <= snapshot)
+
+
+@given(st.lists(st.sampled_from([0, 1, 5]), min_size=1, max_size=80), st.data())
+def test_a_snapshot_covers_the_units_before_it_in_whatever_domains_they_were_written(
+    domains: list[int], data: st.DataObject
+) -> None:
+    units, gtids = [], [""]
+    sequences: dict[int, int] = {}
+    for number, domain in enumerate(domains):
+        sequences[domain] = sequences.get(domain, 0) + 1
+        units.append(placed(f"{domain}-7-{sequences[domain]}", number))
+        gtids.append(",".join(f"{one}-7-{sequence}" for one, sequence in sorted(sequences.items())))
+    taken = data.draw(st.integers(0, len(units)))
+    snapshot = placed(gtids[taken], taken)
+    assert [is_covered(unit, snapshot) for unit in units] == [number < taken for number in range(len(units))]
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(100, 140))
@@ -64,16 +84,19 @@ def test_a_transaction_in_progress_at_the_snapshot_comes_from_the_log() -> None:
     assert [xid for xid in range(4, 11) if is_covered(PostgresPosition(lsn=200, xid=xid), snapshot)] == [4, 6, 8]
 
 
-@given(st.permutations(range(12)), st.integers(0, 12), st.integers(-12, 0) | st.integers(5, 1000))
+@given(st.permutations(range(12)), st.integers(0, 12), st.integers(-12, 0) | st.integers(5, 1000), st.integers(0, 14))
 def test_each_transaction_of_postgres_comes_once_whatever_order_they_began_in(
-    commits: list[int], consistent: int, begin: int
+    commits: list[int], consistent: int, begin: int, behind: int
 ) -> None:
-    """A slot's snapshot sees a prefix of the commits; xids are given at the beginning and may wrap around."""
+    """A slot's snapshot sees a prefix of the commits; xids are given when they begin and may wrap around. Where none is
+    in progress its xmax may lie `behind` its xmin, which follows records of its own."""
     xids = [2**32 + begin + number for number in commits]
     seen, later = xids[:consistent], xids[consistent:]
     xmax = max(seen, default=min(xids) - 1) + 1
     running = tuple(sorted(xid for xid in later if xid < xmax))
-    snapshot = PostgresPosition(lsn=1_000, xmin=min(running, default=xmax), xmax=xmax, in_progress=running)
+    xmin = min(running, default=xmax)
+    xmax = xmax if running else xmin - behind
+    snapshot = PostgresPosition(lsn=1_000, xmin=xmin, xmax=xmax, in_progress=running)
     units = [PostgresPosition(lsn=place, xid=xid % 2**32) for place, xid in enumerate(xids)]
     gate = BoundaryGate({"account": Boundary("account", snapshot)})
     assert [xid for xid, unit in zip(xids, units, strict=True) if is_covered(unit, snapshot)] == seen

@@ -75,8 +75,8 @@ class CaptureWatch:
             return []
         return self._alarm(
             CAPTURE_STOPPED,
-            f"connector {self.connector} is stopped, so its streams get nothing new: an onboarding of any sync of"
-            f" {self.source} starts it again",
+            f"connector {self.connector} is stopped, so its streams get nothing new:"
+            f" `./seamline capture start {self.source}` starts it again",
         )
 
     def _seen_running(self, now_s: float) -> list[Action]:

@@ -12,7 +12,7 @@ from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session
 from seamline.adapters.postgres.read import Relation
 from seamline.adapters.postgres.staged_rows import require_as_compared
-from seamline.adapters.postgres.statements import identity_index
+from seamline.adapters.postgres.statements import identity_index, multiset_merge
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.ledger import StreamId
@@ -184,8 +184,8 @@ def _merge_into_live(session: Session, stream: StreamId, load: Load, destination
     columns = [quoted(column.name) for column in table.columns]
     listed = ", ".join(columns)
     if not table.is_keyed:
-        session.execute(f"DELETE FROM {live}")
-        session.execute(f"INSERT INTO {live} ({listed}) SELECT {listed} FROM {staged}")
+        for statement in multiset_merge(table, live, staged):
+            session.execute(statement.encode())
     else:
         same = " AND ".join(f"l.{quoted(name)} = s.{quoted(name)}" for name in table.key)
         left, right = (", ".join(f"{alias}.{column}" for column in columns) for alias in ("l", "s"))

@@ -102,6 +102,25 @@ def identity_hash(table: Table) -> str:
     return f"hashtextextended({row_text_expression(table.columns)}, 0)"
 
 
+def multiset_merge(table: Table, live: str, staged: str) -> tuple[str, str]:
+    """What leaves `live` and what enters it so that it holds the rows of `staged`; rows of both stay where they are.
+
+    Copies of one row are numbered: the third copy here is the third one there.
+    """
+    text = f'({row_text_expression(table.columns)}) COLLATE "C"'
+    identity, copy, place = (quoted(f"seamline.{name}") for name in ("identity", "copy", "place"))
+    numbered = f"{text} AS {identity}, row_number() OVER (PARTITION BY {text}) AS {copy}"
+    columns = ", ".join(quoted(column.name) for column in table.columns)
+    same = f"l.{identity} = s.{identity} AND l.{copy} = s.{copy}"
+    in_live, in_staged = (f"SELECT {numbered} FROM {relation}" for relation in (live, staged))
+    return (
+        f"DELETE FROM {live} AS t USING (SELECT {place} FROM (SELECT ctid AS {place}, {numbered} FROM {live}) AS l "
+        f"WHERE NOT EXISTS (SELECT FROM ({in_staged}) AS s WHERE {same})) AS gone WHERE t.ctid = gone.{place}",
+        f"INSERT INTO {live} ({columns}) SELECT {columns} FROM (SELECT {columns}, {numbered} FROM {staged}) AS s "
+        f"WHERE NOT EXISTS (SELECT FROM ({in_live}) AS l WHERE {same})",
+    )
+
+
 def as_client_text(statement: str) -> str:
     """With the client's place holder where the JSON parameter belongs; without one, the text as it is."""
     if JSON_PARAMETER not in statement:
