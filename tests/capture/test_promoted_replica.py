@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from seamline.domain.errors import PositionLost
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, told_marker
+from tests.integration.captured import Captured, captured, lost_by_name, told_marker
 from tests.integration.captured_postgres import captured_postgres
 from tests.integration.replicated import TakeOver, replicated_mariadb, replicated_postgres
 
@@ -48,7 +47,6 @@ def test_a_promoted_replica_is_named_and_not_gone_on_with(bank: Captured, take_o
     bank.client.restart_all(bank.connector.name)
     bank.wait_until_failed()
     end = bank.topics.end_offset()
-    with pytest.raises(PositionLost, match=KINDS[kind][2]) as refused:
-        bank.ensure()
-    assert "onboard the syncs of this source again" in refused.value.hint
+    refused = lost_by_name(bank, KINDS[kind][2])
+    assert "onboard the syncs of this source again" in refused.hint
     assert bank.topics.end_offset() == end

@@ -6,9 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from seamline.domain.errors import PositionLost
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, assert_begins_anew, captured
+from tests.integration.captured import Captured, assert_begins_anew, captured, lost_by_name
 from tests.integration.databases import mariadb
 from tests.waiting import wait_until
 
@@ -40,9 +39,8 @@ def test_a_purged_binlog_is_named_and_the_capture_goes_on_nowhere_else(bank: Cap
     wait_until(is_purged, timeout_s=30, what="the server to let the old files go")
     end = bank.topics.end_offset()
     for _ in range(2):
-        with pytest.raises(PositionLost, match="purged") as lost:
-            bank.ensure()
-        assert "onboard the syncs of this source again" in lost.value.hint
+        lost = lost_by_name(bank, "purged")
+        assert "onboard the syncs of this source again" in lost.hint
     with closing(bank.open_log()) as reader:
         reader.assign(end)
         assert reader.poll(2.0, 100) == []
@@ -52,8 +50,7 @@ def test_a_purged_binlog_is_named_and_the_capture_goes_on_nowhere_else(bank: Cap
 def test_a_server_whose_binlog_began_anew_is_not_the_one_that_the_log_knows(bank: Captured) -> None:
     bank.execute("RESET MASTER", "INSERT INTO account VALUES (2, 2, 'another first transaction')")
     end = bank.topics.end_offset()
-    with pytest.raises(PositionLost, match="no longer available on the server"):
-        bank.ensure()
+    lost_by_name(bank, "no longer available on the server")
     with closing(bank.open_log()) as reader:
         reader.assign(end)
         assert reader.poll(2.0, 100) == []
@@ -79,6 +76,5 @@ def test_a_hole_in_the_gtids_stops_the_capture_before_what_comes_behind_it(bank:
         "INSERT INTO account VALUES (3, 3, 'behind it')",
     )
     bank.wait_until_failed()
-    with pytest.raises(PositionLost, match=rf"GTID {domain}-\d+-{int(sequence) + 5} follows number {sequence} of"):
-        bank.ensure()
+    lost_by_name(bank, rf"GTID {domain}-\d+-{int(sequence) + 5} follows number {sequence} of")
     assert b"behind it" not in b"".join(told(bank))

@@ -1,6 +1,7 @@
 """A small database of a test's own with its capture, and what its log topic says of it."""
 
 import json
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
-from seamline.adapters.connect.capture import DebeziumCapture, PlannedTopics, capture_endpoint
+import pytest
+
+from seamline.adapters.connect.capture import ConnectCaptureProbe, DebeziumCapture, PlannedTopics, capture_endpoint
 from seamline.adapters.connect.endpoint import CaptureEndpoint, offsets_topic, schema_history_topic
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
@@ -19,14 +22,18 @@ from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.adapters.logins import Logins
 from seamline.adapters.mariadb.grants import grant_script, statements_of
 from seamline.adapters.mariadb.source import MariaDbSource
+from seamline.domain.errors import PositionLost
 from seamline.domain.log import LogRecord, RecordKind, ToldBefore
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Source
 from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture, reset_capture
+from seamline.sync.capture_watch import CaptureWatch
+from seamline.sync.stream_host import RaiseAlarm
 from tests.integration.databases import mariadb, mariadb_database
 from tests.waiting import wait_until
 
+NAMED_WITHIN_S = 60
 ACCOUNT = "CREATE TABLE account (id BIGINT PRIMARY KEY, a INT, memo VARCHAR(200))"
 AUDIT = "CREATE TABLE audit (a INT, memo VARCHAR(200))"
 LATER = "CREATE TABLE later (id BIGINT PRIMARY KEY, a INT, memo VARCHAR(200))"
@@ -124,6 +131,10 @@ class Captured:
         tables = [table.name for table in plan.tables]
         script = grant_script(source.database, tables, logins=Logins(**roles), snapshot_lock=source.snapshot_lock)
         self.execute(*(one for one in statements_of(script) if not one.startswith("CREATE USER")))
+
+    def publishing(self, table: str) -> tuple[str, ...]:  # noqa: ARG002
+        """What the owner does for one more table, beside `grant`: nothing, the binlog holds all of them."""
+        return ()
 
     def open_log(self) -> KafkaLogReader:
         return open_log_reader(self.plan)
@@ -246,6 +257,20 @@ def told_marker(one: Captured) -> str:
     marker_id = finish(one)
     replay(one, marker_id)
     return marker_id
+
+
+def lost_by_name(one: Captured, match: str) -> PositionLost:
+    """Invariant I9: within a minute whoever asks for the capture is told by name; so is the host's watch, whose alarm
+    holds the cure."""
+    began = time.monotonic()
+    with pytest.raises(PositionLost, match=match) as lost:
+        one.ensure()
+    probe = ConnectCaptureProbe(one.source_plan, client=one.client, topics=one.kafka, end_left_open=lambda *_: ())
+    watch = CaptureWatch(one.source_plan.name, one.connector.name, one.source_plan.log_max_gb)
+    alarms = [done.message for done in watch.seen(probe.status(), now_s=0) if isinstance(done, RaiseAlarm)]
+    assert len(alarms) == 1 and "capture reset" in alarms[0], alarms
+    assert time.monotonic() - began < NAMED_WITHIN_S
+    return lost.value
 
 
 def assert_begins_anew(one: Captured) -> None:

@@ -37,6 +37,12 @@ class PostgresCaptured(Captured):
     def grant(self, plan: SyncPlan) -> None:
         """Nothing more: the owner has run the script for all tables, and does the rest of a later one by hand."""
 
+    def publishing(self, table: str) -> tuple[str, ...]:
+        """What the owner does for one more table, as the script says."""
+        plan = self.source_plan
+        logins = ", ".join(f'"{resolve(name).login}"' for name in (plan.reader, plan.capture))
+        return (f"GRANT SELECT ON {table} TO {logins}", f"ALTER PUBLICATION {plan.publication} ADD TABLE {table}")
+
     def session(self) -> "psycopg.Connection[Any]":
         return postgres(self.root)
 

@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from seamline.sync.table_pass import PassTools, join_stream
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import Writers, in_mariadb, in_postgres, writing
 from tests.integration.captured import LATER, Captured, captured
-from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
+from tests.integration.captured_postgres import captured_postgres
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
 from tests.integration.snapshot_run import Records, run_of, tools_of
@@ -37,11 +36,12 @@ RUNS = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Bank:
-    """`let_in` does what the owner of the tables does before a table can be captured."""
-
     one: Captured
     session_of: Callable[[Connection], Any]
-    let_in: Callable[[str], None]
+
+    def let_in(self, table: str) -> None:
+        """What the owner of the tables does before a table can be captured."""
+        self.one.execute(*self.one.publishing(table))
 
     def busy(self, first_id: int = 1) -> AbstractContextManager[Writers]:
         return writing(self.one.root, tables=ALL, session_of=self.session_of, first_id=first_id)
@@ -50,19 +50,14 @@ class Bank:
 @contextmanager
 def _in_mariadb() -> Iterator[Bank]:
     with captured("pass_any") as one:
-        yield Bank(one, in_mariadb, lambda table: None)
+        yield Bank(one, in_mariadb)
 
 
 @contextmanager
 def _in_postgres() -> Iterator[Bank]:
     with captured_postgres("pass_any") as one:
         one.execute(LATER.replace("INT,", "int,"))
-        yield Bank(one, in_postgres, partial(_publish, one))
-
-
-def _publish(one: PostgresCaptured, table: str) -> None:
-    publication = one.source_plan.publication
-    one.execute(f"GRANT SELECT ON {table} TO PUBLIC", f"ALTER PUBLICATION {publication} ADD TABLE {table}")
+        yield Bank(one, in_postgres)
 
 
 @pytest.fixture(params=[_in_mariadb, _in_postgres], ids=["mariadb", "postgres"])

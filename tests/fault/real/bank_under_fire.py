@@ -20,7 +20,6 @@ import psycopg
 
 from seamline import settings
 from seamline.adapters.failpoints import Mode
-from seamline.adapters.postgres_source.client import role
 from seamline.domain.errors import TransientError
 from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange
@@ -237,7 +236,7 @@ class BankUnderFire:
         table = f"more_{next(self.numbers)}"
         self.more.append(table)
         wanted = self.source.with_tables(*TABLES, *self.more)
-        self.source.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY)", *self.publishing(table))
+        self.source.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY)", *self.source.publishing(table))
         self.source.grant(wanted)
         order = {"endpoint": asdict(self.source.endpoint), "tables": [one.name for one in wanted.tables]}
         write_whole(self.folder / "capture.json", json.dumps(order))
@@ -251,14 +250,6 @@ class BankUnderFire:
         case = self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
         told = self.replay.told(table)
         return case if told == 1 else replace(case, violations=(*case.violations, f"{told} rows of {table} were told"))
-
-    def publishing(self, table: str) -> tuple[str, ...]:
-        """What the owner of a PostgreSQL does for one more table."""
-        if self.kind != "postgres":
-            return ()
-        plan = self.source.source_plan
-        logins = ", ".join(f'"{role(plan, one).login}"' for one in (plan.reader, plan.capture))
-        return (f"GRANT SELECT ON {table} TO {logins}", f"ALTER PUBLICATION {plan.publication} ADD TABLE {table}")
 
     def _disturbed(self, step: str, failpoint: str, mode: Mode) -> float:
         """One attempt at a step of a run, disturbed and over; when it happened. It counts only if the next finds it."""
