@@ -23,7 +23,7 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
         problems = list(source.preflight(found.tables))
     problems += registry.capture_problems(plan)
     for destination in plan.destinations:
-        problems += registry.destination_problems(destination)
+        problems += registry.destination_problems(plan, destination.name)
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
     try:
         return compile_plan(declared, plan.sync, found), problems

@@ -55,7 +55,7 @@ def use(
 
     monkeypatch.setattr(parts, "source", opened)
     monkeypatch.setattr(registry, "capture_problems", lambda plan: capture)
-    monkeypatch.setattr(registry, "destination_problems", lambda one: destination)
+    monkeypatch.setattr(registry, "destination_problems", lambda plan, name: destination)
 
 
 def execute(plan_json: str) -> Any:

@@ -1,4 +1,4 @@
-"""A server of a test's own and its replica, which takes over the address when the first one dies."""
+"""A server of a test's own, with its replica, which takes over the address when it dies, or with its backup."""
 
 import shutil
 import signal
@@ -125,6 +125,52 @@ def replicated_postgres() -> Iterator[TakeOver]:
 
         with _leading_to(first, "postgres_root", "warehouse"):
             yield take_over
+
+
+@dataclass
+class Backup:
+    """A cold copy of a server's whole data folder, which is put back as an administrator would."""
+
+    server: Server
+    folder: Path
+
+    def take(self) -> None:
+        self.server.end(signal.SIGINT if self.server.command is postgres.command else signal.SIGTERM)
+        _run("cp", "-a", str(self.folder), str(self._kept))
+        self.server.start()
+
+    def put_back(self) -> None:
+        self.server.end(signal.SIGKILL)
+        _remove(self.folder)
+        self._kept.rename(self.folder)
+        self.server.start()
+
+    @property
+    def _kept(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.kept")
+
+
+@contextmanager
+def restorable_mariadb() -> Iterator[Backup]:
+    """Every connection of the bank leads to a server of the test's own."""
+    root = replace(resolve("core_bank_root"), database="")
+    with _pair(root, mariadb.command, _mariadb_is_ready, lambda ports: ports.mariadb) as (server, _):
+        mariadb.initialise(server.layout)
+        server.start()
+        with _leading_to(server, "core_bank_root", *mariadb.ROLES, "bank_app"):
+            mariadb.provision(settings.load())
+            yield Backup(server, server.layout.mariadb)
+
+
+@contextmanager
+def restorable_postgres() -> Iterator[Backup]:
+    root, writer = resolve("postgres_root"), resolve("warehouse")
+    with _pair(root, postgres.command, _postgres_is_ready, lambda ports: ports.postgres) as (server, _):
+        postgres.initialise(server.layout, {"postgres_root": root.password})
+        server.start()
+        server.ask(f"CREATE ROLE {writer.login} LOGIN")
+        with _leading_to(server, "postgres_root", "warehouse"):
+            yield Backup(server, server.layout.postgres)
 
 
 @contextmanager

@@ -8,12 +8,13 @@ import pytest
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres.preflight import problems
 from seamline.domain.errors import TransientError
-from seamline.plan.model import DestinationPlan
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres, postgres_database
+from tests.log_topic import sync_plan
 
 DATABASE = "destination_preflight_test"
-WAREHOUSE = DestinationPlan("warehouse", "postgres", "warehouse", "settlement")
+PLAN = sync_plan()
+(WAREHOUSE,) = PLAN.destinations
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def as_owner(statement: str) -> None:
 
 
 def test_the_grant_script_is_enough_for_preflight(writer: Connection) -> None:
-    assert problems(WAREHOUSE) == ()
+    assert problems(PLAN, WAREHOUSE) == ()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_what_would_keep_tables_out_is_told_before_anything_is_read(
     writer: Connection, statement: str, what: str, cure: str
 ) -> None:
     as_owner(statement.format(database=DATABASE, writer=writer.login))
-    (problem,) = problems(WAREHOUSE)
+    (problem,) = problems(PLAN, WAREHOUSE)
     assert problem.is_fatal
     assert problem.what.startswith("destination warehouse: ") and what in problem.what
     assert cure in problem.cure
@@ -70,7 +71,20 @@ def test_what_would_keep_tables_out_is_told_before_anything_is_read(
 def test_schemas_that_the_writer_may_use_are_no_problem(writer: Connection) -> None:
     as_owner("CREATE SCHEMA settlement")
     as_owner(f"GRANT USAGE, CREATE ON SCHEMA settlement TO {writer.login}")
-    assert problems(WAREHOUSE) == ()
+    assert problems(PLAN, WAREHOUSE) == ()
+
+
+def test_a_unique_index_that_is_checked_row_by_row_is_told_and_stops_nothing(writer: Connection) -> None:
+    with postgres(writer) as session:
+        session.execute("CREATE SCHEMA settlement")
+        session.execute("CREATE TABLE settlement.account (id int PRIMARY KEY, name text, code text)")
+        session.execute("ALTER TABLE settlement.account ADD UNIQUE (code) DEFERRABLE INITIALLY DEFERRED")
+        assert problems(PLAN, WAREHOUSE) == ()
+        session.execute("CREATE UNIQUE INDEX by_name ON settlement.account (name)")
+    (problem,) = problems(PLAN, WAREHOUSE)
+    assert not problem.is_fatal
+    assert "settlement.account has the unique index by_name" in problem.what
+    assert "DEFERRABLE" in problem.cure
 
 
 def test_a_database_that_cannot_hold_every_letter_is_refused(
@@ -82,7 +96,7 @@ def test_a_database_that_cannot_hold_every_letter_is_refused(
         session.execute(f"CREATE DATABASE {latin} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0 OWNER {writer.login}")
     try:
         lead_to(replace(writer, database=latin), monkeypatch)
-        (problem,) = problems(WAREHOUSE)
+        (problem,) = problems(PLAN, WAREHOUSE)
         assert "encoded in LATIN1" in problem.what
     finally:
         with postgres(resolve("postgres_root")) as session:
@@ -94,7 +108,7 @@ def test_a_session_that_is_refused_is_a_problem_with_its_cure(
     writer: Connection, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]
 ) -> None:
     lead_to(replace(writer, **wrong), monkeypatch)  # type: ignore[arg-type]
-    (problem,) = problems(WAREHOUSE)
+    (problem,) = problems(PLAN, WAREHOUSE)
     assert "refuses the session" in problem.what
     assert "check login, password and database" in problem.cure
     assert writer.password not in problem.what
@@ -103,4 +117,4 @@ def test_a_session_that_is_refused_is_a_problem_with_its_cure(
 def test_a_server_that_is_away_is_waited_for(writer: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     lead_to(replace(writer, port=1), monkeypatch)
     with pytest.raises(TransientError, match="cannot be reached"):
-        problems(WAREHOUSE)
+        problems(PLAN, WAREHOUSE)

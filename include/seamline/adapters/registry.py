@@ -24,7 +24,7 @@ from seamline.adapters.platform.database import Database
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.domain.errors import ConfigError
-from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
+from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.ports import CaptureProbe, Failpoints, LogReader, Problem, ReadView, ShapeGuard, Sink, Source
 
 # Per kind of source or destination: `module:function` of its opener. A new kind is a line here.
@@ -99,9 +99,10 @@ def capture_problems(plan: SyncPlan) -> tuple[Problem, ...]:
     return tuple(_function(_CAPTURE_PROBLEMS)(plan.source))
 
 
-def destination_problems(destination: DestinationPlan) -> tuple[Problem, ...]:
-    """`problems(destination: DestinationPlan) -> Sequence[Problem]`."""
-    return tuple(_opener(_DESTINATION_PROBLEMS, destination.kind, "destination")(destination))
+def destination_problems(plan: SyncPlan, destination_name: str) -> tuple[Problem, ...]:
+    """`problems(plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]`."""
+    destination = plan.destination(destination_name)
+    return tuple(_opener(_DESTINATION_PROBLEMS, destination.kind, "destination")(plan, destination))
 
 
 def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list[ReadView]:

@@ -1,18 +1,18 @@
 """What would keep a PostgreSQL destination from taking its tables, asked with the writer's login. Changes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.client import Session, open_session, translated
 from seamline.domain.errors import ConfigError, Refused
-from seamline.plan.model import DestinationPlan
+from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
 
 _NAME = "seamline:preflight"
 
 
-def problems(destination: DestinationPlan) -> tuple[Problem, ...]:
+def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...]:
     """TransientError where the server does not answer; a refused login is a problem like any other."""
     connection = resolve(destination.connection)
     try:
@@ -20,9 +20,11 @@ def problems(destination: DestinationPlan) -> tuple[Problem, ...]:
     except (ConfigError, Refused) as exc:
         return (Problem(f"destination {destination.name}: {exc.message}", exc.hint),)
     with closing(session), translated(f"check destination {destination.name}"):
-        return tuple(
-            Problem(f"destination {destination.name}: {what}", cure)
-            for what, cure in _found(session, destination, connection.login)
+        fatal = _found(session, destination, connection.login)
+        advice = _checked_row_by_row(session, destination, [table.name for table in plan.tables])
+        return (
+            *(Problem(f"destination {destination.name}: {what}", cure) for what, cure in fatal),
+            *(Problem(f"destination {destination.name}: {what}", cure, is_fatal=False) for what, cure in advice),
         )
 
 
@@ -61,6 +63,25 @@ def _foreign_schemas(session: Session, destination: DestinationPlan, login: str)
         yield (
             f"schema {schema} is there already, belongs to {owner}, and {login} may not write in it",
             f"let its owner GRANT USAGE, CREATE ON SCHEMA {schema} TO {login}, or declare another schema",
+        )
+
+
+def _checked_row_by_row(
+    session: Session, destination: DestinationPlan, tables: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Unique indexes that somebody has added to a live table: values that change places meet each other there."""
+    found = session.execute(
+        "SELECT t.relname, i.relname FROM pg_index x JOIN pg_class t ON t.oid = x.indrelid"
+        " JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_namespace n ON n.oid = t.relnamespace"
+        " WHERE n.nspname = %s AND t.relname = ANY(%s) AND x.indisunique AND NOT x.indisprimary AND x.indimmediate"
+        " ORDER BY 1, 2",
+        (destination.schema, list(tables)),
+    ).fetchall()
+    for table, index in found:
+        yield (
+            f"{destination.schema}.{table} has the unique index {index}, which is checked row by row: a transaction in"
+            " which two rows exchange their values stops the stream",
+            "make it a constraint that is DEFERRABLE INITIALLY DEFERRED, or an index that is not unique",
         )
 
 
