@@ -12,7 +12,8 @@ from seamline.adapters.postgres import joining, statements
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres import sink as postgres_sink
-from seamline.adapters.postgres.statements import DELETED, SpanStatements
+from seamline.adapters.postgres.sink import PostgresSink
+from seamline.adapters.postgres.statements import COPIES, DELETED, SpanStatements
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.domain.ledger import StreamId
@@ -163,6 +164,38 @@ def _say_instead(patch: pytest.MonkeyPatch, name: str, right: str, wrong: str) -
     patch.setattr(SpanStatements, name, property(planted))
 
 
+def copies_not_counted(patch: pytest.MonkeyPatch) -> None:
+    _say_instead(patch, "insert_copies", f"generate_series(1, s.{COPIES})", "generate_series(1, 1)")
+
+
+def commit_error_swallowed(patch: pytest.MonkeyPatch) -> None:
+    commit = PostgresSink.commit
+
+    def planted(sink: PostgresSink, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        try:
+            return commit(sink, lease, staged, progress=progress)
+        except CommitUnknown:
+            return Commit(replace(lease.ledger, next_offset=progress.span.end))
+
+    patch.setattr(PostgresSink, "commit", planted)
+
+
+def truncate_forgotten(patch: pytest.MonkeyPatch) -> None:
+    stage = PostgresSink.stage
+    patch.setattr(
+        PostgresSink, "stage", lambda sink, lease, changes: stage(sink, lease, replace(changes, truncate_first=False))
+    )
+
+
+def boundaries_never_ended(patch: pytest.MonkeyPatch) -> None:
+    commit = PostgresSink.commit
+
+    def planted(sink: PostgresSink, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        return commit(sink, lease, staged, progress=replace(progress, ended=()))
+
+    patch.setattr(PostgresSink, "commit", planted)
+
+
 def places_not_compared_at_a_joining(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(joining, "_require_abreast", lambda *_: None)
 
@@ -192,6 +225,10 @@ ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     offset_not_compared: "a_replayed_span_changes_nothing",
     deletes_dropped: "inserts_updates_and_deletes_reach_their_rows",
     hash_without_text: "rows_that_a_loose_comparison_would_join_are_told_apart",
+    copies_not_counted: "thousands_of_identical_rows_are_counted_exactly",
+    commit_error_swallowed: "a_commit_that_never_arrived_is_found_missing",
+    truncate_forgotten: "a_truncate_removes_all_rows_and_keeps_what_comes_after",
+    boundaries_never_ended: "boundaries_end_in_the_commit_that_says_so",
     places_not_compared_at_a_joining: "a_pass_that_stands_elsewhere_is_refused_and_changes_nothing",
     stream_not_fenced_at_a_joining: "the_stream_of_before_is_fenced",
     boundary_of_the_pass_forgotten: "a_table_that_is_loaded_again_becomes_what_its_pass_says_and_begins_a_generation",
