@@ -9,7 +9,7 @@ from seamline.domain.errors import SchemaConflict
 # What a person does about a table that was altered.
 PARK_IT = (
     "Take the table out of the sync's list and run `<sync>__tables`: the others go on, its rows are kept under another "
-    "name. Put back into the list and run again, it is loaded in its new shape"
+    "name, with their views and rights. Put back into the list and run again, it is loaded in its new shape"
 )
 
 
