@@ -15,7 +15,7 @@ from seamline.domain.capture import CaptureState
 from seamline.domain.errors import ConfigError, PositionLost, Refused, TerminalError
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
-from tests.integration.captured import Captured, captured, finish, replay
+from tests.integration.captured import NULLS_AND_DEFAULTS, Captured, captured, finish, replay
 from tests.integration.databases import mariadb
 from tests.waiting import wait_until
 
@@ -58,14 +58,7 @@ def test_a_null_is_told_as_null_where_the_column_has_a_default(bank: Captured) -
     for table in ("account", "audit"):
         bank.execute(f"ALTER TABLE {table} MODIFY a INT DEFAULT 7, MODIFY memo VARCHAR(200) DEFAULT 'none'")
     bank.ensure()
-    bank.execute(
-        "INSERT INTO account (id) VALUES (1)",
-        "INSERT INTO account VALUES (2, NULL, NULL), (3, 3, 'x')",
-        "UPDATE account SET a = NULL WHERE id = 1",
-        "UPDATE account SET memo = NULL WHERE id = 3",
-        "INSERT INTO audit VALUES (NULL, NULL), (NULL, 'x'), (7, 'none')",
-        "DELETE FROM audit WHERE memo = 'x'",
-    )
+    bank.execute(*NULLS_AND_DEFAULTS)
     assert_log_equals_source(bank, "account", "audit")
 
 

@@ -33,6 +33,14 @@ from seamline.sync.stream_host import RaiseAlarm
 from tests.integration.databases import mariadb, mariadb_database
 from tests.waiting import wait_until
 
+NULLS_AND_DEFAULTS = (
+    "INSERT INTO account (id) VALUES (1)",
+    "INSERT INTO account VALUES (2, NULL, NULL), (3, 3, 'x')",
+    "UPDATE account SET a = NULL WHERE id = 1",
+    "UPDATE account SET memo = NULL WHERE id = 3",
+    "INSERT INTO audit VALUES (NULL, NULL), (NULL, 'x'), (7, 'none')",
+    "DELETE FROM audit WHERE memo = 'x'",
+)
 NAMED_WITHIN_S = 60
 ACCOUNT = "CREATE TABLE account (id BIGINT PRIMARY KEY, a INT, memo VARCHAR(200))"
 AUDIT = "CREATE TABLE audit (a INT, memo VARCHAR(200))"

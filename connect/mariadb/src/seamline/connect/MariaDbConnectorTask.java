@@ -163,6 +163,7 @@ public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, Mar
         MariaDbConnectionConfiguration access = new MariaDbConnectionConfiguration(settings);
         try (MariaDbConnection connection = new MariaDbConnection(access, null)) {
             Server server = Server.requireSame(connection, SERVER, stored);
+            MariaDbPlaces.requireIn(connection, stored);
             markers.requireNewestIn(connection);
             return server;
         } catch (SQLException failure) {

@@ -1,6 +1,8 @@
 package seamline.connect;
 
 import com.github.shyiko.mysql.binlog.MariadbGtidSet;
+import io.debezium.jdbc.JdbcConnection;
+import java.sql.SQLException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -43,6 +45,42 @@ final class MariaDbPlaces implements Places {
         Map<String, Object> place = upTo(offset);
         place.put(GTIDS, with(transaction, place).toString());
         return place;
+    }
+
+    /**
+     * A server tells its log only what it has written. One whose log ends before the place was restored; later, when it has
+     * written as far as that again, only the marker tells.
+     *
+     * @param stored the offset that Connect holds from before; null where nothing was ever stored
+     */
+    static void requireIn(JdbcConnection source, Map<String, ?> stored) throws SQLException {
+        if (stored == null || !(stored.get(GTIDS) instanceof String told)) {
+            return;
+        }
+        String written = source.queryAndMap("SELECT @@GLOBAL.gtid_binlog_pos", rows -> rows.next() ? rows.getString(1) : "");
+        Map<String, Long> newest = sequences(written);
+        sequences(told).forEach((domain, sequence) -> {
+            // Of a domain that its owner has deleted (FLUSH BINARY LOGS DELETE_DOMAIN_ID) the server itself judges.
+            Long own = newest.isEmpty() ? Long.valueOf(0) : newest.get(domain);
+            if (own != null && own < sequence) {
+                throw new ConnectException(
+                        "The place " + told + ", where the log topic ends, is no longer available on the server: it has"
+                                + " written its log only up to " + (written.isEmpty() ? "nothing" : written)
+                                + " (restored, or another one)");
+            }
+        });
+    }
+
+    /** Of `0-7-123,1-7-9` by domain. */
+    private static Map<String, Long> sequences(String gtids) {
+        Map<String, Long> found = new HashMap<>();
+        for (String gtid : gtids.split(",")) {
+            String[] parts = gtid.strip().split("-");
+            if (parts.length == 3) {
+                found.put(parts[0], Long.valueOf(parts[2]));
+            }
+        }
+        return found;
     }
 
     private static MariadbGtidSet with(String transaction, Map<String, ?> place) {
