@@ -259,6 +259,22 @@ def test_a_repeat_tells_who_signed_when_it_was_written_down(cuts: PostgresCuts, 
     assert [one.signed_by for one in told] == ["olga: late file"] * 2
 
 
+def test_a_signature_that_an_earlier_attempt_did_not_need_is_written_down(
+    cuts: PostgresCuts, sql: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = staged("r1", {"entry": stage(sql, "e1", 3)})
+    with monkeypatch.context() as patch:
+        patch.setattr(cuts, "_wait_for_readers_of_old_plans", stop)
+        with pytest.raises(TransientError):
+            publish(cuts, cut)
+    assert publish(cuts, cut, signed_by="olga: fine").signed_by == "olga: fine"
+    assert one(sql, "SELECT signed_by FROM seamline.cut") == "olga: fine"
+
+
+def stop(_: object) -> None:
+    raise TransientError("a reader is at work")
+
+
 def test_an_unlogged_stage_becomes_durable(cuts: PostgresCuts, sql: Any) -> None:
     publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3, kind="UNLOGGED")}))
     assert one(sql, "SELECT relpersistence FROM pg_class WHERE relname = 'entry_20260305_v1'") == "p"

@@ -143,6 +143,21 @@ def test_unchanged_rows_without_a_key_are_not_written_again_by_the_next_publish(
     assert len(set(before) & set(after)) == 3, "two of ann's and one of joe's stayed where they were"
 
 
+def test_what_a_hand_has_changed_in_a_row_without_a_key_is_mended_though_its_type_takes_it_for_nothing(
+    database: Connection,
+) -> None:
+    table = Table("odd", (Column("code", Kind.CHAR, "char(3)", length=3), Column("span", Kind.TIME, "time")))
+    world = PostgresWorld([table], database)
+    rows = [{"code": "a", "span": 86_400_000_000}, {"code": "b", "span": 1}]
+    for run_id in ("run-1", "run-2"):
+        load = world.load(table, rows)
+        world.sink().publish(STREAM, [load], publication=publication(run_id=run_id, tables=[table]))
+        found = world.session.execute("SELECT code, span::text FROM settlement.odd ORDER BY code").fetchall()
+        assert found == [("a", "24:00:00"), ("b", "00:00:00.000001")]
+        world.session.execute("UPDATE settlement.odd SET code = 'a ', span = '1 day' WHERE code = 'a'")
+    world.close()
+
+
 @pytest.mark.parametrize("name", ["identity", "copy", 'a "quoted" name'])
 def test_a_column_may_have_any_name_where_rows_without_a_key_are_merged(database: Connection, name: str) -> None:
     table = Table("odd", (Column(name, Kind.STRING, "varchar(20)", length=20),))

@@ -146,11 +146,10 @@ def test_what_the_models_refuse_the_sync_schema_refuses_too() -> None:
 def test_a_capture_that_is_not_there_is_not_started(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nothing = SimpleNamespace(tables=lambda source: (0, ()))
-    monkeypatch.setattr("seamline.cli.capture.registry.capture_registry", lambda: nothing)
+    monkeypatch.setattr("seamline.cli.capture.open_capture", lambda source: SimpleNamespace(status=lambda: None))
     assert main(["capture", "start", "core_bank"]) == Refused.exit_code
     said = capsys.readouterr().err
-    assert "no capture of core_bank yet" in said and "onboard a sync of it: settlement" in said
+    assert "no capture of core_bank: none was made yet" in said and "onboard a sync of it: settlement" in said
 
 
 def test_a_capture_is_given_up_only_by_a_second_word(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,13 +34,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _start(plan: SyncPlan) -> int:
-    known = registry.capture_registry()
-    if not known.tables(plan.source.name)[1]:
-        raise Refused(f"there is no capture of {plan.source.name} yet", hint=f"onboard a sync of it: {plan.sync}")
+    connect = open_capture(plan.source)
+    if connect.status() is None:
+        raise Refused(
+            f"there is no capture of {plan.source.name}: none was made yet, or it was given up",
+            hint=f"onboard a sync of it: {plan.sync}",
+        )
     state = ensure_capture(
         replace(plan, tables=()),
-        registry=known,
-        connect=open_capture(plan.source),
+        registry=registry.capture_registry(),
+        connect=connect,
         topics=open_topics(plan.source),
         source=cast("CaptureSource", registry.source(plan)),
         open_log=lambda: registry.log_reader(plan),

@@ -130,10 +130,16 @@ def _misfits(sync: SyncSpec, survey: Survey) -> Iterator[tuple[Path_, str, str]]
     """Place, cause and cure of everything that the sync says of tables and the source denies."""
     shapes = {table.name: table for table in survey.tables}
     for number, entry in enumerate(sync.tables):
-        for problem in survey.problems:
-            if problem.table == entry.name:
-                yield ("tables", number), problem.what, problem.cure
-        if entry.name in shapes and entry.business_date:
+        problems = [problem for problem in survey.problems if problem.table == entry.name]
+        for problem in problems:
+            yield ("tables", number), problem.what, problem.cure
+        if entry.name not in shapes and not problems:
+            yield (
+                ("tables", number),
+                f"the source was not asked for `{entry.name}`",
+                "Was the file edited just now? Run again",
+            )
+        elif entry.name in shapes and entry.business_date:
             wanted = _KINDS_THAT_HOLD[Holds(entry.business_date.as_)]
             place = ("tables", number, "business_date", "column")
             what = f"as: {entry.business_date.as_}"

@@ -20,6 +20,7 @@ from seamline.stack import (
     java,
     kafka,
     mariadb,
+    own_connectors,
     ports_in_use,
     postgres,
     python_lock,
@@ -117,6 +118,8 @@ def _jars(layout: Layout) -> Iterator[Finding]:
     for folder in (*jars.plugin_folders(files, layout), layout.mariadb_server, layout.own_connectors):
         for name in jars.altered(folder)[:5]:
             yield Finding(Level.WRONG, f"{folder / name} is missing or was changed since setup", "./seamline setup")
+    for jar in own_connectors.not_in_place(layout):
+        yield Finding(Level.WRONG, f"{jar} is missing or not the one that was compiled here", "./seamline setup")
 
 
 def _machine(layout: Layout) -> Iterator[Finding]:

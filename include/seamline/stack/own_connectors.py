@@ -72,8 +72,22 @@ def _compile(kind: str, layout: Layout, environment: Mapping[str, str], target: 
     shutil.rmtree(classes)
 
 
+def not_in_place(layout: Layout) -> list[Path]:
+    """Where a plugin lacks its jar, or has another one."""
+    return [
+        plugin / JAR
+        for kind in KINDS
+        for plugin in _plugins(layout, kind)
+        if not _is_copy(layout.own_connectors / kind / JAR, plugin / JAR)
+    ]
+
+
+def _is_copy(jar: Path, target: Path) -> bool:
+    return jar.is_file() and target.is_file() and target.read_bytes() == jar.read_bytes()
+
+
 def _put(jar: Path, target: Path) -> None:
-    if not target.is_file() or target.read_bytes() != jar.read_bytes():
+    if not _is_copy(jar, target):
         # A worker that runs reads on in the old file.
         fresh = target.with_name(f"{target.name}.new")
         shutil.copyfile(jar, fresh)

@@ -162,9 +162,11 @@ class PostgresCuts:
             if attached.is_published:
                 return Published(attached.version, is_new=False, signed_by=attached.signed_by)
             self._wait_for_readers_of_old_plans([table.table for table in cut.tables])
+            # Who has signed first stays; an earlier attempt may have needed nobody.
+            signer = attached.signed_by or signed_by
             with self._locked():
-                is_new = self._point_to(cut, attached.version, attached.signed_by)
-        return Published(attached.version, is_new=is_new, signed_by=attached.signed_by)
+                is_new = self._point_to(cut, attached.version, signer)
+        return Published(attached.version, is_new=is_new, signed_by=signer)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -311,8 +313,9 @@ class PostgresCuts:
     def _point_to(self, cut: StagedCut, version: int, signed_by: str) -> bool:
         """False when somebody else repeated this run and was faster."""
         marked = self._session.execute(
-            "UPDATE seamline.cut SET published_at = clock_timestamp() WHERE run_id = %s AND published_at IS NULL",
-            (cut.run_id,),
+            "UPDATE seamline.cut SET published_at = clock_timestamp(), signed_by = %s"
+            " WHERE run_id = %s AND published_at IS NULL",
+            (signed_by, cut.run_id),
         ).rowcount
         if not marked:
             return False

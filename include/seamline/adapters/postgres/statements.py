@@ -105,12 +105,13 @@ def identity_hash(table: Table) -> str:
 def multiset_merge(table: Table, live: str, staged: str) -> tuple[str, str]:
     """What leaves `live` and what enters it so that it holds the rows of `staged`; rows of both stay where they are.
 
-    Copies of one row are numbered: the third copy here is the third one there.
+    Copies of one row are numbered: the third copy here is the third one there. What makes rows equal is the text of all
+    that is stored, and not the canonical text, which leaves out what a type takes for nothing (`a` and `a ` of a CHAR).
     """
-    text = f'({row_text_expression(table.columns)}) COLLATE "C"'
+    columns = ", ".join(quoted(column.name) for column in table.columns)
+    text = f'ROW({columns})::text COLLATE "C"'
     identity, copy, place = (quoted(f"seamline.{name}") for name in ("identity", "copy", "place"))
     numbered = f"{text} AS {identity}, row_number() OVER (PARTITION BY {text}) AS {copy}"
-    columns = ", ".join(quoted(column.name) for column in table.columns)
     same = f"l.{identity} = s.{identity} AND l.{copy} = s.{copy}"
     in_live, in_staged = (f"SELECT {numbered} FROM {relation}" for relation in (live, staged))
     return (

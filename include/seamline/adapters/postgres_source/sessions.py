@@ -225,7 +225,8 @@ class SourceReadView(PostgresReadView):
 
     def _table(self, name: str) -> Table:
         if name not in self._tables:
-            with translated(role(self._source, self._source.reader)):
+            # A savepoint, as for every question: what fails for one table must not end the view.
+            with translated(role(self._source, self._source.reader)), self._session.transaction():
                 lock_tables(self._session, self._source.schema, [name])
                 (self._tables[name],) = read_catalogue(self._session, self._source.schema, [name])
         return super()._table(name)
