@@ -21,7 +21,7 @@ from seamline.adapters.postgres_source.source import PostgresSource
 from seamline.domain.catalogue import Table
 from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
-from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
+from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, SeamlineError, TransientError
 from seamline.domain.position import Position, PostgresPosition, position_from_json
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Marker, Problem, ReadView
@@ -522,6 +522,19 @@ def test_no_row_is_read_before_every_transaction_that_the_snapshot_sees_has_ende
     (view,) = sessions.open_views(bank.source_plan, 1)
     with closing(view):
         assert len(view.rows("account", [str(first_id + number) for number in range(3)])) == 3
+
+
+def test_a_table_that_cannot_be_read_ends_no_view_that_others_are_read_in(bank: PostgresCaptured) -> None:
+    first_id, reader = next(FIRST_IDS), role(bank.source_plan, bank.source_plan.reader).login
+    bank.execute(f"INSERT INTO account VALUES ({first_id}, 1, 'x')", f'REVOKE SELECT ON audit FROM "{reader}"')
+    try:
+        (view,) = sessions.open_views(bank.source_plan, 1)
+        with closing(view):
+            with pytest.raises(SeamlineError, match="audit"):
+                view.digests(Segment("audit"), run_key="k")
+            assert len(view.rows("account", [str(first_id)])) == 1
+    finally:
+        bank.execute(f'GRANT SELECT ON audit TO "{reader}"')
 
 
 def is_waiting_for_a_standby(bank: PostgresCaptured, session: "psycopg.Connection[Any]") -> bool:
