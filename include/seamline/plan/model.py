@@ -84,7 +84,7 @@ class BusinessDate:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """`table` is None until the source's catalogue was read (`compile_plan` with a catalogue)."""
+    """`table` is None until the source's catalogue was read (`compile_plan` with a survey)."""
 
     name: str
     business_date: BusinessDate | None = None

@@ -119,12 +119,12 @@ def read_catalogue(session: "Session[Any]", database: str, tables: Sequence[str]
 def survey(session: "Session[Any]", database: str, tables: Sequence[str]) -> Survey:
     """Which of these tables are there and can be kept."""
     listed = _listed(session, database)
+    missing = {name: fault for name in tables if (fault := table_fault(name, listed))}
     problems = [
         Problem(f"database {database}: {fault}", "correct `tables` of the sync", table=name)
-        for name in tables
-        if (fault := table_fault(name, listed))
+        for name, fault in missing.items()
     ]
-    there = [name for name in tables if not table_fault(name, listed)]
+    there = [name for name in tables if name not in missing]
     columns = _columns(session, database, there)
     keys = _keys(session, database)
     found = []

@@ -76,12 +76,12 @@ def read_catalogue(session: Session, schema: str, tables: Sequence[str]) -> tupl
 def survey(session: Session, schema: str, tables: Sequence[str]) -> Survey:
     """Which of these tables are there and can be kept."""
     listed = _listed(session, schema)
+    missing = {name: fault for name in tables if (fault := table_fault(name, listed))}
     problems = [
         Problem(f"schema {schema}: {fault}", "correct `tables` of the sync", table=name)
-        for name in tables
-        if (fault := table_fault(name, listed))
+        for name, fault in missing.items()
     ]
-    there = [name for name in tables if not table_fault(name, listed)]
+    there = [name for name in tables if name not in missing]
     columns = _columns(session, schema, there)
     keys = _keys(session, schema)
     origins = read_origins(session, schema, there)
