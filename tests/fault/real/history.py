@@ -54,6 +54,15 @@ class History:
                 with self._file.open("a", encoding="utf-8") as lines:
                     lines.write(_line(attempt))
 
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._attempts)
+
+    def told(self, first: int, end: int) -> Sequence[Attempt]:
+        """From the `first` on, which counts from 0, to the one before `end`."""
+        with self._lock:
+            return tuple(self._attempts[first:end])
+
     @property
     def attempts(self) -> Sequence[Attempt]:
         with self._lock:

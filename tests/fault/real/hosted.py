@@ -11,13 +11,14 @@ from dataclasses import dataclass, fields
 import psutil
 
 from seamline.plan.model import plan_to_json
-from tests.fault.real.bank_under_fire import BankUnderFire, Worker
+from tests.fault.real.bank_under_fire import RECOVERY_MAX_S, BankUnderFire, Worker
 from tests.fault.real.worker import DESTINATION
 from tests.spark.chains import SCRIPT
 from tests.spark.hosts import START_S, Failpoints, Hosts, hosts_of, is_gone, session_of
 from tests.waiting import wait_until
 
 _ENDS_WITHIN_S = 60.0
+_DAEMON = "stream_host.daemon"
 
 
 @dataclass(kw_only=True)
@@ -31,6 +32,10 @@ class HostedBank(BankUnderFire):
     def host(self) -> "subprocess.Popen[bytes]":
         return self.hosts.started[-1]
 
+    @property
+    def is_hosted(self) -> bool:
+        return bool(self.hosts.started) and self.host.poll() is None
+
     def processes(self, of: str) -> list[psutil.Process]:
         """Living processes of the host whose command line says this."""
         found = []
@@ -41,6 +46,30 @@ class HostedBank(BankUnderFire):
             except psutil.NoSuchProcess:
                 continue
         return found
+
+    @property
+    def daemon(self) -> psutil.Process:
+        """The one of Spark's that forks the workers: they follow it."""
+        return min(self.processes(_DAEMON), key=lambda process: process.create_time())
+
+    def worker(self) -> psutil.Process:
+        """The stream's own process, once there is one."""
+
+        def forked() -> list[psutil.Process]:
+            return sorted(self.processes(_DAEMON), key=lambda process: process.create_time())[1:]
+
+        return wait_until(forked, timeout_s=RECOVERY_MAX_S, what="a worker of the stream")[-1]
+
+    def come_to(self, place: str, mode: str) -> None:
+        """A worker comes to this failpoint, and whatever takes its place goes on."""
+        before = self.failpoints.fired()[place]
+        self.failpoints.arm(f"{place}={mode}")
+        wait_until(
+            lambda: self.keep_streaming() and self.failpoints.fired()[place] > before,
+            timeout_s=60,
+            what=f"a worker at {place}",
+        )
+        self.failpoints.arm("")
 
     def stream(self) -> None:
         """Wanted, and heard of from a host that lives."""
@@ -67,16 +96,19 @@ class HostedBank(BankUnderFire):
         assert self.host.wait(timeout=_ENDS_WITHIN_S) == 0, self.hosts.log(len(self.hosts.started) - 1)[-1500:]
 
     def apply_all(self) -> None:
-        self.stream()
+        if not self.is_hosted:
+            self.stream()
         self.recovered(time.monotonic())
         self.stop_stream()
 
 
 @contextmanager
-def hosted(bank: BankUnderFire) -> Iterator[HostedBank]:
+def hosted(bank: BankUnderFire, **environment: str) -> Iterator[HostedBank]:
+    """`environment` is the hosts'."""
     failpoints = Failpoints(bank.folder / "failpoints-of-host")
     name = f"{bank.source.source_plan.name}_platform"
-    with hosts_of(SCRIPT, bank.folder, name=name, SEAMLINE_FAILPOINTS_FILE=str(failpoints.file)) as hosts:
+    armed = {"SEAMLINE_FAILPOINTS_FILE": str(failpoints.file)}
+    with hosts_of(SCRIPT, bank.folder, name=name, **armed, **environment) as hosts:
         own = {field.name: getattr(bank, field.name) for field in fields(BankUnderFire)}
         yield HostedBank(**own, hosts=hosts, failpoints=failpoints)
 
@@ -99,23 +131,15 @@ def kill_jvm(bank: HostedBank) -> None:
 
 
 def kill_daemon(bank: HostedBank) -> None:
-    """The one of Spark's that forks the workers: they follow it."""
-    daemon = min(bank.processes("stream_host.daemon"), key=lambda process: process.create_time())
+    daemon = bank.daemon
     daemon.kill()
     wait_until(lambda: is_gone(daemon.pid), timeout_s=10, what="the daemon to be gone")
-
-
-def _kill_worker_at(failpoints: Failpoints, place: str) -> None:
-    before = failpoints.fired()[place]
-    failpoints.arm(f"{place}=kill9")
-    wait_until(lambda: failpoints.fired()[place] > before, timeout_s=60, what=f"a worker to die at {place}")
-    failpoints.arm("")
 
 
 def kill_worker_twice(bank: HostedBank) -> None:
     """The second one behind a COMMIT whose answer it never sees."""
     for place in ("app.dml_half", "app.commit_sent"):
-        _kill_worker_at(bank.failpoints, place)
+        bank.come_to(place, "kill9")
 
 
 def overtake_host(bank: HostedBank) -> None:

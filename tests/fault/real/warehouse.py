@@ -121,6 +121,17 @@ class Warehouse:
             {(actor, action): copies for actor, action, copies in audit},
         )
 
+    def dump_of(self, attempts: Sequence[int]) -> Dump:
+        """The rows that these attempts have left; of those without a key nobody can tell."""
+        with self.session() as session:
+            entries = session.execute(
+                "SELECT tx_id, leg, legs, amount FROM live.entry WHERE tx_id = ANY(%s)", (list(attempts),)
+            ).fetchall()
+            seq = session.execute(
+                "SELECT writer, n FROM live.seq WHERE attempt = ANY(%s)", (list(attempts),)
+            ).fetchall()
+        return Dump([Leg(*row) for row in entries], [(writer, number) for writer, number in seq])
+
     def _one(self, statement: str, *values: str) -> Any:
         with self.session() as session:
             row = session.execute(statement.encode(), values or None).fetchone()

@@ -17,30 +17,35 @@ from seamline.adapters.connections import Connection
 from seamline.domain.errors import SeamlineError
 from seamline.stack import supervisor
 from seamline.stack.layout import Layout
-from tests.fault.real.bank_under_fire import KILLED, BankUnderFire
-from tests.fault.real.worker import FENCED, TRANSIENT
+from tests.fault.real.hosted import HostedBank, kill_daemon, kill_host, kill_jvm, overtake_host
+from tests.fault.real.window import Window
+from tests.fault.soak.kafka_links import KafkaLinks
 from tests.fault.soak.link import Link, State
 from tests.integration.databases import mariadb, postgres
+from tests.spark.hosts import is_gone
 from tests.waiting import wait_until
 
 _STREAM_FAILPOINTS = ("app.epoch_taken", "app.fetched", "app.dml_half", "app.commit_sent", "app.commit_acked")
 _BOTH = ("mariadb", "postgres")
 _LINK, _CAPTURE_LINK = attrgetter("link"), attrgetter("capture_link")
+_STREAM_KAFKA, _CONNECT_KAFKA = attrgetter("kafka.stream"), attrgetter("kafka.connect")
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A bank whose stream runs, and what a fault may lay hands on."""
+    """A bank whose stream runs in a stream host, and what a fault may lay hands on."""
 
-    bank: BankUnderFire
+    bank: HostedBank
     # To the destination, of the stream; and to the source, of the capture.
     link: Link
     capture_link: Link
+    kafka: KafkaLinks
+    window: Window
     chance: random.Random
     layout: Layout
 
     def lasting(self, least_s: float, most_s: float) -> None:
-        """The fault is there for this long, and the stream is looked after as its host would."""
+        """The fault is there for this long, and the host is looked after as Supervisor would."""
         until = time.monotonic() + self.chance.uniform(least_s, most_s)
         wait_until(
             lambda: self.bank.keep_streaming() and time.monotonic() >= until,
@@ -58,67 +63,48 @@ class Fault:
     kinds: tuple[str, ...] = _BOTH
 
 
-# ---- the stream -----------------------------------------------------------------------------------------------------
+# ---- the stream and its host ----------------------------------------------------------------------------------------
 
 
-def kill_stream(scene: Scene) -> None:
-    worker = scene.bank.workers[-1]
-    worker.process.kill()
-    scene.bank.ended(worker, within_s=20, wanted=(KILLED,))
-    scene.bank.start("stream")
+def kill_worker(scene: Scene) -> None:
+    worker = scene.bank.worker()
+    worker.kill()
+    wait_until(lambda: is_gone(worker.pid), timeout_s=20, what="the worker to be gone")
 
 
-def kill_stream_at_a_failpoint(scene: Scene) -> None:
-    _restart_armed(scene, _STREAM_FAILPOINTS, "kill9", KILLED)
+def kill_worker_at_a_failpoint(scene: Scene) -> None:
+    _come_to(scene, _STREAM_FAILPOINTS, "kill9")
 
 
-def fail_stream_at_a_failpoint(scene: Scene) -> None:
+def fail_worker_at_a_failpoint(scene: Scene) -> None:
     # An error of a COMMIT that was sent is a lost answer, which ends no stream.
-    _restart_armed(scene, [name for name in _STREAM_FAILPOINTS if name != "app.commit_sent"], "error", TRANSIENT)
+    _come_to(scene, [name for name in _STREAM_FAILPOINTS if name != "app.commit_sent"], "error")
 
 
-def _restart_armed(scene: Scene, failpoints: Sequence[str], mode: str, code: int) -> None:
-    bank, name = scene.bank, scene.chance.choice(failpoints)
-    hit = 1 if name == "app.epoch_taken" else scene.chance.randint(1, 20)
-    old = bank.workers[-1]
-    old.process.terminate()
-    bank.ended(old, within_s=20, wanted=(-signal.SIGTERM,))
-    armed = bank.start("stream", f"{name}={mode}@{hit}")
-    bank.ended(armed, within_s=60, wanted=(code,))
-    assert armed.fired == [name], f"{name} did not fire: {armed.fired}"
-    bank.start("stream")
+def _come_to(scene: Scene, failpoints: Sequence[str], mode: str) -> None:
+    name = scene.chance.choice(failpoints)
+    if name == "app.epoch_taken":
+        # Only a worker that begins comes to it.
+        kill_worker(scene)
+    scene.bank.come_to(name, mode)
 
 
-def suspend_stream(scene: Scene) -> None:
-    worker = scene.bank.workers[-1]
-    with suspended(worker.process.pid):
+def suspend_worker(scene: Scene) -> None:
+    with suspended(scene.bank.worker().pid):
         scene.lasting(5, 15)
-
-
-def overtake_stream(scene: Scene) -> None:
-    """The old worker sleeps, another one takes over, the old one wakes up: it must find itself fenced."""
-    bank, old = scene.bank, scene.bank.workers[-1]
-    with suspended(old.process.pid):
-        before = bank.warehouse.commits_seen()
-        bank.start("stream")
-        wait_until(
-            lambda: bank.keep_streaming() and bank.warehouse.commits_seen() > before + 3,
-            timeout_s=60,
-            what="commits of the one that took over",
-        )
-    bank.ended(old, within_s=60, wanted=(FENCED, TRANSIENT))
 
 
 def lose_the_answer_of_a_commit(scene: Scene) -> None:
     """A COMMIT arrives and its answer never does: the same process has to ask the ledger, under a new epoch."""
-    bank = scene.bank
-    worker = bank.workers[-1]
-    times = len(worker.fired)
-    worker.arming.write_text("app.dml_done=wait", encoding="utf-8")
-    wait_until(lambda: len(worker.fired) > times, timeout_s=60, what="a transaction before its COMMIT")
+    bank, worker = scene.bank, scene.bank.worker()
+    times = bank.failpoints.fired()["app.dml_done"]
+    bank.failpoints.arm("app.dml_done=wait")
+    wait_until(
+        lambda: bank.failpoints.fired()["app.dml_done"] > times, timeout_s=60, what="a transaction before its COMMIT"
+    )
     before = bank.warehouse.newest_commit()
     scene.link.state = State.NO_ANSWERS
-    worker.arming.write_text("", encoding="utf-8")
+    bank.failpoints.arm("")
     wait_until(lambda: bank.warehouse.newest_commit().number > before.number, timeout_s=20, what="the commit itself")
     scene.link.reset()
     wait_until(lambda: scene.link.has_reset, timeout_s=20, what="the session to be reset")
@@ -128,8 +114,23 @@ def lose_the_answer_of_a_commit(scene: Scene) -> None:
         timeout_s=60,
         what="a new epoch after the lost answer",
     )
-    assert worker.process.poll() is None, f"the stream ended: {worker.said()}"
-    assert bank.workers[-1] is worker
+    assert not is_gone(worker.pid), "the stream's worker ended"
+
+
+def disturbing(trouble: Callable[[HostedBank], None]) -> Callable[[Scene], None]:
+    return lambda scene: trouble(scene.bank)
+
+
+def refuse_platform_database(scene: Scene) -> None:
+    """Streams go on without it, whatever becomes of the lease."""
+    bank = scene.bank
+    bank.hosts.refuse_all()
+    try:
+        before = bank.warehouse.commits_seen()
+        wait_until(lambda: bank.warehouse.commits_seen() > before, timeout_s=60, what="a commit without the platform")
+        scene.lasting(5, 20)
+    finally:
+        bank.hosts.admit_all()
 
 
 # ---- the ways to the destination and from the source ---------------------------------------------------------------
@@ -269,19 +270,27 @@ def suspended(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+def _faults_of(name: str, link: Callable[[Scene], Link]) -> Iterator[Fault]:
+    yield Fault(f"{name} cut", cutting(link))
+    yield Fault(f"{name} silent", silencing(link))
+    yield Fault(f"{name} slow", slowing(link))
+
+
 FAULTS = (
-    Fault("stream killed", kill_stream),
-    Fault("stream killed at a failpoint", kill_stream_at_a_failpoint),
-    Fault("stream fails at a failpoint", fail_stream_at_a_failpoint),
-    Fault("stream suspended", suspend_stream),
-    Fault("stream overtaken while suspended", overtake_stream),
+    Fault("stream's worker killed", kill_worker),
+    Fault("stream's worker killed at a failpoint", kill_worker_at_a_failpoint),
+    Fault("stream fails at a failpoint", fail_worker_at_a_failpoint),
+    Fault("stream's worker suspended", suspend_worker),
     Fault("answer of a COMMIT lost", lose_the_answer_of_a_commit),
-    Fault("link to the destination cut", cutting(_LINK)),
-    Fault("link to the destination silent", silencing(_LINK)),
-    Fault("link to the destination slow", slowing(_LINK)),
-    Fault("link of the capture cut", cutting(_CAPTURE_LINK)),
-    Fault("link of the capture silent", silencing(_CAPTURE_LINK)),
-    Fault("link of the capture slow", slowing(_CAPTURE_LINK)),
+    Fault("stream host killed", disturbing(kill_host)),
+    Fault("JVM of the stream host killed", disturbing(kill_jvm)),
+    Fault("daemon of Spark's workers killed", disturbing(kill_daemon)),
+    Fault("stream host overtaken in its sleep", disturbing(overtake_host)),
+    Fault("platform database refuses everybody", refuse_platform_database),
+    *_faults_of("link to the destination", _LINK),
+    *_faults_of("link of the capture", _CAPTURE_LINK),
+    *_faults_of("link of the stream to Kafka", _STREAM_KAFKA),
+    *_faults_of("link of Connect to Kafka", _CONNECT_KAFKA),
     Fault("sessions of the destination ended", end_sessions_of_stream),
     Fault("capture's task restarted", restart_task),
     Fault("capture stopped and resumed", stop_and_resume_capture),

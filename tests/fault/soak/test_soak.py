@@ -10,22 +10,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 
 from seamline.adapters.connections import resolve
-from seamline.ports import Orders
 from seamline.stack.layout import Layout
 from tests.conftest import RunningStack
 from tests.fault.real.bank_under_fire import RECOVERY_MAX_S, WAREHOUSE, BankUnderFire, bank_under_fire
 from tests.fault.real.history import Outcome
+from tests.fault.real.hosted import hosted
 from tests.fault.real.kinds import KINDS
 from tests.fault.real.report import commit_of_checkout
-from tests.fault.real.watched import watched
+from tests.fault.real.window import Window
 from tests.fault.soak.journal import Begun, Done, Ended, Journal
+from tests.fault.soak.kafka_links import kafka_links
 from tests.fault.soak.link import link_to
 from tests.fault.soak.nemesis import Fault, Scene
+from tests.spark.hosts import uri
 from tests.waiting import wait_until
 
 COMMITS_MIN = 20
@@ -94,7 +95,7 @@ def one_fault(scene: Scene, fault: Fault) -> Done:
     before = bank.warehouse.commits_seen()
     print(f"{time.strftime('%H:%M:%S')} {fault.name}", flush=True)
     fault.make(scene)
-    over = time.monotonic()
+    told, over = len(bank.writers.history), time.monotonic()
     lasted_s = over - began
     allowed_s = max(RECOVERY_MAX_S, 5 * lasted_s)
     recovery_s = bank.recovered(over, within_s=allowed_s)
@@ -105,6 +106,7 @@ def one_fault(scene: Scene, fault: Fault) -> Done:
     )
     new, violations = bank.new_commits()
     violations += bank.state_differences()
+    violations += scene.window.wrong_before(told)
     if not any(commit.transfers_checked for commit in new):
         violations.append(f"{fault.name}: not one transfer was looked at")
     if recovery_s > allowed_s:
@@ -115,16 +117,20 @@ def one_fault(scene: Scene, fault: Fault) -> Done:
 
 @contextmanager
 def soaked_bank(kind: str, layout: Layout, *, seed: str, folder: Path) -> Iterator[Scene]:
-    """A bank under writers, stream and capture at work behind a link each, the capture watched as the host does."""
-    with bank_under_fire(kind, folder=folder, seed=seed) as bank:
+    """A bank under writers, its stream in a stream host; streams and capture reach every server over a link each."""
+    with kafka_links(layout) as kafka, bank_under_fire(kind, folder=folder, seed=seed) as bank:
         warehouse, server = resolve(WAREHOUSE.connection), bank.source.root
         with link_to(warehouse.host, warehouse.port) as link, link_to(server.host, server.port) as capture_link:
-            bank.source.endpoint = replace(bank.source.endpoint, port=capture_link.port)
+            bank.source.endpoint = replace(
+                bank.source.endpoint, port=capture_link.port, kafka_servers=f"127.0.0.1:{kafka.connect.port}"
+            )
             bank.source.ensure()
-            secret = quote(warehouse.password, safe="")
-            address = f"postgres://{warehouse.login}:{secret}@127.0.0.1:{link.port}/{warehouse.database}"
-            bank.of_streams[f"SEAMLINE_CONNECTION_{WAREHOUSE.connection.upper()}"] = address
-            with watched(bank):
-                bank.order(Orders())
-                bank.start("stream")
-                yield Scene(bank, link, capture_link, random.Random(seed), layout)
+            linked = {
+                WAREHOUSE.connection: uri(replace(warehouse, port=link.port)),
+                "kafka": f"kafka://127.0.0.1:{kafka.stream.port}",
+            }
+            environment = {f"SEAMLINE_CONNECTION_{name.upper()}": address for name, address in linked.items()}
+            with hosted(bank, **environment) as in_host:
+                in_host.stream()
+                window = Window(bank.writers.history, bank.warehouse)
+                yield Scene(in_host, link, capture_link, kafka, window, random.Random(seed), layout)
