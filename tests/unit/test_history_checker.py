@@ -1,7 +1,7 @@
 """The history checker of the fault layer: it finds a planted anomaly of every class, and nothing in a clean history."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -23,6 +23,7 @@ from tests.fault.real.anomalies import (
 from tests.fault.real.bank_plus import MODELLED
 from tests.fault.real.history import Attempt, AuditRow, History, Outcome
 from tests.fault.real.log_replay import differences
+from tests.fault.real.window import Window
 
 LOOK = ("desk 1", "look")
 
@@ -293,6 +294,64 @@ def test_a_history_is_on_disk_attempt_by_attempt(tmp_path: Path) -> None:
     lines = (tmp_path / "history.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == len(history.attempts) == len(clean().history)
     assert '"outcome": "ok"' in lines[0]
+
+
+class Rows:
+    """A warehouse that holds what a run has left."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def dump_of(self, attempts: Sequence[int]) -> Dump:
+        numbers = {(one.writer, one.number) for one in self._run.history if one.attempt_id in attempts}
+        return Dump(
+            [leg for leg in self._run.entries if leg.transfer in attempts],
+            [row for row in self._run.seq if row in numbers],
+        )
+
+
+def window_of(run: Run) -> Window:
+    history = History()
+    for attempt in run.history:
+        history.append(attempt)
+    return Window(history, Rows(run))
+
+
+def test_windows_of_a_clean_history_follow_each_other_without_an_anomaly() -> None:
+    run = clean()
+    window = window_of(run)
+    assert window.wrong_before(4) == []
+    a_transfer_is_missing(run)
+    run.entries = [leg for leg in run.entries if leg.transfer not in (1, 2)]
+    assert window.wrong_before(len(run.history)) == ["lost: transfer 102 has no entries of 3"]
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        a_transfer_is_missing,
+        a_number_is_missing,
+        a_transfer_that_was_rolled_back,
+        a_leg_is_missing,
+        a_leg_has_another_amount,
+        half_of_a_transfer_whose_outcome_is_unknown,
+        a_leg_is_there_twice,
+        a_number_is_there_twice,
+    ],
+)
+def test_an_anomaly_that_is_planted_in_a_window_is_found_in_its_class(plant: Callable[[Run], None]) -> None:
+    run = clean()
+    plant(run)
+    (found,) = window_of(run).wrong_before(len(run.history))
+    assert found.startswith(f"{PLANTED[plant]}: ")
+
+
+def test_a_window_in_which_nothing_has_succeeded_is_no_pass() -> None:
+    run = clean()
+    window = window_of(run)
+    assert window.wrong_before(len(run.history)) == []
+    with pytest.raises(NothingChecked):
+        window.wrong_before(len(run.history))
 
 
 @pytest.mark.parametrize("table", MODELLED)

@@ -1,15 +1,21 @@
 """I4 while the writers go on: of the attempts since the last look each that was committed is there, whole and once,
 and none of those that were rolled back."""
 
-from tests.fault.real.anomalies import check_window
+from collections.abc import Sequence
+from typing import Protocol
+
+from tests.fault.real.anomalies import Dump, check_window
 from tests.fault.real.history import History
-from tests.fault.real.warehouse import Warehouse
+
+
+class Rows(Protocol):
+    def dump_of(self, attempts: Sequence[int]) -> Dump: ...
 
 
 class Window:
     """Only attempts that were told before all of theirs had to be visible may be looked at."""
 
-    def __init__(self, history: History, warehouse: Warehouse) -> None:
+    def __init__(self, history: History, warehouse: Rows) -> None:
         self._history = history
         self._warehouse = warehouse
         self._looked_at = 0
