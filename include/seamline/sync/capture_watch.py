@@ -36,7 +36,7 @@ class CaptureWatch:
     connector: str
     log_max_gb: float
     # A start costs Connect a second: a source that is back must not wait for minutes.
-    back_off: BackOff = field(default_factory=lambda: BackOff(first_s=5, max_s=30, healthy_s=60))
+    back_off: BackOff = field(default_factory=lambda: BackOff(first_s=5, max_s=15, healthy_s=60))
     unreachable_after_s: float = 30.0
     # An onboarding that adds a table stops the connector for seconds.
     stopped_after_s: float = 60.0

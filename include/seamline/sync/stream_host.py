@@ -105,10 +105,13 @@ Action = Start | Cancel | Tell | GiveUp | RaiseAlarm | EndAlarm
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Seconds before attempts: doubling from `first_s` to `max_s`; a run of `healthy_s` begins anew."""
+    """Seconds before attempts: doubling from `first_s` to `max_s`; a run of `healthy_s` begins anew.
+
+    `max_s` is what a stream may lose after its servers are back: an attempt is cheap, a minute is all it has.
+    """
 
     first_s: float = 0.5
-    max_s: float = 30.0
+    max_s: float = 10.0
     healthy_s: float = 60.0
 
     def delay_s(self, failures: int) -> float:
