@@ -18,7 +18,8 @@ from tests.spark.hosts import START_S, Failpoints, Hosts, hosts_of, is_gone, ses
 from tests.waiting import wait_until
 
 _ENDS_WITHIN_S = 60.0
-_DAEMON = "stream_host.daemon"
+# How Spark starts it; the JVM's own command line has the module's name as a setting.
+_DAEMON = "-m seamline_spark.stream_host.daemon"
 
 
 @dataclass(kw_only=True)
@@ -131,7 +132,8 @@ def kill_jvm(bank: HostedBank) -> None:
 
 
 def kill_daemon(bank: HostedBank) -> None:
-    daemon = bank.daemon
+    daemon, (jvm,) = bank.daemon, bank.processes("SparkSubmit")
+    assert daemon.ppid() == jvm.pid
     daemon.kill()
     wait_until(lambda: is_gone(daemon.pid), timeout_s=10, what="the daemon to be gone")
 
