@@ -102,6 +102,24 @@ def test_statements_of_other_databases_are_passed_over(bank: Captured) -> None:
     assert replay(bank, finish(bank)).holds("account") == [(2, 2, "y")]
 
 
+def test_statements_of_other_databases_that_nobody_can_read_are_passed_over(bank: Captured) -> None:
+    bank.execute(
+        f"USE {ELSEWHERE}",
+        "CREATE TABLE addresses (a INET6)",
+        "INSERT INTO addresses VALUES ('::1')",
+        "CREATE TABLE packed (t VARCHAR(50) COMPRESSED)",
+    )
+    bank.execute("INSERT INTO account VALUES (2, 2, 'y')")
+    assert replay(bank, finish(bank)).holds("account") == [(2, 2, "y")]
+
+
+def test_a_statement_of_the_captured_database_that_nobody_can_read_stops_the_capture(bank: Captured) -> None:
+    bank.execute(f"USE {ELSEWHERE}", f"CREATE TABLE {NAME}.addresses (a INET6)")
+    bank.wait_until_failed()
+    with pytest.raises(TerminalError, match="ParsingException"):
+        bank.ensure()
+
+
 def test_an_xa_transaction_of_a_captured_table_stops_the_stream_by_name(bank: Captured) -> None:
     write_by_xa(f"{NAME}.account")
     bank.execute("INSERT INTO account VALUES (2, 2, 'y')")

@@ -1,6 +1,7 @@
 """What a statement of MariaDB's binlog is taken for: its verb, and whether it names the captured database."""
 
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from seamline import settings
@@ -34,17 +35,45 @@ SAID = {
 }
 
 
+# How the connector hands it to Debezium.
+AS_RUN = {
+    "INSERT INTO account VALUES ('/*! x */')": "INSERT INTO account VALUES ('/*! x */')",
+    "CREATE TABLE t (a INT) /* ! no */": "CREATE TABLE t (a INT) /* ! no */",
+    "/*!50000 TRUNCATE TABLE account */": "  TRUNCATE TABLE account  ",
+    "/*M!100100 RENAME TABLE a TO b */": "  RENAME TABLE a TO b  ",
+    "ALTER TABLE a /*! ADD x INT /* b */ FIRST */, ADD y INT": "ALTER TABLE a   ADD x INT /* b */ FIRST  , ADD y INT",
+    "ALTER TABLE a COMMENT '*/' /*! , ADD x INT */": "ALTER TABLE a COMMENT '*/'   , ADD x INT  ",
+    "ALTER TABLE `/*!` ADD x INT": "ALTER TABLE `/*!` ADD x INT",
+    "CREATE OR REPLACE TABLE t (a INT)": "DROP TABLE IF EXISTS t; CREATE TABLE t (a INT)",
+    "create /* x */ or\\nreplace table `b`.`t;` like u": "DROP table IF EXISTS `b`.`t;`; CREATE table `b`.`t;` like u",
+    "/*! CREATE OR REPLACE */ TABLE t (a INT)": "DROP TABLE IF EXISTS t;   CREATE   TABLE t (a INT)",
+    "SET STATEMENT lock_wait_timeout=1 FOR CREATE OR REPLACE TABLE t (a INT)": "DROP TABLE IF EXISTS t; "
+    "SET STATEMENT lock_wait_timeout=1 FOR CREATE TABLE t (a INT)",
+    "CREATE OR REPLACE DATABASE bank": "DROP DATABASE IF EXISTS bank; CREATE DATABASE bank",
+    "CREATE OR REPLACE TEMPORARY TABLE t (a INT)": "CREATE OR REPLACE TEMPORARY TABLE t (a INT)",
+    "CREATE OR REPLACE VIEW v AS SELECT 1": "CREATE OR REPLACE VIEW v AS SELECT 1",
+}
+
+
 def test_each_statement_is_taken_for_what_it_is() -> None:
+    assert told_of(SAID, "verb") == SAID
+
+
+def test_debezium_reads_what_the_server_runs() -> None:
+    assert told_of(AS_RUN, "as run") == AS_RUN
+
+
+def told_of(statements: Iterable[str], what: str) -> dict[str, str]:
     known = settings.load()
     home = java.find(Layout(known), settings.process_environment()).home
     (plugin,) = (known.env / "connect-plugins").glob("debezium-connector-mariadb-*")
     path = f"{plugin}/*:{known.env}/jars/kafka/*"
     told = subprocess.run(
-        [str(home / "bin" / "java"), "-cp", path, str(PROGRAM)],
-        input="\n".join(SAID),
+        [str(home / "bin" / "java"), "-cp", path, str(PROGRAM), what],
+        input="\n".join(statements),
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    assert dict(zip(SAID, told.stdout.splitlines(), strict=True)) == SAID
+    return dict(zip(statements, told.stdout.splitlines(), strict=True))

@@ -7,11 +7,15 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import SchemaConflict
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured
+from tests.integration.captured import Captured, captured, told_marker
 from tests.integration.databases import postgres_database
 from tests.integration.kinds import CASES
 from tests.integration.streamed import streamed
 from tests.waiting import wait_until
+
+REPLACED = "CREATE OR REPLACE TABLE account (id BIGINT PRIMARY KEY, a INT, memo VARCHAR(200))"
+REPLACED_IN_ANOTHER_ORDER = "CREATE OR REPLACE TABLE account (a BIGINT, id BIGINT PRIMARY KEY, memo VARCHAR(200))"
+ALTERED_IN_A_COMMENT = "/*!50000 ALTER TABLE account MODIFY a BIGINT FIRST */"
 
 
 @pytest.fixture
@@ -70,3 +74,64 @@ def test_a_truncate_and_foreign_ddl_pass_and_own_ddl_stops_with_the_statement(
         assert isinstance(stream.error, SchemaConflict)
         assert "ADD COLUMN later INT" in str(stream.error)
         assert stream.query("SELECT id FROM live.account ORDER BY id") == [(1,), (2,)]
+
+
+# Each takes rows or columns of `account` away, or its table: by statements of which a reader may overlook that.
+OVERLOOKED = {
+    "replaced by the same": [REPLACED],
+    "replaced by other rows": [f"{REPLACED} SELECT 7 id, 7 a, 'x' memo"],
+    "replaced by another type": [
+        REPLACED.replace("a INT", "a DECIMAL(10,4)"),
+        "INSERT INTO account VALUES (9, 1.75, 'n')",
+    ],
+    "replaced in another order": [REPLACED_IN_ANOTHER_ORDER, "INSERT INTO account (id, a) VALUES (5, 9)"],
+    "replaced under a setting": [f"SET STATEMENT lock_wait_timeout=5 FOR {REPLACED}"],
+    "renamed in a comment that runs": ["/*!50000 RENAME TABLE account TO account_old */"],
+    "altered in a comment that runs": [ALTERED_IN_A_COMMENT, "INSERT INTO account (id, a) VALUES (5, 9)"],
+    "altered in half a comment": ["/*M!100000 ALTER */ TABLE account /*! ADD x INT FIRST */"],
+    "dropped with its database": ["DROP DATABASE stream_test", "CREATE DATABASE stream_test"],
+    "replaced with its database": ["CREATE OR REPLACE DATABASE stream_test"],
+}
+
+
+@pytest.mark.parametrize("how", OVERLOOKED)
+def test_a_table_that_is_taken_away_or_altered_by_whatever_statement_stops_the_stream_before_a_wrong_row(
+    bank: Captured, warehouse: Connection, how: str
+) -> None:
+    with streamed(bank, warehouse, "account", "audit") as stream:
+        stream.start()
+        bank.execute("INSERT INTO account VALUES (1, 11, 'a'), (2, 22, 'b')")
+        stream.wait_until_applied()
+        # What a statement did is known to be whole once another transaction begins.
+        bank.execute(*OVERLOOKED[how], "CREATE TABLE behind_it (x INT)")
+        wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
+        assert isinstance(stream.error, SchemaConflict)
+        assert "account" in stream.error.message
+        assert stream.query("SELECT id, a FROM live.account ORDER BY id") == [(1, 11), (2, 22)]
+
+
+@pytest.mark.parametrize("statement", ["/*!50000 TRUNCATE TABLE account */", "TRUNCATE /*M!100000 TABLE */ account"])
+def test_a_truncate_in_a_comment_that_runs_empties_the_table(
+    bank: Captured, warehouse: Connection, statement: str
+) -> None:
+    with streamed(bank, warehouse, "account") as stream:
+        stream.start()
+        bank.execute("INSERT INTO account VALUES (1, 11, 'a')", statement, "INSERT INTO account VALUES (2, 22, 'b')")
+        stream.wait_until_applied()
+        assert stream.query("SELECT id, a FROM live.account") == [(2, 22)]
+
+
+@pytest.mark.parametrize("statement", [REPLACED_IN_ANOTHER_ORDER, ALTERED_IN_A_COMMENT])
+def test_a_table_that_was_altered_before_it_was_loaded_is_told_in_its_new_shape(
+    bank: Captured, warehouse: Connection, statement: str
+) -> None:
+    """The capture has known it in the old one."""
+    bank.ensure()
+    told_marker(bank)
+    bank.execute(statement)
+    with streamed(bank, warehouse, "account") as stream:
+        stream.start()
+        bank.execute("INSERT INTO account (id, a) VALUES (5, 9)")
+        stream.wait_until_applied()
+        assert stream.query("SELECT id, a FROM live.account WHERE id = 5") == [(5, 9)]
+        assert stream.differences("account") == {}

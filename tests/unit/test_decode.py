@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.debezium.binlog import altered_tables
+from seamline.adapters.debezium.binlog import altered_tables, dropped_database
 from seamline.adapters.debezium.decode import decoder_for
 from seamline.domain.errors import InvariantViolated, LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind, ToldBefore
+from seamline.domain.log import LogRecord, RecordKind, ToldBefore, touched
 from seamline.domain.position import BinlogPosition
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
@@ -156,6 +156,9 @@ def test_ddl_names_its_tables_the_old_name_of_a_rename_too(name: str, tables: tu
         ("alter table konto_ä add x int comment 'table y, it''s z'", [("", "konto_ä")]),
         ("alter table a exchange partition p with table bank.b", [("", "a"), ("bank", "b")]),
         ("create table x like y", []),
+        ("CREATE OR REPLACE TABLE account (id INT)", [("", "account")]),
+        ("set statement a=1 for create or replace table `bank`.account like x", [("bank", "account")]),
+        ("create or replace view account as select 1", []),
         ("DROP TABLE IF EXISTS a, `bank`.`b` CASCADE", [("", "a"), ("bank", "b")]),
         ("drop temporary table x", []),
         ('RENAME TABLE "account" TO "accounts"', [("", "account")]),
@@ -168,6 +171,29 @@ def test_every_table_that_a_statement_takes_away_or_changes_is_found_in_its_text
     statement: str, named: list[tuple[str, str]]
 ) -> None:
     assert list(altered_tables(statement)) == named
+
+
+@pytest.mark.parametrize(
+    ("statement", "database"),
+    [
+        ("DROP DATABASE bank", "bank"),
+        ("drop /* all */ schema if exists `ba``nk`", "ba`nk"),
+        ("CREATE OR REPLACE DATABASE bank CHARACTER SET utf8mb4", "bank"),
+        ("create database bank", ""),
+        ("DROP TABLE bank", ""),
+    ],
+)
+def test_a_database_that_a_statement_takes_away_is_found_in_its_text(statement: str, database: str) -> None:
+    assert dropped_database(statement) == database
+
+
+def test_a_database_that_is_dropped_takes_every_table_with_it() -> None:
+    ours, others = (
+        decoded(None, altered("create index", ddl=f"DROP DATABASE {name}", tableChanges=[], source__table=None))
+        for name in ("bank", "other")
+    )
+    assert touched(ours, ("account", "audit")) == ("account", "audit")
+    assert touched(others, ("account", "audit")) == ()
 
 
 def test_ddl_names_the_table_of_each_pair_of_a_rename() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from seamline.domain.errors import PositionLost, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.domain.log import LogRecord
+from seamline.domain.log import WHOLE_DATABASE, LogRecord
 from seamline.ports import LogReader
 from seamline.sync.log_listener import Listened, LogListener, LogListenerThread
 from tests.log_topic import ACCOUNT, AUDIT, MARKERS, LogTopic, TopicReader, insert
@@ -54,6 +54,7 @@ def _missing(log: LogTopic) -> None:
         _missing,
         lambda log: log.truncate(ACCOUNT.name),
         lambda log: log.ddl(f"ALTER TABLE other RENAME TO {ACCOUNT.name}", "other", ACCOUNT.name),
+        lambda log: log.ddl("DROP DATABASE bank", *WHOLE_DATABASE),
         lambda log: log.marker("t1", "tables"),
         lambda log: log.marker("l1", "low"),
         lambda log: log.marker("n1", "new"),
@@ -63,6 +64,7 @@ def _missing(log: LogTopic) -> None:
         "rows that are counted and missing",
         "a TRUNCATE",
         "DDL",
+        "the database dropped",
         "another list of the capture's tables",
         "a place where a pass may begin that waits until the stream has come as far",
         "a marker of a kind that a later version writes",

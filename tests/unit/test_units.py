@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind, Unit
+from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, Unit
 from seamline.domain.position import BinlogPosition, PostgresPosition
 from seamline.sync.units import UnitAssembler
 from tests.log_topic import ACCOUNT, AUDIT, MARKERS, Change, LogTopic, gtid, insert
@@ -247,6 +247,14 @@ def test_a_begin_that_nothing_follows_is_closed_by_the_next_one() -> None:
     empty, full = units_of(log)
     assert (empty.start, empty.end, empty.rows) == (0, 1, [])
     assert len(full.rows) == 1
+
+
+def test_a_database_that_is_dropped_is_ddl_of_every_table() -> None:
+    log = LogTopic()
+    log.ddl("DROP DATABASE bank", *WHOLE_DATABASE)
+    log.transaction()
+    dropped, _ = units_of(log)
+    assert dropped.ddl is not None
 
 
 def test_rows_after_ddl_in_one_transaction_belong_to_it() -> None:

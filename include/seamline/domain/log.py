@@ -1,5 +1,6 @@
 """The log topic's records, decoded far enough to be ordered, counted and placed."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -25,7 +26,7 @@ class LogRecord:
     before a change of key. BEGIN: `is_whole` says that all of the transaction follows it, also where a part was told
     before; `follows` is what the capture told before it, None where it does not say. END: `counts` maps every captured
     table to its number of rows and `total` is their sum.
-    DDL: `statement` and the `tables` it names. TRUNCATE: `total` is what END counts for it.
+    DDL: `statement` and the `tables` it names, or WHOLE_DATABASE. TRUNCATE: `total` is what END counts for it.
     """
 
     offset: int
@@ -46,6 +47,17 @@ class LogRecord:
     old_key: bytes | None = None
     is_whole: bool = False
     follows: "ToldBefore | None" = None
+
+
+# What `tables` of a statement is that takes the whole database away: no table has this name.
+WHOLE_DATABASE = ("",)
+
+
+def touched(ddl: LogRecord, tables: Collection[str]) -> tuple[str, ...]:
+    """Those of these tables that a statement takes away or changes."""
+    if ddl.tables == WHOLE_DATABASE:
+        return tuple(sorted(tables))
+    return tuple(name for name in ddl.tables if name in tables)
 
 
 @dataclass(frozen=True, slots=True)

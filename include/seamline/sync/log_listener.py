@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind
 from seamline.ports import LogReader
 from seamline.sync.obstacles import marker_row
 from seamline.sync.stream_reports import HEARTBEATS_MISSED_S
@@ -63,9 +63,15 @@ class LogListener:
                     if rows and table != self._marker_table:
                         self._told[table] = record.offset
             elif record.kind in (RecordKind.DDL, RecordKind.TRUNCATE):
-                self._told |= dict.fromkeys((record.table, *record.tables), record.offset)
+                self._statement(record)
         if records:
             self._next, self._heard_s = records[-1].offset + 1, now_s
+
+    def _statement(self, record: LogRecord) -> None:
+        if record.tables == WHOLE_DATABASE:
+            self._told_all = record.offset
+        else:
+            self._told |= dict.fromkeys((record.table, *record.tables), record.offset)
 
     def reason_to_wake(self, idle: Listened, *, now_s: float) -> str:
         """Why this stream needs a worker; "" while it does not."""

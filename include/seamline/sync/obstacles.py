@@ -6,7 +6,7 @@ from collections.abc import Collection
 from seamline.domain.catalogue import PARK_IT
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import PositionLost, SchemaConflict, SeamlineError
-from seamline.domain.log import LogRecord, Unit
+from seamline.domain.log import LogRecord, Unit, touched
 
 
 def stands_alone(unit: Unit) -> bool:
@@ -32,13 +32,13 @@ def marker_row(marker: LogRecord) -> dict[str, str]:
 
 
 def _changed_structure(unit: Unit, ddl: LogRecord, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:
-    touched = [name for name in ddl.tables if name in tables and gate.keeps(name, unit.position)]
-    if not touched:
+    changed = [name for name in touched(ddl, tables) if gate.keeps(name, unit.position)]
+    if not changed:
         return None
     return SchemaConflict(
-        f"offset {ddl.offset}: the source changed the structure of {', '.join(touched)}: {ddl.statement}",
+        f"offset {ddl.offset}: the source changed the structure of {', '.join(changed)}: {ddl.statement}",
         hint=f"everything before it is applied. {PARK_IT}",
-        table=touched[0],
+        table=changed[0],
         position=str(unit.position),
     )
 

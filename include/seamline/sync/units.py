@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from seamline.domain.errors import LogCorrupted, SeamlineError
-from seamline.domain.log import LogRecord, RecordKind, Unit
+from seamline.domain.log import LogRecord, RecordKind, Unit, touched
 from seamline.domain.position import Position, PostgresPosition
 
 _ONBOARD_AGAIN = "the log topic cannot be trusted beyond this offset: find the cause, then onboard the sync again"
@@ -244,7 +244,7 @@ class UnitAssembler:
 
     def _ddl(self, record: LogRecord, units: list[Unit]) -> None:
         unit = self._open
-        kept = record if not self._tables.isdisjoint(record.tables) else None
+        kept = record if touched(record, self._tables) else None
         if unit is None or (record.unit_id and record.unit_id != unit.unit_id):
             self._standalone(record, units, ddl=kept)
             return

@@ -39,6 +39,10 @@ _CURES = (
         f" changed in captured tables cannot be told any more: {_BEGIN_ANEW}",
     ),
     (
+        "A statement was not understood",
+        f"nothing behind it is told. Tell us the statement that altered the table last; {_BEGIN_ANEW}",
+    ),
+    (
         "event of a kind that the connector does not know",
         f"is log_bin_compress on? Set it OFF, also in the server's option file; what was written so is lost to the log:"
         f" {_BEGIN_ANEW}",

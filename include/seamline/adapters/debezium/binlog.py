@@ -14,7 +14,7 @@ from seamline.adapters.debezium.envelope import (
     unknown_shape,
 )
 from seamline.domain.errors import InvariantViolated, LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind
 from seamline.domain.position import BinlogPosition, binlog_file
 
 # A quoted name is replaced by its number, so that nothing inside it is read; see `altered_tables`.
@@ -24,7 +24,18 @@ _TABLE = rf"{_IDENTIFIER}(?:\s*\.\s*{_IDENTIFIER})?"
 _ALTERED = re.compile(rf"\btable\s+(?:if\s+exists\s+)?{_TABLE}", re.IGNORECASE)
 _RENAMED = re.compile(rf"{_TABLE}(?:\s+wait\s+\d+|\s+nowait)?\s+to\s", re.IGNORECASE)
 _DROPPED = re.compile(rf"(?:\btables?\s+(?:if\s+exists\s+)?|,\s*){_TABLE}", re.IGNORECASE)
-_NAMED = {"rename table": _RENAMED, "alter ": _ALTERED, "drop table": _DROPPED}
+_REPLACED = re.compile(rf"^\s*create\s+or\s+replace\s+table\s+{_TABLE}", re.IGNORECASE)
+_NAMED = {
+    "rename table": _RENAMED,
+    "alter ": _ALTERED,
+    "drop table": _DROPPED,
+    # Our own connector tells it as a DROP and a CREATE; Debezium's takes it for a table that it knows.
+    "create or replace table": _REPLACED,
+}
+# The whole database, also in the form that makes it anew.
+_DATABASE_GONE = re.compile(
+    rf"^\s*(?:drop|create\s+or\s+replace)\s+(?:database|schema)\s+(?:if\s+exists\s+)?{_IDENTIFIER}", re.IGNORECASE
+)
 # Comments and texts may hold anything. What stands in double quotes is a name or a text, by the session's sql_mode, and
 # the record does not tell that: in the place of a name it is taken for one.
 _QUOTED = re.compile(
@@ -58,25 +69,41 @@ class _Row(msgspec.Struct, gc=False):
 _decode_row = msgspec.json.Decoder(_Row).decode
 
 
-def altered_tables(statement: str) -> tuple[tuple[str, str], ...]:
-    """(database or "", table) of each table that a RENAME, ALTER or DROP takes away or changes; () for other
-    statements."""
-    names: list[str] = []
+class _Statement:
+    """A statement without its comments and texts, and with a number for each quoted name."""
 
-    def numbered(match: re.Match[str]) -> str:
+    def __init__(self, statement: str) -> None:
+        self._names: list[str] = []
+        self.plain = _SET_STATEMENT.sub("", _QUOTED.sub(self._numbered, statement))
+
+    def _numbered(self, match: re.Match[str]) -> str:
         if match[1] is None and match[2] is None:
             return " "
-        names.append(match[1].replace("``", "`") if match[2] is None else match[2].replace('""', '"'))
-        return f" \0{len(names) - 1}\0 "
+        self._names.append(match[1].replace("``", "`") if match[2] is None else match[2].replace('""', '"'))
+        return f" \0{len(self._names) - 1}\0 "
 
-    def table_of(match: re.Match[str]) -> tuple[str, str]:
-        first, second = (names[int(match[at])] if match[at] else match[at + 1] or "" for at in (1, 3))
-        return (first, second) if second else ("", first)
+    def name(self, match: re.Match[str], at: int) -> str:
+        """Of the identifier whose two groups begin at `at`; "" where there is none."""
+        return self._names[int(match[at])] if match[at] else match[at + 1] or ""
 
-    plain = _SET_STATEMENT.sub("", _QUOTED.sub(numbered, statement))
-    start = " ".join(plain.split(maxsplit=2)).lower()
+
+def altered_tables(statement: str) -> tuple[tuple[str, str], ...]:
+    """(database or "", table) of each table that a RENAME, ALTER, DROP or CREATE OR REPLACE takes away or changes; ()
+    for other statements."""
+    read = _Statement(statement)
+    start = " ".join(read.plain.split(maxsplit=4)[:4]).lower()
     named = next((pattern for words, pattern in _NAMED.items() if start.startswith(words)), None)
-    return tuple(table_of(match) for match in named.finditer(plain)) if named else ()
+    if named is None:
+        return ()
+    found = [(read.name(match, 1), read.name(match, 3)) for match in named.finditer(read.plain)]
+    return tuple((first, second) if second else ("", first) for first, second in found)
+
+
+def dropped_database(statement: str) -> str:
+    """The database that a statement takes away with all its tables; "" for other statements."""
+    read = _Statement(statement)
+    match = _DATABASE_GONE.match(read.plain)
+    return read.name(match, 1) if match else ""
 
 
 class BinlogDecoder:
@@ -209,6 +236,8 @@ class BinlogDecoder:
         After a rename the connector names only the new tables (3.5.0.Final), so the statement itself is asked for the
         old ones: a table of the sync must not vanish unseen.
         """
+        if dropped_database(record.ddl or "") == self._database:
+            return WHOLE_DATABASE
         start = f'"{self._database}".'
         names = [c.id.removeprefix(start).strip('"') for c in record.tableChanges or () if c.id.startswith(start)]
         source = record.source

@@ -22,6 +22,8 @@ import io.debezium.pipeline.ErrorHandler;
 import io.debezium.pipeline.EventDispatcher;
 import io.debezium.relational.TableId;
 import io.debezium.snapshot.SnapshotterService;
+import io.debezium.text.MultipleParsingExceptions;
+import io.debezium.text.ParsingException;
 import io.debezium.util.Clock;
 import java.io.IOException;
 import java.util.Map;
@@ -30,13 +32,19 @@ import org.apache.kafka.connect.errors.DataException;
 
 /**
  * Debezium's reader of the binlog, which tells NULL for a date that is none, takes a hole in the GTIDs as it comes, passes over
- * statements that do not tell their rows and over events that it does not know, and reads texts in the character set that statements seem to say.
+ * statements that do not tell their rows and over events that it does not know, does not see what stands in comments that the
+ * server runs, and reads texts in the character set and rows by the columns that statements seem to say.
  */
 final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
+    /** What Debezium has made of the statements so far. */
+    private final MariaDbDatabaseSchema schema;
+
     private NoGtidMissing complete;
 
-    /** Debezium's constructor makes these two: an initializer would run after that. */
+    /** Debezium's constructor makes these three: an initializer would run after that. */
+    private Predicate<TableId> isCaptured;
+
     private TextsAsNamed texts;
 
     private StatementsWithoutRows statements;
@@ -57,6 +65,7 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             SnapshotterService snapshots,
             BinaryLogClient client) {
         super(config, connection, dispatcher, errorHandler, Clock.SYSTEM, context, schema, metrics, snapshots, client);
+        this.schema = schema;
     }
 
     @Override
@@ -80,7 +89,8 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             BinlogConnectorConfig config,
             Map<String, Thread> threads,
             BinlogConnectorConnection connection) {
-        texts = new TextsAsNamed(connection, config.getTableFilters().dataCollectionFilter()::isIncluded);
+        isCaptured = config.getTableFilters().dataCollectionFilter()::isIncluded;
+        texts = new TextsAsNamed(connection, isCaptured);
         statements = new StatementsWithoutRows(config.getTableFilters().databaseFilter());
         super.configureBinaryLogClient(client, config, threads, connection);
         client.registerLifecycleListener(new BinaryLogClient.AbstractLifecycleListener() {
@@ -102,6 +112,19 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
         hasTransactions = kind == EventType.MARIADB_GTID || hasTransactions && kind != EventType.ROTATE;
     }
 
+    /** Debezium reads the statements of all databases, and ends its task at one that it cannot read. */
+    @Override
+    protected void handleQueryEvent(MariaDbPartition partition, MariaDbOffsetContext offset, Event event)
+            throws InterruptedException {
+        try {
+            super.handleQueryEvent(partition, offset, event);
+        } catch (ParsingException | MultipleParsingExceptions unread) {
+            if (statements.mayConcernCaptured(unwrapData(event))) {
+                throw unread;
+            }
+        }
+    }
+
     @Override
     protected EventDeserializer createEventDeserializer() {
         EventDeserializer events = super.createEventDeserializer();
@@ -110,7 +133,8 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             @Override
             public TableMapEventData deserialize(ByteArrayInputStream event) throws IOException {
                 TableMapEventData table = super.deserialize(event);
-                // First: rows of a table whose texts cannot be read must not find it.
+                // First: rows of a table that cannot be read must not find it.
+                requireKnown(table);
                 texts.add(table);
                 tables.put(table.getTableId(), table);
                 return table;
@@ -123,6 +147,13 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
         events.setEventDataDeserializer(EventType.UPDATE_ROWS, new RowsAsStored.Updated(tables, texts));
         events.setEventDataDeserializer(EventType.DELETE_ROWS, new RowsAsStored.Deleted(tables, texts));
         return events;
+    }
+
+    private void requireKnown(TableMapEventData told) {
+        TableId table = new TableId(told.getDatabase(), null, told.getTable());
+        if (isCaptured.test(table)) {
+            ColumnsAsNamed.require(told, schema.tableFor(table));
+        }
     }
 
     /** At the beginning of a file an event of a new kind says nothing of rows; later it may be a compressed one. */

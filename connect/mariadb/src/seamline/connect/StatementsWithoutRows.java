@@ -39,6 +39,7 @@ final class StatementsWithoutRows extends QueryEventDataDeserializer {
     @Override
     public QueryEventData deserialize(ByteArrayInputStream event) throws IOException {
         QueryEventData statement = super.deserialize(event);
+        statement.setSql(StatementsAsRun.of(statement.getSql()));
         if (CHANGES.contains(verb(statement.getSql()))) {
             refuse(statement);
         }
@@ -62,10 +63,15 @@ final class StatementsWithoutRows extends QueryEventDataDeserializer {
     }
 
     private void refuse(QueryEventData statement) {
-        if (isCaptured.test(statement.getDatabase()) || namesOne(statement.getSql())) {
+        if (mayConcernCaptured(statement)) {
             throw new DataException("binlog_format was not ROW when a statement (" + verb(statement.getSql())
                     + ") was written in database " + statement.getDatabase() + ": nothing tells the rows that it changed");
         }
+    }
+
+    /** Whether it was written in a captured database, or names something in one. */
+    boolean mayConcernCaptured(QueryEventData statement) {
+        return isCaptured.test(statement.getDatabase()) || namesOne(statement.getSql());
     }
 
     /** The first word, in capitals; of SET STATEMENT … FOR the first behind it. */
