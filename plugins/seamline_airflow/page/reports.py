@@ -109,6 +109,7 @@ def to_json(found: Sequence[Reconciliation]) -> list[dict[str, Any]]:
             "scope": one.scope.value,
             "business_date": one.business_date.isoformat() if one.business_date else None,
             "verdict": overall(one).value,
+            "partial": one.is_partial,
             "position": str(one.position) if one.position else None,
             "position_time": one.position_time.isoformat() if one.position_time else None,
             "mode": one.mode,
