@@ -184,7 +184,8 @@ def check_one_writer_per_table(
     """Add to their documents that two syncs write one table; a right sync does not suffer for one that is broken: those
     whose file has a name in `broken`.
 
-    Two declared destinations may be one schema under two names, so tables are told apart by where they lie."""
+    Two declared destinations may be one schema under two names, so tables are told apart by where they lie. A parked
+    table keeps its place: it comes back there."""
     right = [document.file.stem not in broken for document in syncs]
     writers: dict[tuple[str, str, str], tuple[int, Path_]] = {}
     for number in sorted(range(len(syncs)), key=lambda number: not right[number]):
