@@ -154,7 +154,15 @@ def test_an_idle_source_is_compared_too(chain: Chain) -> None:
 def test_a_parked_table_is_told_and_not_read_and_may_be_gone(chain: Chain) -> None:
     away = (ParkedTable("audit", "loaded anew on Monday"), ParkedTable("long_gone", "dropped at the source"))
     plan = replace(chain.plan, tables=chain.plan.tables[:1], parked=away)
-    found = replace(chain, plan=plan, runs=1000).compare()
+    chain.bank.execute("INSERT INTO account VALUES (-20, 1, 'one')")
+    wait_until(lambda: chain.applied("account") > 0, timeout_s=60, what="a row to arrive")
+    caught_up(chain)
+    # Out of the way: whoever reads or counts it now meets an error.
+    chain.spoil("ALTER TABLE live.audit RENAME TO audit_out_of_the_way")
+    try:
+        found = replace(chain, plan=plan, runs=1000).compare()
+    finally:
+        chain.spoil("ALTER TABLE live.audit_out_of_the_way RENAME TO audit")
     assert [(t.table, t.verdict, t.reason) for t in found.tables] == [
         ("account", Verdict.MATCH, ""),
         ("audit", Verdict.NOT_RUN, "parked: loaded anew on Monday"),
