@@ -154,7 +154,7 @@ def test_an_idle_source_is_compared_too(chain: Chain) -> None:
 def test_a_parked_table_is_told_and_not_read_and_may_be_gone(chain: Chain) -> None:
     away = (ParkedTable("audit", "loaded anew on Monday"), ParkedTable("long_gone", "dropped at the source"))
     plan = replace(chain.plan, tables=chain.plan.tables[:1], parked=away)
-    chain.bank.execute("INSERT INTO account VALUES (-20, 1, 'one')")
+    chain.bank.execute("INSERT INTO account VALUES (2000000000, 1, 'one')")
     wait_until(lambda: chain.applied("account") > 0, timeout_s=60, what="a row to arrive")
     caught_up(chain)
     # Out of the way: whoever reads or counts it now meets an error.
