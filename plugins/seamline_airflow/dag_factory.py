@@ -217,6 +217,7 @@ def _doc(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> str:
     steps = "\n".join(f"{number}. **{stage.title}** – {stage.does}" for number, stage in enumerate(stages, 1))
     destinations = ", ".join(f"`{destination.name}`" for destination in plan.destinations)
     tables = ", ".join(f"`{table.name}`" for table in plan.tables)
+    tables += "".join(f"; `{table.name}` is parked" for table in plan.parked)
     return f"""{_ABOUT[kind]}
 
 Source `{plan.source.name}` → {destinations}; tables {tables}.

@@ -98,11 +98,14 @@ class GateResult:
 def result_frames(run: Run, destination: str, found: Reconciliation | None) -> tuple[Frame, ...]:
     """The result tables of one destination, as far as the gate looks at them."""
     verdicts = {verdict.table: verdict for verdict in (found.tables if found else ())}
-    planned = tuple(dict.fromkeys([*(t.name for t in run.plan.tables), *_derived(run.plan, verdicts)]))
+    plan = run.plan
+    # A parked table has nothing to compare, and is told: without its NOT_RUN the results are not whole.
+    named = (*(table.name for table in plan.tables), *(table.name for table in plan.parked))
+    planned = tuple(dict.fromkeys([*named, *_derived(plan, verdicts)]))
     return (
         _run_frame(run, destination, found, planned, verdicts),
         _table_frame(planned, verdicts),
-        _total_frame(run.plan, verdicts),
+        _total_frame(plan, verdicts),
     )
 
 
@@ -111,7 +114,7 @@ def staged_rows(
 ) -> tuple[StagedRows, ...]:
     """The staged tables with the declared checks `(table, type, kwargs, why)` and the uniqueness of their keys.
 
-    A table that the cut leaves out (no history) has nothing to check; `result_frames` sees to its reason.
+    A table that the cut leaves out (no history, parked) has nothing to check; `result_frames` sees to its reason.
     """
     wanted: dict[str, list[Expectation]] = {table.table: _key_expectations(plan, table.table) for table in cut.tables}
     for table, type_, kwargs, why in checks:

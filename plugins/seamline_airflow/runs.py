@@ -137,7 +137,6 @@ def require_enabled(records: Records, sync: str) -> None:
     reason = {
         None: "it was never onboarded",
         SyncState.ONBOARDING: "its onboarding has not ended",
-        SyncState.PARKED: "a person parked it",
     }[state]
     raise Refused(
         f"sync {sync} is not enabled: {reason}",

@@ -89,7 +89,7 @@ def test_what_may_recover_is_left_to_airflows_retries(error: Any) -> None:
 
 @pytest.mark.parametrize(
     ("state", "reason"),
-    [(None, "never onboarded"), (SyncState.ONBOARDING, "has not ended"), (SyncState.PARKED, "parked")],
+    [(None, "never onboarded"), (SyncState.ONBOARDING, "has not ended")],
 )
 def test_a_sync_that_is_not_enabled_is_refused_with_the_reason(
     platform: results.Platform, state: Any, reason: str

@@ -86,6 +86,6 @@ def test_a_stream_stops_before_a_date_that_is_none_and_names_its_column(
         wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
         assert isinstance(stream.error, SchemaConflict)
         assert f"column {column} holds a date that is none" in str(stream.error)
-        assert "take the table out of the sync" in stream.error.hint
+        assert "park the table" in stream.error.hint
         assert stream.query("SELECT id FROM live.dated") == [(1,)]
         assert stream.query("SELECT id FROM live.account") == []

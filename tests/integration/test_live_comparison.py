@@ -16,9 +16,10 @@ from seamline.adapters.platform import migrate
 from seamline.adapters.platform.control import PlatformStreamControl
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.postgres.sink import open_sink
+from seamline.cli.report import is_green
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.plan.model import ControlTotalPlan, ReconcilePlan, SyncPlan, plan_to_json
+from seamline.plan.model import ControlTotalPlan, ParkedTable, ReconcilePlan, SyncPlan, plan_to_json
 from seamline.sync.span_loop import run_stream
 from seamline_spark.compare.main import compare_run
 from tests.conftest import RunningStack
@@ -148,6 +149,29 @@ def test_live_tables_match_at_one_position_while_writers_write(chain: Chain) -> 
 def test_an_idle_source_is_compared_too(chain: Chain) -> None:
     first, second = chain.compare(), chain.compare()
     assert first.verdict is second.verdict is Verdict.MATCH
+
+
+def test_a_parked_table_is_told_and_not_read_and_may_be_gone(chain: Chain) -> None:
+    away = (ParkedTable("audit", "loaded anew on Monday"), ParkedTable("long_gone", "dropped at the source"))
+    plan = replace(chain.plan, tables=chain.plan.tables[:1], parked=away)
+    chain.bank.execute("INSERT INTO account VALUES (2000000000, 1, 'one')")
+    wait_until(lambda: chain.applied("account") > 0, timeout_s=60, what="a row to arrive")
+    caught_up(chain)
+    # Out of the way: whoever reads or counts it now meets an error.
+    chain.spoil("ALTER TABLE live.audit RENAME TO audit_out_of_the_way")
+    try:
+        found = replace(chain, plan=plan, runs=1000).compare()
+    finally:
+        chain.spoil("ALTER TABLE live.audit_out_of_the_way RENAME TO audit")
+    assert [(t.table, t.verdict, t.reason) for t in found.tables] == [
+        ("account", Verdict.MATCH, ""),
+        ("audit", Verdict.NOT_RUN, "parked: loaded anew on Monday"),
+        ("long_gone", Verdict.NOT_RUN, "parked: dropped at the source"),
+    ]
+    assert (found.verdict, found.is_partial) == (Verdict.MATCH, True)
+    (saved, *_) = chain.store.reconciliations(plan.sync, 1)
+    assert [table.is_parked for table in saved.tables] == [False, True, True]
+    assert is_green([saved])
 
 
 def test_three_changed_rows_are_exactly_three_breaks(chain: Chain) -> None:

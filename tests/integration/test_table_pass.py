@@ -16,7 +16,7 @@ from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.errors import CommitUnknown, Fenced, Refused, SchemaConflict, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.list_change import ListChange, entering_only, list_change
-from seamline.plan.model import Run
+from seamline.plan.model import ParkedTable, Run
 from seamline.ports import Commit, Marker, Orders, StreamReport
 from seamline.sync.snapshot import take_snapshot
 from seamline.sync.table_pass import PassTools, join_stream
@@ -215,13 +215,15 @@ def spoil(warehouse: Connection) -> None:
         session.execute("INSERT INTO live.audit SELECT * FROM live.audit LIMIT 5")
 
 
-def test_a_table_leaves_and_comes_back_and_its_rows_of_before_are_kept(bank: Bank, warehouse: Connection) -> None:
+def test_a_table_is_parked_and_comes_back_and_its_rows_of_before_are_kept(bank: Bank, warehouse: Connection) -> None:
     with joiner_of(bank, warehouse, "account", "audit") as joiner:
         stream = joiner.stream
         with bank.busy() as writers:
             wait_until(lambda: writers.committed > 60, timeout_s=60, what="writers at work")
             stream.wait_until_applied()
             run, change = joiner.run("account")
+            run = replace(run, plan=replace(run.plan, parked=(ParkedTable("audit", "loaded anew on Monday"),)))
+            assert change == list_change(run.plan, {DESTINATION.name: stream.ledger()}, again=())
             assert change == ListChange(removed=("audit",))
             joiner.join(run, change)
             joiner.go_on(run)

@@ -14,15 +14,21 @@ HEARD_S = 10.0
 
 
 def is_green(reconciliations: Iterable[Reconciliation]) -> bool:
-    """Whether every table is MATCH, or is NOT_RUN in the cut of a date and tells why (one that is read whole has no
-    history), and at least one is MATCH. Of nothing: no."""
-    tables = [(found.scope, table) for found in reconciliations for table in found.tables]
-    fine = all(
-        table.verdict is Verdict.MATCH
-        or (scope is Scope.CUT and table.verdict is Verdict.NOT_RUN and bool(table.reason))
-        for scope, table in tables
+    """Whether every table is MATCH, or is parked, or is NOT_RUN in the cut of a date and tells why (one that is read
+    whole has no history), and at least one is MATCH. Of nothing: no."""
+    found = list(reconciliations)
+    is_any_match = any(table.verdict is Verdict.MATCH for one in found for table in one.tables)
+    return is_any_match and all(_is_fine(one) for one in found)
+
+
+def _is_fine(found: Reconciliation) -> bool:
+    """Parked tables are no blemish of the others, but where there are no others nothing is known."""
+    guaranteed = [table for table in found.tables if not table.is_parked]
+    is_cut = found.scope is Scope.CUT
+    return bool(guaranteed) and all(
+        table.verdict is Verdict.MATCH or (is_cut and table.verdict is Verdict.NOT_RUN and bool(table.reason))
+        for table in guaranteed
     )
-    return fine and any(table.verdict is Verdict.MATCH for _, table in tables)
 
 
 def render(reconciliations: Sequence[Reconciliation], streams: Sequence[StreamReport]) -> str:

@@ -28,7 +28,9 @@ def run(args: argparse.Namespace) -> int:
     for name in declarations.syncs:
         plan = compile_plan(declarations, name)
         targets = ", ".join(destination.name for destination in plan.destinations)
-        sys.stdout.write(f"{name}: {len(plan.tables)} tables, {plan.source.name} → {targets}, {plan.guarantee}\n")
+        parked = f" and {len(plan.parked)} parked" if plan.parked else ""
+        tables = f"{len(plan.tables)} tables{parked}"
+        sys.stdout.write(f"{name}: {tables}, {plan.source.name} → {targets}, {plan.guarantee}\n")
     sys.stdout.write(
         f"ok: sources {len(declarations.sources)}, destinations {len(declarations.destinations)}, "
         f"syncs {len(declarations.syncs)}, suites {len(declarations.expectations)}\n"

@@ -8,8 +8,9 @@ from seamline.domain.errors import SchemaConflict
 
 # What a person does about a table that was altered.
 PARK_IT = (
-    "Take the table out of the sync's list and run `<sync>__tables`: the others go on, its rows are kept under another "
-    "name, with their views and rights. Put back into the list and run again, it is loaded in its new shape"
+    "Write `parked: <why>` on the table in the sync's file and run `<sync>__tables`: the others go on, its rows are "
+    "kept under another name, with their views and rights, and each report says that it is parked. Take `parked` out "
+    "and run again: it is loaded in its new shape. A table that shall not come back is taken out of the list"
 )
 
 

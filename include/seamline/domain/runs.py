@@ -35,11 +35,8 @@ class RunState(StrEnum):
 
 
 class SyncState(StrEnum):
-    """`parked`: a person took the sync out of the guarantee."""
-
     ONBOARDING = "onboarding"
     ENABLED = "enabled"
-    PARKED = "parked"
 
 
 class Scope(StrEnum):

@@ -1,5 +1,6 @@
 """Verdicts of reconciliation. An error is never MATCH."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -20,6 +21,10 @@ SEVERITY = (Verdict.MATCH, Verdict.NOT_RUN, Verdict.INCONCLUSIVE, Verdict.BREAK)
 def worst(verdicts: list[Verdict]) -> Verdict:
     """The verdict of a whole from those of its parts; of nothing: NOT_RUN."""
     return max(verdicts, key=SEVERITY.index) if verdicts else Verdict.NOT_RUN
+
+
+# How the reason of a parked table begins; behind it stands what the person wrote.
+_PARKED = "parked: "
 
 
 class BreakType(StrEnum):
@@ -82,3 +87,19 @@ class TableVerdict:
     breaks: tuple[Break, ...] = field(default=())
     breaks_total: int = 0
     digest: KeyedDigest | None = None
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether a person took the table out of the guarantee. Without a reason it is no parked table."""
+        begins, why = self.reason[: len(_PARKED)], self.reason[len(_PARKED) :]
+        return self.verdict is Verdict.NOT_RUN and begins == _PARKED and bool(why.strip())
+
+
+def parked(table: str, why: str) -> TableVerdict:
+    """The verdict of a table that a person parked: always told, and no blemish of the others."""
+    return TableVerdict(table, Verdict.NOT_RUN, f"{_PARKED}{why}")
+
+
+def of_guaranteed(tables: Sequence[TableVerdict]) -> Verdict:
+    """The verdict of the tables that are not parked. Where all are, or there is none: NOT_RUN."""
+    return worst([table.verdict for table in tables if not table.is_parked])

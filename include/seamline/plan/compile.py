@@ -13,6 +13,7 @@ from seamline.plan.model import (
     DerivedTablePlan,
     DestinationPlan,
     NightlyPlan,
+    ParkedTable,
     ReconcilePlan,
     SourcePlan,
     StreamPlan,
@@ -61,6 +62,7 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
                 shapes.get(entry.name),
             )
             for entry in sync.tables
+            if entry.parked is None
         ),
         guarantee=sync.guarantee,
         stream=StreamPlan(**sync.stream.model_dump()),
@@ -73,6 +75,7 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
         ),
         derived=tuple(DerivedTablePlan(entry.name, entry.table, entry.sum, entry.by) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),
+        parked=tuple(ParkedTable(entry.name, entry.parked) for entry in sync.tables if entry.parked is not None),
     )
 
 
@@ -127,9 +130,12 @@ def _check_survey(declarations: Declarations, sync: SyncSpec, survey: Survey) ->
 
 
 def _misfits(sync: SyncSpec, survey: Survey) -> Iterator[tuple[Path_, str, str]]:
-    """Place, cause and cure of everything that the sync says of tables and the source denies."""
+    """Place, cause and cure of everything that the sync says of tables and the source denies. A parked table may have
+    any shape, or be gone."""
     shapes = {table.name: table for table in survey.tables}
     for number, entry in enumerate(sync.tables):
+        if entry.parked is not None:
+            continue
         problems = [problem for problem in survey.problems if problem.table == entry.name]
         for problem in problems:
             yield ("tables", number), problem.what, problem.cure

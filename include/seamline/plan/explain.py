@@ -44,9 +44,11 @@ def _head(plan: SyncPlan) -> str:
         )
     for table in plan.tables:
         lines.append(f"  table {table.name}: {_table(plan, table.name)}")
+    lines += [f"  table {table.name}: not carried, {table.verdict.reason}" for table in plan.parked]
     for derived in plan.derived:
         by = ", ".join(derived.by)
-        lines.append(f"  derived {derived.name}: sum of {derived.table}.{derived.column} by {by}, from the staged cut")
+        how = "not computed while its table is parked" if derived in plan.derived_of_parked else "from the staged cut"
+        lines.append(f"  derived {derived.name}: sum of {derived.table}.{derived.column} by {by}, {how}")
     return "\n".join(lines)
 
 

@@ -63,10 +63,15 @@ def list_change(plan: SyncPlan, ledgers: Mapping[str, LedgerRow | None], *, agai
     if unknown:
         raise Refused(
             f"{', '.join(unknown)} cannot be loaded again: not among the tables that {plan.sync} carries",
-            hint=f"carried: {', '.join(sorted(known & wanted))}",
+            hint=f"carried: {', '.join(sorted(known & wanted))}{_parked_among(plan, unknown)}",
             sync=plan.sync,
         )
     return ListChange(tuple(sorted(wanted - known)), tuple(sorted(again)), tuple(sorted(known - wanted)))
+
+
+def _parked_among(plan: SyncPlan, names: Collection[str]) -> str:
+    parked = [table.name for table in plan.parked if table.name in names]
+    return f". Take `parked` out to let {', '.join(parked)} come back" if parked else ""
 
 
 def kept_name(table: str, run_id: str) -> str:

@@ -11,6 +11,7 @@ from seamline.domain.catalogue import Table, table_from_json, table_to_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import RunKind, RunState
+from seamline.domain.verdict import TableVerdict, parked
 
 # Between the name of a sync and the mark of a pass into its stream.
 PASS = "~pass_"
@@ -98,6 +99,18 @@ class TablePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ParkedTable:
+    """A table that a person took out of the guarantee: nothing is read, captured or published of it for this sync."""
+
+    name: str
+    reason: str
+
+    @property
+    def verdict(self) -> TableVerdict:
+        return parked(self.name, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamPlan:
     commit_every_ms: int = 0
     lag_max_s: float = 60.0
@@ -143,6 +156,9 @@ class ReconcilePlan:
 
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
+    """`tables` are those that the sync carries, `parked` those that it only names. `derived` and the control totals
+    stand here as they were declared: those of a parked table are not computed."""
+
     sync: str
     source: SourcePlan
     destinations: tuple[DestinationPlan, ...]
@@ -153,6 +169,7 @@ class SyncPlan:
     reconcile: ReconcilePlan = field(default_factory=ReconcilePlan)
     derived: tuple[DerivedTablePlan, ...] = ()
     config_hash: str = ""
+    parked: tuple[ParkedTable, ...] = ()
 
     def destination(self, name: str) -> DestinationPlan:
         for destination in self.destinations:
@@ -165,6 +182,12 @@ class SyncPlan:
             if table.name == name:
                 return table
         raise Refused(f"sync {self.sync} has no table {name!r}", sync=self.sync)
+
+    @property
+    def derived_of_parked(self) -> tuple[DerivedTablePlan, ...]:
+        """Those that cannot be computed: their table is not in the cut."""
+        names = {table.name for table in self.parked}
+        return tuple(derived for derived in self.derived if derived.table in names)
 
     def stream_id(self, destination: str) -> StreamId:
         return StreamId(self.sync, self.destination(destination).name)
@@ -213,6 +236,8 @@ def plan_from_json(text: str) -> SyncPlan:
         ),
         derived=tuple(DerivedTablePlan(t["name"], t["table"], t["column"], tuple(t["by"])) for t in d["derived"]),
         config_hash=d["config_hash"],
+        # Plans that were written before tables could be parked have no such key.
+        parked=tuple(ParkedTable(t["name"], t["reason"]) for t in d.get("parked", ())),
     )
 
 

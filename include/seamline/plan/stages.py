@@ -75,7 +75,11 @@ def onboard_stages(plan: SyncPlan) -> tuple[Stage, ...]:
             RunsIn.SPARK,
             "table_compare",
         ),
-        Stage("enable", "Enable the sync", "only when every verdict is MATCH: nightly and stream DAGs may run"),
+        Stage(
+            "enable",
+            "Enable the sync",
+            f"only when every verdict is MATCH{_but_parked(plan)}: nightly and stream DAGs may run",
+        ),
     )
 
 
@@ -122,14 +126,14 @@ def tables_stages(plan: SyncPlan) -> tuple[Stage, ...]:
             RunsIn.SPARK,
             "table_compare",
         ),
-        Stage("verdicts", "Verdict of each table", "MATCH, BREAK, INCONCLUSIVE or NOT_RUN; anything but MATCH is red"),
+        _live_verdicts(plan),
     )
 
 
 def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
     if plan.nightly is None:
         return ()
-    derived = ", ".join(table.name for table in plan.derived)
+    derived = ", ".join(table.name for table in plan.derived if table not in plan.derived_of_parked)
     stages = [
         Stage(
             "cut",
@@ -203,7 +207,7 @@ def reconcile_stages(plan: SyncPlan) -> tuple[Stage, ...]:
             RunsIn.SPARK,
             "table_compare",
         ),
-        Stage("verdicts", "Verdict of each table", "MATCH, BREAK, INCONCLUSIVE or NOT_RUN; anything but MATCH is red"),
+        _live_verdicts(plan),
     )
 
 
@@ -230,7 +234,16 @@ def _dated(plan: SyncPlan) -> str:
         parts.append(f"the date's rows of {', '.join(dated)}")
     if whole:
         parts.append(f"{', '.join(whole)} whole")
-    return "reads at one P " + " and ".join(parts)
+    return "reads at one P " + " and ".join(parts) + _but_parked(plan)
+
+
+def _live_verdicts(plan: SyncPlan) -> Stage:
+    does = f"MATCH, BREAK, INCONCLUSIVE or NOT_RUN; anything but MATCH is red{_but_parked(plan)}"
+    return Stage("verdicts", "Verdict of each table", does)
+
+
+def _but_parked(plan: SyncPlan) -> str:
+    return f", but of parked tables ({', '.join(table.name for table in plan.parked)})" if plan.parked else ""
 
 
 def _on_break(plan: SyncPlan) -> str:

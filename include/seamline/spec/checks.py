@@ -89,6 +89,10 @@ def _check_tables(document: Document) -> None:
             line = document.line(first[folded])
             _add(document, place, f"table `{name}` is already on line {line}", "Names differ by more than case")
         first.setdefault(folded, place)
+    entries = document.value(("tables",))
+    if isinstance(entries, list) and entries and all(isinstance(one, dict) and "parked" in one for one in entries):
+        cure = "Take `parked` out of one. `seamline stream pause` lets a whole sync stand still"
+        _add(document, ("tables",), "every table is parked: nothing is left to carry", cure)
 
 
 def _check_sums(document: Document) -> None:
@@ -162,12 +166,15 @@ def _check_nightly(document: Document) -> None:
 
 
 def _read_whole(document: Document) -> list[str]:
-    """Tables that the cut holds whole; one of whose keys is wrong may have been meant otherwise."""
+    """Tables that the cut holds whole; one of whose keys is wrong may have been meant otherwise. A parked one is not
+    in it."""
     entries = [(place[:2], name) for place, name in document.texts(*_TABLES)]
     return [
         name
         for entry, name in entries
-        if document.value((*entry, "business_date")) is None and document.is_right(entry)
+        if document.value((*entry, "business_date")) is None
+        and document.value((*entry, "parked")) is None
+        and document.is_right(entry)
     ]
 
 
@@ -177,7 +184,8 @@ def check_one_writer_per_table(
     """Add to their documents that two syncs write one table; a right sync does not suffer for one that is broken: those
     whose file has a name in `broken`.
 
-    Two declared destinations may be one schema under two names, so tables are told apart by where they lie."""
+    Two declared destinations may be one schema under two names, so tables are told apart by where they lie. A parked
+    table keeps its place: it comes back there."""
     right = [document.file.stem not in broken for document in syncs]
     writers: dict[tuple[str, str, str], tuple[int, Path_]] = {}
     for number in sorted(range(len(syncs)), key=lambda number: not right[number]):

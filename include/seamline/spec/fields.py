@@ -14,6 +14,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 NAME_LENGTH_MAX = 40
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 IDENTIFIER_LENGTH_MAX = 63
+WHY_LENGTH_MAX = 200
 _DURATION = re.compile(r"([0-9]{1,6})(s|min|h|d)")
 _UNIT_S = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 _TIME_OF_DAY = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
@@ -99,6 +100,14 @@ def _timezone(value: str) -> str:
     return value
 
 
+def _why(value: str) -> str:
+    """One line, as reports and terminals show it: nothing in it moves a cursor."""
+    line = " ".join(value.split())
+    if not line or not line.isprintable() or len(line) > WHY_LENGTH_MAX:
+        raise ValueError(f"a reason is one line of text for people, of at most {WHY_LENGTH_MAX} characters")
+    return line
+
+
 Name = Annotated[
     str,
     AfterValidator(_name),
@@ -114,6 +123,9 @@ ConnectionId = Annotated[
 ]
 SchemaName = Annotated[
     str, AfterValidator(_schema), WithJsonSchema({"type": "string", "pattern": f"^{IDENTIFIER.pattern}$"})
+]
+Why = Annotated[
+    str, AfterValidator(_why), WithJsonSchema({"type": "string", "pattern": "\\S", "maxLength": WHY_LENGTH_MAX})
 ]
 Duration = Annotated[
     timedelta,

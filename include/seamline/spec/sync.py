@@ -7,7 +7,7 @@ from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from seamline.spec.fields import Declared, Duration, Identifier, Name, TimeOfDay, TimeZone
+from seamline.spec.fields import Declared, Duration, Identifier, Name, TimeOfDay, TimeZone, Why
 
 MIDNIGHT = "00:00"
 # Why a way of cutting that the design has is not there yet.
@@ -35,6 +35,12 @@ class TableEntry(Declared):
     name: Identifier = Field(description="Name of the table in the source and in the destinations.")
     business_date: DateColumn | None = Field(
         None, description="How a row's business date is found; without it the nightly cut holds the table whole."
+    )
+
+    parked: Why | None = Field(
+        None,
+        description="Why the table is left out for now: it is not carried, and each report says so with this text. Take"
+        " the key out and it comes back, loaded anew. Either way by a run of the sync's DAG `tables`.",
     )
 
     @model_validator(mode="before")

@@ -14,7 +14,7 @@ from seamline.domain.changes import Finding
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation, Scope
-from seamline.domain.verdict import TableVerdict, Verdict, worst
+from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed
 from seamline.plan.model import ControlTotalPlan, Run, SyncPlan
 from seamline.ports import ReadView
 from seamline.sync.barrier import Aligned, Barrier, NotComparable
@@ -173,8 +173,8 @@ def compare_live(
     """Compare the live tables of a destination with the source at one position (mode B).
 
     Always gives a reconciliation: NOT_RUN when the sync must not be compared now, INCONCLUSIVE when both sides could
-    not be brought to one position or a side failed, each with its reason. `findings` gives those of the stream that no
-    reconciliation has reported yet; they make this one BREAK.
+    not be brought to one position or a side failed, each with its reason. Parked tables stand in it and do not count.
+    `findings` gives those of the stream that no reconciliation has reported yet; they make this one BREAK.
     """
     plan = run.plan
     started = clock()
@@ -206,11 +206,11 @@ def compare_live(
                 limits=limits,
             )
             barrier.failpoints.reach("rec.digest_done")
-            return _judged(_at(blank, aligned, met), verdicts, clock())
+            return _judged(_at(blank, aligned, met), plan, verdicts, clock())
     except NotComparable as exc:
-        return _judged(blank, _all(plan, not_run, exc), clock())
+        return _judged(blank, plan, _all(plan, not_run, exc), clock())
     except SeamlineError as exc:
-        return _judged(blank, _all(plan, inconclusive, exc), clock())
+        return _judged(blank, plan, _all(plan, inconclusive, exc), clock())
 
 
 def findings_reported(earlier: Sequence[Reconciliation], destination: str, *, run_id: str) -> int:
@@ -241,6 +241,6 @@ def _all(plan: SyncPlan, verdict: Callable[[str, str], TableVerdict], exc: Seaml
     return tuple(verdict(table.name, exc.message) for table in plan.tables)
 
 
-def _judged(blank: Reconciliation, verdicts: Sequence[TableVerdict], ended: datetime) -> Reconciliation:
-    judged = worst([verdict.verdict for verdict in verdicts])
-    return replace(blank, verdict=judged, tables=tuple(verdicts), ended_at=ended)
+def _judged(blank: Reconciliation, plan: SyncPlan, verdicts: Sequence[TableVerdict], ended: datetime) -> Reconciliation:
+    tables = (*verdicts, *(table.verdict for table in plan.parked))
+    return replace(blank, verdict=of_guaranteed(tables), tables=tables, ended_at=ended)

@@ -74,7 +74,7 @@ def select(plan: SyncPlan, business_date: date, *, as_of: datetime) -> Selection
         )
     missing = _why_no_history(nightly, business_date, day.end, as_of)
     reads: list[CutRead] = []
-    left_out: dict[str, str] = {}
+    left_out = {table.name: table.verdict.reason for table in plan.parked}
     for table in plan.tables:
         if table.business_date is not None:
             segment = segment_of(

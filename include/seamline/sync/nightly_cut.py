@@ -198,7 +198,8 @@ def _reconciliation(
 ) -> Reconciliation:
     """All tables in the plan's order, those that were left out with their reason; the verdict is of what is in it."""
     by_table = {verdict.table: verdict for verdict in verdicts}
-    names = [*(table.name for table in run.plan.tables), *(derived.name for derived in run.plan.derived)]
+    plan = run.plan
+    names = [*(t.name for t in plan.tables), *(t.name for t in plan.derived), *(t.name for t in plan.parked)]
     tables = tuple(by_table.get(name) or not_run(name, cut.left_out[name]) for name in names)
     late = {table.table: {"late": table.late_rows, "gone": table.gone_rows} for table in cut.tables}
     return Reconciliation(

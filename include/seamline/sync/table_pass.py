@@ -214,7 +214,7 @@ class _Meeting:
             raise Refused(
                 f"{self.stream} is {state}{error}",
                 hint="tables enter a stream that moves: mend, resume or start it first. Where a table that was altered"
-                " stopped it, take that one alone out of the list first",
+                " stopped it, park that one alone first",
                 sync=self.stream.sync,
             )
         return report

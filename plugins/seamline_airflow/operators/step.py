@@ -12,7 +12,7 @@ from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import PUBLISH, TABLES, Reconciliation, RunState, Scope, SyncState
-from seamline.domain.verdict import TableVerdict, Verdict, worst
+from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem
 from seamline.sync.fatal_problems import refuse_fatal
@@ -130,8 +130,8 @@ class EnableOperator(StepOperator):
 class VerdictsOperator(StepOperator):
     """Show the verdict, the control totals and the first breaks of each table, and keep them small in XCom.
 
-    Of live tables anything but MATCH is red and named. Of a staged cut the gate decides, so a break is only shown;
-    what was not reconciled at all is red here already.
+    Of live tables anything but MATCH is red and named, parked tables apart. Of a staged cut the gate decides, so a
+    break is only shown; what was not reconciled at all is red here already.
     """
 
     def __init__(self, *, scope: str, **kwargs: Any) -> None:
@@ -146,7 +146,7 @@ class VerdictsOperator(StepOperator):
             self._show(reconciliation, keyed)
         verdicts = {f"{one.destination}.{t.table}": t.verdict.value for one in found for t in one.tables}
         if self.scope is Scope.LIVE:
-            state = RunState.SUCCEEDED if _is_match(found) else RunState.FAILED
+            state = RunState.FAILED if _blemishes(run, found) else RunState.SUCCEEDED
             store.finish_run(run.run_id, state=state)
             _require_match(run, found)
         else:
@@ -158,6 +158,9 @@ class VerdictsOperator(StepOperator):
         for line in late_in_words(found.evidence):
             self.log.warning("late: %s", line)
         for table in found.tables:
+            if table.is_parked:
+                self.log.warning("%s %s, outside the guarantee: %s", table.table, table.verdict, table.reason)
+                continue
             self.log.info(
                 "%s %s: %s rows in the source, %s in the destination %s",
                 table.table,
@@ -337,19 +340,26 @@ def _require_reconciled(run: Run, store: Any, scope: Scope) -> list[Reconciliati
     return found
 
 
-def _is_match(found: Sequence[Reconciliation]) -> bool:
-    return worst([table.verdict for one in found for table in one.tables]) is Verdict.MATCH
-
-
 def _require_match(run: Run, found: Sequence[Reconciliation]) -> None:
-    if _is_match(found):
-        return
-    wrong = [
-        _blemish(one.destination, table) for one in found for table in one.tables if table.verdict is not Verdict.MATCH
-    ]
-    raise GateFailed(
-        "; ".join(wrong), hint="the Reconciliation page lists the rows; INCONCLUSIVE may be tried again", sync=run.sync
-    )
+    if wrong := _blemishes(run, found):
+        raise GateFailed(
+            "; ".join(wrong),
+            hint="the Reconciliation page lists the rows; INCONCLUSIVE may be tried again",
+            sync=run.sync,
+        )
+
+
+def _blemishes(run: Run, found: Sequence[Reconciliation]) -> list[str]:
+    """Every table that is not MATCH, but those that the run's plan parks; and a destination of which nothing else was
+    compared."""
+    parked = {table.name for table in run.plan.parked}
+    wrong = []
+    for one in found:
+        guaranteed = [table for table in one.tables if not (table.is_parked and table.table in parked)]
+        wrong += [_blemish(one.destination, table) for table in guaranteed if table.verdict is not Verdict.MATCH]
+        if not guaranteed:
+            wrong.append(f"{one.destination}: no table was compared")
+    return wrong
 
 
 def _blemish(destination: str, table: TableVerdict) -> str:

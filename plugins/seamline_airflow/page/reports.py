@@ -51,9 +51,14 @@ class SyncReport:
 
 
 def overall(found: Reconciliation) -> Verdict:
-    """The verdict of what was compared. A table left out for a reason makes a cut partial, not wrong."""
-    compared = [table.verdict for table in found.tables if table.verdict is not Verdict.NOT_RUN or not table.reason]
-    return worst(compared)
+    """The verdict of what was compared. A parked table, and one left out of a cut for a reason, makes it partial, not
+    wrong."""
+    return worst([table.verdict for table in found.tables if not _is_left_out(found.scope, table)])
+
+
+def _is_left_out(scope: Scope, table: TableVerdict) -> bool:
+    is_left_out_of_cut = scope is Scope.CUT and table.verdict is Verdict.NOT_RUN and bool(table.reason)
+    return is_left_out_of_cut or table.is_parked
 
 
 def syncs() -> list[str]:
@@ -109,6 +114,7 @@ def to_json(found: Sequence[Reconciliation]) -> list[dict[str, Any]]:
             "scope": one.scope.value,
             "business_date": one.business_date.isoformat() if one.business_date else None,
             "verdict": overall(one).value,
+            "partial": one.is_partial,
             "position": str(one.position) if one.position else None,
             "position_time": one.position_time.isoformat() if one.position_time else None,
             "mode": one.mode,

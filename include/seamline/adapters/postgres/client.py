@@ -151,7 +151,8 @@ def seamline_error(exc: psycopg.Error, doing: str, *, table: str = "") -> Seamli
         return SchemaConflict(
             text,
             hint="the destination refuses a value or a row of the source; nothing of the span is applied. Correct it at"
-            " the source, then take the table out of the sync and in again: it is loaded as it is by then",
+            " the source, then park the table (`parked: <why>`) and let it come back, each by a run of"
+            " `<sync>__tables`: it is loaded as it is by then",
             table=table,
         )
     if (
