@@ -212,6 +212,14 @@ class ReadView(Protocol):
     def close(self) -> None: ...
 
 
+class StagedView(ReadView, Protocol):
+    """Of rows that we have put there, and look at once more before they are published."""
+
+    def whole_digest(self, table: str, *, run_key: str) -> SegmentDigest:
+        """All rows with every column, FLOAT and DOUBLE as this server prints them: to be held against its own answer at
+        another time, and never against the other side."""
+
+
 class ShapeGuard(Protocol):
     """Whether the source's tables still have their planned shape, for a source whose log tells no DDL."""
 

@@ -6,15 +6,20 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from seamline.adapters.bulk_read import RunReader
 from seamline.adapters.bulk_threads import CopyingHere
 from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import ArmedFailpoints
+from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.cutover import is_covered
+from seamline.domain.errors import GateFailed
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import Position, position_from_json
 from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import Run
+from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.integration.bank_writers import Writers
 from tests.integration.captured import Captured, Replayed, apply_unit
@@ -67,6 +72,61 @@ def tools_of(bank: Captured, run: Run, records: Records, failpoints: str = "") -
         records=records,
         failpoints=ArmedFailpoints(failpoints),
     )
+
+
+class Meddler(ArmedFailpoints):
+    """Somebody who changes staged rows before they are compared. `statement` has `{place}` of the table."""
+
+    def __init__(self, warehouse: Connection, table: str, statement: str) -> None:
+        super().__init__("")
+        self._about = (warehouse, table, statement)
+
+    def reach(self, name: str) -> None:
+        if name == "snap.chunk_staged":
+            meddle(*self._about)
+
+
+def meddle(warehouse: Connection, table: str, statement: str) -> None:
+    with postgres(warehouse) as session:
+        names = session.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'bank_stage'").fetchall()
+        (name,) = [name for (name,) in names if name.startswith(f"{table}_")]
+        session.execute(statement.format(place=f'bank_stage."{name}"').encode())
+
+
+# Both kinds of server read these words for 32 and 64 bits.
+RATES = (
+    "CREATE TABLE rate (id int PRIMARY KEY, f float4, d float8)",
+    "CREATE TABLE quote (f float4, d float8)",
+    "INSERT INTO rate VALUES (1, 0.125, 0.1), (2, 0.25, 0.3), (3, NULL, NULL)",
+    "INSERT INTO quote VALUES (0.125, 0.1), (0.25, 0.3), (NULL, NULL)",
+)
+_CHANGES = ("f = 0.5 WHERE f = 0.25", "d = 0.30000001 WHERE f = 0.25", "d = NULL WHERE f = 0.25")
+_TOLD = {"rate": r'rate BREAK 1 value value \{"id": "2"\}', "quote": "quote BREAK 1 value value"}
+
+
+def caught_before_publish(bank: Captured, warehouse: Connection) -> None:
+    """A FLOAT or DOUBLE of the tables of `RATES` that is changed while it is staged is never published."""
+    run = run_of(bank, ("rate", "quote"))
+    (destination,) = run.plan.destinations
+    tools = tools_of(bank, run, Records())
+    for change in _CHANGES:
+        for table, told in _TOLD.items():
+            meddler = Meddler(warehouse, table, f"UPDATE {{place}} SET {change}")
+            with pytest.raises(GateFailed, match=told):
+                take_snapshot(run, replace(tools, failpoints=meddler))
+    run.result["snapshot"] = take_snapshot(run, tools)
+    doubles = "UPDATE {{place}} SET d = CASE f WHEN 0.25 THEN {} ELSE {} END WHERE f IS NOT NULL"
+    with closing(PostgresSink(run.plan, destination)) as sink:
+        for table in _TOLD:
+            # Those of two rows are exchanged: count, least, greatest and sum stay what they were.
+            meddle(warehouse, table, doubles.format(0.1, 0.3))
+            with pytest.raises(GateFailed, match="now holds other values; 3 rows were compared"):
+                publish(run, destination.name, sink=sink)
+            assert sink.read_ledger(run.plan.stream_id(destination.name)) is None
+            meddle(warehouse, table, doubles.format(0.3, 0.1))
+        publish(run, destination.name, sink=sink)
+    live = rows_in(warehouse, "bank", {table: table for table in _TOLD})
+    assert {table: len(rows) for table, rows in live.items()} == {"rate": 3, "quote": 3}
 
 
 def snapshot_amid(writers: Writers, run: Run, tools: SnapshotTools) -> Mapping[str, Any]:

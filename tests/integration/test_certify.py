@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from seamline.adapters.connect import connector_config
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.mariadb import catalogue
 from seamline.adapters.mariadb import probes as mariadb_probes
@@ -64,6 +65,38 @@ IN_THE_WAY = (
     "CREATE TABLE keyless (a INT, k VARCHAR(200))",
 )
 
+# Every kind with a default of its own, but the one that ends the connector; and what is no value or takes no NULL.
+MARIADB_GIVEN = (
+    "CREATE SEQUENCE numbers",
+    "CREATE TABLE given (id INT AUTO_INCREMENT PRIMARY KEY,"
+    + "".join(f" `{case.column.name}` {case.mariadb_type} DEFAULT ({case.edges[0].mariadb})," for case in CASES[:-1])
+    + """ ident UUID, f32 FLOAT DEFAULT 1.5, f64 DOUBLE DEFAULT 0.1,
+    quotes VARCHAR(40) DEFAULT 'it''s 5%, \\\\ "x" nextval(1)',
+    now TIMESTAMP NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, made UUID DEFAULT uuid(),
+    drawn INT DEFAULT NEXT VALUE FOR numbers, added INT DEFAULT (i32 + 1), strict INT NOT NULL DEFAULT 5, plain INT)""",
+)
+POSTGRES_GIVEN = (
+    "CREATE FUNCTION seven() RETURNS int LANGUAGE sql AS 'SELECT 7'",
+    "CREATE TABLE given (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
+    + "".join(f" {case.name} {case.type} DEFAULT {case.edges[0]}," for case in TYPE_CASES)
+    + """ quotes text DEFAULT 'it''s 5%, \\ "x" nextval(1)', now timestamptz DEFAULT now(), called int DEFAULT seven(),
+    serial serial, drawn bigint DEFAULT nextval('given_serial_seq'), strict int NOT NULL DEFAULT 5, plain int)""",
+)
+DRAWN, STRICT = "not tried: it draws from a sequence", "the column takes no NULL"
+# The tables, the columns with defaults against which no NULL is sent, and those of whose defaults no connector is told.
+GIVEN: dict[str, tuple[Sequence[str], dict[str, str], set[str]]] = {
+    "mariadb": (
+        MARIADB_GIVEN,
+        {"drawn": DRAWN, "added": "not tried: Unknown column 'i32' in 'DEFAULT'", "strict": STRICT},
+        {"bits64", "made", "now"},
+    ),
+    "postgres": (
+        POSTGRES_GIVEN,
+        {"serial": DRAWN, "drawn": DRAWN, "strict": STRICT},
+        {"amount", "booked", "grace", "raw"},
+    ),
+}
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -118,8 +151,14 @@ def certified(one: Captured, folder: Path, *tables: str, owner: str = "") -> tup
 
 def verdicts(document: str, table: str) -> dict[str, str]:
     """Column → verdict, of the lines that have six cells."""
-    cells = [line.strip("| ").split(" | ") for line in document.splitlines() if line.startswith(f"| {table} |")]
+    cells = [line[2:-2].split(" | ") for line in document.splitlines() if line.startswith(f"| {table} |")]
     return {line[1]: line[5] for line in cells if len(line) == 6}
+
+
+def tried(document: str) -> dict[str, str]:
+    """Column → what became of its default, of the lines that have four cells."""
+    cells = [line[2:-2].split(" | ") for line in document.splitlines() if line.startswith("| given |")]
+    return {line[1]: line[3] for line in cells if len(line) == 4}
 
 
 def left_behind(one: Captured, warehouse: Connection) -> list[object]:
@@ -201,6 +240,45 @@ def test_a_character_set_that_the_connector_reads_otherwise_than_the_server_is_r
     assert "| texts | in_cp932 | '漢字' | log, insert | snapshot | 漢字 | " in document
 
 
+@pytest.mark.parametrize("kind", ["mariadb", "postgres"])
+def test_null_into_columns_with_defaults_stays_null_and_a_connector_that_puts_defaults_there_is_caught(
+    kind: str, request: pytest.FixtureRequest, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one: Captured = request.getfixturevalue("bank" if kind == "mariadb" else "ledger")
+    given, told, unknown = GIVEN[kind]
+    one.execute(*given)
+    ended, document = certified(one, folder, "given")
+    assert set(verdicts(document, "given").values()) == {"SAME"}, document
+    assert ended == 0
+    found = tried(document)
+    assert {name: found[name] for name in told} == told
+    sent = {name for name, text in found.items() if text == "NULL was sent against it"}
+    assert set(found) - sent == set(told)
+    assert left_behind(one, warehouse) == []
+    monkeypatch.setitem(connector_config._VALUES, "value.converter.replace.null.with.default", "true")
+    ended, document = certified(one, folder, "given")
+    assert ended == 1
+    found = verdicts(document, "given")
+    assert {name for name, verdict in found.items() if verdict == "DIFFERENT"} == sent - unknown, document
+    assert {name for name, verdict in found.items() if verdict == "SAME"} == {*found} - (sent - unknown), document
+    for path in ("log, insert", "log, update", "log, large transaction"):
+        assert f"| given | quotes | NULL | {path} | snapshot | NULL | it'" in document
+    assert left_behind(one, warehouse) == []
+
+
+def test_a_default_that_ends_the_connector_is_told_before_an_onboarding(
+    bank: Captured, warehouse: Connection, folder: Path
+) -> None:
+    """Debezium 3.5.0.Final cannot convert a UUID that is written as a default; uuid() it can."""
+    bank.execute("CREATE TABLE given (id INT PRIMARY KEY, mark UUID DEFAULT 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11')")
+    ended, document = certified(bank, folder, "given")
+    assert ended == 1
+    assert set(verdicts(document, "given").values()) == {"NOT SENT"}
+    assert "Failed to properly convert default value for 'parity_test.seamline_certify_given.mark'" in document
+    assert tried(document) == {"mark": "nothing was compared"}
+    assert left_behind(bank, warehouse) == []
+
+
 @contextmanager
 def owner_of(one: Captured, monkeypatch: pytest.MonkeyPatch, *grants: str, dropped_by: Sequence[str]) -> Iterator[str]:
     """The connection id of a login that has what docs/reference/certificate.md asks for, and nothing else."""
@@ -213,7 +291,7 @@ def owner_of(one: Captured, monkeypatch: pytest.MonkeyPatch, *grants: str, dropp
         one.execute(*dropped_by)
 
 
-def test_keys_checks_defaults_and_triggers_of_the_tables_are_not_in_the_way(
+def test_keys_checks_and_triggers_of_the_tables_are_not_in_the_way(
     bank: Captured, warehouse: Connection, folder: Path
 ) -> None:
     bank.execute(*IN_THE_WAY)

@@ -301,6 +301,23 @@ def test_a_cut_whose_values_changed_since_they_were_compared_is_not_published(cu
     assert publish(cuts, cut).version == 1
 
 
+def test_a_cut_whose_doubles_changed_since_they_were_compared_is_not_published(cuts: PostgresCuts, sql: Any) -> None:
+    place = stage(sql, "e1", 3)
+    sql.execute("ALTER TABLE settlement_stage.e1 ADD rate double precision")
+    sql.execute("UPDATE settlement_stage.e1 SET rate = id / 4.0")
+    shape = replace(STAGED_ENTRY, columns=(*STAGED_ENTRY.columns, Column("rate", Kind.DOUBLE, "double")))
+    held = [[str(n), "2026-03-05", "0"] for n in range(1, 4)]
+    whole = digest_of([row_text(shape.columns, [*row, str(int(row[0]) / 4)]) for row in held], run_key="key")
+    exact = digest_of([row_text(STAGED_ENTRY.columns, row) for row in held], run_key="key")
+    cut = staged("r1", {"entry": place})
+    cut = replace(cut, tables=(replace(cut.tables[0], digest=KeyedDigest("key", exact, whole)),))
+    sql.execute("UPDATE settlement_stage.e1 SET rate = (4 - id) / 4.0")
+    with pytest.raises(GateFailed, match="now holds other values; 3 rows were compared with the source at 0-1-7"):
+        cuts.publish(cut, shapes={"entry": shape}, signed_by="olga")
+    sql.execute("UPDATE settlement_stage.e1 SET rate = id / 4.0")
+    assert cuts.publish(cut, shapes={"entry": shape}, signed_by="").version == 1
+
+
 def test_long_names_stay_apart(cuts: PostgresCuts, sql: Any) -> None:
     long = "ledger_entry_of_the_settlement_system_of_the_central_bank_abc"
     publish(cuts, staged("r1", {f"{long}_1": stage(sql, "e1", 3), f"{long}_2": stage(sql, "e2", 4)}))

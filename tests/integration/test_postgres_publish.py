@@ -10,10 +10,11 @@ import pytest
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres import publish as publishing
+from seamline.adapters.postgres.read import PostgresReadView, Relation
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.canonical import digest_of, row_text
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.digest import KeyedDigest
+from seamline.domain.digest import KeyedDigest, Segment
 from seamline.domain.errors import (
     ConfigError,
     Fenced,
@@ -23,6 +24,8 @@ from seamline.domain.errors import (
     SeamlineError,
     TransientError,
 )
+from seamline.domain.position import BinlogPosition
+from seamline.ports import Load
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import postgres, postgres_database
@@ -69,6 +72,53 @@ def test_staged_values_that_are_not_those_compared_with_the_source_are_not_publi
     world.session.execute(f"UPDATE {place} SET name = 'a' WHERE id = 2")
     world.sink().publish(STREAM, compared, publication=publication())
     assert world.rows(ACCOUNT) == texts(account(1), account(2))
+
+
+RATE = Table(
+    "rate",
+    (
+        Column("id", Kind.INTEGER, "int", nullable=False, length=32),
+        Column("f", Kind.FLOAT, "float"),
+        Column("d", Kind.DOUBLE, "double"),
+    ),
+    ("id",),
+)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    ["d = 0.30000000000000004", "d = NULL", "f = f + 1e-7", "f = -f", "d = 'NaN'", "d = 1 - d"],
+)
+def test_a_staged_float_that_is_not_the_one_compared_with_the_source_is_not_published(
+    world: PostgresWorld, changed: str
+) -> None:
+    load = world.load(RATE, [{"id": 1, "f": 0.0, "d": 0.7}, {"id": 2, "f": 0.25, "d": 0.3}])
+    place = f"settlement_stage.{load.staged_as}"
+    load = replace(load, digest=compared_with(world, load))
+    loads = [load, *(world.load(table, []) for table in TABLES)]
+    # The last case exchanges the doubles of two rows.
+    rows = "true" if changed == "d = 1 - d" else "id = 1" if changed == "f = -f" else "id = 2"
+    world.session.execute(f"CREATE TABLE settlement_stage.kept AS TABLE {place}".encode())
+    world.session.execute(f"UPDATE {place} SET {changed} WHERE {rows}".encode())
+    with pytest.raises(GateFailed, match="now holds other values; 2 rows were compared"):
+        world.sink().publish(STREAM, loads, publication=publication())
+    assert world.sink().read_ledger(STREAM) is None
+    world.session.execute(f"TRUNCATE {place}".encode())
+    world.session.execute(f"INSERT INTO {place} TABLE settlement_stage.kept".encode())
+    world.sink().publish(STREAM, loads, publication=publication())
+    assert world.session.execute("SELECT count(*) FROM settlement.rate").fetchone() == (2,)
+
+
+def compared_with(world: PostgresWorld, load: Load) -> KeyedDigest:
+    """As a comparison leaves it, in a session of its own."""
+    view = PostgresReadView(
+        world.session,
+        tables=[load.table],
+        relations={load.table.name: Relation("settlement_stage", load.staged_as)},
+        position=BinlogPosition("0-1-7"),
+    )
+    (exact,) = view.digests(Segment(load.table.name), run_key="key").values()
+    return KeyedDigest("key", exact, view.whole_digest(load.table.name, run_key="key"))
 
 
 def test_a_large_transaction_whose_pieces_the_destination_lost_is_not_committed(world: PostgresWorld) -> None:

@@ -34,8 +34,10 @@ from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
 from tests.integration.postgres_kinds import CASES, TYPES, create_table, rows
 from tests.integration.snapshot_run import (
+    RATES,
     Records,
     Rows,
+    caught_before_publish,
     run_of,
     snapshot_amid,
     staged_as_the_log_says,
@@ -410,6 +412,14 @@ def test_every_type_of_column_is_staged_as_the_source_holds_it(bank: PostgresCap
             texts = f'SELECT id, {case.name}::text FROM {{}}."{{}}" ORDER BY id'
             here = source.execute(texts.format("public", "kinds").encode()).fetchall()
             assert destination.execute(texts.format("bank_stage", staged_as).encode()).fetchall() == here, case.type
+
+
+def test_a_changed_float_is_caught_while_staged_and_once_more_before_it_is_published(
+    bank: PostgresCaptured, warehouse: Connection
+) -> None:
+    full = "ALTER TABLE quote REPLICA IDENTITY FULL"
+    bank.execute(*RATES, full, *bank.publishing("rate"), *bank.publishing("quote"))
+    caught_before_publish(bank, warehouse)
 
 
 ALTERED = {

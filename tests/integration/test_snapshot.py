@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.mariadb import rendezvous
 from seamline.adapters.mariadb.client import query, role
 from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, address_of, close_all, open_session, open_views
@@ -26,7 +25,10 @@ from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
 from tests.integration.snapshot_run import (
+    RATES,
+    Meddler,
     Records,
+    caught_before_publish,
     rows_in,
     run_of,
     snapshot_amid,
@@ -143,23 +145,18 @@ def test_a_row_changed_while_staged_stops_the_onboarding_and_is_named(bank: Capt
     bank.execute("REPLACE INTO account VALUES (900000000, 7, 'mine')")
     run = run_of(bank, TABLES, lock="brief")
     records = Records()
-    tools = tools_of(bank, run, records)
-
-    class Meddler(ArmedFailpoints):
-        def reach(self, name: str) -> None:
-            if name == "snap.chunk_staged":
-                with postgres(warehouse) as session:
-                    (name_of,) = [
-                        name
-                        for (name,) in session.execute("SELECT tablename FROM pg_tables WHERE schemaname='bank_stage'")
-                        if name.startswith("account_")
-                    ]
-                    session.execute(f'UPDATE bank_stage."{name_of}" SET a = 8 WHERE id = 900000000'.encode())
-
+    meddler = Meddler(warehouse, "account", "UPDATE {place} SET a = 8 WHERE id = 900000000")
     with pytest.raises(GateFailed) as caught:
-        take_snapshot(run, replace(tools, failpoints=Meddler()))
+        take_snapshot(run, replace(tools_of(bank, run, records), failpoints=meddler))
     assert '{"id": "900000000"}' in str(caught.value)
     assert not records.results
+
+
+def test_a_changed_float_is_caught_while_staged_and_once_more_before_it_is_published(
+    bank: Captured, warehouse: Connection
+) -> None:
+    bank.execute(*RATES)
+    caught_before_publish(bank, warehouse)
 
 
 @pytest.mark.parametrize("lock", ["brief", "none"])

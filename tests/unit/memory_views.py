@@ -85,6 +85,12 @@ class MemoryView:
             found[bucket] = replace(found[bucket], hashed=found[bucket].hashed - self.lost_hashes)
         return found
 
+    def whole_digest(self, table: str, *, run_key: str) -> SegmentDigest:
+        self._reach("whole_digest")
+        columns = self.table.columns
+        texts = [row_text(columns, [canonical_text(c, row[c.name]) for c in columns]) for row in self.content]
+        return digest_of(texts, run_key=run_key)
+
     def key_span(self, table: str) -> tuple[int, int] | None:
         self._reach("key_span")
         keys = [row[self.table.key[0]] for row in self.content]

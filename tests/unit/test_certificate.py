@@ -1,5 +1,7 @@
 """The certificate as a document: verdict first, every difference on both paths, nothing that is not shown."""
 
+from dataclasses import replace
+
 import pytest
 
 from seamline.domain.certificate import (
@@ -12,6 +14,7 @@ from seamline.domain.certificate import (
     markdown,
     parted,
 )
+from seamline.domain.probe import Default
 
 SAME = ColumnParity("account", "id", "int(11)", "integer", 5)
 DIFFERENT = ColumnParity(
@@ -54,6 +57,17 @@ def test_each_column_has_its_line_and_each_difference_shows_both_sides() -> None
     assert "| source | MariaDB 11.4.5 |" in lines
     assert "| NUL | stops |" in lines
     assert "PostgreSQL 18.4, compared at 0/16B3748." in lines
+
+
+def test_each_default_has_its_line_and_says_whether_null_was_sent_against_it() -> None:
+    memo = replace(DIFFERENT, default=Default("'none|'"), has_null=True)
+    drawn = replace(SAME, default=Default("nextval('n')", "it draws from a sequence"), has_null=True)
+    lines = markdown(certificate(memo, drawn, replace(NOT_SENT, default=Default("'x'")))).splitlines()
+    assert "### NULL against DEFAULT" in lines
+    assert r"| account | memo | 'none\|' | NULL was sent against it |" in lines
+    assert "| account | id | nextval('n') | not tried: it draws from a sequence |" in lines
+    assert "| account | mood | 'x' | nothing was compared |" in lines
+    assert "### NULL against DEFAULT" not in markdown(certificate(SAME))
 
 
 def test_a_path_that_ended_is_told() -> None:

@@ -10,7 +10,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.certificate import Certificate, Parity
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Refused, TerminalError, TransientError
-from seamline.domain.probe import Probe, StoredUnlike
+from seamline.domain.probe import Default, Probe, StoredUnlike
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.sync import certify as use_case
 from seamline.sync.certify import certify, own_plan
@@ -52,6 +52,7 @@ class World:
     stored_unlike: Sequence[StoredUnlike] = ()
     met: Sequence[Finding] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, Default] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
     stuck: str = ""
 
@@ -63,6 +64,9 @@ class World:
 
     def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
         return {literal: reason for literal, reason in self.refused.items() if literal in literals}
+
+    def defaults(self, table: Table) -> Mapping[str, Default]:
+        return self.kept
 
     def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
         return {Kind.DOUBLE: [("huge", "stops")], Kind.DATE: [("none", "stops")]}
@@ -163,6 +167,27 @@ def test_a_column_that_takes_none_of_its_values_is_not_sent() -> None:
     certificate = certified(World(refused={"0.1": "too large"}))
     assert certificate.verdict is Parity.NOT_SENT
     assert [column.verdict for column in certificate.destinations[0].columns] == [Parity.SAME, Parity.NOT_SENT]
+
+
+def test_a_default_is_told_with_whether_null_was_sent_against_it() -> None:
+    class Nulls(World):
+        def edge_values(self, table: Table) -> Mapping[str, Sequence[str]]:
+            return {"id": ["1"], "rate": ["0.1", "NULL"]}
+
+    kept = {"id": Default("5"), "rate": Default("0.5")}
+    (destination,) = certified(Nulls(kept=kept)).destinations
+    assert [one.null_against_default for one in destination.columns] == [
+        "the column takes no NULL",
+        "NULL was sent against it",
+    ]
+    (destination,) = certified(Nulls(kept={"rate": Default("f()", "refused")})).destinations
+    assert [one.default for one in destination.columns] == [None, Default("f()", "refused")]
+    assert destination.columns[1].null_against_default == "not tried: refused"
+
+
+def test_a_default_in_place_of_null_is_different() -> None:
+    world = World(kept={"rate": Default("0.5")}, stored_unlike=[StoredUnlike("rate", 2, None, "0.5")])
+    assert told(certified(world)) == [("rate", "snapshot", None, "0.5")]
 
 
 def test_a_path_that_ends_leaves_nothing_compared_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

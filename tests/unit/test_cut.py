@@ -40,7 +40,7 @@ PLAN = SyncPlan(
 DAY = date(2026, 3, 5)
 # The date ends at 16:00 UTC.
 SOON = datetime(2026, 3, 5, 16, 30, tzinfo=UTC)
-DIGEST = KeyedDigest("key", SegmentDigest(3, 3, 2**70, 2**71 + 1))
+DIGEST = KeyedDigest("key", SegmentDigest(3, 3, 2**70, 2**71 + 1), SegmentDigest(3, 3, 5, 2**70 + 1))
 STAGED = StagedCut(
     "r1",
     "settlement",

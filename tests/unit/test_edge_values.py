@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from seamline.adapters.mariadb import edge_values as mariadb
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source import edge_values as postgres
-from seamline.adapters.probe_statements import transactions
+from seamline.adapters.probe_statements import default_of, transactions
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.probe import Probe, ProbePath, probe_of
 from tests.integration.kinds import CASES
@@ -150,3 +150,23 @@ def test_a_large_transaction_copies_the_first_block_to_all_of_its_own() -> None:
     )
     assert PROBE.keys[-1] == 9 + 300
     assert transactions(PROBE, ProbePath.BATCH_WITH_WORDS, place="p", quoted=quoted) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nextval('public.s'::regclass)",
+        "(nextval(`bank`.`numbers`) + 1)",
+        "NEXT VALUE FOR numbers",
+        "'it''s' || lastval()",
+    ],
+)
+def test_a_default_that_draws_from_a_sequence_is_left_out(text: str) -> None:
+    assert default_of(text).left_out
+
+
+@pytest.mark.parametrize(
+    "text", ["'nextval(1)'", r"'it\\'' nextval(1)'", "'a''b next value for c'", "my_nextval", "now()", "7"]
+)
+def test_every_other_default_is_kept_also_one_that_only_speaks_of_a_sequence(text: str) -> None:
+    assert not default_of(text).left_out

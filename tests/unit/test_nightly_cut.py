@@ -230,6 +230,36 @@ def test_a_row_lost_on_the_way_is_a_break_of_the_cut() -> None:
     assert (entry.breaks_total, [found.type.value for found in entry.breaks]) == (1, ["missing"])
 
 
+@pytest.fixture
+def rated(monkeypatch: pytest.MonkeyPatch) -> SyncPlan:
+    """The plan whose entries have a DOUBLE."""
+    entry = replace(ENTRY, columns=(*ENTRY.columns, Column("rate", Kind.DOUBLE, "double")))
+    monkeypatch.setitem(globals(), "ENTRY", entry)
+    monkeypatch.setitem(ROWS, "entry", [{**row, "rate": row["id"] / 3} for row in ROWS["entry"]])
+    account, dated = PLAN.tables
+    return replace(PLAN, tables=(account, replace(dated, table=entry)))
+
+
+def test_a_double_changed_on_the_way_is_a_break_of_the_cut(rated: SyncPlan) -> None:
+    class Changed(World):
+        def _staged(self, read: TableRead) -> list[Row]:
+            return [{**row, "rate": 1.5} if row["id"] == 5 else row for row in super()._staged(read)]
+
+    world = Changed()
+    assert world.take(plan=rated).verdict is Verdict.BREAK
+    entry = next(table for table in world.saved[0].tables if table.table == "entry")
+    assert [(found.type.value, found.key, found.destination) for found in entry.breaks] == [
+        ("value", '{"id": "5"}', {"rate": "1.5"})
+    ]
+
+
+def test_a_cut_tells_publishing_what_its_doubles_were(rated: SyncPlan) -> None:
+    digests = {table.table: table.digest for table in World().take(plan=rated).tables}
+    account, entry = digests["account"], digests["entry"]
+    assert account is not None and account.whole is None
+    assert entry is not None and entry.whole is not None and entry.whole.rows == 5
+
+
 def test_a_source_that_fails_makes_the_cut_inconclusive() -> None:
     world = World(source_fault=TransientError("gone"))
     assert world.take().verdict is Verdict.INCONCLUSIVE

@@ -3,15 +3,16 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import pytest
 
 from seamline.domain.canonical import canonical_row, digest_of
 from seamline.domain.catalogue import Table
-from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
 from seamline.domain.log import LogRecord, RecordKind
 from seamline.domain.position import BinlogPosition, position_to_json
@@ -20,19 +21,27 @@ from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, Tabl
 from seamline.ports import Load, Marker, Problem, ReadView, TableRead
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
-from tests.unit.memory_views import AUDIT, ENTRY, MemoryView, Row, entries
+from tests.unit.memory_views import AUDIT, ENTRY, RATE, MemoryView, Row, entries
 
 P = BinlogPosition("0-1-100", "log.000001", 4_000)
 WAREHOUSE = DestinationPlan("warehouse", "postgres", "warehouse", "bank")
 SOURCE = SourcePlan("core", "mariadb", "bank", "r", "c", "m", "seamline.core.log", "seamline-core")
 PLAN = SyncPlan("s", SOURCE, (WAREHOUSE,), (TablePlan("entry", table=ENTRY), TablePlan("audit", table=AUDIT)))
-CONTENT: dict[str, list[Row]] = {"entry": entries(20), "audit": [{"actor": "a", "object": None}] * 3}
+KEYLESS = replace(RATE, name="keyless", key=())
+RATES = SyncPlan("s", SOURCE, (WAREHOUSE,), (TablePlan("rate", table=RATE), TablePlan("keyless", table=KEYLESS)))
+CONTENT: dict[str, list[Row]] = {
+    "entry": entries(20),
+    "audit": [{"actor": "a", "object": None}] * 3,
+    "rate": [{"id": n, "rate": n / 3} for n in range(9)],
+    "keyless": [{"id": n, "rate": n / 3} for n in range(9)],
+}
 
 
 @dataclass
 class World:
     """Source, log, staging and platform of one snapshot; `told` is everything that happened, in order."""
 
+    plan: SyncPlan = PLAN
     low_marker_at: str = "0-1-99"
     staged: dict[str, list[Row]] = field(default_factory=lambda: {name: list(rows) for name, rows in CONTENT.items()})
     told: list[str] = field(default_factory=list)
@@ -45,7 +54,7 @@ class World:
     problems: Sequence[Problem] = ()
 
     def altered(self, planned: Sequence[Table]) -> list[str]:
-        assert tuple(planned) == (ENTRY, AUDIT)
+        assert tuple(planned) == tuple(table.shape for table in self.plan.tables)
         self.told.append("shapes")
         return list(self.alterations)
 
@@ -99,7 +108,7 @@ class World:
     # reading
     @contextmanager
     def open_read(self, reads: Sequence[TableRead]) -> Iterator["World"]:
-        assert [read.table.name for read in reads] == ["entry", "audit"]
+        assert [read.table.name for read in reads] == [table.name for table in self.plan.tables]
         self.told.append("views open")
         yield self
         self.told.append("views closed")
@@ -116,7 +125,7 @@ class World:
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
         self.told.append("staged")
-        return [Load(table.shape, f"{table.name}_1", len(self.staged[table.name])) for table in PLAN.tables]
+        return [Load(table.shape, f"{table.name}_1", len(self.staged[table.name])) for table in self.plan.tables]
 
     def digest(self, segment: Segment) -> SegmentDigest:
         return SegmentDigest(len(CONTENT[segment.table]))
@@ -126,7 +135,11 @@ class World:
         self, destination: DestinationPlan, loads: Sequence[Load], count: int
     ) -> Iterator[Sequence[ReadView]]:
         self.told.append("compared")
-        yield [_Both(self.staged)]
+        yield [self.compared]
+
+    @cached_property
+    def compared(self) -> "_Both":
+        return _Both(self.staged)
 
     @property
     def tools(self) -> SnapshotTools:
@@ -147,8 +160,12 @@ class _Both:
     position = P
 
     def __init__(self, content: dict[str, list[Row]]) -> None:
-        shapes: dict[str, Table] = {"entry": ENTRY, "audit": AUDIT}
+        shapes: dict[str, Table] = {"entry": ENTRY, "audit": AUDIT, "rate": RATE, "keyless": KEYLESS}
         self._views = {name: MemoryView(shapes[name], rows, position=P) for name, rows in content.items()}
+
+    @property
+    def asked(self) -> list[str]:
+        return [name for view in self._views.values() for name in view.asked]
 
     def __getattr__(self, name: str) -> Any:
         def ask(about: Any, *more: Any, **said: Any) -> Any:
@@ -157,8 +174,8 @@ class _Both:
         return ask
 
 
-def run() -> Run:
-    return Run("s/onboard/-/1", "s", RunKind.ONBOARD, None, PLAN, RunState.RUNNING)
+def run(plan: SyncPlan = PLAN) -> Run:
+    return Run("s/onboard/-/1", "s", RunKind.ONBOARD, None, plan, RunState.RUNNING)
 
 
 def test_markers_lie_on_both_sides_of_the_open_views() -> None:
@@ -222,6 +239,66 @@ def test_a_staged_table_that_differs_is_named_and_leaves_nothing_to_publish() ->
     assert "entry BREAK" in str(caught.value)
     assert '{"id": "7"}' in str(caught.value)
     assert "audit BREAK" in str(caught.value)
+    assert not world.results
+
+
+@pytest.mark.parametrize(
+    ("table", "told"), [("rate", r'rate BREAK 1 value value \{"id": "4"\}'), ("keyless", "keyless BREAK 1 value value")]
+)
+def test_a_double_that_differs_in_a_staged_table_leaves_nothing_to_publish(table: str, told: str) -> None:
+    world = World(plan=RATES)
+    world.staged[table][4] = {"id": 4, "rate": 1.3333}
+    with pytest.raises(GateFailed, match=told):
+        take_snapshot(run(RATES), world.tools)
+    assert not world.results
+
+
+def handed_over(world: World) -> dict[str, KeyedDigest]:
+    """Table → the digest by which the sink knows the rows that were compared."""
+    taken = run(world.plan)
+    taken.result["snapshot"] = json.loads(json.dumps(take_snapshot(taken, world.tools)))
+    found: dict[str, KeyedDigest] = {}
+
+    class Recorder:
+        def publish(self, stream: Any, loads: Sequence[Load], *, publication: Any) -> Any:
+            found.update({load.table.name: load.digest for load in loads if load.digest is not None})
+
+    publish(taken, "warehouse", sink=Recorder())  # type: ignore[arg-type]
+    return found
+
+
+@pytest.mark.parametrize("table", ["rate", "keyless"])
+def test_publishing_is_told_what_the_staged_doubles_were(table: str) -> None:
+    world = World(plan=RATES)
+    compared = handed_over(world)[table]
+    assert compared.whole == world.compared.whole_digest(table, run_key=compared.run_key)
+    rows = world.staged[table]
+    # Two rows with their doubles exchanged: no count, least, greatest or sum tells them.
+    rows[3], rows[4] = {**rows[3], "rate": rows[4]["rate"]}, {**rows[4], "rate": rows[3]["rate"]}
+    now = KeyedDigest(
+        compared.run_key,
+        sum(world.compared.digests(Segment(table), run_key=compared.run_key).values(), SegmentDigest()),
+        world.compared.whole_digest(table, run_key=compared.run_key),
+    )
+    assert now.digest == compared.digest, "the digest of both engines leaves doubles out"
+    assert now.whole != compared.whole
+
+
+def test_of_tables_without_doubles_nothing_more_is_asked() -> None:
+    world = World()
+    assert {one.whole for one in handed_over(world).values()} == {None}
+    assert "whole_digest" not in world.compared.asked
+
+
+def test_a_staged_view_that_is_not_steady_is_no_snapshot() -> None:
+    class Losing(_Both):
+        def whole_digest(self, table: str, *, run_key: str) -> SegmentDigest:
+            return SegmentDigest(8, 8, 1, 1)
+
+    world = World(plan=RATES)
+    world.compared = Losing(world.staged)
+    with pytest.raises(TransientError, match="9 staged rows were compared, and 8 of 8 have a hash now"):
+        take_snapshot(run(RATES), world.tools)
     assert not world.results
 
 

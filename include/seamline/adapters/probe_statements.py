@@ -1,8 +1,18 @@
 """The SQL by which probe rows are written, the same for every kind of source. Pure."""
 
+import re
 from collections.abc import Callable, Sequence
 
-from seamline.domain.probe import KEY, Probe, ProbePath
+from seamline.domain.probe import KEY, Default, Probe, ProbePath
+
+_IN_QUOTES = re.compile(r"'(?:[^'\\]|''|\\.)*'", re.DOTALL)
+_SEQUENCE = re.compile(r"\b(nextval|setval|lastval|currval)\s*\(|\bnext\s+value\s+for\b", re.IGNORECASE)
+
+
+def default_of(text: str) -> Default:
+    """A default as the source prints it. One that draws from a sequence needs an object of others and is no value."""
+    is_drawn = _SEQUENCE.search(_IN_QUOTES.sub("", text)) is not None
+    return Default(text, "it draws from a sequence" if is_drawn else "")
 
 
 def transactions(probe: Probe, path: ProbePath, *, place: str, quoted: Callable[[str], str]) -> Sequence[Sequence[str]]:

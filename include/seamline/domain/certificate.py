@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from seamline.domain.probe import Default
+
 _SHOWN_MAX = 80
 
 
@@ -38,7 +40,8 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class ColumnParity:
-    """`values`: how many different values went both ways and were compared."""
+    """`values`: how many different values went both ways and were compared. `has_null`: NULL is among those that are
+    sent, also where none was compared."""
 
     table: str
     column: str
@@ -47,12 +50,23 @@ class ColumnParity:
     values: int
     unlike: tuple[Unlike, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    default: Default | None = None
+    has_null: bool = False
 
     @property
     def verdict(self) -> Parity:
         if self.unlike:
             return Parity.DIFFERENT
         return Parity.SAME if self.values else Parity.NOT_SENT
+
+    @property
+    def null_against_default(self) -> str:
+        """Whether NULL was sent against the column's DEFAULT, in words."""
+        if self.default is None or not self.values:
+            return "nothing was compared"
+        if self.default.left_out:
+            return f"not tried: {self.default.left_out}"
+        return "NULL was sent against it" if self.has_null else "the column takes no NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +146,12 @@ def _destination(destination: DestinationParity) -> Iterator[str]:
         (c.table, c.column, shortened(one.value), one.reason) for c in destination.columns for one in c.left_out
     ]
     yield from _section(3, "Values that the source refuses", ("table", "column", "value", "reason"), left_out)
+    defaults = [
+        (c.table, c.column, shortened(c.default.text), c.null_against_default)
+        for c in destination.columns
+        if c.default is not None
+    ]
+    yield from _section(3, "NULL against DEFAULT", ("table", "column", "default", "tried"), defaults)
 
 
 def _shown(unlike: Unlike) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +34,15 @@ class SegmentDigest:
 
 @dataclass(frozen=True, slots=True)
 class KeyedDigest:
-    """What a whole table held when it was compared, and the key under which that was hashed."""
+    """What a whole table held when it was compared, and the key under which that was hashed.
+
+    `whole`: the same rows with their FLOAT and DOUBLE columns as the server itself prints them, which no two engines do
+    alike: only its own later answer is held against it. None where there are no such columns.
+    """
 
     run_key: str
     digest: SegmentDigest
+    whole: SegmentDigest | None = None
 
 
 def digest_to_json(digest: SegmentDigest) -> dict[str, str]:
@@ -48,15 +54,21 @@ def digest_from_json(document: Mapping[str, str]) -> SegmentDigest:
     return SegmentDigest(**{name: int(value) for name, value in document.items()})
 
 
-def keyed_digest_to_json(keyed: KeyedDigest | None) -> dict[str, str] | None:
-    return None if keyed is None else {"run_key": keyed.run_key, **digest_to_json(keyed.digest)}
+def keyed_digest_to_json(keyed: KeyedDigest | None) -> dict[str, Any] | None:
+    if keyed is None:
+        return None
+    whole = {} if keyed.whole is None else {"whole": digest_to_json(keyed.whole)}
+    return {"run_key": keyed.run_key, **digest_to_json(keyed.digest), **whole}
 
 
-def keyed_digest_from_json(document: Mapping[str, str] | None) -> KeyedDigest | None:
+def keyed_digest_from_json(document: Mapping[str, Any] | None) -> KeyedDigest | None:
     if document is None:
         return None
-    numbers = {name: value for name, value in document.items() if name != "run_key"}
-    return KeyedDigest(document["run_key"], digest_from_json(numbers))
+    numbers = {name: value for name, value in document.items() if name not in ("run_key", "whole")}
+    whole = document.get("whole")
+    return KeyedDigest(
+        document["run_key"], digest_from_json(numbers), None if whole is None else digest_from_json(whole)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Row `r` of block `b` has the key `b * rows + r + 1`. Block 0 comes with the snap
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import cycle, islice
 
@@ -12,6 +12,7 @@ from seamline.domain.canonical import INEXACT_KINDS
 from seamline.domain.catalogue import Column, Table
 
 KEY = "seamline_row"
+NULL = "NULL"
 # A span applies its changes of a table in another way when they are more than a few hundred rows, and in a third way
 # when a number is among them that JSON has no number for.
 _MANY_ROWS = 300
@@ -30,16 +31,26 @@ _SINGLE = (ProbePath.SNAPSHOT, ProbePath.INSERT, ProbePath.UPDATE)
 
 
 @dataclass(frozen=True, slots=True)
+class Default:
+    """The DEFAULT of a user's column as the source prints it. `left_out`: why the probe has none; "" where it has."""
+
+    text: str
+    left_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """The probe of the user's table `of`: its name, and the literals that go into each of its columns.
 
-    Rows from number `plain_rows` on hold NaN or infinity in a FLOAT or DOUBLE.
+    Rows from number `plain_rows` on hold NaN or infinity in a FLOAT or DOUBLE. No row takes a value from `defaults`:
+    they are there because a connector could put them where the source has NULL.
     """
 
     of: Table
     name: str
     values: Mapping[str, Sequence[str]]
     plain_rows: int
+    defaults: Mapping[str, Default] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -85,7 +96,9 @@ class Probe:
         return range(block * self.rows + 1, block * self.rows + 1 + self.rows_of(path))
 
 
-def probe_of(table: Table, name: str, values: Mapping[str, Sequence[str]]) -> Probe:
+def probe_of(
+    table: Table, name: str, values: Mapping[str, Sequence[str]], defaults: Mapping[str, Default] | None = None
+) -> Probe:
     """The probe with the numbers that JSON has none for in rows of their own, behind all others."""
     inexact = {column.name for column in table.columns if column.kind in INEXACT_KINDS}
     words = {column: [v for v in literals if column in inexact and v in _WORDS] for column, literals in values.items()}
@@ -95,7 +108,7 @@ def probe_of(table: Table, name: str, values: Mapping[str, Sequence[str]]) -> Pr
         column: [*islice(cycle(literals), plain_rows), *words[column]] if words[column] else literals
         for column, literals in plain.items()
     }
-    return Probe(table, name, arranged, plain_rows)
+    return Probe(table, name, arranged, plain_rows, defaults or {})
 
 
 @dataclass(frozen=True, slots=True)

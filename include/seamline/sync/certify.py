@@ -16,7 +16,7 @@ from seamline.domain.catalogue import Column, Table
 from seamline.domain.certificate import Certificate, ColumnParity, DestinationParity, LeftOut, Unlike
 from seamline.domain.changes import Finding
 from seamline.domain.errors import InvariantViolated, SeamlineError, TerminalError
-from seamline.domain.probe import Probe, probe_of
+from seamline.domain.probe import NULL, Probe, probe_of
 from seamline.plan.model import SyncPlan
 from seamline.sync.probe_run import CertifyTools, ProbeDestination, ProbeRun
 
@@ -92,7 +92,8 @@ def _chosen(table: Table, tools: CertifyTools) -> _Chosen:
         refused[name] = [LeftOut(literal, reason) for literal, reason in reasons.items()]
         if taken := [literal for literal in literals if literal not in reasons]:
             values[name] = taken
-    return _Chosen(probe_of(table, _probe_name(table.name), values), refused)
+    probe = probe_of(table, _probe_name(table.name), values, tools.probes.defaults(table))
+    return _Chosen(probe, refused)
 
 
 def _probe_name(table: str) -> str:
@@ -137,6 +138,8 @@ def _parity(
             0 if trouble else len(set(one.probe.values.get(column.name, ()))),
             tuple(unlike.get((one.probe.of.name, column.name), ())[:_SHOWN_MAX]),
             tuple(one.refused[column.name]),
+            one.probe.defaults.get(column.name),
+            NULL in one.probe.values.get(column.name, ()),
         )
         for one in chosen
         for column in one.probe.of.columns

@@ -9,14 +9,15 @@ from datetime import UTC, datetime
 from queue import SimpleQueue
 from typing import Any
 
+from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.digest import Segment
-from seamline.domain.errors import SeamlineError
+from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed
 from seamline.plan.model import ControlTotalPlan, Run, SyncPlan
-from seamline.ports import ReadView
+from seamline.ports import ReadView, StagedView
 from seamline.sync.barrier import Aligned, Barrier, NotComparable
 from seamline.sync.bucket_search import (
     WHOLE,
@@ -69,6 +70,31 @@ def compare_tables(
 ) -> tuple[TableVerdict, ...]:
     """Verdicts in the order of `work`, as many tables at once as both sides have views. One random key for all."""
     return _Comparison(work, source, destination, totals, check, limits or Limits()).run()
+
+
+def with_whole_digests(
+    verdicts: Sequence[TableVerdict], work: Sequence[Work], staged: StagedView
+) -> tuple[TableVerdict, ...]:
+    """The verdicts of `work`, those of tables with FLOAT and DOUBLE columns with the digest of all columns.
+
+    Publishing looks at the staged rows once more, maybe hours later, and no other digest has these columns. `staged`
+    sees the rows that were compared. A SeamlineError is not judged: without this answer nothing may be published.
+    """
+    return tuple(_with_whole_digest(one, item.table, staged) for one, item in zip(verdicts, work, strict=True))
+
+
+def _with_whole_digest(verdict: TableVerdict, table: Table, staged: StagedView) -> TableVerdict:
+    keyed = verdict.digest
+    if keyed is None or not inexact_columns(table):
+        return verdict
+    whole = staged.whole_digest(table.name, run_key=keyed.run_key)
+    if whole.rows != keyed.digest.rows or not whole.is_complete:
+        raise TransientError(
+            f"{keyed.digest.rows} staged rows were compared, and {whole.hashed} of {whole.rows} have a hash now: the"
+            " view is not steady",
+            table=table.name,
+        )
+    return replace(verdict, digest=replace(keyed, whole=whole))
 
 
 class _Comparison:

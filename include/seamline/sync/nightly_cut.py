@@ -17,8 +17,8 @@ from seamline.domain.runs import Receipt, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
-from seamline.ports import Load, ReadView, TableRead
-from seamline.sync.comparison import DIGEST, Work, compare_tables
+from seamline.ports import Load, StagedView, TableRead
+from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
 from seamline.sync.cut import CutRead, Selection, select, with_verdicts
 from seamline.sync.late_rows import DateBefore, OpenCut, not_looked_at, rows_since_cut
 from seamline.sync.reconcile import not_run
@@ -55,7 +55,7 @@ class CutTools:
     """
 
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[BulkRead]]
-    open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[ReadView]]]
+    open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[StagedView]]]
     derive: Callable[[DestinationPlan, DerivedTablePlan, Load, str], Derived]
     lateness: Callable[[DestinationPlan, date, Load], Lateness | None]
     date_before: DateBefore
@@ -113,12 +113,10 @@ def _stage(run: Run, destination: DestinationPlan, selection: Selection, read: B
     if len(reads) != len(selection.reads):
         raise InvariantViolated(f"{len(selection.reads)} tables were to be staged, {len(reads)} were", sync=run.sync)
     with tools.open_staged(destination, list(loads.values()), len(read.views)) as views:
-        verdicts = compare_tables(
-            [_work(each, loads[each.plan.name]) for each in reads],
-            source=read.views,
-            destination=views,
-            totals=run.plan.reconcile.control_totals,
-        )
+        work = [_work(each, loads[each.plan.name]) for each in reads]
+        totals = run.plan.reconcile.control_totals
+        verdicts = compare_tables(work, source=read.views, destination=views, totals=totals)
+        verdicts = with_whole_digests(verdicts, work, views[0])
     for each in reads:
         load = loads[each.plan.name]
         # Without a digest: the comparison above has read the source once, a second time would tell nothing new.

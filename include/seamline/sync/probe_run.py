@@ -11,7 +11,7 @@ from seamline.domain.changes import Finding
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, TerminalError, TransientError
-from seamline.domain.probe import Probe, ProbePath, StoredUnlike
+from seamline.domain.probe import Default, Probe, ProbePath, StoredUnlike
 from seamline.domain.runs import RunKind, RunState
 from seamline.plan.model import Run, SyncPlan, TablePlan
 from seamline.ports import (
@@ -48,6 +48,9 @@ class ProbeSource(Protocol):
 
     def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
         """Those that the source itself does not take, each with its reason."""
+
+    def defaults(self, table: Table) -> Mapping[str, Default]:
+        """Of the columns that have one."""
 
     def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
         """By kind of column: values that are known not to go through and are not sent, and what becomes of them."""

@@ -18,8 +18,8 @@ from seamline.domain.position import Position, position_to_json
 from seamline.domain.runs import Receipt
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DestinationPlan, Run
-from seamline.ports import Failpoints, Load, LogReader, Marker, PruningHolds, ReadView, Source, TableRead
-from seamline.sync.comparison import Work, compare_tables
+from seamline.ports import Failpoints, Load, LogReader, Marker, PruningHolds, ReadView, Source, StagedView, TableRead
+from seamline.sync.comparison import Work, compare_tables, with_whole_digests
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
 
@@ -67,7 +67,7 @@ class SnapshotTools:
     source: Source
     open_log: Callable[[], LogReader]
     open_read: Callable[[Sequence[TableRead]], AbstractContextManager[BulkRead]]
-    open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[ReadView]]]
+    open_staged: Callable[[DestinationPlan, Sequence[Load], int], AbstractContextManager[Sequence[StagedView]]]
     holds: PruningHolds
     records: SnapshotRecords
     failpoints: Failpoints
@@ -156,6 +156,7 @@ def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: Destinat
     work = [Work(load.table, Segment(load.table.name), Segment(load.table.name)) for load in loads]
     with tools.open_staged(destination, loads, len(read.views)) as staged:
         verdicts = compare_tables(work, source=read.views, destination=staged)
+        verdicts = with_whole_digests(verdicts, work, staged[0])
     wrong = [verdict for verdict in verdicts if verdict.verdict is not Verdict.MATCH]
     if wrong:
         keyed = [load.table.name for load in loads if load.table.is_keyed]

@@ -1,6 +1,7 @@
 """Probe tables in a MariaDB source, made and dropped by the owner of its tables: `ProbeSource` of sync.certify."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -9,10 +10,10 @@ from seamline.adapters.mariadb.canonical import quoted, text_literal
 from seamline.adapters.mariadb.client import Session, open_session, query, role, translated
 from seamline.adapters.mariadb.edge_values import LIMITS, edge_values
 from seamline.adapters.mariadb.marker import create_statement
-from seamline.adapters.probe_statements import transactions
+from seamline.adapters.probe_statements import default_of, transactions
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Refused, SeamlineError, TransientError
-from seamline.domain.probe import KEY, Probe, ProbePath
+from seamline.domain.probe import KEY, Default, Probe, ProbePath
 from seamline.plan.model import SourcePlan
 
 _TRIAL = quoted("seamline_certify_trial")
@@ -43,14 +44,27 @@ class MariaDbProbes:
         letters = {str(name): self._letters(str(charset)) for name, charset in rows}
         return {column.name: edge_values(column, letters=letters.get(column.name, "")) for column in table.columns}
 
+    def defaults(self, table: Table) -> Mapping[str, Default]:
+        """A nullable column without one has the default NULL, in the server's words."""
+        rows = self._rows(
+            "SELECT column_name, column_default FROM information_schema.columns"
+            f" WHERE table_schema = {text_literal(self._source.database)} AND table_name = {text_literal(table.name)}"
+            " AND column_default <> 'NULL'"
+        )
+        texts = self._texts(table.name)
+        return {
+            str(name): self._tried(table.column(str(name)), texts.get(str(name), ""), default_of(str(text)))
+            for name, text in rows
+        }
+
     def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
         return LIMITS
 
     def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
         """Literal → why the server refuses it. A temporary table is not in the binlog."""
         name, found = quoted(column.name), {}
-        select = f"SELECT {name} FROM {quoted(table.name)} LIMIT 0"
-        self._execute(f"CREATE OR REPLACE TEMPORARY TABLE {_TRIAL} {select}")
+        # Not by a SELECT from the table: it would bring the default along, which may read other columns.
+        self._execute(_trial(column, self._texts(table.name).get(column.name, ""), None))
         for literal in literals:
             try:
                 query(self._session, f"INSERT INTO {_TRIAL} ({name}) VALUES ({literal})")
@@ -62,7 +76,8 @@ class MariaDbProbes:
         return found
 
     def make(self, probes: Sequence[Probe]) -> None:
-        """One table per probe, with the columns of the user's: no key but its own, no default, check or trigger."""
+        """One table per probe, with the columns of the user's and their defaults: no key but its own, no check or
+        trigger."""
         marker = self._source.marker_table
         self._execute(create_statement(marker), f"ALTER TABLE {quoted(marker)} COMMENT='{self._mark}'")
         for probe in probes:
@@ -71,7 +86,10 @@ class MariaDbProbes:
                     f"table {probe.name} is in the way and was not made by `seamline certify`", hint="rename or drop it"
                 )
             texts = self._texts(probe.of.name)
-            columns = ", ".join(_definition(column, texts.get(column.name, "")) for column in probe.columns)
+            columns = ", ".join(
+                _definition(column, texts.get(column.name, ""), probe.defaults.get(column.name))
+                for column in probe.columns
+            )
             self._execute(
                 f"CREATE TABLE {quoted(probe.name)} ({quoted(KEY)} int NOT NULL PRIMARY KEY, {columns})"
                 f" ENGINE=InnoDB COMMENT='{self._mark}'"
@@ -122,6 +140,20 @@ class MariaDbProbes:
         )
         return {str(name): f" CHARACTER SET {charset} COLLATE {collation}" for name, charset, collation in rows}
 
+    def _tried(self, column: Column, texts: str, default: Default) -> Default:
+        """Left out where the server does not take it in a table of one column: it may read other columns, or be a date
+        that is none."""
+        if default.left_out:
+            return default
+        try:
+            query(self._session, _trial(column, texts, default))
+        except pymysql.err.MySQLError as exc:
+            if isinstance(error := translated(exc, self._connection), TransientError):
+                raise error from exc
+            return replace(default, left_out=str(exc.args[-1]))
+        self._execute(f"DROP TEMPORARY TABLE {_TRIAL}")
+        return default
+
     def _execute(self, *statements: str) -> None:
         for statement in statements:
             self._rows(statement)
@@ -136,13 +168,20 @@ class MariaDbProbes:
         return translated(exc, self._connection)
 
 
-def _definition(column: Column, texts: str) -> str:
+def _trial(column: Column, texts: str, default: Default | None) -> str:
+    return f"CREATE OR REPLACE TEMPORARY TABLE {_TRIAL} ({_definition(column, texts, default)})"
+
+
+def _definition(column: Column, texts: str, default: Default | None) -> str:
     """The catalogue's type is the one that the server prints; JSON is its word for a longtext with a check."""
     kind = "json" if column.kind is Kind.JSON else f"{column.source_type}{texts}"
     null = "NULL" if column.nullable else "NOT NULL"
+    definition = f"{quoted(column.name)} {kind} {null}"
+    if default is not None and not default.left_out:
+        return f"{definition} DEFAULT {default.text}"
     # Without a default of its own an old server gives a timestamp one: the moment of each change, or a zero date.
-    default = " DEFAULT '1971-01-01 00:00:00'" if column.kind is Kind.INSTANT and not column.nullable else ""
-    return f"{quoted(column.name)} {kind} {null}{default}"
+    has_placeholder = column.kind is Kind.INSTANT and not column.nullable
+    return f"{definition} DEFAULT '1971-01-01 00:00:00'" if has_placeholder else definition
 
 
 def open_probes(source: SourcePlan) -> MariaDbProbes:

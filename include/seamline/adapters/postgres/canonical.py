@@ -101,12 +101,17 @@ def row_text_expression(columns: Sequence[Column]) -> str:
 
 def hash_expression(table: Table, *, run_key: str) -> str:
     """Lower hex SHA-256 of run key and row text."""
-    return f"encode({_sha256(run_key, row_text_expression(exact_columns(table)))},'hex')"
+    return columns_hash_expression(exact_columns(table), run_key=run_key)
 
 
-def hash_bytes_expression(table: Table, *, run_key: str) -> str:
+def columns_hash_expression(columns: Sequence[Column], *, run_key: str) -> str:
+    """The same over any columns; FLOAT and DOUBLE as the server prints them."""
+    return f"encode({_sha256(run_key, row_text_expression(columns))},'hex')"
+
+
+def columns_hash_bytes_expression(columns: Sequence[Column], *, run_key: str) -> str:
     """The same hash as bytea, for servers that cast bytes to numbers."""
-    return _sha256(run_key, _row_text(exact_columns(table), _FROM_BYTES))
+    return _sha256(run_key, _row_text(columns, _FROM_BYTES))
 
 
 def _sha256(run_key: str, row_text: str) -> str:

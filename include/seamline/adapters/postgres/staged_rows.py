@@ -29,8 +29,8 @@ def require_as_compared(
             held = int(row[0]) if row else 0
             is_same = held == rows
         else:
-            found = _digest(session, relation, shape, digest.run_key, position)
-            held, is_same = found.rows, found == digest.digest
+            found = _digest(session, relation, shape, digest, position)
+            held, is_same = found.rows, found == (digest.whole or digest.digest)
     if not is_same:
         what = "other values" if held == rows else f"{held} rows"
         raise GateFailed(
@@ -42,8 +42,13 @@ def require_as_compared(
         )
 
 
-def _digest(session: Session, relation: Relation, shape: Table, run_key: str, position: Position) -> SegmentDigest:
+def _digest(
+    session: Session, relation: Relation, shape: Table, compared: KeyedDigest, position: Position
+) -> SegmentDigest:
+    """As `compared` was made: of every column where it has them all."""
     for setting in SESSION_SETTINGS:
         session.execute(setting.replace("SET ", "SET LOCAL ", 1))
     view = PostgresReadView(session, tables=[shape], relations={shape.name: relation}, position=position)
-    return sum(view.digests(Segment(shape.name), run_key=run_key).values(), SegmentDigest())
+    if compared.whole is not None:
+        return view.whole_digest(shape.name, run_key=compared.run_key)
+    return sum(view.digests(Segment(shape.name), run_key=compared.run_key).values(), SegmentDigest())

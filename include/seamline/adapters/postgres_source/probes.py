@@ -12,10 +12,10 @@ from seamline.adapters.postgres_source.edge_values import edge_values
 from seamline.adapters.postgres_source.grants import publication_statement
 from seamline.adapters.postgres_source.marker import create_statement
 from seamline.adapters.postgres_source.slots import drop_slot
-from seamline.adapters.probe_statements import transactions
+from seamline.adapters.probe_statements import default_of, transactions
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Refused
-from seamline.domain.probe import KEY, Probe, ProbePath
+from seamline.domain.probe import KEY, Default, Probe, ProbePath
 from seamline.plan.model import SourcePlan
 
 _TRIAL = "pg_temp.seamline_certify_trial"
@@ -39,6 +39,15 @@ class PostgresProbes:
     def edge_values(self, table: Table) -> Mapping[str, Sequence[str]]:
         return {column.name: edge_values(column, labels=self._labels(table, column)) for column in table.columns}
 
+    def defaults(self, table: Table) -> Mapping[str, Default]:
+        """A domain's default is none of its column: no connector is told of it, and the probe has it by its type."""
+        rows = self._rows(
+            "SELECT a.attname, pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d"
+            " JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum"
+            f" WHERE d.adrelid = {text_literal(self._place(table.name))}::regclass AND a.attgenerated = ''"
+        )
+        return {str(name): default_of(str(text)) for name, text in rows}
+
     def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
         return {}
 
@@ -59,7 +68,8 @@ class PostgresProbes:
         return found
 
     def make(self, probes: Sequence[Probe]) -> None:
-        """One table per probe, with the columns of the user's: no key but its own, no default, check or trigger."""
+        """One table per probe, with the columns of the user's and their defaults: no key but its own, no check or
+        trigger."""
         marker = self._place(self._source.marker_table)
         login = quoted(resolve(self._source.capture).login)
         self._execute(
@@ -76,12 +86,14 @@ class PostgresProbes:
                     f"table {place} is in the way and was not made by `seamline certify`", hint="rename or drop it"
                 )
             left_out = [column.name for column in probe.of.columns if column not in probe.columns]
+            without = [column.name for column in probe.columns if _is_left_out(probe.defaults.get(column.name))]
             self._execute(
                 "BEGIN",
                 f"CREATE TABLE {place} ({quoted(KEY)} integer PRIMARY KEY,"
-                f" LIKE {self._place(probe.of.name)} INCLUDING STORAGE)",
+                f" LIKE {self._place(probe.of.name)} INCLUDING STORAGE INCLUDING DEFAULTS)",
                 f"COMMENT ON TABLE {place} IS {text_literal(self._mark)}",
                 *(f"ALTER TABLE {place} DROP COLUMN {quoted(name)}" for name in left_out),
+                *(f"ALTER TABLE {place} ALTER COLUMN {quoted(name)} DROP DEFAULT" for name in without),
                 f"GRANT SELECT ON {place} TO {login}",
                 "COMMIT",
             )
@@ -151,6 +163,10 @@ class PostgresProbes:
             return self._session.execute(statement.encode()).fetchall()
         except psycopg.Error as exc:
             raise source_error(exc, self._connection) from exc
+
+
+def _is_left_out(default: Default | None) -> bool:
+    return default is not None and bool(default.left_out)
 
 
 def open_probes(source: SourcePlan) -> PostgresProbes:
