@@ -36,6 +36,16 @@ class Trouble:
     violations: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PlantedBug:
+    """A stream that was made wrong, and which checks have said so. It counts for none of the other figures."""
+
+    source: str
+    bug: str
+    caught_by: tuple[str, ...]
+    commits: int
+
+
 @dataclass
 class Tally:
     """`seed` gives the writers' choices and the hits; the servers' own timing is not repeated by it."""
@@ -44,6 +54,7 @@ class Tally:
     cases: list[Case] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
+    planted: list[PlantedBug] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
 
@@ -90,8 +101,8 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
         yield (
             f"| {end.source} | {end.attempts} | {end.committed} | {end.units} | {end.commits} | {len(end.anomalies)} |"
         )
-    if tally.troubles:
-        yield from _told_of_troubles(tally.troubles)
+    yield from _told_of_troubles(tally.troubles)
+    yield from _told_of_planted(tally.planted)
     met = {(case.failpoint, case.mode) for case in tally.cases}
     left = [f"- `{name}`: {mode}" for name in sorted(NAMES) for mode in Mode if (name, mode) not in met]
     if left:
@@ -109,6 +120,8 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
 
 
 def _told_of_troubles(troubles: Sequence[Trouble]) -> Iterator[str]:
+    if not troubles:
+        return
     yield ""
     yield "At no failpoint. A full disk is so to its last byte for a while, then has room, and its server is started."
     yield ""
@@ -116,6 +129,19 @@ def _told_of_troubles(troubles: Sequence[Trouble]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for one in troubles:
         yield f"| {one.source} | {one.what} | {one.recovery_s:.1f} | {one.commits} | {len(one.violations)} |"
+
+
+def _told_of_planted(bugs: Sequence[PlantedBug]) -> Iterator[str]:
+    if not bugs:
+        return
+    yield ""
+    yield "Streams with a planted bug, which the checks must find. They count for no figure above."
+    yield ""
+    yield "| source | bug | found by | commits checked |"
+    yield "|---|---|---|---|"
+    for one in bugs:
+        checks = ", ".join(one.caught_by) or "nothing"
+        yield f"| {one.source} | {one.bug.replace('_', ' ')} | {checks} | {one.commits} |"
 
 
 def _told_of(mode: Mode, cases: Sequence[Case]) -> str:
