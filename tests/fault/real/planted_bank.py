@@ -4,7 +4,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any
