@@ -181,6 +181,8 @@ def _open_airflow_run(checkout: Path, scene: Scene) -> None:
             dag_id=DAG_ID,
             task_id="preflight",
             run_id=scene.run_id,
+            # As a task's own word stands there.
+            serialize=False,
             session=session,
         )
 
