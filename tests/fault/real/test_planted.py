@@ -133,7 +133,11 @@ def test_without_a_bug_no_check_finds_anything(planted: PlantedBank) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bank", "plant"), CASES, indirect=["bank"], ids=[f"{source}-{plant.__name__}" for source, plant in CASES]
+    ("bank", "plant"),
+    CASES,
+    indirect=["bank"],
+    scope="module",
+    ids=[f"{source}-{plant.__name__}" for source, plant in CASES],
 )
 def test_a_stream_with_a_planted_bug_is_caught(planted: PlantedBank, tally: Tally, plant: Plant) -> None:
     scene, checks = CAUGHT_BY[plant]
