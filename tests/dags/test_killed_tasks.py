@@ -5,7 +5,7 @@ at every failpoint of a DAG and run again, two of one task side by side, and a w
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -48,6 +48,18 @@ class Scene:
     platform: Server
     destination: Connection
     arming: Path
+    processes: list[Any] = field(default_factory=list)
+
+    def start(self, work: str, task_id: str) -> Any:
+        process = started(work, self.run_id, task_id)
+        self.processes.append(process)
+        return process
+
+    def close(self) -> None:
+        """One that a failed test has left standing would stand for ever."""
+        for process in self.processes:
+            process.kill()
+            process.join()
 
     @property
     def seamline_run(self) -> str:
@@ -68,7 +80,7 @@ class Scene:
     def code(self, work: str, task_id: str, arming: str = "") -> int:
         """How a process ended that has done this, armed so."""
         self.arm(arming)
-        process = started(work, self.run_id, task_id)
+        process = self.start(work, task_id)
         process.join(_WITHIN_S)
         assert process.exitcode is not None, f"{work} {task_id} goes on and on"
         return int(process.exitcode)
@@ -123,11 +135,12 @@ def servers(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-def scene(servers: Servers, airflow_database: Path, checkout: Path) -> Scene:
+def scene(servers: Servers, airflow_database: Path, checkout: Path) -> Iterator[Scene]:
     made = Scene(f"run-{next(_NUMBERS)}", servers.platform, servers.destination, servers.arming)
     _stage(made)
     _open_airflow_run(checkout, made)
-    return made
+    yield made
+    made.close()
 
 
 def _stage(scene: Scene) -> None:
@@ -214,7 +227,7 @@ def test_two_attempts_at_a_task_side_by_side_do_it_once(scene: Scene, task_id: s
     both = []
     for number in (1, 2):
         # Airflow takes the first for dead and queues the task again.
-        both.append(started("run_task", scene.run_id, task_id))
+        both.append(scene.start("run_task", task_id))
         wait_until(lambda n=number: len(scene.fired) == n, timeout_s=_WITHIN_S, what=f"{number} attempts at their step")  # type: ignore[misc]
     scene.arming.write_text("", encoding="utf-8")
     for process in both:
