@@ -35,6 +35,15 @@ def director() -> Iterator[Any]:
         opened.close()
 
 
+def reach(failpoint: str) -> None:
+    """A place where a test holds or ends this process. Nothing happens unless it is armed, which is the exception."""
+    from seamline.adapters import registry
+
+    armed = registry.failpoints()
+    if armed is not None:
+        armed.reach(failpoint)
+
+
 @contextmanager
 def sink(plan: SyncPlan, destination: str) -> Iterator[Sink]:
     from seamline.adapters import registry

@@ -8,9 +8,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seamline.adapters.failpoints import ArmedFailpoints, from_environment
+from seamline.adapters.failpoints import NAMES, ArmedFailpoints, from_environment
 from seamline.domain.errors import ConfigError, TransientError
+from tests.dags.places import PLACES
+from tests.fault.real.test_kills import MET_HERE
 from tests.waiting import wait_until
+
+
+def test_every_place_is_met_by_the_fault_layer_or_among_the_dags() -> None:
+    assert MET_HERE | PLACES.keys() == NAMES
+    assert MET_HERE.isdisjoint(PLACES)
 
 
 def test_nothing_is_armed_unless_the_environment_says_so() -> None:

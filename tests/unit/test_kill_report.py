@@ -1,8 +1,8 @@
 """The report of the fault layer tells what happened where, mode by mode, what did not, and every violation."""
 
-from seamline.adapters.failpoints import NAMES, Mode
+from seamline.adapters.failpoints import Mode
 from tests.fault.real.bank_under_fire import Case
-from tests.fault.real.report import TOLD_MAX, End, Tally, written
+from tests.fault.real.report import TOLD_MAX, WANTED, End, PlantedBug, Tally, written
 
 
 def test_the_report_counts_cases_and_tells_every_violation() -> None:
@@ -13,13 +13,13 @@ def test_the_report_counts_cases_and_tells_every_violation() -> None:
     ]
     tally.ends = [End("postgres", 900, 800, 850, 81, ("lost: writer 1 committed number 3",))]
     text = written(tally, tests=3, failed=1)
-    assert f"2 cases at 1 of {len(NAMES)} failpoints, 81 commits checked, 3 violations; 1 of 3 tests failed" in text
+    assert f"2 cases at 1 of {len(WANTED)} failpoints, 81 commits checked, 3 violations; 1 of 3 tests failed" in text
     assert "seed 17" in text
     assert "slowest recovery 8.0 s" in text
     assert "| postgres | `app.fetched` | stop | 5 | 8.0 | 41 | 91 | 2 |" in text
-    assert f"| kill9 | 1 | 1 of {len(NAMES)} | 40 | 2.0 | 0 |" in text
-    assert f"| stop | 1 | 1 of {len(NAMES)} | 41 | 8.0 | 2 |" in text
-    assert f"| wait | 0 | 0 of {len(NAMES)} | 0 | 0.0 | 0 |" in text
+    assert f"| kill9 | 1 | 1 of {len(WANTED)} | 40 | 2.0 | 0 |" in text
+    assert f"| stop | 1 | 1 of {len(WANTED)} | 41 | 8.0 | 2 |" in text
+    assert f"| wait | 0 | 0 of {len(WANTED)} | 0 | 0.0 | 0 |" in text
     assert "| postgres | 900 | 800 | 850 | 81 | 1 |" in text
     for violation in ("audit: 2 too many", "torn: commit 9", "lost: writer 1 committed number 3"):
         assert f"- {violation}\n" in text
@@ -28,7 +28,7 @@ def test_the_report_counts_cases_and_tells_every_violation() -> None:
 def test_the_report_of_a_part_names_the_failpoints_and_modes_that_it_left_out() -> None:
     tally = Tally("1", cases=[Case("mariadb", "app.fetched", Mode.KILL9, 3, 2.0, 40, 90, ())])
     text = written(tally, tests=1, failed=0)
-    assert all(f"- `{name}`: kill9\n" in text for name in NAMES - {"app.fetched"})
+    assert all(f"- `{name}`: kill9\n" in text for name in WANTED - {"app.fetched"})
     assert "- `app.fetched`: stop\n" in text
     assert "- `app.fetched`: kill9\n" not in text
 
@@ -40,3 +40,14 @@ def test_a_flood_of_violations_is_told_in_part_and_counted_in_full() -> None:
     )
     assert f", {TOLD_MAX + 7} violations;" in text
     assert text.endswith(f"- torn: commit {TOLD_MAX - 1}\n- and 7 more\n")
+
+
+def test_planted_bugs_are_told_apart_and_count_for_nothing() -> None:
+    found = PlantedBug("mariadb", "deletes_dropped", ("state", "torn"), 44)
+    tally = Tally("1", planted=[found, PlantedBug("postgres", "epoch_ignored", (), 41)])
+    text = written(tally, tests=2, failed=1)
+    assert "0 cases at 0 of " in text
+    assert ", 0 commits checked, 0 violations; 1 of 2 tests failed" in text
+    assert "| mariadb | deletes dropped | state, torn | 44 |" in text
+    assert "| postgres | epoch ignored | nothing | 41 |" in text
+    assert "planted" not in written(Tally("1"), tests=0, failed=0)

@@ -21,6 +21,7 @@ class CutJobOperator(SparkJobOperator):
         with task_errors(), parts.platform() as store:
             self.name_run(runs.take_of(store, self.run))
             runs.open_nightly(context, store, plan_from_json(self.plan_json), self.run)
+            parts.reach("dag.state_written")
         super().execute(context)
         return self.run
 
@@ -48,5 +49,6 @@ class CompareJobOperator(SparkJobOperator):
     def execute(self, context: Any) -> Any:
         with task_errors(), parts.platform() as store:
             runs.open_reconcile(context, store, plan_from_json(self.plan_json), self.run)
+            parts.reach("dag.state_written")
         super().execute(context)
         return self.run

@@ -27,7 +27,8 @@ _BREAKS_SHOWN = 20
 
 
 class StepOperator(BaseOperator):
-    """Do `step` for the run that `run` names. Every step may be repeated."""
+    """Do `step` for the run that `run` names. Every step may be repeated, also beside another attempt at it: after a
+    stop of Airflow the process of before may still be at work."""
 
     template_fields = ("run",)
 
@@ -37,7 +38,11 @@ class StepOperator(BaseOperator):
 
     def execute(self, context: Any) -> Any:
         with task_errors(), parts.platform() as store:
-            return self.step(context, store)
+            parts.reach("dag.double_run")
+            told = self.step(context, store)
+            # All is done and written down, and Airflow does not know it yet.
+            parts.reach("dag.state_written")
+            return told
 
     def step(self, context: Any, store: Any) -> Any:
         raise NotImplementedError

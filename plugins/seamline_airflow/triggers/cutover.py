@@ -7,7 +7,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from seamline.domain.errors import SeamlineError, TransientError
-from seamline_airflow import cutover
+from seamline_airflow import cutover, parts
 
 
 class CutoverTrigger(BaseTrigger):
@@ -22,6 +22,12 @@ class CutoverTrigger(BaseTrigger):
         return "seamline_airflow.triggers.cutover.CutoverTrigger", {"run": self.run_id, "poll_s": self.poll_s}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        payload = await self._awaited()
+        # A triggerer that dies here has told nobody: the next one makes this wait anew.
+        await asyncio.to_thread(parts.reach, "dag.trigger_event")
+        yield TriggerEvent(payload)
+
+    async def _awaited(self) -> dict[str, Any]:
         while True:
             # The sensor has just looked. And an event in the very second of the deferral meets a scheduler that still
             # takes the end of the task's process for a lost task, and fails it (seen with Airflow 3.3.2).
@@ -32,12 +38,9 @@ class CutoverTrigger(BaseTrigger):
             except TransientError as exc:
                 self.log.warning("cutover of %s is not known now: %s", self.run_id, exc)
             except SeamlineError as exc:
-                yield TriggerEvent({"status": "error", "message": f"{type(exc).__name__}: {exc}"})
-                return
+                return {"status": "error", "message": f"{type(exc).__name__}: {exc}"}
             else:
                 if state.is_reached:
-                    yield TriggerEvent({"status": "reached", "positions": dict(state.positions or {})})
-                    return
+                    return {"status": "reached", "positions": dict(state.positions or {})}
                 if state.error:
-                    yield TriggerEvent({"status": "error", "message": state.error})
-                    return
+                    return {"status": "error", "message": state.error}

@@ -60,6 +60,12 @@ class StreamWatchTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        payload = await self._awaited()
+        # A triggerer that dies here has told nobody: the next one makes this wait anew.
+        await asyncio.to_thread(parts.reach, "dag.trigger_event")
+        yield TriggerEvent(payload)
+
+    async def _awaited(self) -> dict[str, str]:
         until = datetime.fromisoformat(self.until)
         tells_at = time.monotonic() + _TELLS_EVERY_S
         while True:
@@ -76,10 +82,6 @@ class StreamWatchTrigger(BaseTrigger):
                 self.log.warning("the streams of %s are not known now: %s", self.sync, exc)
                 found = []
             if found:
-                yield TriggerEvent(
-                    {"status": "error", "message": "; ".join(f"{t.subject}: {t.message}" for t in found)}
-                )
-                return
+                return {"status": "error", "message": "; ".join(f"{t.subject}: {t.message}" for t in found)}
             if datetime.now(UTC) >= until:
-                yield TriggerEvent({"status": "ended"})
-                return
+                return {"status": "ended"}

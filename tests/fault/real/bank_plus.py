@@ -9,7 +9,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from decimal import Decimal
 from itertools import accumulate
 from typing import Any
@@ -168,6 +168,14 @@ class BankWriters:
         finally:
             self._may_write.set()
 
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """None of them is in a transaction: each knows what became of its last one, and begins no other."""
+        with ExitStack() as held:
+            for one in self._writers:
+                held.enter_context(one.at_work)
+            yield
+
     def stop(self) -> None:
         """Repeatable."""
         self._stop.set()
@@ -189,6 +197,8 @@ class _Writer:
     ) -> None:
         self.number = 0
         self.error: BaseException | None = None
+        # Held during each attempt, until its outcome is told.
+        self.at_work = threading.Lock()
         self._writer = writer
         self._open_session = open_session
         self._history = history
@@ -214,7 +224,8 @@ class _Writer:
             self.number = self._committed(session)
             while not stop.is_set():
                 kind = self._chance.choices(list(_SHARES), cum_weights=list(accumulate(_SHARES.values())))[0]
-                self._attempt(session, kind)
+                with self.at_work:
+                    self._attempt(session, kind)
                 stop.wait(self._chance.random() * _PAUSE_S_MAX)
                 may_write.wait()
 

@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from seamline.adapters.failpoints import NAMES, Mode
+from tests.dags.places import PLACES
 from tests.fault.real.bank_under_fire import Case
 
 TOLD_MAX = 20
+# Those of DAGs are met by the layer `dags`.
+WANTED = NAMES - PLACES.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,16 @@ class Trouble:
     violations: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PlantedBug:
+    """A stream that was made wrong, and which checks have said so. It counts for none of the other figures."""
+
+    source: str
+    bug: str
+    caught_by: tuple[str, ...]
+    commits: int
+
+
 @dataclass
 class Tally:
     """`seed` gives the writers' choices and the hits; the servers' own timing is not repeated by it."""
@@ -44,6 +57,7 @@ class Tally:
     cases: list[Case] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
+    planted: list[PlantedBug] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
 
@@ -63,7 +77,7 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
     yield ""
     yield (
         f"{datetime.now(UTC).date()}, commit {commit_of_checkout()}, seed {tally.seed}, {_minutes(tally)} min: "
-        f"{len(tally.cases)} cases at {len(reached)} of {len(NAMES)} failpoints, {commits} commits checked, "
+        f"{len(tally.cases)} cases at {len(reached)} of {len(WANTED)} failpoints, {commits} commits checked, "
         f"{len(violations)} violations; {failed} of {tests} tests failed; slowest recovery {slowest:.1f} s."
     )
     yield ""
@@ -90,10 +104,10 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
         yield (
             f"| {end.source} | {end.attempts} | {end.committed} | {end.units} | {end.commits} | {len(end.anomalies)} |"
         )
-    if tally.troubles:
-        yield from _told_of_troubles(tally.troubles)
+    yield from _told_of_troubles(tally.troubles)
+    yield from _told_of_planted(tally.planted)
     met = {(case.failpoint, case.mode) for case in tally.cases}
-    left = [f"- `{name}`: {mode}" for name in sorted(NAMES) for mode in Mode if (name, mode) not in met]
+    left = [f"- `{name}`: {mode}" for name in sorted(WANTED) for mode in Mode if (name, mode) not in met]
     if left:
         yield ""
         yield "Not met in this run:"
@@ -109,6 +123,8 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
 
 
 def _told_of_troubles(troubles: Sequence[Trouble]) -> Iterator[str]:
+    if not troubles:
+        return
     yield ""
     yield "At no failpoint. A full disk is so to its last byte for a while, then has room, and its server is started."
     yield ""
@@ -118,11 +134,24 @@ def _told_of_troubles(troubles: Sequence[Trouble]) -> Iterator[str]:
         yield f"| {one.source} | {one.what} | {one.recovery_s:.1f} | {one.commits} | {len(one.violations)} |"
 
 
+def _told_of_planted(bugs: Sequence[PlantedBug]) -> Iterator[str]:
+    if not bugs:
+        return
+    yield ""
+    yield "Streams with a planted bug, which the checks must find. They count for no figure above."
+    yield ""
+    yield "| source | bug | found by | commits checked |"
+    yield "|---|---|---|---|"
+    for one in bugs:
+        checks = ", ".join(one.caught_by) or "nothing"
+        yield f"| {one.source} | {one.bug.replace('_', ' ')} | {checks} | {one.commits} |"
+
+
 def _told_of(mode: Mode, cases: Sequence[Case]) -> str:
     commits, violations = sum(case.commits for case in cases), sum(len(case.violations) for case in cases)
     slowest = max((case.recovery_s for case in cases), default=0.0)
     reached = len({case.failpoint for case in cases})
-    return f"| {mode} | {len(cases)} | {reached} of {len(NAMES)} | {commits} | {slowest:.1f} | {violations} |"
+    return f"| {mode} | {len(cases)} | {reached} of {len(WANTED)} | {commits} | {slowest:.1f} | {violations} |"
 
 
 def _minutes(tally: Tally) -> str:

@@ -31,9 +31,8 @@ CAPTURING = sorted(name for name in NAMES if name.startswith("cap."))
 JOINING = ("pub.commit_sent", "app.epoch_taken", "app.fetched", "app.commit_sent", "addtable.joined")
 
 
-def test_every_failpoint_has_a_case() -> None:
-    assert {*STREAM, SLOT, *ONBOARDING, *JOINING, *COMPARING, *CAPTURING} == NAMES
-
+# With those that `tests/dags` meets they are all that there are (tests/unit/test_failpoints.py).
+MET_HERE = frozenset({*STREAM, SLOT, *ONBOARDING, *JOINING, *COMPARING, *CAPTURING})
 
 # Wrong states by what the trigger must say of them; each is rolled back.
 WRONG_STATES = {

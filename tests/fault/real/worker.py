@@ -3,7 +3,8 @@
 Run as `python -m tests.fault.real.worker stream|snapshot|publish|join|compare|capture FOLDER`. The folder holds
 `plan.json` and `run_id`, `change.json` where the run changes the tables of the stream, and `capture.json`; the stream
 reads its orders from `orders.json` there and writes its last report to `report.json`, a snapshot leaves
-`snapshot.json`, a comparison `verdicts.jsonl`. Connections and failpoints come from the environment.
+`snapshot.json`, a comparison `verdicts.jsonl`. Connections and failpoints come from the environment, and so does the
+name of a bug that a test has planted (`plants.py`).
 """
 
 import fcntl
@@ -17,6 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from seamline import settings
 from seamline.adapters import failpoints, registry
 from seamline.adapters.bulk_read import RunReader
 from seamline.adapters.bulk_threads import CopyingHere
@@ -40,6 +42,7 @@ from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from seamline.sync.span_loop import run_stream
 from seamline.sync.table_pass import PassTools, join_stream
 from seamline_spark.compare.main import compare_destination
+from tests.fault.real import plants
 
 DESTINATION = "warehouse"
 FENCED, TRANSIENT, FINAL = 3, 4, 5
@@ -274,6 +277,7 @@ WORK: dict[str, Callable[[Path], None]] = {
 
 
 def main(what: str, folder: str) -> int:
+    plants.make_wrong(settings.process_environment())
     try:
         WORK[what](Path(folder))
     except SeamlineError as exc:

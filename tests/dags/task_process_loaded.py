@@ -1,0 +1,17 @@
+"""What a process of Airflow's has loaded before it is forked. Imported in such processes only."""
+
+from pathlib import Path
+
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.execution_time.supervisor import in_process_api_server
+
+# What the tasks of these tests import while they run.
+from seamline.adapters import registry as registry
+from seamline.adapters.postgres import sink as sink
+from tests.dags.task_process import DAG_ID
+
+_DAGS = Path(__file__).resolve().parents[2] / "dags"
+
+DAG = DagBag(dag_folder=_DAGS / "syncs.py", bundle_path=_DAGS, bundle_name="dags-folder").dags[DAG_ID]
+# Made once: it is the larger part of what a process would need to begin. It has no thread before it is asked.
+in_process_api_server().app  # noqa: B018

@@ -1,0 +1,198 @@
+"""Bugs for a stream's process of T1, one at a time: the real objects are made wrong before it begins.
+
+`SEAMLINE_T1_PLANT` names one. Who starts the process decides; nothing of this is part of the product.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from seamline.adapters.postgres import ledger as ledger_tables
+from seamline.adapters.postgres import sink as postgres_sink
+from seamline.adapters.postgres.sink import PostgresSink
+from seamline.domain import cutover
+from seamline.domain.catalogue import Column, Kind
+from seamline.domain.changes import TableChanges
+from seamline.domain.cutover import BoundaryGate
+from seamline.domain.errors import CommitUnknown, TransientError
+from seamline.domain.log import Unit
+from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.ports import Commit, Lease, Progress, Staged
+from seamline.sync import compaction
+from seamline.sync.intake import Intake
+
+# ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
+VARIABLE = "SEAMLINE_T1_PLANT"
+Plant = Callable[[], None]
+
+
+# ---- the ledger and the epoch ---------------------------------------------------------------------------------------
+
+
+def offset_before_data() -> None:
+    """The ledger moves in a transaction of its own, before that of the rows."""
+    right = ledger_tables.compare_and_set
+
+    def compare_and_set(session: Any, lease: Lease, progress: Progress) -> tuple[int, str] | None:
+        step = right(session, lease, progress)
+        if step is not None:
+            session.execute("COMMIT")
+            session.execute("BEGIN")
+        return step
+
+    ledger_tables.compare_and_set = compare_and_set
+
+
+def epoch_ignored() -> None:
+    """A new owner leaves the sessions of the one before alone, and a commit does not ask whose the ledger is."""
+    postgres_sink.end_older_sessions = lambda *_, **__: None  # type: ignore[assignment]
+    _compare_instead("epoch = %s", "%s >= 0")
+
+
+def lost_answer_taken_for_a_failure() -> None:
+    """The span is sent again without a look at the ledger, wherever that stands."""
+    right = PostgresSink.commit
+
+    def commit(sink: PostgresSink, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        try:
+            return right(sink, lease, staged, progress=progress)
+        except CommitUnknown:
+            return right(sink, lease, staged, progress=progress)
+
+    _compare_instead("next_offset = %s AND", "%s >= 0 AND")
+    PostgresSink.commit = commit  # type: ignore[method-assign]
+
+
+def commit_error_swallowed() -> None:
+    """A span that was rolled back is taken for one that arrived."""
+    right = PostgresSink.commit
+
+    def commit(sink: PostgresSink, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        try:
+            return right(sink, lease, staged, progress=progress)
+        except TransientError:
+            return Commit(replace(lease.ledger, next_offset=progress.span.end))
+
+    PostgresSink.commit = commit  # type: ignore[method-assign]
+
+
+def _compare_instead(right: str, wrong: str) -> None:
+    statement = ledger_tables._COMPARE_AND_SET
+    assert right in statement, "the planted bug no longer fits the statement"
+    ledger_tables._COMPARE_AND_SET = statement.replace(right, wrong)
+
+
+# ---- the boundary ---------------------------------------------------------------------------------------------------
+
+
+def boundary_off_by_one() -> None:
+    """The first transaction behind the read view is taken for one inside."""
+
+    def is_covered(unit: Position, snapshot: Position) -> bool:
+        assert isinstance(unit, BinlogPosition)
+        assert isinstance(snapshot, BinlogPosition)
+        return int(unit.gtid.rpartition("-")[2]) <= int(snapshot.gtid.rpartition("-")[2]) + 1
+
+    cutover.is_covered = is_covered
+
+
+def boundary_by_the_lsn_of_rows() -> None:
+    """A row that was written before the snapshot is taken for one inside, whenever its transaction was committed."""
+    right = compaction._dropped_tables
+
+    def dropped_tables(unit: Unit, gate: BoundaryGate) -> frozenset[str]:
+        names = set(right(unit, gate))
+        for row in unit.rows:
+            at = gate.boundaries[row.table].position
+            assert isinstance(row.position, PostgresPosition)
+            assert isinstance(at, PostgresPosition)
+            names |= {row.table} if row.position.lsn < at.lsn else set()
+        return frozenset(names)
+
+    compaction._dropped_tables = dropped_tables
+
+
+# ---- what is read ---------------------------------------------------------------------------------------------------
+
+
+def repeats_not_dropped() -> None:
+    """What the log topic tells a second time is applied a second time."""
+
+    def take_in(intake: Intake, units: Sequence[Unit]) -> None:
+        intake._units.extend(units)
+        intake.changes += sum(len(unit.rows) for unit in units)
+        intake.trouble = intake._assembler.trouble
+
+    Intake._take_in = take_in  # type: ignore[method-assign]
+
+
+# ---- what a span does -----------------------------------------------------------------------------------------------
+
+
+def deletes_dropped() -> None:
+    _stage_instead(lambda changes: replace(changes, keyed=[one for one in changes.keyed if not one.is_delete]))
+
+
+def equal_rows_joined() -> None:
+    """A set where there should be a multiset."""
+    _stage_instead(lambda changes: replace(changes, net={row: max(-1, min(1, n)) for row, n in changes.net.items()}))
+
+
+def _stage_instead(wrong: Callable[[TableChanges], TableChanges]) -> None:
+    right = PostgresSink.stage
+    PostgresSink.stage = lambda sink, lease, changes: right(sink, lease, wrong(changes))  # type: ignore[method-assign]
+
+
+# ---- values ---------------------------------------------------------------------------------------------------------
+
+
+def instants_shifted() -> None:
+    """As if a moment were told in the zone of whoever writes it. Not at the edges of the type, which would not fit."""
+    _cast_instead(
+        Kind.INSTANT,
+        lambda sql: (
+            f"(SELECT CASE WHEN v BETWEEN '1980-01-01' AND '2037-01-01' THEN v - interval '1 hour' ELSE v END"
+            f" FROM (SELECT {sql} AS v) AS told)"
+        ),
+    )
+
+
+def decimals_cut() -> None:
+    """As if every amount had two places."""
+    _cast_instead(Kind.DECIMAL, lambda sql: f"trunc({sql}, 2)")
+
+
+def _cast_instead(kind: Kind, wrong: Callable[[str], str]) -> None:
+    for name, wire in postgres_sink._WIRE_FORMS.items():
+        right = wire.cast
+
+        def cast(column: Column, *, of: str, right: Any = right) -> str:
+            sql = right(column, of=of)
+            return wrong(sql) if column.kind is kind else str(sql)
+
+        postgres_sink._WIRE_FORMS[name] = replace(wire, cast=cast)
+
+
+PLANTS: Mapping[str, Plant] = {
+    plant.__name__: plant
+    for plant in (
+        offset_before_data,
+        epoch_ignored,
+        lost_answer_taken_for_a_failure,
+        commit_error_swallowed,
+        boundary_off_by_one,
+        boundary_by_the_lsn_of_rows,
+        repeats_not_dropped,
+        deletes_dropped,
+        equal_rows_joined,
+        instants_shifted,
+        decimals_cut,
+    )
+}
+
+
+def make_wrong(environment: Mapping[str, str]) -> None:
+    """Plant the bug that the environment names. Without a name, which is the rule, nothing is touched."""
+    name = environment.get(VARIABLE, "")
+    if name:
+        PLANTS[name]()
