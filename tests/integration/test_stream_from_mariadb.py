@@ -103,7 +103,7 @@ def test_a_table_that_is_taken_away_or_altered_by_whatever_statement_stops_the_s
         bank.execute("INSERT INTO account VALUES (1, 11, 'a'), (2, 22, 'b')")
         stream.wait_until_applied()
         # What a statement did is known to be whole once another transaction begins.
-        bank.execute(*OVERLOOKED[how], "CREATE TABLE behind_it (x INT)")
+        bank.execute(*OVERLOOKED[how], "CREATE TABLE stream_test.behind_it (x INT)")
         wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
         assert isinstance(stream.error, SchemaConflict)
         assert "account" in stream.error.message
