@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
@@ -12,6 +13,7 @@ from seamline.adapters.postgres_source import preflight_facts
 from seamline.adapters.postgres_source.client import role
 from seamline.adapters.postgres_source.grants import grant_script, publication_statement
 from seamline.adapters.postgres_source.marker import commit_marker, prune_markers
+from seamline.adapters.postgres_source.origin import ColumnOrigin, Origin
 from seamline.adapters.postgres_source.preflight import SourceFacts, check
 from seamline.adapters.postgres_source.source import PostgresSource
 from seamline.domain.catalogue import Table
@@ -35,8 +37,9 @@ SOURCE = SourcePlan(
     connector="seamline-preflight_test",
     schema="core",
 )
-ACCOUNT = Table("account", (), ("id",), origin="as loaded")
-AUDIT = Table("audit", (), origin="as loaded")
+LOADED = msgspec.json.encode(Origin(1, 1, "d", {})).decode()
+ACCOUNT = Table("account", (), ("id",), origin=LOADED)
+AUDIT = Table("audit", (), origin=LOADED)
 ADD_AUDIT_AGAIN = "ALTER PUBLICATION seamline_preflight_test ADD TABLE core.audit"
 PLACE = ("core", "seamline_marker")
 
@@ -114,8 +117,17 @@ def test_a_survey_tells_what_is_there_beside_what_is_not(root: Connection) -> No
     assert [problem for problem in source.preflight(source.survey(["acount"]).tables) if problem.is_fatal] == []
 
 
-def test_a_table_of_a_plan_of_before_origins_were_kept_is_told(root: Connection) -> None:
-    (problem,) = problems(replace(ACCOUNT, origin=""), AUDIT)
+OF_BEFORE = {
+    "no origin": "",
+    "no default of a column that was added with one": msgspec.json.encode(
+        Origin(1, 1, "d", {"fee": ColumnOrigin(2, "700", has_missing=True)})
+    ).decode(),
+}
+
+
+@pytest.mark.parametrize("name", OF_BEFORE)
+def test_a_table_of_a_plan_of_before_origins_were_kept_as_a_whole_is_told(name: str, root: Connection) -> None:
+    (problem,) = problems(replace(ACCOUNT, origin=OF_BEFORE[name]), AUDIT)
     assert (problem.table, problem.is_fatal) == ("account", False)
     assert "loaded by an earlier version" in problem.what and "`again`" in problem.cure
 
@@ -208,7 +220,7 @@ def test_what_is_wrong_with_a_source_is_found_and_nothing_else(
 )
 def test_a_table_that_a_sync_gets_later_is_judged_as_the_first_ones(root: Connection, declared: str, said: str) -> None:
     run(f"CREATE TABLE core.later (id int PRIMARY KEY) {declared}")
-    found = problems(ACCOUNT, Table("later", (), ("id",), origin="as loaded"))
+    found = problems(ACCOUNT, Table("later", (), ("id",), origin=LOADED))
     fatal = "\n".join(problem.what for problem in found if problem.is_fatal)
     assert said in fatal
     assert f"`{LOGINS.reader}`) cannot read table later" in fatal

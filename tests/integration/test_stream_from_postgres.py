@@ -143,6 +143,37 @@ def test_maintenance_of_a_table_stops_no_stream(bank: PostgresCaptured, warehous
         assert stream.differences("account", "audit") == {}
 
 
+# What becomes of the default of a column that was added with it: before the plan, and while the stream goes on.
+DEFAULT = "ALTER TABLE account ALTER COLUMN fee"
+COMPUTED = {
+    "default as it was": ((), ()),
+    "default dropped before": ((f"{DEFAULT} DROP DEFAULT",), ()),
+    "default dropped meanwhile": ((), (f"{DEFAULT} DROP DEFAULT",)),
+    "another default meanwhile": ((), (f"{DEFAULT} SET DEFAULT 6",)),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_values_computed_anew_of_a_column_that_was_added_with_a_default_stop_the_stream(
+    name: str, bank: PostgresCaptured, warehouse: Connection
+) -> None:
+    """Another default alone does not: it changes no row that is stored."""
+    before, meanwhile = COMPUTED[name]
+    bank.execute("INSERT INTO account VALUES (1, 1, 'old')", "ALTER TABLE account ADD COLUMN fee int DEFAULT 5")
+    # A stream of these tests begins with empty tables; the catalogue keeps the value of older rows all the same.
+    bank.execute(*before, "DELETE FROM account")
+    with streamed(bank, warehouse, "account", "audit") as stream:
+        stream.start()
+        bank.execute("INSERT INTO account VALUES (1, 1, 'a', 5)", *meanwhile, "INSERT INTO audit VALUES (1)")
+        stream.wait_until_applied()
+        bank.execute("ALTER TABLE account ALTER COLUMN fee TYPE int USING fee * 100", "INSERT INTO audit VALUES (2)")
+        wait_until(lambda: has_stopped(stream, bank), timeout_s=60, what="the stream to stop")
+        assert isinstance(stream.error, SchemaConflict)
+        assert "account.fee was altered and its table rewritten" in str(stream.error)
+        assert stream.query("SELECT fee FROM live.account") == [(5,)]
+        assert stream.query("SELECT count(*) FROM live.audit") == [(1,)]
+
+
 def has_stopped(stream: Streamed, bank: PostgresCaptured) -> bool:
     """A connector that read the catalogue before the alteration was visible fails at its first value; the watch starts
     it again."""

@@ -89,6 +89,15 @@ def test_the_key_keeps_its_declared_order() -> None:
     assert table.rows_estimate == 5
 
 
+@pytest.mark.parametrize("data_type", ["float", "double"])
+def test_a_key_whose_equal_values_may_be_written_differently_is_refused(data_type: str) -> None:
+    """0.0 and -0.0 are one key to a server, and two to whom the log tells them."""
+    columns = [ColumnFacts("id", "int", "int(11)"), ColumnFacts("k", data_type, data_type)]
+    _, (fault,) = table_from_facts("t", columns, ("id", "k"))
+    assert fault == f"`t`.`k` {data_type}: a floating point number is no exact key"
+    assert table_from_facts("t", columns, ("id",))[1] == []
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

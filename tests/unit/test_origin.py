@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from seamline.adapters.postgres_source.origin import ColumnOrigin, Origin, undone_alterations
+from seamline.adapters.postgres_source.origin import ColumnOrigin, Origin, is_watched, undone_alterations
 from seamline.domain.catalogue import Column, Kind, Table, table_from_json, table_to_json
 from seamline.plan.list_change import ListChange, with_origins_of
 from tests.log_topic import sync_plan
@@ -33,8 +33,8 @@ HARMLESS = {
     "all columns as identity": msgspec.structs.replace(LOADED, identity="f"),
 }
 # A column that was added with a default, as it is until the table is rewritten.
-ADDED = with_column("id", has_missing=True)
-REWRITTEN = msgspec.structs.replace(with_column("id", version="800"), file=501)
+ADDED = with_column("id", has_missing=True, default=90)
+REWRITTEN = msgspec.structs.replace(with_column("id", version="800", default=90), file=501)
 
 
 @pytest.mark.parametrize("name", HARMLESS)
@@ -44,10 +44,30 @@ def test_maintenance_and_what_changes_no_value_is_no_alteration(name: str) -> No
 
 def test_a_rewrite_that_takes_a_default_of_older_rows_out_of_the_catalogue_is_maintenance() -> None:
     assert undone_alterations(table(ADDED), table(REWRITTEN)) == []
+    of_before = with_column("id", has_missing=True)
+    assert undone_alterations(table(of_before), table(REWRITTEN)) == []
     both = msgspec.structs.replace(with_column("felt", version="800"), file=501)
     assert undone_alterations(table(ADDED), table(both)) == [
         "t.felt was altered and its table rewritten: its values may be others"
     ]
+
+
+@pytest.mark.parametrize(("default", "later"), [(90, 91), (90, 0), (0, 91), (0, 0)])
+def test_a_rewrite_under_another_default_than_that_of_the_plan_or_without_one_is_an_alteration(
+    default: int, later: int
+) -> None:
+    """ALTER … TYPE makes the default of the column anew; without a default it leaves what VACUUM FULL leaves."""
+    added = with_column("id", has_missing=True, default=default)
+    rewritten = msgspec.structs.replace(with_column("id", version="800", default=later), file=501)
+    assert undone_alterations(table(added), table(rewritten)) == [
+        "t.id was altered and its table rewritten: its values may be others"
+    ]
+
+
+def test_another_default_or_none_alone_is_no_alteration() -> None:
+    for later in (91, 0):
+        now = with_column("id", version="800", has_missing=True, default=later)
+        assert undone_alterations(table(ADDED), table(now)) == []
 
 
 UNDONE = {
@@ -69,6 +89,16 @@ def test_what_changes_values_or_who_tells_them_is_named(said: str) -> None:
 
 def test_a_plan_of_before_origins_were_kept_is_not_held_against_anything() -> None:
     assert undone_alterations(TABLE, table(LOADED)) == []
+
+
+def test_a_table_is_watched_where_its_origin_was_kept_with_the_default_of_each_column_that_was_added_with_one() -> None:
+    of_before = with_column("id", has_missing=True)
+    assert [is_watched(one) for one in (table(LOADED), table(ADDED), table(of_before), TABLE)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_the_plan_keeps_the_origin_and_does_not_compare_it_as_a_shape() -> None:

@@ -287,3 +287,10 @@ def test_the_name_of_what_is_kept_fits_and_tells_runs_apart() -> None:
     assert len(names) == 2
     assert all(len(f"{name}_pkey".encode()) <= 63 and "__removed_" in name for name in names)
     assert kept_name("account", "run-1").startswith("account__removed_")
+
+
+def test_two_tables_whose_long_names_begin_alike_are_kept_under_two_names() -> None:
+    adjustments = "customer_order_line_item_adjustments_by_region"
+    names = [kept_name(f"{adjustments}_{year}", "run-1") for year in (2024, 2025)]
+    assert len(set(names)) == 2
+    assert names == [kept_name(f"{adjustments}_{year}", "run-1") for year in (2024, 2025)], "a repeat finds them"

@@ -75,8 +75,12 @@ def _parked_among(plan: SyncPlan, names: Collection[str]) -> str:
 
 
 def kept_name(table: str, run_id: str) -> str:
-    """Under which name the rows of a table that left are kept: told apart by run, with room for `_pkey` in 63 bytes."""
-    mark = f"__removed_{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
+    """Under which name the rows of a table that left are kept, with room for `_pkey` in 63 bytes.
+
+    Told apart by run, and by the whole of a name of which only the beginning is left.
+    """
+    whole = "\0".join((run_id, table))
+    mark = f"__removed_{hashlib.sha256(whole.encode()).hexdigest()[:10]}"
     return table.encode()[: _NAME_MAX - len("_pkey") - len(mark)].decode(errors="ignore") + mark
 
 

@@ -153,7 +153,7 @@ def table_from_facts(
     """The table, and what is wrong with its columns; a faulty column is left out of the table."""
     kept, faults = [], []
     for facts in columns:
-        fault = unsupported(facts)
+        fault = unsupported(facts) or (_key_fault(facts) if facts.name in key else "")
         if fault:
             faults.append(f"`{name}`.`{facts.name}` {facts.column_type}: {fault}")
         else:
@@ -175,6 +175,13 @@ def unsupported(facts: ColumnFacts) -> str:
         return "a label holds a backslash, which the log does not tell from the connector's own escape of a comma"
     if _kind(facts) is None:
         return "the type is not known"
+    return ""
+
+
+def _key_fault(facts: ColumnFacts) -> str:
+    """In a key, values that are equal must be written alike: the log tells keys apart by their text."""
+    if facts.data_type in ("float", "double"):
+        return "a floating point number is no exact key"
     return ""
 
 

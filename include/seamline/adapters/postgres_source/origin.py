@@ -21,18 +21,21 @@ SELECT h.relname, h.oid::bigint, h.relfilenode::bigint,
   CASE WHEN h.relreplident = 'i' AND coalesce(k.indisreplident, false) THEN 'd' ELSE h.relreplident::text END,
   h.attname, h.attnum::int, h.version::text,
   (SELECT coalesce(jsonb_object_agg(e.oid::text, e.enumlabel), '{}') FROM base b JOIN pg_enum e ON e.enumtypid = b.oid
-   WHERE b.declared = h.atttypid), h.atthasmissing
+   WHERE b.declared = h.atttypid), h.atthasmissing,
+  coalesce((SELECT d.oid::bigint FROM pg_attrdef d WHERE d.adrelid = h.oid AND d.adnum = h.attnum), 0)
 FROM here h LEFT JOIN pg_index k ON k.indrelid = h.oid AND k.indisprimary"""
 
 
 class ColumnOrigin(msgspec.Struct, frozen=True):
     """`version` is the xmin of its row in pg_attribute; `labels` those of an enum, by the oid of each. `has_missing`:
-    rows from before it was added take its value from the catalogue, until the table is rewritten."""
+    rows from before it was added take its value from the catalogue, until the table is rewritten. `default` is the oid
+    of its default, 0 where it has none; None in an origin of before this was kept."""
 
     number: int
     version: str
     labels: dict[str, str] = {}
     has_missing: bool = False
+    default: int | None = None
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -51,6 +54,14 @@ def read_origins(session: Session, schema: str, tables: list[str]) -> dict[str, 
         origin = found.setdefault(str(name), Origin(oid, file, identity, {}))
         origin.columns[str(column)] = ColumnOrigin(*told)
     return {name: msgspec.json.encode(origin).decode() for name, origin in found.items()}
+
+
+def is_watched(planned: Table) -> bool:
+    """Whether all that `undone_alterations` looks for was kept with the plan: an earlier version kept less."""
+    if not planned.origin:
+        return False
+    origin = msgspec.json.decode(planned.origin, type=Origin)
+    return not any(column.has_missing and column.default is None for column in origin.columns.values())
 
 
 def undone_alterations(planned: Table, found: Table) -> list[str]:
@@ -84,5 +95,7 @@ def undone_alterations(planned: Table, found: Table) -> list[str]:
 
 def _is_version_of_rewrite(old: ColumnOrigin, new: ColumnOrigin) -> bool:
     """Whoever rewrites a table writes the value into its rows and takes it out of the catalogue, VACUUM FULL too
-    (RelationClearMissing of PostgreSQL's heap.c)."""
-    return old.has_missing and not new.has_missing
+    (RelationClearMissing of PostgreSQL's heap.c). Only ALTER … TYPE makes the default anew with it, under another oid;
+    where there is no default, nothing tells the two apart."""
+    is_default_kept = old.default is None or 0 != old.default == new.default
+    return old.has_missing and not new.has_missing and is_default_kept

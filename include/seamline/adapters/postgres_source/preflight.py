@@ -80,7 +80,7 @@ class SourceFacts:
     source: SourcePlan
     version: int
     wanted: tuple[str, ...] = ()
-    without_origin: tuple[str, ...] = ()  # tables of a plan of before origins were kept
+    without_origin: tuple[str, ...] = ()  # tables of a plan of before origins were kept as a whole
     settings: Mapping[str, str] = field(default_factory=dict)
     is_in_recovery: bool = False
     slots_used: int = 0
@@ -286,7 +286,7 @@ def identities(facts: SourceFacts) -> Sequence[Problem]:
 
 def origins(facts: SourceFacts) -> Sequence[Problem]:
     """Of a stream that an earlier version has onboarded."""
-    what = "was loaded by an earlier version: that it was altered and the alteration undone would not be noticed"
+    what = "was loaded by an earlier version: an alteration that its shape does not show may go unnoticed"
     cure = "load it again: run <sync>__tables with it under `again`"
     return [Problem(f"table {name} {what}", cure, is_fatal=False, table=name) for name in facts.without_origin]
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres_source.client import Session, open_session, translated
+from seamline.adapters.postgres_source.origin import is_watched
 from seamline.adapters.postgres_source.preflight import (
     VERSION_LEAST,
     PublicationFacts,
@@ -32,7 +33,7 @@ def gather(
     wanted = tuple(table.name for table in tables)
     every = (*wanted, source.marker_table)
     with closing(open_session(reader)) as session, translated(reader):
-        without_origin = tuple(table.name for table in tables if not table.origin)
+        without_origin = tuple(table.name for table in tables if not is_watched(table))
         facts = SourceFacts(source, session.info.server_version, wanted, without_origin)
         if facts.version < VERSION_LEAST:
             # Its catalogues lack columns that the questions name.
