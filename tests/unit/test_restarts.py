@@ -10,8 +10,8 @@ from seamline.domain.errors import Fenced, LogCorrupted, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import StreamPlan
-from seamline.ports import Lease
-from tests.log_topic import ACCOUNT, AUDIT, FILE, STREAM, LogTopic, gtid, insert, sync_plan, update
+from seamline.ports import Lease, Orders
+from tests.log_topic import ACCOUNT, AUDIT, FILE, STREAM, LogTopic, ScriptedControl, gtid, insert, sync_plan, update
 from tests.unit.test_span_loop import Stage, WatchedSink, published
 
 
@@ -55,7 +55,7 @@ def test_a_lost_answer_does_not_take_the_stream_back_from_a_new_owner() -> None:
 
     class Stolen(WatchedSink):
         def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
-            if after_epoch is not None:
+            if after_epoch == 2:
                 MemorySink(stage.plan, destination).acquire(STREAM)
             return super().acquire(stream, after_epoch=after_epoch)
 
@@ -64,6 +64,36 @@ def test_a_lost_answer_does_not_take_the_stream_back_from_a_new_owner() -> None:
     with pytest.raises(Fenced):
         stage.run()
     assert stage.ledger.epoch == 3, "publish took 1, the start 2, the new owner 3, and it keeps it"
+
+
+def test_a_worker_that_is_not_wanted_any_more_takes_the_stream_from_nobody() -> None:
+    """It may have slept since it was started; an epoch of its own would end the wanted one's for good."""
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    stage = Stage(log, published())
+    stage.control = ScriptedControl(stage.reader, orders=[Orders(wanted=False)])
+    before = stage.ledger
+    assert stage.run().state == "stopped"
+    assert stage.ledger == before
+    assert stage.control.states == ["starting"], "the word of the wanted one is the one that counts"
+
+
+def test_a_worker_that_sleeps_behind_its_orders_takes_the_stream_from_nobody_and_may_try_again() -> None:
+    log, destination = LogTopic(), published()
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    late = Stage(log, destination)
+
+    class Slept(ScriptedControl):
+        def orders(self) -> Orders:
+            orders = super().orders()
+            MemorySink(late.plan, destination).acquire(STREAM)
+            return orders
+
+    late.control = Slept(late.reader)
+    with pytest.raises(TransientError, match="taken by another owner"):
+        late.run()
+    assert late.ledger.epoch == 2, "publish took 1, the other one 2, and it keeps it"
+    assert Stage(log, destination).run().epoch == 3
 
 
 def lose_transaction(log: LogTopic, number: int, *, but_begin: bool = False) -> None:

@@ -16,6 +16,7 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate, is_covered
 from seamline.domain.errors import (
     CommitUnknown,
+    Fenced,
     InvariantViolated,
     PositionLost,
     SchemaConflict,
@@ -101,8 +102,9 @@ def run_stream(
     """Stream a sync into one destination until it is no longer wanted; returns the last report, state `stopped`, or
     `idle` where it is at the end of the log and `pace.idle_after_s` have brought no change.
 
-    Takes a new epoch at once. Raises Fenced (another owner: never start this again by yourself), TransientError (the
-    caller may start it again after a while), TerminalError (a person must look; everything before it is applied).
+    Takes a new epoch at once, unless the first orders are that the stream is not wanted. Raises Fenced (another owner:
+    never start this again by yourself), TransientError (the caller may start it again after a while), TerminalError (a
+    person must look; everything before it is applied).
     The caller opens and closes reader, sink and `shapes`, which is asked before each commit of changes.
     """
     loop = _SpanLoop(
@@ -181,11 +183,16 @@ class _SpanLoop:
 
     def run(self, collector: CollectorByHand) -> StreamReport:
         try:
-            self._begin()
+            # Before the orders are asked: whoever sleeps behind them takes the stream from nobody who came meanwhile.
+            ledger = self._sink.read_ledger(self._stream)
+            orders = self._control.orders()
+            if not orders.wanted:
+                # Another one may be, whose end by a new epoch would be final. His word is the one that counts, too.
+                return replace(self._reporter.last, state="stopped")
+            self._begin(None if ledger is None else ledger.epoch)
             while True:
                 collector.collect_if_due(self._clock.now())
                 try:
-                    orders = self._control.orders()
                     if not orders.wanted:
                         self._commit_draft()
                         self._tell("stopped")
@@ -196,6 +203,7 @@ class _SpanLoop:
                         return replace(self._reporter.last, state="idle")
                 except CommitUnknown as unknown:
                     self._recover(unknown)
+                orders = self._control.orders()
         except SeamlineError as error:
             error.sync = error.sync or self._plan.sync
             raise
@@ -203,9 +211,13 @@ class _SpanLoop:
             # Whatever ends the loop, a commit on its way is not left behind.
             self._committer.shutdown(wait=True)
 
-    def _begin(self) -> None:
-        """Take the right to write and start from what the ledger says."""
-        self._take_lease()
+    def _begin(self, epoch: int | None) -> None:
+        """Take the right to write, from whom it had when the orders were asked, and start from what the ledger says."""
+        try:
+            self._take_lease(after_epoch=epoch)
+        except Fenced as error:
+            # Nothing of this worker's is over: if it is still the wanted one, it is to take the stream the next time.
+            raise TransientError(f"{self._stream} was taken by another owner while this one began") from error
         position = self._ledger.position
         self._intake = Intake(
             self._reader,
