@@ -284,7 +284,10 @@ class StreamControl(Protocol):
     """The stream's side of the platform database. Never blocks the loop: a database that is away means "as before"."""
 
     def orders(self) -> Orders:
-        """A hold whose lease has ended is no longer in it: the stream needs no clock of its own."""
+        """The first ones are asked before the stream takes the right to write: they are those of now wherever somebody
+        can be asked, and may take some seconds.
+
+        A hold whose lease has ended is no longer in it: the stream needs no clock of its own."""
 
     def report(self, report: StreamReport) -> None: ...
 

@@ -14,7 +14,7 @@ import pytest
 from seamline.adapters.platform import migrate
 from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.adapters.platform.control import PlatformStreamControl
-from seamline.adapters.platform.database import Database
+from seamline.adapters.platform.database import Database, Session
 from seamline.adapters.platform.host_lease import PlatformHostLease, this_process
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector, put_report
@@ -422,6 +422,28 @@ def test_a_stream_with_an_older_plan_or_a_lost_host_is_asked_to_stop(
         wait_until(lambda: control.orders().wanted, timeout_s=5, what="the old plan to be heard")
         lease.begin_stop()
         wait_until(lambda: not control.orders().wanted, timeout_s=5, what="the host's stop to be heard")
+
+
+def test_the_first_orders_are_those_of_now_also_after_a_sleep_in_which_the_session_was_lost(
+    server: Server, director: PlatformStreamDirector
+) -> None:
+    """They come before the right to write is taken: whoever was wanted only when he was sent does not begin."""
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    sessions: list[Session] = []
+
+    def opened() -> Session:
+        sessions.append(server.open())
+        return sessions[-1]
+
+    with PlatformStreamControl(STREAM, open_one=opened, poll_s=60) as control:
+        control.report(StreamReport(STREAM, "starting"))
+        wait_until(lambda: director.latest_report(STREAM), timeout_s=5, what="a report")
+        with server.open() as other:
+            # Without a notice: the stream's session hears nothing of it, as that of somebody who sleeps.
+            other.execute("update stream set is_wanted = false where sync = %s", (STREAM.sync,))
+            other.execute("select pg_terminate_backend(%s, 5000)", (sessions[0].info.backend_pid,))
+        assert not control.orders().wanted
+        assert len(sessions) == 2
 
 
 def test_a_hold_is_heard_obeyed_up_to_a_position_and_ends_by_itself(

@@ -1,5 +1,6 @@
 """A stream's control without any platform database: orders stay, reports are counted, nothing waits."""
 
+import threading
 import time
 
 from seamline.adapters.platform.control import PlatformStreamControl, plan_hash
@@ -31,6 +32,28 @@ def test_without_a_database_the_first_orders_hold_and_reports_are_counted() -> N
             control.report(StreamReport(STREAM, "paused", units=units))
         assert control.orders() == Orders(paused=True, are_old=True)
         assert control.reports_dropped == 4
+
+
+def test_the_first_orders_are_asked_of_the_database_once_more_and_do_not_wait_for_one_that_is_away() -> None:
+    absence = Absence()
+    with PlatformStreamControl(STREAM, open_one=absence, poll_s=60, patience_s=30) as control:
+        wait_until(lambda: absence.attempts, timeout_s=5, what="an attempt to connect")
+        before = time.monotonic()
+        assert control.orders() == control.orders() == Orders(are_old=True)
+        assert time.monotonic() - before < 5
+        assert absence.attempts == 2
+
+
+def test_a_database_that_does_not_answer_keeps_no_stream_from_its_start() -> None:
+    silence = threading.Event()
+
+    def never() -> Session:
+        silence.wait(30)
+        raise TransientError("too late")
+
+    with PlatformStreamControl(STREAM, open_one=never, poll_s=60, patience_s=0.2) as control:
+        assert control.orders().wanted
+        silence.set()
 
 
 def test_many_reports_do_not_mean_many_attempts_to_connect() -> None:

@@ -12,10 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from seamline.domain.catalogue import shape_mark
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate, is_covered
 from seamline.domain.errors import (
     CommitUnknown,
+    Fenced,
     InvariantViolated,
     PositionLost,
     SchemaConflict,
@@ -101,8 +103,9 @@ def run_stream(
     """Stream a sync into one destination until it is no longer wanted; returns the last report, state `stopped`, or
     `idle` where it is at the end of the log and `pace.idle_after_s` have brought no change.
 
-    Takes a new epoch at once. Raises Fenced (another owner: never start this again by yourself), TransientError (the
-    caller may start it again after a while), TerminalError (a person must look; everything before it is applied).
+    Takes a new epoch at once, unless the first orders are that the stream is not wanted. Raises Fenced (another owner:
+    never start this again by yourself), TransientError (the caller may start it again after a while), TerminalError (a
+    person must look; everything before it is applied).
     The caller opens and closes reader, sink and `shapes`, which is asked before each commit of changes.
     """
     loop = _SpanLoop(
@@ -181,11 +184,19 @@ class _SpanLoop:
 
     def run(self, collector: CollectorByHand) -> StreamReport:
         try:
-            self._begin()
+            # Before the orders are asked: whoever sleeps behind them takes the stream from nobody who came meanwhile.
+            ledger = self._sink.read_ledger(self._stream)
+            orders = self._control.orders()
+            if not orders.wanted:
+                # Another one may be, whose end by a new epoch would be final. His word is the one that counts, too.
+                return replace(self._reporter.last, state="stopped")
+            if ledger is not None:
+                # An older plan is not to end the epoch of the newer one's worker either.
+                self._gate_of(ledger)
+            self._begin(None if ledger is None else ledger.epoch)
             while True:
                 collector.collect_if_due(self._clock.now())
                 try:
-                    orders = self._control.orders()
                     if not orders.wanted:
                         self._commit_draft()
                         self._tell("stopped")
@@ -196,6 +207,7 @@ class _SpanLoop:
                         return replace(self._reporter.last, state="idle")
                 except CommitUnknown as unknown:
                     self._recover(unknown)
+                orders = self._control.orders()
         except SeamlineError as error:
             error.sync = error.sync or self._plan.sync
             raise
@@ -203,9 +215,13 @@ class _SpanLoop:
             # Whatever ends the loop, a commit on its way is not left behind.
             self._committer.shutdown(wait=True)
 
-    def _begin(self) -> None:
-        """Take the right to write and start from what the ledger says."""
-        self._take_lease()
+    def _begin(self, epoch: int | None) -> None:
+        """Take the right to write, from whom it had when the orders were asked, and start from what the ledger says."""
+        try:
+            self._take_lease(after_epoch=epoch)
+        except Fenced as error:
+            # Nothing of this worker's is over: if it is still the wanted one, it is to take the stream the next time.
+            raise TransientError(f"{self._stream} was taken by another owner while this one began") from error
         position = self._ledger.position
         self._intake = Intake(
             self._reader,
@@ -259,6 +275,16 @@ class _SpanLoop:
                 " started does not: the plan is an older one",
                 hint="the run that let the tables join starts the stream by its plan: clear its task `join`",
                 table=unplanned[0],
+            )
+        reshaped = sorted(
+            name for name, one in boundaries.items() if one.shape_mark not in ("", shape_mark(self._tables[name]))
+        )
+        if reshaped:
+            raise SchemaConflict(
+                f"{', '.join(reshaped)} of {self._stream} was loaded with other columns or another key than the plan by"
+                " which this stream was started says: the plan is an older one",
+                hint="the run that loaded it starts the stream by its plan: clear its last task that failed",
+                table=reshaped[0],
             )
         return BoundaryGate(boundaries)
 

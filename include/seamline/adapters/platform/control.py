@@ -1,7 +1,8 @@
 """PlatformStreamControl: a stream hears orders and tells of itself without ever waiting for the platform database.
 
 One background thread talks to the database: it listens for notices, asks again every few seconds, and passes reports
-on. The stream's loop only reads and writes values in memory.
+on. The stream's loop only reads and writes values in memory. Its first orders alone, by which it takes the right to
+write, are asked for at that moment.
 """
 
 import dataclasses
@@ -53,7 +54,8 @@ class PlatformStreamControl:
     """Use it as a context: the thread lives inside.
 
     `plan_json` and `host` given: orders say `wanted=False` as soon as the stream is wanted by another plan, or the
-    pool's lease belongs to another host. `first`: the orders until the database was heard.
+    pool's lease belongs to another host. `first`: the orders until the database was heard. `patience_s`: so long the
+    first call of `orders` waits for it.
     """
 
     def __init__(
@@ -65,8 +67,11 @@ class PlatformStreamControl:
         first: Orders | None = None,
         open_one: OpenSession = open_for_stream,
         poll_s: float = 5.0,
+        patience_s: float = 10.0,
     ) -> None:
         self._stream = stream
+        self._patience_s = patience_s
+        self._was_asked = False
         self._host = host
         self._question = {
             "sync": stream.sync,
@@ -92,9 +97,13 @@ class PlatformStreamControl:
     ) -> None:
         self._talk.close()
 
-    # ---- the stream's side: memory only ----------------------------------------------------------------------------
+    # ---- the stream's side: memory only, once it runs --------------------------------------------------------------
 
     def orders(self) -> Orders:
+        if not self._was_asked:
+            # What was heard when this worker began may be long past: it may have slept since.
+            self._was_asked = True
+            self._talk.have_turn(timeout_s=self._patience_s)
         with self._lock:
             orders, offset_s = self._orders, self._clock_offset_s
         if self._talk.is_away:

@@ -31,6 +31,9 @@ class Conversation:
         self._poll_s = poll_s
         self._is_away = False
         self._is_closing = False
+        # How often somebody has asked for a turn of his own, and up to which of those was answered.
+        self._asked = self._answered = 0
+        self._change = threading.Condition()
         self._bell, self._ear = socket.socketpair()
         self._bell.settimeout(0)
         self._ear.settimeout(0)
@@ -53,6 +56,18 @@ class Conversation:
         except OSError:
             return  # the thread has many rings to hear already, or has ended
 
+    def have_turn(self, *, timeout_s: float) -> None:
+        """Wait, at most so long, for the end of a turn that begins now, or of an attempt to connect that meets nobody.
+
+        A session that was lost before, as after a long sleep, is no such attempt: the next one begins at once.
+        """
+        with self._change:
+            self._asked += 1
+            mine = self._asked
+        self.ring()
+        with self._change:
+            self._change.wait_for(lambda: self._answered >= mine, timeout=timeout_s)
+
     @property
     def is_away(self) -> bool:
         """Whether the last attempt met no database."""
@@ -61,24 +76,32 @@ class Conversation:
     def _live(self) -> None:
         with self._ear:
             while not self._is_closing:
+                asked = self._asked
                 try:
                     with self._open() as session:
                         session.execute(f"listen {CHANNEL}")
                         self._talk(session)
                 except (psycopg.Error, SeamlineError) as exc:
                     self._note_absence(exc)
+                    self._answer(asked)
                     self._wait_to_try_again()
 
     def _talk(self, session: Session) -> None:
         while True:
-            is_closing = self._is_closing
+            is_closing, asked = self._is_closing, self._asked
             self._turn(session)
             if self._is_away:
                 log.info("platform database is back: for=%s", self._name)
             self._is_away = False
+            self._answer(asked)
             if is_closing:
                 return
             self._sleep(session)
+
+    def _answer(self, asked: int) -> None:
+        with self._change:
+            self._answered = max(self._answered, asked)
+            self._change.notify_all()
 
     def _sleep(self, session: Session) -> None:
         """Until a notice, a ring or the next poll."""
@@ -105,10 +128,13 @@ class Conversation:
             log.warning("platform database is away, all goes on as before: for=%s error=%s", self._name, reason)
 
     def _wait_to_try_again(self) -> None:
-        """A ring does not shorten it, or each report would mean an attempt to connect; only the end does."""
+        """A ring does not shorten it, or each report would mean an attempt to connect; only the end does, or somebody
+        who waits."""
         deadline = time.monotonic() + self._poll_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._ear, selectors.EVENT_READ)
-            while not self._is_closing and (left_s := deadline - time.monotonic()) > 0:
+            while (
+                not self._is_closing and self._answered >= self._asked and (left_s := deadline - time.monotonic()) > 0
+            ):
                 selector.select(left_s)
                 self._drain()
