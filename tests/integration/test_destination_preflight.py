@@ -84,7 +84,18 @@ def test_a_unique_index_that_is_checked_row_by_row_is_told_and_stops_nothing(wri
     (problem,) = problems(PLAN, WAREHOUSE)
     assert not problem.is_fatal
     assert "settlement.account has the unique index by_name" in problem.what
+    assert "deleted and inserted anew" in problem.what
     assert "DEFERRABLE" in problem.cure
+
+
+def test_a_unique_index_on_a_table_without_a_key_is_told_as_what_stops_its_stream(writer: Connection) -> None:
+    with postgres(writer) as session:
+        session.execute("CREATE SCHEMA settlement")
+        session.execute("CREATE TABLE settlement.account (id int, name text)")
+        session.execute("CREATE UNIQUE INDEX by_name ON settlement.account (name)")
+    (problem,) = problems(PLAN, WAREHOUSE)
+    assert not problem.is_fatal
+    assert "exchange their values stops the stream" in problem.what
 
 
 def test_a_database_that_cannot_hold_every_letter_is_refused(

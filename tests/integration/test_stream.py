@@ -135,9 +135,37 @@ def test_unique_values_that_change_places_in_a_transaction_block_nothing(bank: B
             "UPDATE account SET a = 20 WHERE id = 2",
             "UPDATE account SET a = 10 WHERE id = 1",
         )
+        stream.wait_until_applied()
+        assert stream.differences("account") == {}
+        # Three transactions that are one span: each is right after the one before, the order of their rows is not.
+        stream.stop()
+        assert stream.error is None
+        for statement in (
+            "INSERT INTO account VALUES (5, 50, 'e')",
+            "UPDATE account SET a = 11 WHERE id = 1",
+            "UPDATE account SET a = 10 WHERE id = 5",
+        ):
+            bank.in_one_transaction(statement)
+        stream.start()
+        stream.wait_until_applied()
+        assert stream.query("SELECT id, a FROM live.account ORDER BY id") == [(1, 11), (2, 20), (4, 30), (5, 10)]
+        assert stream.findings() == 0
+
+
+def test_a_unique_index_that_the_source_does_not_keep_stops_the_stream_by_name(
+    bank: Bank, warehouse: Connection
+) -> None:
+    with streamed(bank.one, warehouse, "account") as stream:
+        stream.start()
+        bank.one.execute("INSERT INTO account VALUES (1, 10, 'a'), (2, 20, 'b')")
+        stream.wait_until_applied()
+        with postgres(warehouse) as session:
+            session.execute("CREATE UNIQUE INDEX row_by_row ON live.account (a)")
+        bank.one.execute("UPDATE account SET a = 10 WHERE id = 2")
         wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
         assert isinstance(stream.error, SchemaConflict)
         assert "row_by_row" in str(stream.error)
+        assert stream.query("SELECT id, a FROM live.account ORDER BY id") == [(1, 10), (2, 20)]
 
 
 def test_a_transaction_larger_than_a_span_and_than_memory_is_seen_whole(bank: Bank, warehouse: Connection) -> None:

@@ -61,6 +61,7 @@ def test_each_type_of_mariadb_has_its_kind(facts: ColumnFacts, kind: Kind, numbe
         ("point", "point", "geometry"),
         ("vector", "vector(3)", "not tested"),
         ("enum", r"enum('a\\b')", "backslash"),
+        ("set", r"set('x\\y','z')", "backslash"),
         ("something", "something", "not known"),
     ],
 )

@@ -171,7 +171,7 @@ def unsupported(facts: ColumnFacts) -> str:
         return _UNSUPPORTED[facts.data_type]
     if facts.character_set and facts.character_set not in CHARACTER_SETS:
         return f"the connector may read letters of the character set {facts.character_set} otherwise than the server"
-    if facts.data_type == "enum" and any("\\" in label for label in labels(facts.column_type)):
+    if facts.data_type in ("enum", "set") and any("\\" in label for label in labels(facts.column_type)):
         return "a label holds a backslash, which the log does not tell from the connector's own escape of a comma"
     if _kind(facts) is None:
         return "the type is not known"

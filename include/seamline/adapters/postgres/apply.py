@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from seamline.adapters.postgres.anew import refused_on_the_way, write_anew
 from seamline.adapters.postgres.client import Row, Session, translated
 from seamline.adapters.postgres.encode import Encoded
 from seamline.adapters.postgres.statements import SpanStatements, TableStatements
 from seamline.domain.changes import Finding
-from seamline.domain.errors import Diverged, TransientError
+from seamline.domain.errors import Diverged, SeamlineError, TransientError
 
 # Keyed tables only: each staged row looks its key up in the live table's index, nothing else is ever right. A hash join
 # reads the whole live table; materializing a table that was empty when the plan was made makes the work quadratic (the
@@ -39,12 +40,22 @@ class SpanApplier:
                     self.session.execute(self._statements[name].create_staging)
                 self._staged.add(name)
 
+    def refused_on_the_way(self, exc: SeamlineError) -> str:
+        """What a unique index said of the order in which a keyed table was written; "" for any other error."""
+        return refused_on_the_way(exc, self._statements.get(exc.table))
+
     def apply(
-        self, batches: Mapping[str, Sequence[Encoded]], *, pieces: Mapping[str, str], between: Callable[[], None]
+        self,
+        batches: Mapping[str, Sequence[Encoded]],
+        *,
+        pieces: Mapping[str, str],
+        between: Callable[[], None],
+        anew: Mapping[str, str],
     ) -> tuple[list[Finding], int]:
         """Apply the batches inside the open transaction; `pieces` names the tables that hold pieces of a unit.
 
-        `between` is called once, after the first table's rows. Returns the findings that are kept and their total.
+        `between` is called once, after the first table's rows. `anew`: tables that are written in the other order, and
+        what was said of the first one. Returns the findings that are kept and their total.
         """
         findings: list[Finding] = []
         total = 0
@@ -57,14 +68,17 @@ class SpanApplier:
                 self.session.execute(plan)
             for name in names:
                 with translated("apply a span", table=name):
-                    kept, found = self._apply_table(self._statements[name], batches[name], pieces.get(name, ""))
+                    on, said = self._statements[name], anew.get(name, "")
+                    kept, found = self._apply_table(on, batches[name], pieces.get(name, ""), said)
                 findings += kept
                 total += found
                 if name == next(iter([*keyed, *keyless])):
                     between()
         return findings, total
 
-    def _apply_table(self, on: TableStatements, batches: Sequence[Encoded], pieces: str) -> tuple[list[Finding], int]:
+    def _apply_table(
+        self, on: TableStatements, batches: Sequence[Encoded], pieces: str, said: str
+    ) -> tuple[list[Finding], int]:
         if any(batch.truncate_first for batch in batches):
             # DELETE and not TRUNCATE: a reader sees the rows until the commit, and none of them after it.
             self.session.execute(f"DELETE FROM {on.live}")
@@ -78,7 +92,7 @@ class SpanApplier:
         if on.table.is_keyed:
             if any(batch.is_partial for batch in batches):
                 self._require_no_orphans(rows)
-            return self._merge(rows, with_deletes=any(batch.expects_deletes for batch in batches))
+            return self._merge(rows, said, with_deletes=any(batch.expects_deletes for batch in batches))
         self._change_multiset(rows)
         return [], 0
 
@@ -118,12 +132,15 @@ class SpanApplier:
                 table=name,
             )
 
-    def _merge(self, rows: "_Rows", *, with_deletes: bool) -> tuple[list[Finding], int]:
+    def _merge(self, rows: "_Rows", said: str, *, with_deletes: bool) -> tuple[list[Finding], int]:
         found: list[Row] = []
         if with_deletes:
             found += self.session.execute(rows.do.missed_deletes, rows.parameter, prepare=True).fetchall()
         total = found[0][3] if found else 0
-        merged = self.session.execute(rows.do.merge, rows.parameter, prepare=True).fetchall()
+        if said:
+            merged = write_anew(self.session, rows.on, rows.do, rows.parameter, said=said)
+        else:
+            merged = self.session.execute(rows.do.merge, rows.parameter, prepare=True).fetchall()
         total += merged[0][3] if merged else 0
         name = rows.on.table.name
         return [Finding(name, kind, key, offset) for kind, key, offset, _ in (*found, *merged)], total

@@ -71,16 +71,19 @@ def _checked_row_by_row(
 ) -> Iterator[tuple[str, str]]:
     """Unique indexes that somebody has added to a live table: values that change places meet each other there."""
     found = session.execute(
-        "SELECT t.relname, i.relname FROM pg_index x JOIN pg_class t ON t.oid = x.indrelid"
+        "SELECT t.relname, i.relname,"
+        " EXISTS (SELECT FROM pg_index p WHERE p.indrelid = t.oid AND p.indisprimary)"
+        " FROM pg_index x JOIN pg_class t ON t.oid = x.indrelid"
         " JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_namespace n ON n.oid = t.relnamespace"
         " WHERE n.nspname = %s AND t.relname = ANY(%s) AND x.indisunique AND NOT x.indisprimary AND x.indimmediate"
         " ORDER BY 1, 2",
         (destination.schema, list(tables)),
     ).fetchall()
-    for table, index in found:
+    for table, index, is_keyed in found:
+        then = "is written twice, and rows of it are deleted and inserted anew" if is_keyed else "stops the stream"
         yield (
-            f"{destination.schema}.{table} has the unique index {index}, which is checked row by row: a transaction in"
-            " which two rows exchange their values stops the stream",
+            f"{destination.schema}.{table} has the unique index {index}, which is checked row by row: a span of the"
+            f" stream in which rows exchange their values {then}",
             "make it a constraint that is DEFERRABLE INITIALLY DEFERRED, or an index that is not unique",
         )
 

@@ -36,6 +36,7 @@ from seamline.domain.errors import (
     Fenced,
     InvariantViolated,
     Refused,
+    SchemaConflict,
     SeamlineError,
     TransientError,
 )
@@ -143,7 +144,7 @@ class PostgresSink:
         try:
             applier.prepare_tables(batches)
             with translated("commit a span"):
-                return self._commit(applier, lease, batches, progress)
+                return self._commit_in_any_order(applier, lease, batches, progress)
         except TransientError as exc:
             self._abandon(applier.session)
             raise self._fenced_or(exc, lease) from exc
@@ -187,8 +188,32 @@ class PostgresSink:
 
     # ---- one span -------------------------------------------------------------------------------------------------
 
-    def _commit(
+    def _commit_in_any_order(
         self, applier: SpanApplier, lease: Lease, batches: dict[str, list[Encoded]], progress: Progress
+    ) -> Commit:
+        """Once more from its beginning for each table whose unique indexes refuse the first order of its rows.
+
+        Nothing is remembered for the next span: most need no other order, and whoever looks at the rows (triggers,
+        foreign keys) sees them go and come no more often than it must be.
+        """
+        anew: dict[str, str] = {}
+        while True:
+            try:
+                return self._commit(applier, lease, batches, progress, anew)
+            except SchemaConflict as exc:
+                said = "" if exc.table in anew else applier.refused_on_the_way(exc)
+                if not said:
+                    raise
+                anew[exc.table] = said
+            applier.session.rollback()
+
+    def _commit(
+        self,
+        applier: SpanApplier,
+        lease: Lease,
+        batches: dict[str, list[Encoded]],
+        progress: Progress,
+        anew: dict[str, str],
     ) -> Commit:
         session = applier.session
         session.execute("BEGIN")
@@ -201,7 +226,9 @@ class PostgresSink:
         pieces = {
             name: self._pieces_of(lease, name) for name, parts in batches.items() if any(part.piece for part in parts)
         }
-        findings, total = applier.apply(batches, pieces=pieces, between=lambda: self._failpoints.reach("app.dml_half"))
+        findings, total = applier.apply(
+            batches, pieces=pieces, between=lambda: self._failpoints.reach("app.dml_half"), anew=anew
+        )
         for place in pieces.values():
             session.execute(f"DROP TABLE {place}")
         if progress.ended:

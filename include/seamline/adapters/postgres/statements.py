@@ -19,7 +19,7 @@ OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD = (
     "seamline.copies",
 )
 OFFSET, DELETED, MET, COPIES = map(quoted, (OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD))
-PIECE = quoted("seamline.piece")
+PIECE, FOUND = quoted("seamline.piece"), quoted("seamline.found")
 FINDINGS_KEPT_MAX = 1000
 # Stands for the JSON parameter while percent signs of names are doubled for the client.
 JSON_PARAMETER = "\0"
@@ -34,11 +34,13 @@ class TableStatements:
 
     def __init__(self, table: Table, *, schema: str, number: int, wire: WireForms) -> None:
         self.table = table
+        self.schema = schema
         self.number = number
         self.wire = wire
         self.left_out = left_out_flags(table)
         self.live = f"{quoted(schema)}.{quoted(table.name)}"
         self.staging = f"pg_temp.seamline_staging_{number}"
+        self.images = f"pg_temp.seamline_images_{number}"
         control = f"{OFFSET} bigint, {DELETED} boolean, {MET} boolean" if table.is_keyed else f"{COPIES} bigint"
         self._definitions = f"{control}, {wire.staging_definitions(table.columns)}"
         columns = ", ".join(quoted(column.name) for column in table.columns)
@@ -59,6 +61,33 @@ class TableStatements:
         """As `copy_into`, for a batch that comes as the JSON parameter."""
         statement = f"INSERT INTO {place} ({self._fields}) SELECT {self._fields} FROM {self._from_json}"
         return as_client_text(statement)
+
+    # ---- written anew ---------------------------------------------------------------------------------------------
+
+    @property
+    def create_images(self) -> str:
+        """Where the newest images stand while the live rows are away. Nullable: a delete has only its key."""
+        columns = ", ".join(quoted(column.name) for column in self.table.columns)
+        return (
+            f"CREATE TEMPORARY TABLE seamline_images_{self.number} ON COMMIT DROP AS SELECT 0::bigint AS {OFFSET}, "
+            f"false AS {DELETED}, false AS {MET}, false AS {FOUND}, {columns} FROM {self.live} WITH NO DATA"
+        )
+
+    @property
+    def insert_images(self) -> str:
+        columns = ", ".join(quoted(column.name) for column in self.table.columns)
+        return f"INSERT INTO {self.live} ({columns}) SELECT {columns} FROM {self.images} WHERE NOT {DELETED}"
+
+    @property
+    def image_findings(self) -> str:
+        """What `merge` would have returned."""
+        shown = ", ".join(f"{_literal(name)}, {quoted(name)}" for name in self.table.key)
+        return (
+            f"SELECT CASE WHEN {FOUND} THEN 'insert met a row' ELSE 'update met no row' END, "
+            f"json_build_object({shown})::text, {OFFSET}, count(*) OVER () FROM {self.images} "
+            f"WHERE CASE WHEN {FOUND} THEN NOT {MET} ELSE {MET} AND NOT {DELETED} END "
+            f"ORDER BY {OFFSET} LIMIT {FINDINGS_KEPT_MAX}"
+        )
 
     # ---- pieces ---------------------------------------------------------------------------------------------------
 
@@ -161,6 +190,20 @@ class SpanStatements:
             "FROM merged WHERE (action = 'INSERT') = met ORDER BY log_offset "
             f"LIMIT {FINDINGS_KEPT_MAX}"
         )
+
+    def set_apart(self, images: str) -> str:
+        """The newest image of every key, whole, and whether there is a row of it. Asked before `delete_touched`."""
+        columns = ", ".join(self._columns)
+        return as_client_text(
+            f"INSERT INTO {images} ({OFFSET}, {DELETED}, {MET}, {FOUND}, {columns}) "
+            f"SELECT s.{OFFSET}, s.{DELETED}, s.{MET}, t.{self._keys[0]} IS NOT NULL, "
+            f"{', '.join(map(self._newest, self._columns))} "
+            f"FROM ({self._typed}) AS s LEFT JOIN {self._live} AS t ON {self._same_key}"
+        )
+
+    @cached_property
+    def delete_touched(self) -> str:
+        return as_client_text(f"DELETE FROM {self._live} AS t USING ({self._typed}) AS s WHERE {self._same_key}")
 
     @cached_property
     def orphans(self) -> str:

@@ -1,0 +1,61 @@
+"""A table's part of a span in another order: all rows that it touches go first, then the new ones come.
+
+For a live table to which somebody has added a unique index that is checked row by row. It refuses a state on the way
+from one row to the next that neither the source nor the end of the span has: two rows that exchange their values, a
+value that one row gives up and another takes. The fast way is one MERGE, which cannot be told where to begin.
+"""
+
+from psycopg import errors
+
+from seamline.adapters.postgres.client import Row, Session
+from seamline.adapters.postgres.statements import SpanStatements, TableStatements
+from seamline.domain.errors import SchemaConflict, SeamlineError
+
+# What a row that goes and comes again would lose, or do to others, without a sign.
+_FORBIDS = """
+SELECT 'a deleted row takes along those of ' || conrelid::regclass || ' (foreign key ' || conname || ')'
+FROM pg_constraint WHERE contype = 'f' AND confrelid = %(live)s::regclass AND confdeltype IN ('c', 'n', 'd')
+UNION ALL
+SELECT 'its column ' || attname || ' is not of the sync, and its values would be lost' FROM pg_attribute
+WHERE attrelid = %(live)s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+AND NOT attname = ANY(%(columns)s) ORDER BY 1 LIMIT 1
+"""
+_CURE = (
+    "make the unique constraint DEFERRABLE INITIALLY DEFERRED: it is then checked when the span commits. Nothing of the"
+    " span is applied"
+)
+
+
+def refused_on_the_way(exc: SeamlineError, on: TableStatements | None) -> str:
+    """What a unique index of this live table said, where the error is its own; else ""."""
+    cause = exc.__cause__
+    if on is None or not on.table.is_keyed or not isinstance(cause, errors.UniqueViolation):
+        return ""
+    # Not the one that a trigger has met in a table of its own.
+    is_of_live = (cause.diag.schema_name, cause.diag.table_name) == (on.schema, on.table.name)
+    return exc.message if is_of_live else ""
+
+
+def write_anew(
+    session: Session, on: TableStatements, do: SpanStatements, parameter: tuple[str] | None, *, said: str
+) -> list[Row]:
+    """As `do.merge` in all that it leaves behind and returns. `said`: how the index refused the other order."""
+    columns = [column.name for column in on.table.columns]
+    forbids = session.execute(_FORBIDS, {"live": on.live, "columns": columns}).fetchone()
+    if forbids is not None:
+        raise _cannot(on, said, forbids[0])
+    session.execute(on.create_images.encode())
+    session.execute(do.set_apart(on.images), parameter, prepare=False)
+    try:
+        session.execute(do.delete_touched, parameter, prepare=False)
+    except errors.ForeignKeyViolation as exc:
+        raise _cannot(on, said, exc.diag.message_primary or str(exc)) from exc
+    session.execute(on.insert_images.encode())
+    return session.execute(on.image_findings.encode()).fetchall()
+
+
+def _cannot(on: TableStatements, said: str, why: str) -> SchemaConflict:
+    name = on.table.name
+    return SchemaConflict(
+        f"{said}; and rows of {name} cannot be deleted and inserted anew: {why}", hint=_CURE, table=name
+    )
