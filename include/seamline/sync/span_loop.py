@@ -413,6 +413,7 @@ class _SpanLoop:
             unit, number = self._intake.take_piece()
             changes = compact([unit], tables=self._tables, gate=self._gate, piece=number)
             self._pieces += self._stage(changes)
+            self._failpoints.reach("app.piece_staged")
             self._draft.changes += sum(found.changes_in for found in changes.values())
             self._take_in(0.0)
 

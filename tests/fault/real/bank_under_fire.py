@@ -74,6 +74,8 @@ _ENDS_OF_TWO = {
 _SURVIVED = "app.commit_sent"
 # Reached only by a stream that was just published, before its boundaries have ended.
 _OF_A_CUTOVER = ("cut.overlap_ended",)
+# Reached only where a unit is larger than memory.
+_OF_PIECES = ("app.piece_staged",)
 # Reached by the readers of a snapshot: children of the process, or itself where one session reads all.
 _OF_A_READER = ("snap.chunk_read",)
 KILLED = -signal.SIGKILL
@@ -152,6 +154,10 @@ class BankUnderFire:
         before = self._at_rest()
         if failpoint in _OF_A_CUTOVER:
             self._load_all()
+        small_pieces = self.folder / "small_pieces"
+        small_pieces.unlink(missing_ok=True)
+        if failpoint in _OF_PIECES:
+            small_pieces.touch()
         worker = self.start("stream", f"{failpoint}={mode}@{hit}")
         is_hold = failpoint == "app.hold"
         if is_hold:

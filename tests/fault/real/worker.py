@@ -2,9 +2,9 @@
 
 Run as `python -m tests.fault.real.worker stream|snapshot|publish|join|compare|capture FOLDER`. The folder holds
 `plan.json` and `run_id`, `change.json` where the run changes the tables of the stream, and `capture.json`; the stream
-reads its orders from `orders.json` there and writes its last report to `report.json`, a snapshot leaves
-`snapshot.json`, a comparison `verdicts.jsonl`. Connections and failpoints come from the environment, and so does the
-name of a bug that a test has planted (`plants.py`).
+reads its orders from `orders.json` there, has small pieces where a file `small_pieces` lies, and writes its last report
+to `report.json`, a snapshot leaves `snapshot.json`, a comparison `verdicts.jsonl`. Connections and failpoints come from
+the environment, and so does the name of a bug that a test has planted (`plants.py`).
 """
 
 import fcntl
@@ -39,12 +39,14 @@ from seamline.ports import Failpoints, Orders, StreamReport
 from seamline.sync.capture import ensure_capture
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
-from seamline.sync.span_loop import run_stream
+from seamline.sync.span_loop import Pace, run_stream
 from seamline.sync.table_pass import PassTools, join_stream
 from seamline_spark.compare.main import compare_destination
 from tests.fault.real import plants
 
 DESTINATION = "warehouse"
+# By it a transfer of a thousand legs is put aside in pieces.
+SMALL_PIECES = Pace(piece_rows_max=400, poll_records_max=200)
 FENCED, TRANSIENT, FINAL = 3, 4, 5
 
 
@@ -192,6 +194,7 @@ def stream(folder: Path) -> None:
             control=OrdersInFile(folder),
             shapes=shapes,
             failpoints=registry.failpoints(),
+            pace=SMALL_PIECES if (folder / "small_pieces").exists() else None,
         )
 
 

@@ -58,8 +58,8 @@ class SteppedFailpoints:
         self._schedule = schedule
 
     def reach(self, name: str) -> None:
-        if name == "app.tx_assembled":
-            return  # nothing but this process's memory changes from here to app.fetched
+        if name in ("app.tx_assembled", "app.piece_staged"):
+            return  # nothing but this process's memory changes to the next step
         self._schedule.tally[f"reached {name}"] += 1
         if name == "app.dml_half":
             self._schedule.inside(name)
