@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.catalogue import Column, Kind, Table, shape_mark
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord, RecordKind, ToldBefore
@@ -68,7 +68,12 @@ def publication(
     """A publish at the position after transaction `covered`."""
     at = position(covered)
     return Publication(
-        run_id, TOPIC, TOPIC_ID, next_offset, at, tuple(Boundary(t.name, at, high_marker="high-1") for t in tables)
+        run_id,
+        TOPIC,
+        TOPIC_ID,
+        next_offset,
+        at,
+        tuple(Boundary(t.name, at, high_marker="high-1", shape_mark=shape_mark(t)) for t in tables),
     )
 
 

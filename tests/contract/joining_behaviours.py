@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from seamline.adapters.memory_sink import LostAnswer
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Table, shape_mark
 from seamline.domain.errors import CommitUnknown, Fenced, NotAbreast, Refused
 from seamline.ports import Commit, Joining
 from tests.contract.behaviours import Applying, Behaviour, account, texts
@@ -141,6 +141,15 @@ def a_table_that_is_loaded_again_becomes_what_its_pass_says_and_begins_a_generat
     assert world.rows(ACCOUNT) == texts(*fresh)
     assert world.rows(AUDIT) == texts(CALL), "the others are untouched"
     assert boundaries(after.ledger.boundaries) == {("account", 2), ("audit", 1)}
+
+
+@behaviour
+def the_ledger_keeps_the_shape_that_each_table_was_loaded_with(world: World) -> None:
+    carrying(world, ACCOUNT, AUDIT).span()
+    world.sink().join(STREAM, passed(world, TRANSFER, rows=[LEG], at=10))
+    ledger = world.sink().read_ledger(STREAM)
+    assert ledger is not None
+    assert {one.table: one.shape_mark for one in ledger.boundaries} == {one.name: shape_mark(one) for one in TABLES}
 
 
 @behaviour

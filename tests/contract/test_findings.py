@@ -7,6 +7,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.findings import read_findings
 from seamline.adapters.postgres.ledger import create_tables
+from seamline.ports import Joining
 from tests.contract.behaviours import Applying, account
 from tests.contract.joining_behaviours import LEG, carrying, passed
 from tests.contract.worlds import PostgresWorld
@@ -62,6 +63,19 @@ def test_what_an_earlier_version_found_is_told_until_its_own_table_was_loaded_ag
     if is_upgraded:
         create_tables(world.session)
     assert told(world) == ["account"]
+
+
+def test_a_ledger_of_an_earlier_version_is_read_and_written_without_the_shapes_of_its_tables(
+    world: PostgresWorld,
+) -> None:
+    carrying(world, ACCOUNT).span()
+    world.session.execute("ALTER TABLE seamline.boundary DROP COLUMN shape_mark")
+    ledger = world.sink().read_ledger(STREAM)
+    assert ledger is not None and [one.shape_mark for one in ledger.boundaries] == [""]
+    joined = world.sink().join(STREAM, Joining("removing", kept_as={"account": "account__kept"}))
+    assert joined.ledger.boundaries == ()
+    create_tables(world.session)
+    create_tables(world.session)
 
 
 def test_a_publish_ends_the_findings_of_before(world: PostgresWorld) -> None:

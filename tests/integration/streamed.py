@@ -13,7 +13,7 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.read import Relation, open_views
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.adapters.postgres.types import column_definitions
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Table, shape_mark
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SeamlineError
@@ -196,7 +196,9 @@ def _publish(made: Streamed) -> None:
             one.kafka.topic_id(topic),
             low,
             at,
-            tuple(Boundary(table.name, at, high_marker="high-1") for table in made.tables),
+            tuple(
+                Boundary(table.name, at, high_marker="high-1", shape_mark=shape_mark(table)) for table in made.tables
+            ),
         ),
     )
     one.source.commit_marker(Marker(id="high-1", kind="high"))

@@ -1,17 +1,31 @@
 """What a stream knows after a restart: the ledger, also while the boundaries of its tables are still open."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.memory_sink import LostAnswer, MemorySink
-from seamline.domain.errors import Fenced, LogCorrupted, TransientError
+from seamline.domain.catalogue import Column, Kind
+from seamline.domain.errors import Fenced, LogCorrupted, SchemaConflict, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import StreamPlan
 from seamline.ports import Lease, Orders
-from tests.log_topic import ACCOUNT, AUDIT, FILE, STREAM, LogTopic, ScriptedControl, gtid, insert, sync_plan, update
+from tests.log_topic import (
+    ACCOUNT,
+    AUDIT,
+    FILE,
+    STREAM,
+    TRANSFER,
+    LogTopic,
+    ScriptedControl,
+    gtid,
+    insert,
+    sync_plan,
+    update,
+)
 from tests.unit.test_span_loop import Stage, WatchedSink, published
 
 
@@ -94,6 +108,36 @@ def test_a_worker_that_sleeps_behind_its_orders_takes_the_stream_from_nobody_and
         late.run()
     assert late.ledger.epoch == 2, "publish took 1, the other one 2, and it keeps it"
     assert Stage(log, destination).run().epoch == 3
+
+
+ADDED = Column("note", Kind.STRING, "varchar(9)", length=9)
+OTHER_SHAPES = {
+    "a column more": replace(ACCOUNT, columns=(*ACCOUNT.columns, ADDED)),
+    "another type": replace(ACCOUNT, columns=(*ACCOUNT.columns[:-1], replace(ACCOUNT.columns[-1], length=7))),
+    "columns in another order": replace(ACCOUNT, columns=ACCOUNT.columns[::-1]),
+    "another key": replace(ACCOUNT, key=("name",)),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SHAPES)
+def test_a_plan_with_another_shape_than_a_table_was_loaded_with_takes_the_stream_from_nobody(name: str) -> None:
+    """A table that left, was altered and joined again: an older plan has the same names."""
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    older = Stage(log, published(), plan=sync_plan((OTHER_SHAPES[name], TRANSFER, AUDIT)))
+    before = older.ledger
+    with pytest.raises(SchemaConflict, match="account of settlement@warehouse was loaded with other columns") as raised:
+        older.run()
+    assert (raised.value.table, older.ledger) == ("account", before)
+
+
+def test_a_table_that_an_earlier_version_has_loaded_has_no_shape_to_be_held_against() -> None:
+    log, destination = LogTopic(), published()
+    log.transaction(insert(ACCOUNT, id=1, name="a"))
+    row = destination.ledgers[STREAM]
+    unmarked = tuple(replace(one, shape_mark="") for one in row.boundaries)
+    destination.ledgers[STREAM] = replace(row, boundaries=unmarked)
+    assert Stage(log, destination).run().changes == 1
 
 
 def lose_transaction(log: LogTopic, number: int, *, but_begin: bool = False) -> None:

@@ -1,5 +1,7 @@
 """Tables as the source's own catalogue describes them. Types come from here, never from a reader's guess."""
 
+import hashlib
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -118,6 +120,19 @@ def table_from_json(document: dict[str, Any]) -> Table:
         document.get("rows_estimate", 0),
         document.get("origin", ""),
     )
+
+
+def shape_mark(table: Table) -> str:
+    """A short name for a shape: another one where `alterations` would find something.
+
+    Ledgers keep it for years. So what goes into it is written out here, and a column that is told more of in a later
+    version has the mark that it had.
+    """
+    columns = [
+        [c.name, c.kind.value, c.source_type, c.nullable, c.length, c.precision, c.scale, c.toastable]
+        for c in table.columns
+    ]
+    return hashlib.sha256(json.dumps([columns, list(table.key)]).encode()).hexdigest()[:16]
 
 
 def alterations(planned: Table, found: Table) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from seamline.domain.catalogue import shape_mark
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import keyed_digest_from_json
 from seamline.domain.errors import Refused
@@ -44,7 +45,10 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
         topic_id=snapshot["topic_id"],
         next_offset=snapshot["next_offset"],
         position=position,
-        boundaries=tuple(Boundary(load.table.name, position, high_marker=snapshot["high_marker"]) for load in loads),
+        boundaries=tuple(
+            Boundary(load.table.name, position, high_marker=snapshot["high_marker"], shape_mark=shape_mark(load.table))
+            for load in loads
+        ),
     )
     return sink.publish(run.plan.stream_id(destination), loads, publication=publication)
 

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from seamline.domain.catalogue import shape_mark
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate, is_covered
 from seamline.domain.errors import (
@@ -189,6 +190,9 @@ class _SpanLoop:
             if not orders.wanted:
                 # Another one may be, whose end by a new epoch would be final. His word is the one that counts, too.
                 return replace(self._reporter.last, state="stopped")
+            if ledger is not None:
+                # An older plan is not to end the epoch of the newer one's worker either.
+                self._gate_of(ledger)
             self._begin(None if ledger is None else ledger.epoch)
             while True:
                 collector.collect_if_due(self._clock.now())
@@ -271,6 +275,16 @@ class _SpanLoop:
                 " started does not: the plan is an older one",
                 hint="the run that let the tables join starts the stream by its plan: clear its task `join`",
                 table=unplanned[0],
+            )
+        reshaped = sorted(
+            name for name, one in boundaries.items() if one.shape_mark not in ("", shape_mark(self._tables[name]))
+        )
+        if reshaped:
+            raise SchemaConflict(
+                f"{', '.join(reshaped)} of {self._stream} was loaded with other columns or another key than the plan by"
+                " which this stream was started says: the plan is an older one",
+                hint="the run that loaded it starts the stream by its plan: clear its last task that failed",
+                table=reshaped[0],
             )
         return BoundaryGate(boundaries)
 

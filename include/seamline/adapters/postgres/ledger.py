@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS seamline.boundary (
     high_marker text NOT NULL DEFAULT '',
     ended_at timestamptz,
     removed_at timestamptz,
+    shape_mark text,
     PRIMARY KEY (stream, table_name, generation)
 );
 CREATE TABLE IF NOT EXISTS seamline.publication (
@@ -71,6 +72,9 @@ IS_FROM_BEFORE_A_LOAD = (
 _UPGRADES = {
     "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'removed_at'": (
         "ALTER TABLE seamline.boundary ADD COLUMN removed_at timestamptz"
+    ),
+    "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'shape_mark'": (
+        "ALTER TABLE seamline.boundary ADD COLUMN shape_mark text"
     ),
     "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.finding'::regclass AND attname = 'over_at'": (
         "ALTER TABLE seamline.finding ADD COLUMN over_at timestamptz;"
@@ -125,16 +129,16 @@ def read_ledger(session: Session, stream: StreamId) -> LedgerRow | None:
 
 def _boundaries(session: Session, stream: StreamId) -> tuple[Boundary, ...]:
     rows = session.execute(
-        # As JSON, because a destination of an earlier version has no such column until something is published.
+        # As JSON, because a destination of an earlier version has no such columns until something is published.
         "SELECT * FROM (SELECT DISTINCT ON (table_name) table_name, position, generation, high_marker,"
-        " ended_at IS NOT NULL, to_jsonb(b) ->> 'removed_at' AS removed"
+        " ended_at IS NOT NULL, coalesce(to_jsonb(b) ->> 'shape_mark', ''), to_jsonb(b) ->> 'removed_at' AS removed"
         " FROM seamline.boundary b WHERE stream = %s ORDER BY table_name, generation DESC) newest"
         " WHERE removed IS NULL",
         (str(stream),),
     ).fetchall()
     return tuple(
-        Boundary(table, position_from_json(position), generation, high_marker, ended)
-        for table, position, generation, high_marker, ended, _ in rows
+        Boundary(table, position_from_json(position), generation, high_marker, ended, mark)
+        for table, position, generation, high_marker, ended, mark, _ in rows
     )
 
 
@@ -230,14 +234,15 @@ def write_publication(session: Session, stream: StreamId, publication: Publicati
     end_findings(session, stream, tables)
     for boundary in publication.boundaries:
         session.execute(
-            "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker) "
-            "SELECT %s, %s, coalesce(max(generation), 0) + 1, %s, %s FROM seamline.boundary "
+            "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, shape_mark) "
+            "SELECT %s, %s, coalesce(max(generation), 0) + 1, %s, %s, %s FROM seamline.boundary "
             "WHERE stream = %s AND table_name = %s",
             (
                 str(stream),
                 boundary.table,
                 json.dumps(position_to_json(boundary.position)),
                 boundary.high_marker,
+                boundary.shape_mark or None,
                 str(stream),
                 boundary.table,
             ),
@@ -271,10 +276,10 @@ def take_over_boundaries(session: Session, stream: StreamId, passed_as: StreamId
         (str(passed_as), str(stream)),
     )
     session.execute(
-        "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, ended_at) "
-        "SELECT DISTINCT ON (p.table_name) %(stream)s, p.table_name, (SELECT coalesce(max(b.generation), 0) + 1 "
+        "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, ended_at, shape_mark)"
+        " SELECT DISTINCT ON (p.table_name) %(stream)s, p.table_name, (SELECT coalesce(max(b.generation), 0) + 1 "
         "FROM seamline.boundary b WHERE b.stream = %(stream)s AND b.table_name = p.table_name), "
-        "p.position, p.high_marker, p.ended_at FROM seamline.boundary p "
+        "p.position, p.high_marker, p.ended_at, p.shape_mark FROM seamline.boundary p "
         "WHERE p.stream = %(pass)s AND p.table_name = ANY(%(tables)s) ORDER BY p.table_name, p.generation DESC",
         {"stream": str(stream), "pass": str(passed_as), "tables": list(tables)},
     )
