@@ -197,8 +197,7 @@ def _publish(made: Streamed) -> None:
             low,
             at,
             tuple(
-                Boundary(table.name, at, high_marker="high-1", shape_mark=shape_mark(table.shape))
-                for table in made.tables
+                Boundary(table.name, at, high_marker="high-1", shape_mark=shape_mark(table)) for table in made.tables
             ),
         ),
     )
