@@ -138,8 +138,25 @@ CASES: tuple[KindCase, ...] = (
         [_plain("1812-06-24 10:20:30.123", datetime.fromisoformat("1812-06-24 10:20:30.123"))],
         precision=3,
     ),
+    _case(
+        "dt4",
+        Kind.DATETIME,
+        "datetime(4)",
+        [_plain(t, datetime.fromisoformat(t)) for t in ("1969-12-31 23:59:59.9999", "2026-01-02 03:04:05.6789")],
+        precision=4,
+    ),
     _case("dt6", Kind.DATETIME, "datetime(6)", _MOMENTS, precision=6),
     _case("ts6", Kind.INSTANT, "timestamp(6) null", _INSTANTS, precision=6),
+    _case(
+        "ts3",
+        Kind.INSTANT,
+        "timestamp(3) null",
+        [
+            _plain("2026-03-29 01:00:00.000", datetime(2026, 3, 29, 1, tzinfo=UTC)),
+            _plain("2038-01-19 03:14:07.999", datetime(2038, 1, 19, 3, 14, 7, 999_000, tzinfo=UTC)),
+        ],
+        precision=3,
+    ),
     _case("ts0", Kind.INSTANT, "timestamp null", [_plain("2026-03-29 01:00:00", datetime(2026, 3, 29, 1, tzinfo=UTC))]),
     _case(
         "time6",
@@ -167,4 +184,17 @@ CASES: tuple[KindCase, ...] = (
     _case("tags", Kind.SET, "set('x','y','z')", [_plain(t, t) for t in ("", "x", "x,z", "x,y,z")]),
     _case("doc", Kind.JSON, "json", [_text(t) for t in _DOCUMENTS]),
     _case("ident", Kind.UUID, "uuid", [_plain(_UUID, _UUID.upper())]),
+)
+
+
+def _floats(*texts: str) -> list[Edge]:
+    return [Edge(text, float(text)) for text in texts]
+
+
+# They stand outside of every digest and are compared by tolerance: apart from the others.
+INEXACT_CASES: tuple[KindCase, ...] = (
+    _case("f32", Kind.FLOAT, "float", _floats("0.1", "0", "16777217", "-1e-30", "3.4028234e38")),
+    _case("f73", Kind.FLOAT, "float(7,3)", _floats("1.1", "-0.001", "9999.999")),
+    _case("f64", Kind.DOUBLE, "double", _floats("0.1", "1.732224012649634e-300", "1.7976931348623157e308", "1e20")),
+    _case("f102", Kind.DOUBLE, "double(10,2)", _floats("2.55", "-99999999.99")),
 )

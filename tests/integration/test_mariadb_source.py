@@ -125,6 +125,24 @@ def test_unknown_tables_views_and_unsupported_types_are_told_together(source: Ma
         source.catalogue(["account", "place"])
 
 
+def test_a_system_versioned_table_and_a_sequence_are_refused_by_the_server_s_own_word(source: MariaDbSource) -> None:
+    as_root(
+        "CREATE TABLE price (id INT PRIMARY KEY, amount INT) WITH SYSTEM VERSIONING",
+        "CREATE TABLE dated (id INT PRIMARY KEY, since TIMESTAMP(6) GENERATED ALWAYS AS ROW START,"
+        " until TIMESTAMP(6) GENERATED ALWAYS AS ROW END, PERIOD FOR SYSTEM_TIME(since, until)) WITH SYSTEM VERSIONING",
+        "CREATE SEQUENCE numbers",
+        f"GRANT SELECT ON {DATABASE}.* TO {LOGINS.reader}",
+    )
+    with pytest.raises(SchemaConflict) as raised:
+        source.catalogue(["account", "price", "dated", "numbers"])
+    assert "`price` is system-versioned" in str(raised.value)
+    assert "`dated` is system-versioned" in str(raised.value)
+    assert "`numbers` is a sequence" in str(raised.value)
+    found = source.survey(["account", "price", "dated", "numbers"])
+    assert [table.name for table in found.tables] == ["account"]
+    assert [problem.table for problem in found.problems] == ["price", "dated", "numbers"]
+
+
 def test_a_survey_tells_what_is_there_beside_what_is_not(source: MariaDbSource) -> None:
     as_root("CREATE TABLE place (id INT PRIMARY KEY, at POINT)", f"GRANT SELECT ON {DATABASE}.* TO {LOGINS.reader}")
     found = source.survey(["acount", "place", "account"])

@@ -48,8 +48,9 @@ from tests.integration.snapshot_run import (
 from tests.waiting import wait_until
 
 ROUNDS = 12
+# The fault layer makes twelve.
 ADDED_ROUNDS = 2
-WRITERS = 6
+WRITERS = 8
 TABLES = ("account", "audit")
 WAREHOUSE = DestinationPlan("warehouse", "postgres", "snap_pg_warehouse", "bank")
 # Each test's writers make keys of their own.
@@ -171,6 +172,12 @@ def test_staged_tables_are_what_the_position_rule_says_and_the_log_goes_on_from_
 @pytest.mark.parametrize("number", range(ADDED_ROUNDS))
 def test_a_table_that_is_published_amid_writers_is_staged_whole_and_the_log_goes_on_from_there(
     number: int, bank: PostgresCaptured, warehouse: Connection, later: str
+) -> None:
+    a_table_is_published_amid_writers(bank, warehouse, later, number=number)
+
+
+def a_table_is_published_amid_writers(
+    bank: PostgresCaptured, warehouse: Connection, later: str, *, number: int
 ) -> None:
     tables = (*TABLES, later)
     with busy(bank.root, tables=tables, first_id=next(FIRST_IDS)) as writers:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seamline.adapters import registry
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.errors import CommitUnknown, Fenced, Refused, SchemaConflict, TransientError
@@ -204,6 +204,75 @@ def test_tables_are_loaded_again_in_place_and_those_who_read_them_are_undisturbe
         stream.wait_until_applied()
         assert stream.differences("account", "audit") == {}
         assert stream.query("SELECT n FROM live.of_somebody") == stream.query("SELECT count(*) FROM live.account")
+
+
+def test_of_two_tables_one_is_loaded_again_and_the_other_views_grants_and_readers_are_undisturbed(
+    bank: Bank, warehouse: Connection
+) -> None:
+    """No writers: so whatever row is another one was written by the pass or its joining."""
+    with joiner_of(bank, warehouse, "account", "audit") as joiner, granted_to_a_reader(warehouse) as reader:
+        stream = joiner.stream
+        bank.one.execute(
+            "INSERT INTO account VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c'), (4, 4, 'd'), (5, 5, 'e')",
+            "INSERT INTO audit VALUES (1, 'a'), (1, 'a'), (2, 'b')",
+        )
+        stream.wait_until_applied()
+        spoil(warehouse)
+        untouched = [f"SELECT {ROW} FROM live.audit ORDER BY ctid", f"SELECT {ROW} FROM live.account WHERE id = 4"]
+        before = [stream.query(statement) for statement in untouched]
+        tables = stream.query(TABLES_THERE)
+        run, change = joiner.run("account", "audit", again=["account"])
+        assert change == ListChange(again=("account",))
+        with postgres(reader) as reading, reading.transaction():
+            reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            seen = reading.execute("SELECT n FROM live.of_somebody").fetchall()
+            open_rows = reading.cursor("open_rows")
+            open_rows.execute("SELECT id, memo FROM live.account ORDER BY id")
+            first = open_rows.fetchmany(1)
+            joiner.join(run, change)
+            assert [*first, *open_rows.fetchall()] == [(1, "by hand"), (2, "by hand"), (3, "by hand"), (4, "d")]
+            assert reading.execute("SELECT n FROM live.of_somebody").fetchall() == seen == [(4,)]
+        with postgres(reader) as reading:
+            assert reading.execute("SELECT n FROM live.of_somebody").fetchall() == [(5,)]
+            assert reading.execute("SELECT memo FROM live.account ORDER BY id").fetchall() == [*zip("abcde")]
+        joiner.go_on(run)
+        stream.wait_until_applied()
+        assert stream.query(TABLES_THERE) == tables, "the same relations with the same grants"
+        assert [stream.query(statement) for statement in untouched] == before, (
+            "also what a hand has spoilt in the other"
+        )
+        assert stream.differences("account", "audit").keys() == {"audit"}
+        bank.one.execute("INSERT INTO account VALUES (6, 6, 'f')", "DELETE FROM audit WHERE a = 2")
+        stream.wait_until_applied()
+        assert stream.query("SELECT count(*) FROM live.account") == [(6,)]
+
+
+# A row's own place and the transaction that wrote it: another one is another row, whatever it holds.
+ROW = "ctid::text, xmin::text"
+TABLES_THERE = (
+    "SELECT oid, relname, relacl::text FROM pg_class WHERE relnamespace = 'live'::regnamespace"
+    " AND relkind IN ('r', 'v') ORDER BY relname"
+)
+
+
+@contextmanager
+def granted_to_a_reader(warehouse: Connection) -> Iterator[Connection]:
+    """A login of somebody's own, who may read what is live."""
+    login = "pass_any_somebody"
+    with postgres(replace(resolve("postgres_root"), database=warehouse.database)) as session:
+        session.execute(f"DROP ROLE IF EXISTS {login}")
+        session.execute(f"CREATE ROLE {login} LOGIN PASSWORD 'pw'")
+        session.execute(f"GRANT CONNECT ON DATABASE {warehouse.database} TO {login}")
+        session.execute(f"GRANT USAGE ON SCHEMA live TO {login}")
+        session.execute(f"GRANT SELECT ON live.account, live.audit TO {login}")
+        session.execute(
+            f"ALTER DEFAULT PRIVILEGES FOR ROLE {warehouse.login} IN SCHEMA live GRANT SELECT ON TABLES TO {login}"
+        )
+        try:
+            yield replace(warehouse, login=login, password="pw")
+        finally:
+            session.execute(f"DROP OWNED BY {login}")
+            session.execute(f"DROP ROLE {login}")
 
 
 def spoil(warehouse: Connection) -> None:

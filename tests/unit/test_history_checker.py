@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seamline.domain.catalogue import Column, Kind, Table
 from tests.fault.real.anomalies import (
     Anomaly,
     Commit,
@@ -19,6 +20,7 @@ from tests.fault.real.anomalies import (
     check_commits,
     check_rows,
     check_stops,
+    value_differences,
 )
 from tests.fault.real.bank_plus import MODELLED
 from tests.fault.real.history import Attempt, AuditRow, History, Outcome
@@ -361,3 +363,28 @@ def test_a_row_too_many_or_too_few_is_a_difference_in_any_table(table: str) -> N
     for change in (1, -1):
         (said,) = differences({**rows, table: Counter({**rows[table], (2, "b"): 1 + change})}, rows)
         assert said.startswith(f"{table}: ")
+
+
+SAMPLE = Table(
+    "typ", (Column("f", Kind.FLOAT, "float"), Column("d", Kind.DOUBLE, "double"), Column("t", Kind.STRING, "text"))
+)
+SAID = {"f": "0.10000000149011612", "d": "1.7976931348623157e308", "t": "0.10"}
+
+
+def test_a_number_that_two_servers_write_in_two_ways_is_one_number() -> None:
+    assert (
+        value_differences(SAMPLE, ["1"], {"1": SAID}, {"1": {**SAID, "f": "0.1", "d": "1.7976931348623157e+308"}}) == []
+    )
+
+
+@pytest.mark.parametrize(
+    "other", [{"f": "0.1000002"}, {"d": "1.797693134862e308"}, {"d": None}, {"t": "0.1"}, {"t": None}], ids=str
+)
+def test_a_value_that_is_another_in_the_destination_is_named_with_its_row(other: dict[str, str | None]) -> None:
+    (said,) = value_differences(SAMPLE, ["1", "2"], {"1": SAID, "2": SAID}, {"1": SAID, "2": {**SAID, **other}})
+    assert said.startswith("typ: row 2 is ")
+
+
+def test_a_row_that_only_one_of_the_two_has_is_a_difference() -> None:
+    assert len(value_differences(SAMPLE, ["1", "2", "3"], {"1": SAID}, {"2": SAID})) == 2
+    assert value_differences(SAMPLE, ["1"], {}, {}) == ["typ: no row was looked at"]

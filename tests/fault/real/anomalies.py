@@ -11,7 +11,11 @@ from decimal import Decimal
 from enum import StrEnum
 from itertools import pairwise
 
+from seamline.domain.canonical import floats_agree, inexact_columns
+from seamline.domain.catalogue import Table
 from tests.fault.real.history import Attempt, AuditRow, Outcome
+
+Texts = Mapping[str, str | None]
 
 
 class NothingChecked(AssertionError):
@@ -105,6 +109,30 @@ def check_stops(stops: Sequence[Stop]) -> list[Found]:
         for stop in stops
         if stop.code not in stop.wanted
     ]
+
+
+def value_differences(
+    table: Table, keys: Sequence[str], wanted: Mapping[str, Texts], found: Mapping[str, Texts]
+) -> list[str]:
+    """I7: each value of each type in the rows of these keys, as both databases tell it. Numbers whose digits two
+    servers write in two ways are held against each other by tolerance."""
+    if not wanted:
+        return [f"{table.name}: no row was looked at"]
+    return [
+        f"{table.name}: row {key} is {found.get(key)}, wanted {wanted.get(key)}"
+        for key in keys
+        if not _are_alike(table, wanted.get(key), found.get(key))
+    ]
+
+
+def _are_alike(table: Table, wanted: Texts | None, found: Texts | None) -> bool:
+    if wanted is None or found is None or wanted.keys() != found.keys():
+        return wanted == found
+    kinds = {column.name: column.kind for column in inexact_columns(table)}
+    return all(
+        found[name] == text or (name in kinds and floats_agree(kinds[name], text, found[name]))
+        for name, text in wanted.items()
+    )
 
 
 def check_rows(history: Sequence[Attempt], dump: Dump) -> list[Found]:

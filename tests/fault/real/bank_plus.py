@@ -19,11 +19,12 @@ import pymysql
 
 from tests.fault.real.history import Attempt, AuditRow, History, Outcome
 from tests.integration import postgres_kinds
-from tests.integration.kinds import CASES
+from tests.integration.kinds import CASES, INEXACT_CASES
 
 # Whose rows a model can tell from the log. Those of the types are held against the source itself.
 MODELLED = ("account", "entry", "seq", "audit")
 TYPED = "typ"
+TYPED_CASES = (*CASES, *INEXACT_CASES)
 TABLES = (*MODELLED, TYPED)
 CURRENCIES = ("CHF", "EUR", "JPY")
 ACCOUNTS = 1_000
@@ -64,7 +65,7 @@ SCHEMA_MARIADB = (
     "CREATE TABLE seq (writer INT NOT NULL, n BIGINT NOT NULL, attempt BIGINT NOT NULL, PRIMARY KEY (writer, n))",
     "CREATE TABLE audit (actor VARCHAR(20), action VARCHAR(20))",
     f"CREATE TABLE {TYPED} (id BIGINT PRIMARY KEY, "
-    + ", ".join(f"`{case.column.name}` {case.mariadb_type}" for case in CASES)
+    + ", ".join(f"`{case.column.name}` {case.mariadb_type}" for case in TYPED_CASES)
     + ")",
 )
 SCHEMA_POSTGRES = (
@@ -83,16 +84,16 @@ SCHEMA_POSTGRES = (
 _TYPED_ROWS = {
     "mariadb": [
         *(
-            ", ".join(case.edges[number % len(case.edges)].mariadb for case in CASES)
-            for number in range(max(len(case.edges) for case in CASES))
+            ", ".join(case.edges[number % len(case.edges)].mariadb for case in TYPED_CASES)
+            for number in range(max(len(case.edges) for case in TYPED_CASES))
         ),
-        ", ".join("NULL" for _ in CASES),
+        ", ".join("NULL" for _ in TYPED_CASES),
     ],
     "postgres": postgres_kinds.rows(),
 }
 # Into a row that may be there: its new values, and which of them it takes then.
 _TYPED_COLUMNS = {
-    "mariadb": [f"`{case.column.name}` = VALUES(`{case.column.name}`)" for case in CASES],
+    "mariadb": [f"`{case.column.name}` = VALUES(`{case.column.name}`)" for case in TYPED_CASES],
     "postgres": [f"{case.name} = EXCLUDED.{case.name}" for case in postgres_kinds.CASES],
 }
 _TYPED_THERE = {"mariadb": "ON DUPLICATE KEY UPDATE", "postgres": "ON CONFLICT (id) DO UPDATE SET"}

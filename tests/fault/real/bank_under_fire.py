@@ -25,7 +25,7 @@ from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import DestinationPlan, TablePlan, plan_to_json
 from seamline.ports import Marker, Orders
-from tests.fault.real.anomalies import Commit, Stop, check_commits, check_rows, check_stops
+from tests.fault.real.anomalies import Commit, Stop, check_commits, check_rows, check_stops, value_differences
 from tests.fault.real.bank_plus import (
     MODELLED,
     TABLES,
@@ -349,18 +349,12 @@ class BankUnderFire:
         return anomalies
 
     def typed_differences(self, keys: Sequence[str]) -> list[str]:
-        """I7: each value of each type in these rows, as both databases tell it. Nothing of them must be on its way."""
+        """I7 in the rows of these keys. Nothing of them must be on its way."""
         (table,) = self.source.source.catalogue([TYPED])
         (here,) = self.source.source.open_views(1)
         with closing(here), closing(self.warehouse.view_of(table, at=here.position)) as there:
             wanted, found = (view.rows(TYPED, keys) for view in (here, there))
-        if not wanted:
-            return [f"{TYPED}: no row was looked at"]
-        return [
-            f"{TYPED}: row {key} is {found.get(key)}, wanted {wanted.get(key)}"
-            for key in keys
-            if found.get(key) != wanted.get(key)
-        ][:_TYPED_SHOWN]
+        return value_differences(table, keys, wanted, found)[:_TYPED_SHOWN]
 
     def source_rows(self) -> Rows:
         return self.warehouse.counted({table: self.source.rows(table) for table in MODELLED})
