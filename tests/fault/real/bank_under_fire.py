@@ -175,7 +175,10 @@ class BankUnderFire:
         recovery_s = self.recovered(began)
         if mode is Mode.STOP:
             self._wake(worker)
-            self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=(FENCED,))
+            # Its successor has ended its session. Amid a piece it does not ask the ledger why, and whoever starts it
+            # again asks first what is wanted.
+            wanted = (FENCED, TRANSIENT) if failpoint in _OF_PIECES else (FENCED,)
+            self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=wanted)
         return self._checked(Case(self.kind, failpoint, mode, hit, recovery_s, 0, 0, ()), before)
 
     def disturb_onboarding(self, failpoint: str, mode: Mode) -> Case:
