@@ -144,6 +144,8 @@ class BankUnderFire:
     stops: list[Stop] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
+    # What a stream's process finds in its environment beside what this one has.
+    of_streams: dict[str, str] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     # Tables that are captured and belong to no stream.
     more: list[str] = field(default_factory=list)
@@ -415,6 +417,7 @@ class BankUnderFire:
 
     def start(self, what: str, arming: str = "") -> Worker:
         number = next(self.numbers)
+        own = self.of_streams if what == "stream" else {}
         armed = self.folder / f"failpoints-{number}"
         armed.write_text(arming, encoding="utf-8")
         log = self.folder / f"{what}-{number}.log"
@@ -422,7 +425,7 @@ class BankUnderFire:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.fault.real.worker", what, str(self.folder)],
                 cwd=Path(__file__).parents[3],
-                env=settings.process_environment() | {"SEAMLINE_FAILPOINTS_FILE": str(armed)},
+                env=settings.process_environment() | own | {"SEAMLINE_FAILPOINTS_FILE": str(armed)},
                 stdout=output,
                 stderr=output,
             )
