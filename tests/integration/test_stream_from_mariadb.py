@@ -135,6 +135,18 @@ def test_a_truncate_in_a_comment_that_runs_empties_the_table(
         assert stream.query("SELECT id, a FROM live.account") == [(2, 22)]
 
 
+def test_a_comment_that_the_server_passes_over_is_no_part_of_its_statement(
+    bank: Captured, warehouse: Connection
+) -> None:
+    """For other versions: the connector would fail at what stands in it."""
+    with streamed(bank, warehouse, "account") as stream:
+        stream.start()
+        bank.execute("CREATE TABLE elsewhere (x INT) /*!80016 of others */ /*M!999999 of later ones */")
+        bank.execute("INSERT INTO account VALUES (1, 11, 'a')")
+        stream.wait_until_applied()
+        assert stream.query("SELECT id, a FROM live.account") == [(1, 11)]
+
+
 @pytest.mark.parametrize("statement", [REPLACED_IN_ANOTHER_ORDER, ALTERED_IN_A_COMMENT])
 def test_a_table_that_was_altered_before_it_was_loaded_is_told_in_its_new_shape(
     bank: Captured, warehouse: Connection, statement: str

@@ -27,11 +27,12 @@ final class StatementsAsRun {
     private StatementsAsRun() {}
 
     static String of(String statement) {
-        Matcher replacing = OR_REPLACE.matcher(uncovered(statement));
+        String run = uncovered(statement);
+        Matcher replacing = OR_REPLACE.matcher(run);
         return replacing.find()
                 ? "DROP " + replacing.group("kind") + " IF EXISTS " + replacing.group("name") + "; "
                         + replacing.replaceFirst("${before}CREATE${what}")
-                : uncovered(statement);
+                : run;
     }
 
     private static String uncovered(String statement) {
