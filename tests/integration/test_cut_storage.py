@@ -318,6 +318,52 @@ def test_a_cut_whose_doubles_changed_since_they_were_compared_is_not_published(c
     assert cuts.publish(cut, shapes={"entry": shape}, signed_by="").version == 1
 
 
+ALTERED = "ALTER TABLE settlement_stage.{} DROP COLUMN v, ADD COLUMN fee numeric(10,2) NOT NULL DEFAULT 2.5"
+
+
+def test_a_column_that_came_or_left_between_two_cuts_is_null_in_the_cut_that_had_none(
+    cuts: PostgresCuts, sql: Any
+) -> None:
+    first, second, third = stage(sql, "e1", 3, value=7), stage(sql, "e2", 2), stage(sql, "e3", 1, value=9)
+    for name in ("e1", "e3"):
+        sql.execute(f"ALTER TABLE settlement_stage.{name} ALTER v SET NOT NULL")
+    publish(cuts, staged("r1", {"entry": first}, day=EARLIER))
+    sql.execute(ALTERED.format("e2"))
+    publish(cuts, staged("r2", {"entry": second}))
+    asked = "SELECT DISTINCT cut_business_date, v, fee FROM {} ORDER BY 1"
+    both = [(EARLIER, 7, None), (DAY, None, Decimal("2.50"))]
+    assert sql.execute(asked.format("settlement_cut.entry_current")).fetchall() == both
+    assert sql.execute(asked.format("settlement.entry_proven")).fetchall() == both[1:]
+    publish(cuts, staged("r3", {"entry": third}))
+    assert sql.execute(asked.format("settlement_cut.entry_current")).fetchall() == [both[0], (DAY, 9, None)]
+
+
+def test_late_rows_are_counted_by_the_columns_that_both_versions_have(cuts: PostgresCuts, sql: Any) -> None:
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
+    second = stage(sql, "e2", 4)
+    sql.execute(ALTERED.format("e2"))
+    found = cuts.lateness("settlement", "entry", DAY, staged_as=second.name)
+    assert found is not None
+    assert (found.late_rows, found.gone_rows) == (1, 0)
+
+
+def test_a_column_of_another_type_is_named_with_the_statements_that_let_the_cut_be_published(
+    cuts: PostgresCuts, sql: Any
+) -> None:
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    second = stage(sql, "e2", 5)
+    sql.execute('ALTER TABLE settlement_stage.e2 ALTER v TYPE bigint, ADD COLUMN memo varchar(9) COLLATE "C"')
+    cut = staged("r2", {"entry": second})
+    with pytest.raises(SchemaConflict, match="v is bigint now and integer there") as raised:
+        publish(cuts, cut)
+    assert one(sql, "SELECT count(*) FROM settlement_stage.e2") == 5, "nothing was published"
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 3
+    sql.execute(raised.value.hint.partition(": ")[2])
+    assert publish(cuts, cut).version == 1
+    assert one(sql, "SELECT count(*), count(v), count(memo) FROM settlement_cut.entry_current") == (8, 8, 0)
+    assert one(sql, "SELECT count(*) FROM settlement.entry_proven") == 5
+
+
 def test_long_names_stay_apart(cuts: PostgresCuts, sql: Any) -> None:
     long = "ledger_entry_of_the_settlement_system_of_the_central_bank_abc"
     publish(cuts, staged("r1", {f"{long}_1": stage(sql, "e1", 3), f"{long}_2": stage(sql, "e2", 4)}))

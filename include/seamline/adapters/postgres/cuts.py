@@ -25,6 +25,7 @@ import psycopg
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres.client import Session, open_session, translated
+from seamline.adapters.postgres.cut_columns import fit_columns, stored_columns
 from seamline.adapters.postgres.read import Relation
 from seamline.adapters.postgres.staged_rows import require_as_compared
 from seamline.domain.catalogue import Table
@@ -110,19 +111,21 @@ class PostgresCuts:
     def lateness(self, sync: str, table: str, business_date: date, *, staged_as: str) -> Lateness | None:
         """What the staged rows have beyond the version that counts now, and what they lack; None without one.
 
-        A row that changed counts in both: whole rows are compared, identical ones by their number.
+        A row that changed counts in both: whole rows are compared, identical ones by their number. Of a table that
+        has another shape since, whole is what both have.
         """
         with translated("compare the staged rows with the cut before", table=table):
             version = self._current_version(sync, table, business_date)
             if version is None:
                 return None
             staged = self._staged(staged_as)
-            columns = ", ".join(quoted(name) for name in self._columns(staged))
+            new, old = (stored_columns(self._session, place) for place in (staged, self._parent(table)))
+            columns = ", ".join(quoted(name) for name in new if name in old and new[name].type == old[name].type)
             before = (
                 f"SELECT {columns} FROM {self._parent(table)} WHERE {DATE_COLUMN} = {_date(business_date)}"
                 f" AND {VERSION_COLUMN} = {version}"
             )
-            now = f"SELECT {columns} FROM {_relation(staged)}"
+            now = f"SELECT {columns} FROM {staged}"
             counts = [self._count(f"({one}) EXCEPT ALL ({other})") for one, other in ((now, before), (before, now))]
         return Lateness(*counts)
 
@@ -213,8 +216,7 @@ class PostgresCuts:
         )
         # One order for all publishers, so that two of them never wait for each other.
         for table in sorted(cut.tables, key=lambda staged: staged.table):
-            self._attach(table, cut.business_date, version)
-            self._create_views(cut.sync, table.table)
+            self._attach(cut.sync, table, cut.business_date, version)
         return _Attached(version, is_published=False, signed_by=signed_by)
 
     def _next_version(self, cut: StagedCut) -> int:
@@ -224,33 +226,45 @@ class PostgresCuts:
         ).fetchone()
         return int(row[0]) if row else 1
 
-    def _attach(self, table: StagedTable, business_date: date, version: int) -> None:
+    def _attach(self, sync: str, table: StagedTable, business_date: date, version: int) -> None:
         """Turn the staged table into a partition; no row is copied. The CHECK spares ATTACH a scan of its own."""
-        staged = self._staged(table.staged_as)
-        clash = {DATE_COLUMN, VERSION_COLUMN} & set(self._columns(staged))
+        staged, parent = self._staged(table.staged_as), self._parent(table.table)
+        clash = {DATE_COLUMN, VERSION_COLUMN} & stored_columns(self._session, staged).keys()
         if clash:
             raise SchemaConflict(
                 f"table {table.table} has a column {min(clash)}, which a cut needs for itself", table=table.table
             )
         day = _date(business_date)
-        name = _partition_name(table.table, business_date, version)
-        partition = f"{quoted(self._destination.cut_schema)}.{quoted(name)}"
+        partition = Relation(self._destination.cut_schema, _partition_name(table.table, business_date, version))
         statements = (
-            f"ALTER TABLE {_relation(staged)} ADD COLUMN {DATE_COLUMN} date NOT NULL DEFAULT {day},"
+            f"ALTER TABLE {staged} ADD COLUMN {DATE_COLUMN} date NOT NULL DEFAULT {day},"
             f" ADD COLUMN {VERSION_COLUMN} integer NOT NULL DEFAULT {version}",
-            f"ALTER TABLE {_relation(staged)} ADD CHECK ({DATE_COLUMN} = {day} AND {VERSION_COLUMN} = {version})",
-            f"ALTER TABLE {_relation(staged)} RENAME TO {quoted(name)}",
-            f"ALTER TABLE {quoted(staged[0])}.{quoted(name)} SET SCHEMA {quoted(self._destination.cut_schema)}",
-            f"CREATE TABLE IF NOT EXISTS {self._parent(table.table)} (LIKE {partition})"
+            f"ALTER TABLE {staged} ADD CHECK ({DATE_COLUMN} = {day} AND {VERSION_COLUMN} = {version})",
+            f"ALTER TABLE {staged} RENAME TO {quoted(partition.name)}",
+            f"ALTER TABLE {Relation(staged.schema, partition.name)} SET SCHEMA {quoted(partition.schema)}",
+            f"CREATE TABLE IF NOT EXISTS {parent} (LIKE {partition})"
             f" PARTITION BY RANGE ({DATE_COLUMN}, {VERSION_COLUMN})",
-            f"ALTER TABLE {self._parent(table.table)} ATTACH PARTITION {partition}"
-            f" FOR VALUES FROM ({day}, {version}) TO ({day}, {version + 1})",
         )
         for statement in statements:
             self._session.execute(statement.encode())
+        views = self._views(table.table)
+        is_wider = fit_columns(self._session, cut=partition, cuts=parent, views=views)
+        self._session.execute(
+            f"ALTER TABLE {parent} ATTACH PARTITION {partition}"
+            f" FOR VALUES FROM ({day}, {version}) TO ({day}, {version + 1})".encode()
+        )
+        for view, query in zip(views, self._queries(sync, table.table), strict=True):
+            self._create_view(view, query, replaces=is_wider)
 
-    def _create_views(self, sync: str, table: str) -> None:
-        """Made once: replacing a view would wait for its readers at every publish."""
+    def _views(self, table: str) -> tuple[Relation, Relation]:
+        """That of the version that counts, and that of the newest proven cut."""
+        return (
+            Relation(self._destination.cut_schema, _name(f"{table}_current")),
+            Relation(self._destination.schema, _name(f"{table}_proven")),
+        )
+
+    def _queries(self, sync: str, table: str) -> tuple[str, str]:
+        """Of the two views."""
         parent = self._parent(table)
         of_table = f"sync = {text_literal(sync)} AND table_name = {text_literal(table)}"
         current = (
@@ -266,15 +280,16 @@ class PostgresCuts:
             f"SELECT c.* FROM {parent} AS c WHERE c.{DATE_COLUMN} = (SELECT business_date {newest})"
             f" AND c.{VERSION_COLUMN} = (SELECT version {newest})"
         )
-        self._create_view(self._destination.cut_schema, f"{table}_current", current)
-        self._create_view(self._destination.schema, f"{table}_proven", proven)
+        return current, proven
 
-    def _create_view(self, schema: str, name: str, query: str) -> None:
-        kind = self._kind((schema, _name(name)))
-        if kind is None:
-            self._session.execute(f"CREATE VIEW {quoted(schema)}.{quoted(_name(name))} AS {query}".encode())
-        elif kind != "v":
-            raise SchemaConflict(f"{schema}.{name} exists and is no view of Seamline", hint="rename it", table=name)
+    def _create_view(self, view: Relation, query: str, *, replaces: bool) -> None:
+        """One that is there is replaced only for new columns: that waits for its readers."""
+        kind = self._kind(view)
+        if kind not in (None, "v"):
+            what = f"{view.schema}.{view.name} exists and is no view of Seamline"
+            raise SchemaConflict(what, hint="rename it", table=view.name)
+        if kind is None or replaces:
+            self._session.execute(f"CREATE OR REPLACE VIEW {view} AS {query}".encode())
 
     # ---- between: readers that do not know the partitions yet --------------------------------------------------------
 
@@ -352,15 +367,15 @@ class PostgresCuts:
     # ---- small reads -----------------------------------------------------------------------------------------------
 
     def _require_as_compared(self, table: StagedTable, shape: Table | None, position: Position) -> None:
-        place = Relation(*self._staged(table.staged_as))
+        place = self._staged(table.staged_as)
         require_as_compared(self._session, place, rows=table.rows, digest=table.digest, shape=shape, position=position)
 
     def _make_durable(self, table: StagedTable) -> None:
         """An unlogged partition would be empty after a crash of the server. Also: fresh statistics for the planner."""
         staged = self._staged(table.staged_as)
         if self._persistence(staged) == "u":
-            self._session.execute(f"ALTER TABLE {_relation(staged)} SET LOGGED".encode())
-        self._session.execute(f"ANALYZE {_relation(staged)}".encode())
+            self._session.execute(f"ALTER TABLE {staged} SET LOGGED".encode())
+        self._session.execute(f"ANALYZE {staged}".encode())
 
     def _current_version(self, sync: str, table: str, business_date: date) -> int | None:
         try:
@@ -372,55 +387,44 @@ class PostgresCuts:
             return None
         return None if row is None else int(row[0])
 
-    def _staged(self, staged_as: str) -> tuple[str, str]:
-        """`staged_as` as (schema, name). Raises Refused when it is not there."""
-        place = (self._destination.stage_schema, staged_as)
+    def _staged(self, staged_as: str) -> Relation:
+        """The relation of `staged_as`. Raises Refused when it is not there."""
+        place = Relation(self._destination.stage_schema, staged_as)
         if self._kind(place) is None and "." in staged_as:
-            place = (staged_as.partition(".")[0], staged_as.partition(".")[2])
+            schema, _, name = staged_as.partition(".")
+            place = Relation(schema, name)
         if self._kind(place) is None:
             raise Refused(
-                f"the staged table {'.'.join(place)} is not there any more", hint="run the nightly's job again"
+                f"the staged table {place.schema}.{place.name} is not there any more",
+                hint="run the nightly's job again",
             )
         return place
 
-    def _kind(self, place: tuple[str, str]) -> str | None:
+    def _kind(self, place: Relation) -> str | None:
         return self._of_class(place, "relkind")
 
-    def _persistence(self, place: tuple[str, str]) -> str | None:
+    def _persistence(self, place: Relation) -> str | None:
         return self._of_class(place, "relpersistence")
 
-    def _of_class(self, place: tuple[str, str], what: str) -> str | None:
+    def _of_class(self, place: Relation, what: str) -> str | None:
         row = self._session.execute(
             f"SELECT c.{what}::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             " WHERE n.nspname = %s AND c.relname = %s",
-            place,
+            (place.schema, place.name),
         ).fetchone()
         return None if row is None else str(row[0])
-
-    def _columns(self, place: tuple[str, str]) -> Sequence[str]:
-        rows = self._session.execute(
-            "SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
-            " JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
-            place,
-        ).fetchall()
-        return [str(row[0]) for row in rows]
 
     def _count(self, query: str) -> int:
         row = self._session.execute(f"SELECT count(*) FROM ({query}) AS rows".encode()).fetchone()
         return int(row[0]) if row else 0
 
-    def _parent(self, table: str) -> str:
-        return f"{quoted(self._destination.cut_schema)}.{quoted(table)}"
+    def _parent(self, table: str) -> Relation:
+        return Relation(self._destination.cut_schema, table)
 
 
 def open_cuts(destination: DestinationPlan) -> PostgresCuts:
     """The cuts of a destination, in a session of their own."""
     return PostgresCuts(destination, open_session(resolve(destination.connection), application_name="seamline cuts"))
-
-
-def _relation(place: tuple[str, str]) -> str:
-    return f"{quoted(place[0])}.{quoted(place[1])}"
 
 
 def _partition_name(table: str, business_date: date, version: int) -> str:

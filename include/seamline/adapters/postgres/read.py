@@ -66,6 +66,10 @@ class Relation:
     schema: str
     name: str
 
+    def __str__(self) -> str:
+        """As SQL names it."""
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
 
 class PostgresReadView:
     """Reads the tables where `relations` says. `position` is what the caller knows the rows to stand at.
@@ -228,7 +232,7 @@ class PostgresReadView:
         relation = self._place(table.name)
         if relation is None:
             raise SchemaConflict(f"no relation was named for table {table.name!r}", table=table.name)
-        return f"{quoted(relation.schema)}.{quoted(relation.name)}"
+        return str(relation)
 
     def _hash(self, columns: Sequence[Column], run_key: str) -> tuple[str, str, str]:
         """The row hash, and both of its numbers by the name `h`."""

@@ -1,6 +1,5 @@
 """Staged rows are counted and digested once more before they are published: hours may lie between, or a signature."""
 
-from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session
 from seamline.adapters.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation
 from seamline.domain.catalogue import Table
@@ -22,10 +21,9 @@ def require_as_compared(
 
     In a transaction of its own; may be repeated.
     """
-    place = f"{quoted(relation.schema)}.{quoted(relation.name)}"
     with session.transaction():
         if digest is None or shape is None:
-            row = session.execute(f"SELECT count(*) FROM {place}").fetchone()
+            row = session.execute(f"SELECT count(*) FROM {relation}").fetchone()
             held = int(row[0]) if row else 0
             is_same = held == rows
         else:
@@ -34,7 +32,7 @@ def require_as_compared(
     if not is_same:
         what = "other values" if held == rows else f"{held} rows"
         raise GateFailed(
-            f"the staged table {place} now holds {what}; {rows} rows were compared with the source at {position}",
+            f"the staged table {relation} now holds {what}; {rows} rows were compared with the source at {position}",
             hint="nothing was published. Somebody changed it, or its server came back without it: clear the task that"
             " staged it",
             table=shape.name if shape else "",
