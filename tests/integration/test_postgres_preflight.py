@@ -108,6 +108,20 @@ def test_the_grant_script_is_enough_for_preflight(root: Connection) -> None:
     assert problems() == ()
 
 
+def test_the_room_that_is_left_to_the_slot_of_the_capture_is_the_servers_own_figure(root: Connection) -> None:
+    assert facts_of([ACCOUNT]).wal_left is None
+    run(f"SELECT pg_create_logical_replication_slot('{SOURCE.slot}', 'pgoutput')")
+    try:
+        before = facts_of([ACCOUNT]).wal_left
+        run("SELECT pg_logical_emit_message(true, 'seamline test', repeat('x', 33554432))")
+        after = facts_of([ACCOUNT]).wal_left
+    finally:
+        run(f"SELECT pg_drop_replication_slot('{SOURCE.slot}')")
+    assert before is not None
+    assert after is not None
+    assert 0 < after <= before - 33554432
+
+
 def test_a_survey_tells_what_is_there_beside_what_is_not(root: Connection) -> None:
     run("CREATE TABLE core.place (id int PRIMARY KEY, at point)")
     source = PostgresSource(SOURCE)

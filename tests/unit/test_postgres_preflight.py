@@ -129,6 +129,15 @@ def test_a_missing_setting_counts_as_wrong(name: str) -> None:
     assert name in the_problem(replace(GOOD, settings=settings)).what
 
 
+def test_a_slot_that_will_be_given_up_is_told_while_half_of_its_room_is_left() -> None:
+    half = 2048 * 1024 * 1024
+    problem = the_problem(replace(GOOD, wal_left=half - 1))
+    assert not problem.is_fatal
+    assert "2,047 MB more, and the server gives it up (max_slot_wal_keep_size is 4,096 MB)" in problem.what
+    assert "0 MB more" in the_problem(replace(GOOD, wal_left=-5)).what
+    assert check(replace(GOOD, wal_left=half)) == ()
+
+
 def test_two_places_are_enough_and_a_server_before_18_has_no_limit_for_idle_slots() -> None:
     settings = {**SETTINGS, "max_replication_slots": "5"}
     del settings["idle_replication_slot_timeout"]

@@ -117,6 +117,7 @@ def test_a_missing_variable_counts_as_wrong() -> None:
         ({"prepared_xa": 2}, "2 prepared XA transactions"),
         ({"compressed": ("elsewhere.t.c",)}, "elsewhere.t.c is COMPRESSED"),
         ({"unparseable": ("bank.t.ip",)}, "bank.t.ip is inet4 or inet6"),
+        ({"uuid_defaults": (("account", "mark"),)}, "column mark of table account has a UUID as its DEFAULT"),
         ({"binlog_do": "other,another"}, "leaves out database bank"),
         ({"binlog_ignore": "bank"}, "leaves out database bank"),
         ({"replicates_from": ("primary:3306",)}, "a replica of primary:3306"),

@@ -40,7 +40,8 @@ _CURES = (
     ),
     (
         "A statement was not understood",
-        f"nothing behind it is told. Tell us the statement that altered the table last; {_BEGIN_ANEW}",
+        "nothing behind it is told. If the table was altered with sql_log_bin = 0, no alteration may be; if not, tell"
+        f" us the statement that altered it last. Then {_BEGIN_ANEW}",
     ),
     (
         "event of a kind that the connector does not know",
@@ -49,6 +50,11 @@ _CURES = (
     ),
     ("byColumn", "a table with a compressed column is written on this server: remove COMPRESSED"),
     ("ColumnType.byCode", "a table with a compressed column is written on this server: remove COMPRESSED"),
+    (
+        "Failed to properly convert default value",
+        "the trace names a column whose DEFAULT the connector cannot read: let the table's owner drop it, or leave the"
+        f" table out; if an alteration that the capture has yet to pass has set it, {_BEGIN_ANEW}",
+    ),
     ("ParsingException", "a DDL statement of the captured database cannot be parsed; the trace shows it"),
     ("db history topic or its content is fully or partially missing", f"the schema history was lost: {_BEGIN_ANEW}"),
     ("publication", "the source's owner makes the publication: `seamline grants` prints the statement"),

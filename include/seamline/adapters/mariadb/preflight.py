@@ -54,6 +54,7 @@ class SourceFacts:
     prepared_xa: int = 0
     compressed: tuple[str, ...] = ()  # database.table.column, as far as the capture may look
     unparseable: tuple[str, ...] = ()  # database.table.column of inet4/inet6, the same
+    uuid_defaults: tuple[tuple[str, str], ...] = ()  # wanted table, its column with a UUID written as the DEFAULT
     foreign_keys: tuple[ForeignKeyAction, ...] = ()
     binlog_do: str = ""
     binlog_ignore: str = ""
@@ -181,6 +182,15 @@ def connector_traps(facts: SourceFacts) -> Sequence[Problem]:
                 f"{place} is inet4 or inet6: the connector cannot parse its table",
                 "use varbinary(16) or varchar(39); such a table created later stops the capture",
                 is_fatal=place.startswith(own),
+            )
+        )
+    # `Failed to properly convert default value`, 3.5.0.Final; those of tables that are not captured it does not read.
+    for table, column in facts.uuid_defaults:
+        found.append(
+            Problem(
+                f"column {column} of table {table} has a UUID as its DEFAULT: the connector cannot read it and stops",
+                f"let its owner drop it: ALTER COLUMN `{column}` DROP DEFAULT. An expression, as uuid(), is no trouble",
+                table=table,
             )
         )
     return found

@@ -47,6 +47,7 @@ def gather(
                 prepared_xa=len(query(session, "XA RECOVER")),
                 compressed=seen.compressed,
                 unparseable=seen.unparseable,
+                uuid_defaults=_uuid_defaults(session, database, names),
                 foreign_keys=_foreign_keys(session, names),
                 binlog_do=seen.binlog_do,
                 binlog_ignore=seen.binlog_ignore,
@@ -109,6 +110,17 @@ def _places(session: "Session[Any]", condition: str) -> tuple[str, ...]:
         f" WHERE {condition} AND table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')",
     )
     return tuple(str(row[0]) for row in rows)
+
+
+def _uuid_defaults(session: "Session[Any]", database: str, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """A literal stands in quotes there, an expression does not."""
+    rows = query(
+        session,
+        "SELECT table_name, column_name FROM information_schema.columns"
+        " WHERE table_schema = %s AND data_type = 'uuid' AND column_default LIKE %s",
+        (database, "'%"),
+    )
+    return tuple((str(table), str(column)) for table, column in rows if table in names)
 
 
 def _foreign_keys(session: "Session[Any]", names: Iterable[str]) -> tuple[ForeignKeyAction, ...]:

@@ -15,6 +15,7 @@ GRANTS = "docs/reference/grants.md has the statements for the tables' owner"
 VERSION_LEAST = 150000
 # Major → minor from which a change is no longer lost after a concurrent ALTER PUBLICATION; 18 always had the fix.
 FIXED_IN = {15: 13, 16: 9, 17: 5}
+_MIB = 1024 * 1024
 FREE_LEAST = 2  # slots and senders: the connector's own, and the one of a snapshot
 MARKER_SHAPE = {
     "id": "character varying(64)",
@@ -85,6 +86,7 @@ class SourceFacts:
     is_in_recovery: bool = False
     slots_used: int = 0
     senders_used: int = 0
+    wal_left: int | None = None  # bytes until the own slot is given up; None without a slot, or without a limit
     tables: Mapping[str, TableFacts] = field(default_factory=dict)
     publication: PublicationFacts | None = None
     marker_columns: Mapping[str, str] = field(default_factory=dict)
@@ -196,6 +198,22 @@ def retention(facts: SourceFacts) -> Sequence[Problem]:
         what = f"idle_replication_slot_timeout is {idle} s: a capture that pauses longer loses its place"
         found.append(Problem(what, _set("idle_replication_slot_timeout", "0"), is_fatal=False))
     return found
+
+
+def slot_room(facts: SourceFacts) -> Sequence[Problem]:
+    """The server itself says so only when it has given the slot up."""
+    limit = int(facts.settings.get("max_slot_wal_keep_size", "-1")) * _MIB
+    if facts.wal_left is None or facts.wal_left >= limit / 2:
+        return []
+    what = (
+        f"replication slot {facts.source.slot} holds back the WAL: {max(facts.wal_left, 0) // _MIB:,} MB more, and the"
+        f" server gives it up (max_slot_wal_keep_size is {limit // _MIB:,} MB)"
+    )
+    cure = (
+        "see whether the capture runs (./seamline status) and let it catch up. Where only other tables are written, the"
+        " slot moves by markers: those of a running stream host, or of any run of a sync of this source"
+    )
+    return [Problem(what, cure, is_fatal=False)]
 
 
 def publication(facts: SourceFacts) -> Sequence[Problem]:
@@ -371,6 +389,7 @@ RULES: tuple[Rule, ...] = (
     standby,
     places_left,
     retention,
+    slot_room,
     publication,
     published_tables,
     kinds,

@@ -59,10 +59,11 @@ def _about_server(session: Session, facts: SourceFacts) -> SourceFacts:
     rows = session.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", (_SETTINGS.split(),))
     settings = {str(name): str(value) for name, value in rows.fetchall()}
     # The own slot, and the sender that serves it, do not count: a repeated preflight says what the first one said.
-    ((is_in_recovery, slots, senders),) = session.execute(
+    ((is_in_recovery, slots, senders, wal_left),) = session.execute(
         "SELECT pg_is_in_recovery(), (SELECT count(*) FROM pg_replication_slots WHERE slot_name <> %(slot)s),"
         " (SELECT count(*) FROM pg_stat_replication WHERE pid NOT IN"
-        " (SELECT active_pid FROM pg_replication_slots WHERE slot_name = %(slot)s AND active_pid IS NOT NULL))",
+        " (SELECT active_pid FROM pg_replication_slots WHERE slot_name = %(slot)s AND active_pid IS NOT NULL)),"
+        " (SELECT safe_wal_size FROM pg_replication_slots WHERE slot_name = %(slot)s)",
         {"slot": facts.source.slot},
     ).fetchall()
     return replace(
@@ -71,6 +72,7 @@ def _about_server(session: Session, facts: SourceFacts) -> SourceFacts:
         is_in_recovery=bool(is_in_recovery),
         slots_used=int(slots),
         senders_used=int(senders),
+        wal_left=None if wal_left is None else int(wal_left),
         prepared=_prepared(session),
         long_running=_long_running(session),
     )
