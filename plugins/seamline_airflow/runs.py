@@ -62,6 +62,8 @@ def open_onboarding(records: Records, plan: SyncPlan, run_id: str) -> None:
     """Write the onboarding down. A sync that was onboarded before stays what it is until this run publishes: when it
     fails before that, the live tables, their stream and the nights go on as if it had never been tried. One that fails
     while it publishes leaves it unknown which tables are in place: nights wait until `publish` is cleared and done."""
+    if (known := _latest_onboarded(records, plan.sync)) is not None:
+        _refuse_another_schema(known.plan, plan)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
     if records.sync_state(plan.sync) is None:
         records.set_sync_state(plan.sync, SyncState.ONBOARDING)
@@ -76,6 +78,7 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
     require_enabled(records, plan.sync)
     change = list_change(plan, ledgers, again=again)
     known = _onboarded(records, plan).plan
+    _refuse_another_schema(known, plan)
     if not change and {table.name for table in known.tables} == {table.name for table in plan.tables}:
         raise Refused(
             f"the streams of {plan.sync} carry exactly the declared tables",
@@ -153,6 +156,7 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     to publish, because it still runs or because it failed, has changed no table yet.
     """
     onboarded = _onboarded(records, plan).plan
+    _refuse_another_schema(onboarded, plan)
     known = {table.name: table.table for table in onboarded.tables}
     declared = {table.name for table in plan.tables}
     if declared != set(known):
@@ -170,10 +174,27 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
 
 def _onboarded(records: Records, plan: SyncPlan) -> Run:
     """The run whose tables the streams carry."""
-    found = records.latest_run(plan.sync, RunKind.ONBOARD, RunKind.TABLES, with_result=PUBLISH)
+    found = _latest_onboarded(records, plan.sync)
     if found is None:
         raise Refused(f"sync {plan.sync} was never onboarded", hint=f"run {plan.sync}__onboard", sync=plan.sync)
     return found
+
+
+def _latest_onboarded(records: Records, sync: str) -> Run | None:
+    return records.latest_run(sync, RunKind.ONBOARD, RunKind.TABLES, with_result=PUBLISH)
+
+
+def _refuse_another_schema(onboarded: SyncPlan, plan: SyncPlan) -> None:
+    """The ledger knows its tables by destination and name: those of that name in another schema are somebody else's."""
+    before = {one.name: one.schema for one in onboarded.destinations}
+    for one in plan.destinations:
+        if one.name in before and before[one.name] != one.schema:
+            raise Refused(
+                f"destination {one.name} was onboarded with schema {before[one.name]}, and is declared with {one.schema}",
+                hint=f"take the change back, or declare a destination of another name with schema {one.schema} and"
+                f" run {plan.sync}__onboard",
+                sync=plan.sync,
+            )
 
 
 def _start(records: Records, plan: SyncPlan, run_id: str, kind: RunKind, day: Any) -> None:

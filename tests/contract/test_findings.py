@@ -7,6 +7,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.findings import read_findings
 from seamline.adapters.postgres.ledger import create_tables
+from seamline.domain.changes import FindingsTold
 from seamline.ports import Joining
 from tests.contract.behaviours import Applying, account
 from tests.contract.joining_behaviours import LEG, carrying, passed
@@ -21,7 +22,10 @@ def world(sink_database: Connection) -> Iterator[PostgresWorld]:
     one.close()
 
 
-def told(world: PostgresWorld, *, after: int = 0) -> list[str]:
+NOTHING = FindingsTold()
+
+
+def told(world: PostgresWorld, *, after: FindingsTold = NOTHING) -> list[str]:
     return [finding.table for finding in read_findings(world.session, STREAM, after=after)[0]]
 
 
@@ -44,10 +48,28 @@ def test_what_a_pass_has_found_is_told_by_the_stream_though_a_later_one_was_told
     Applying(world, stream=world.plan.stream_id("warehouse")).span(delete(TRANSFER, **{**LEG, "leg": 7}))
     world.plan = whole
     stream.span(delete(ACCOUNT, **account(9)))
-    found, through = read_findings(world.session, STREAM, after=0)
+    found, through = read_findings(world.session, STREAM, after=NOTHING)
     assert [one.table for one in found] == ["account"]
     world.sink().join(STREAM, joining)
     assert told(world, after=through) == ["transfer"]
+
+
+def test_what_is_found_after_the_destination_was_put_back_is_told_though_its_number_was_told_before(
+    world: PostgresWorld,
+) -> None:
+    stream = carrying(world, ACCOUNT)
+    stream.span(delete(ACCOUNT, **account(9)))
+    before, far = read_findings(world.session, STREAM, after=NOTHING)
+    assert len(before) == 1
+    assert told(world, after=far) == []
+    # As a backup from before it leaves the table: its numbers begin again.
+    world.session.execute("TRUNCATE seamline.finding RESTART IDENTITY")
+    assert read_findings(world.session, STREAM, after=far) == ((), far)
+    stream.span(delete(ACCOUNT, **account(8)))
+    found, now = read_findings(world.session, STREAM, after=far)
+    assert [one.table for one in found] == ["account"]
+    assert now.number == far.number
+    assert told(world, after=now) == []
 
 
 @pytest.mark.parametrize("is_upgraded", [False, True], ids=["as it was left", "upgraded"])

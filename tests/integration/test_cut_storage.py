@@ -347,10 +347,11 @@ def test_late_rows_are_counted_by_the_columns_that_both_versions_have(cuts: Post
     assert (found.late_rows, found.gone_rows) == (1, 0)
 
 
-def test_a_column_of_another_type_is_named_with_the_statements_that_let_the_cut_be_published(
+def test_a_column_of_another_type_is_named_and_the_earlier_cuts_are_put_aside_as_they_were(
     cuts: PostgresCuts, sql: Any
 ) -> None:
     publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    sql.execute("ALTER VIEW settlement_cut.entry_current SET (security_invoker = true)")
     second = stage(sql, "e2", 5)
     sql.execute('ALTER TABLE settlement_stage.e2 ALTER v TYPE bigint, ADD COLUMN memo varchar(9) COLLATE "C"')
     cut = staged("r2", {"entry": second})
@@ -360,8 +361,74 @@ def test_a_column_of_another_type_is_named_with_the_statements_that_let_the_cut_
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 3
     sql.execute(raised.value.hint.partition(": ")[2])
     assert publish(cuts, cut).version == 1
-    assert one(sql, "SELECT count(*), count(v), count(memo) FROM settlement_cut.entry_current") == (8, 8, 0)
+    assert one(sql, "SELECT count(*), count(v), count(memo) FROM settlement_cut.entry_current") == (5, 5, 0)
     assert one(sql, "SELECT count(*) FROM settlement.entry_proven") == 5
+    assert one(sql, "SELECT count(v), min(pg_typeof(v)::text) FROM settlement_cut.entry_until_20260305") == (
+        3,
+        "integer",
+    )
+    again = stage(sql, "e3", 4)
+    sql.execute("ALTER TABLE settlement_stage.e3 ALTER v TYPE bigint")
+    assert cuts.lateness("settlement", "entry", EARLIER, staged_as=again.name) is not None
+    assert publish(cuts, staged("r3", {"entry": again}, day=EARLIER)).version == 2
+
+
+REKEYED = (
+    "ALTER TABLE settlement_stage.e2 DROP COLUMN id, ADD COLUMN code varchar(9) NOT NULL DEFAULT 'x',"
+    " ADD PRIMARY KEY (code)"
+)
+
+
+@pytest.mark.parametrize("made_by", ["this version", "an earlier version, which said NOT NULL of all cuts"])
+def test_a_key_that_gives_way_to_another_is_null_in_the_new_cut(cuts: PostgresCuts, sql: Any, made_by: str) -> None:
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    if made_by != "this version":
+        sql.execute("ALTER TABLE settlement_cut.entry ALTER id SET NOT NULL, ALTER business_date SET NOT NULL")
+    second = stage(sql, "e2", 1)
+    sql.execute(REKEYED)
+    publish(cuts, staged("r2", {"entry": second}))
+    asked = "SELECT cut_business_date, count(id), min(code) FROM settlement_cut.entry_current GROUP BY 1 ORDER BY 1"
+    assert sql.execute(asked).fetchall() == [(EARLIER, 3, None), (DAY, 0, "x")]
+
+
+def test_a_view_that_is_made_wider_keeps_what_its_owner_has_set(cuts: PostgresCuts, sql: Any) -> None:
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    sql.execute("ALTER VIEW settlement.entry_proven SET (security_invoker = true, security_barrier = true)")
+    second = stage(sql, "e2", 2)
+    sql.execute(ALTERED.format("e2"))
+    publish(cuts, staged("r2", {"entry": second}))
+    options = one(sql, "SELECT reloptions FROM pg_class WHERE oid = 'settlement.entry_proven'::regclass")
+    assert sorted(options) == ["security_barrier=true", "security_invoker=true"]
+    assert one(sql, "SELECT count(fee) FROM settlement.entry_proven") == 2
+
+
+def test_the_views_of_another_sync_are_not_taken_for_this_ones(cuts: PostgresCuts, sql: Any) -> None:
+    """A table may go from one sync to another: nobody shall read the last cut of the first one for ever."""
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
+    moved = replace(staged("r2", {"entry": stage(sql, "e2", 5)}), sync="other")
+    with pytest.raises(SchemaConflict, match="settlement_cut.entry_current exists and is no view of the cuts of other"):
+        publish(cuts, moved)
+    sql.execute("DROP VIEW settlement_cut.entry_current, settlement.entry_proven")
+    assert publish(cuts, moved).version == 2, "the first one has cut this date too"
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 5
+    assert one(sql, "SELECT count(*) FROM settlement.entry_proven") == 5
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry") == 8
+
+
+def test_a_view_of_somebody_else_is_not_overwritten(cuts: PostgresCuts, sql: Any) -> None:
+    sql.execute("CREATE SCHEMA settlement CREATE VIEW settlement.entry_proven AS SELECT 1 AS mine")
+    with pytest.raises(SchemaConflict, match="settlement.entry_proven exists and is no view of the cuts of settlement"):
+        publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
+    assert one(sql, "SELECT mine FROM settlement.entry_proven") == 1
+
+
+def test_a_run_whose_cut_stands_at_another_position_is_not_taken_for_it(cuts: PostgresCuts, sql: Any) -> None:
+    """The platform database was made anew: names of runs come back."""
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
+    again = replace(staged("r1", {"entry": stage(sql, "e2", 5)}), position=BinlogPosition("0-1-9"))
+    with pytest.raises(Refused, match="at 0-1-7 and not at 0-1-9"):
+        publish(cuts, again)
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 3
 
 
 def test_long_names_stay_apart(cuts: PostgresCuts, sql: Any) -> None:

@@ -50,3 +50,15 @@ class Finding:
     kind: str
     key: str
     offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsTold:
+    """How far a destination's findings are reported: their newest number, and when the newest was kept there.
+
+    Numbers alone do not tell: a destination that was put back from a backup counts from there again. `kept_at` is by
+    the destination's clock, in ISO 8601; "" where it is not known.
+    """
+
+    number: int = 0
+    kept_at: str = ""

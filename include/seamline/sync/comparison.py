@@ -11,7 +11,7 @@ from typing import Any
 
 from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Table
-from seamline.domain.changes import Finding
+from seamline.domain.changes import Finding, FindingsTold
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.runs import Reconciliation, Scope
@@ -35,7 +35,8 @@ from seamline.sync.reconcile import compare_table, inconclusive, new_run_key, no
 
 BARRIER = "barrier"
 DIGEST = "cdg1"
-FINDINGS_THROUGH = "findings_through"
+# Names in a reconciliation's evidence.
+FINDINGS_THROUGH, FINDINGS_KEPT_AT = "findings_through", "findings_kept_at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +51,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class StreamFindings:
-    """What the stream met that the log did not promise, since finding number `after`; `through` is the newest now."""
+    """What the stream met that the log did not promise and nobody was told of; `told`: how far all of it goes."""
 
     found: tuple[Finding, ...] = ()
-    through: int = 0
+    told: FindingsTold = FindingsTold()
 
     def of(self, table: str) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.found if finding.table == table)
@@ -239,17 +240,23 @@ def compare_live(
         return _judged(blank, plan, _all(plan, inconclusive, exc), clock())
 
 
-def findings_reported(earlier: Sequence[Reconciliation], destination: str, *, run_id: str) -> int:
-    """The newest finding that an earlier reconciliation of the live tables has reported; 0 for none.
+def findings_reported(earlier: Sequence[Reconciliation], destination: str, *, run_id: str) -> FindingsTold:
+    """How far the newest of the earlier reconciliations of the live tables has reported findings.
 
     What this very run has reported before counts as not reported: a repeat replaces it, and must say it again.
     """
-    numbers = [
-        int(str(found.evidence.get(FINDINGS_THROUGH, 0)))
+    reported = [
+        found
         for found in earlier
-        if found.scope is Scope.LIVE and found.destination == destination and found.run_id != run_id
+        if found.scope is Scope.LIVE
+        and found.destination == destination
+        and found.run_id != run_id
+        and FINDINGS_THROUGH in found.evidence
     ]
-    return max(numbers, default=0)
+    if not reported:
+        return FindingsTold()
+    newest = max(reported, key=lambda found: found.started_at).evidence
+    return FindingsTold(int(str(newest[FINDINGS_THROUGH])), str(newest.get(FINDINGS_KEPT_AT, "")))
 
 
 def _whole(table: Table, met: StreamFindings) -> Work:
@@ -259,7 +266,11 @@ def _whole(table: Table, met: StreamFindings) -> Work:
 
 def _at(blank: Reconciliation, aligned: Aligned, met: StreamFindings) -> Reconciliation:
     committed = datetime.fromtimestamp(aligned.position_ms / 1000, UTC) if aligned.position_ms else None
-    told = {"held_s": round(aligned.held_s, 3), FINDINGS_THROUGH: met.through}
+    told = {
+        "held_s": round(aligned.held_s, 3),
+        FINDINGS_THROUGH: met.told.number,
+        FINDINGS_KEPT_AT: met.told.kept_at,
+    }
     return replace(blank, position=aligned.position, position_time=committed, evidence={**blank.evidence, **told})
 
 

@@ -1,12 +1,17 @@
 """The columns of a table's cuts. One that came or left since the first is NULL in those that were made without it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+import psycopg
 
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session
 from seamline.adapters.postgres.read import Relation
-from seamline.domain.errors import SchemaConflict
+
+
+class ColumnsMisfit(Exception):
+    """Why a cut cannot stand beside the earlier ones of its table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,43 +35,43 @@ def stored_columns(session: Session, place: Relation) -> Mapping[str, StoredColu
     return {str(name): StoredColumn(str(shown), bool(is_required)) for name, shown, is_required in rows}
 
 
-def fit_columns(session: Session, *, cut: Relation, cuts: Relation, views: Sequence[Relation]) -> bool:
+def fit_columns(session: Session, *, cut: Relation, cuts: Relation) -> bool:
     """Give a cut and the partitioned table of all cuts each the columns that only the other has, as ATTACH wants it.
 
-    Whether the partitioned table has gained any. In the caller's transaction; no row is written. SchemaConflict where
-    a column is of another type than in the cuts; `views` are those over the cuts.
+    Whether the partitioned table has gained any. In the caller's transaction; no row is written. ColumnsMisfit where
+    the earlier cuts cannot be given what the new one needs without a change of what they hold.
     """
     new, known = stored_columns(session, cut), stored_columns(session, cuts)
-    retyped = {name: new[name].type for name in new.keys() & known.keys() if new[name].type != known[name].type}
-    if retyped:
-        raise _of_another_type(cuts, retyped, known, views)
+    misfits = [
+        f"{name} is {new[name].type} now and {known[name].type} there"
+        for name in sorted(new.keys() & known.keys())
+        if new[name].type != known[name].type
+    ]
+    if misfits:
+        raise ColumnsMisfit("; ".join(misfits))
     gained = [f"ADD COLUMN {quoted(name)} {column.type}" for name, column in new.items() if name not in known]
-    _alter(session, cuts, [*gained, *_no_more_required(known, new)])
+    _alter(session, cuts, gained)
+    _require_no_more(session, cuts, [name for name in known if not (name in new and new[name].is_required)])
     left = [f"ADD COLUMN {quoted(name)} {column.type}" for name, column in known.items() if name not in new]
     _alter(session, cut, left)
     return bool(gained)
 
 
-def _no_more_required(known: Mapping[str, StoredColumn], new: Mapping[str, StoredColumn]) -> Iterator[str]:
-    for name, column in known.items():
-        if column.is_required and not (name in new and new[name].is_required):
-            yield f"ALTER COLUMN {quoted(name)} DROP NOT NULL"
+def allow_null(session: Session, cuts: Relation, *, but: Collection[str]) -> None:
+    """Of a partitioned table that has no partition yet: each cut says for itself what it must hold."""
+    _require_no_more(session, cuts, [name for name in stored_columns(session, cuts) if name not in but])
 
 
-def _alter(session: Session, place: Relation, changes: list[str]) -> None:
+def _require_no_more(session: Session, cuts: Relation, names: Sequence[str]) -> None:
+    required = [name for name, column in stored_columns(session, cuts).items() if column.is_required and name in names]
+    try:
+        with session.transaction():
+            _alter(session, cuts, [f"ALTER COLUMN {quoted(name)} DROP NOT NULL" for name in required])
+    except psycopg.errors.InvalidTableDefinition as exc:
+        # A server before 18 asks the keys of the partitions as well; tables of cuts that earlier versions made.
+        raise ColumnsMisfit(f"{', '.join(required)} may not be NULL there, and is no more in each row") from exc
+
+
+def _alter(session: Session, place: Relation, changes: Sequence[str]) -> None:
     if changes:
         session.execute(f"ALTER TABLE {place} {', '.join(changes)}".encode())
-
-
-def _of_another_type(
-    cuts: Relation, retyped: Mapping[str, str], known: Mapping[str, StoredColumn], views: Sequence[Relation]
-) -> SchemaConflict:
-    listed = ", ".join(f"{name} is {now} now and {known[name].type} there" for name, now in sorted(retyped.items()))
-    over = ", ".join(str(view) for view in views)
-    changes = ", ".join(f"ALTER COLUMN {quoted(name)} TYPE {now}" for name, now in sorted(retyped.items()))
-    return SchemaConflict(
-        f"table {cuts.name} does not fit its earlier cuts: {listed}",
-        hint="nothing was published. Give the earlier cuts that type, which may write them anew, and repeat the"
-        f" publish: BEGIN; DROP VIEW {over}; ALTER TABLE {cuts} {changes}; COMMIT",
-        table=cuts.name,
-    )

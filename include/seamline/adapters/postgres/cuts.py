@@ -9,7 +9,8 @@ A publish takes two commits, of which readers notice only the second: the partit
 of all tables. One commit for both is not enough: ATTACH does not wait for readers, so a statement that was planned
 before it and takes its snapshot after it follows the new pointer without knowing the new partition, and finds nothing
 (seen on PostgreSQL 18.4). So between the two we wait until every transaction that could have planned with the old
-partitions has ended; nobody waits for us.
+partitions has ended; nobody waits for us, but where a table has gained or lost columns: for that moment all partitions
+are locked.
 """
 
 import hashlib
@@ -25,13 +26,13 @@ import psycopg
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres.client import Session, open_session, translated
-from seamline.adapters.postgres.cut_columns import fit_columns, stored_columns
+from seamline.adapters.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns
 from seamline.adapters.postgres.read import Relation
 from seamline.adapters.postgres.staged_rows import require_as_compared
 from seamline.domain.catalogue import Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
-from seamline.domain.position import Position, position_to_json
+from seamline.domain.position import Position, position_from_json, position_to_json
 from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan
@@ -115,18 +116,17 @@ class PostgresCuts:
         has another shape since, whole is what both have.
         """
         with translated("compare the staged rows with the cut before", table=table):
-            version = self._current_version(sync, table, business_date)
-            if version is None:
+            before = self._current_cut(sync, table, business_date)
+            if before is None:
                 return None
             staged = self._staged(staged_as)
-            new, old = (stored_columns(self._session, place) for place in (staged, self._parent(table)))
-            columns = ", ".join(quoted(name) for name in new if name in old and new[name].type == old[name].type)
-            before = (
-                f"SELECT {columns} FROM {self._parent(table)} WHERE {DATE_COLUMN} = {_date(business_date)}"
-                f" AND {VERSION_COLUMN} = {version}"
-            )
-            now = f"SELECT {columns} FROM {staged}"
-            counts = [self._count(f"({one}) EXCEPT ALL ({other})") for one, other in ((now, before), (before, now))]
+            new, old = stored_columns(self._session, staged), stored_columns(self._session, before)
+            shared = ", ".join(quoted(name) for name in new if name in old and new[name].type == old[name].type)
+            pairs = ((staged, before), (before, staged))
+            counts = [
+                self._count(f"(SELECT {shared} FROM {one}) EXCEPT ALL (SELECT {shared} FROM {other})")
+                for one, other in pairs
+            ]
         return Lateness(*counts)
 
     def date_before(self, sync: str, business_date: date) -> Sequence[PublishedTable]:
@@ -186,7 +186,7 @@ class PostgresCuts:
 
     def _attached(self, cut: StagedCut) -> _Attached | None:
         row = self._session.execute(
-            "SELECT sync, business_date, version, published_at IS NOT NULL, signed_by FROM seamline.cut"
+            "SELECT sync, business_date, version, published_at IS NOT NULL, signed_by, position FROM seamline.cut"
             " WHERE run_id = %s",
             (cut.run_id,),
         ).fetchone()
@@ -194,6 +194,13 @@ class PostgresCuts:
             return None
         if row[:2] != (cut.sync, cut.business_date):
             raise InvariantViolated(f"run {cut.run_id} had published the cut of {row[1]} of {row[0]}")
+        if position_from_json(row[5]) != cut.position:
+            raise Refused(
+                f"run {cut.run_id} has a cut in {cut.destination} already, at {position_from_json(row[5])} and not at"
+                f" {cut.position}: what was judged now is not what is there",
+                hint="the platform database lost that run, or was made anew: trigger the date by a run of another name",
+                sync=cut.sync,
+            )
         return _Attached(row[2], row[3], row[4])
 
     def _attach_all(self, cut: StagedCut, signed_by: str) -> _Attached:
@@ -220,9 +227,12 @@ class PostgresCuts:
         return _Attached(version, is_published=False, signed_by=signed_by)
 
     def _next_version(self, cut: StagedCut) -> int:
+        """Above that of another sync that has cut one of the tables for this date: they share the partitioned table."""
         row = self._session.execute(
-            "SELECT coalesce(max(version), 0) + 1 FROM seamline.cut WHERE sync = %s AND business_date = %s",
-            (cut.sync, cut.business_date),
+            "SELECT coalesce(max(version), 0) + 1 FROM (SELECT version FROM seamline.cut"
+            " WHERE sync = %(sync)s AND business_date = %(date)s UNION ALL SELECT version FROM seamline.cut_table"
+            " WHERE table_name = ANY(%(tables)s) AND business_date = %(date)s) AS taken",
+            {"sync": cut.sync, "date": cut.business_date, "tables": [table.table for table in cut.tables]},
         ).fetchone()
         return int(row[0]) if row else 1
 
@@ -236,6 +246,7 @@ class PostgresCuts:
             )
         day = _date(business_date)
         partition = Relation(self._destination.cut_schema, _partition_name(table.table, business_date, version))
+        is_first = self._kind(parent) is None
         statements = (
             f"ALTER TABLE {staged} ADD COLUMN {DATE_COLUMN} date NOT NULL DEFAULT {day},"
             f" ADD COLUMN {VERSION_COLUMN} integer NOT NULL DEFAULT {version}",
@@ -247,14 +258,29 @@ class PostgresCuts:
         )
         for statement in statements:
             self._session.execute(statement.encode())
-        views = self._views(table.table)
-        is_wider = fit_columns(self._session, cut=partition, cuts=parent, views=views)
+        if is_first:
+            allow_null(self._session, parent, but=(DATE_COLUMN, VERSION_COLUMN))
+        is_wider = self._fit(partition, parent, business_date)
         self._session.execute(
             f"ALTER TABLE {parent} ATTACH PARTITION {partition}"
             f" FOR VALUES FROM ({day}, {version}) TO ({day}, {version + 1})".encode()
         )
-        for view, query in zip(views, self._queries(sync, table.table), strict=True):
-            self._create_view(view, query, replaces=is_wider)
+        for view, query in zip(self._views(table.table), self._queries(sync, table.table), strict=True):
+            self._create_view(view, query, sync, replaces=is_wider)
+
+    def _fit(self, partition: Relation, parent: Relation, business_date: date) -> bool:
+        try:
+            return fit_columns(self._session, cut=partition, cuts=parent)
+        except ColumnsMisfit as exc:
+            views = ", ".join(str(view) for view in self._views(parent.name))
+            aside = quoted(_name(f"{parent.name}_until_{business_date:%Y%m%d}"))
+            raise SchemaConflict(
+                f"table {parent.name} does not fit its earlier cuts: {exc}",
+                hint="nothing was published. Put the earlier cuts aside as they are, then repeat the publish, which"
+                f" makes table and views anew, without rights: BEGIN; DROP VIEW {views};"
+                f" ALTER TABLE {parent} RENAME TO {aside}; COMMIT",
+                table=parent.name,
+            ) from exc
 
     def _views(self, table: str) -> tuple[Relation, Relation]:
         """That of the version that counts, and that of the newest proven cut."""
@@ -282,14 +308,25 @@ class PostgresCuts:
         )
         return current, proven
 
-    def _create_view(self, view: Relation, query: str, *, replaces: bool) -> None:
+    def _create_view(self, view: Relation, query: str, sync: str, *, replaces: bool) -> None:
         """One that is there is replaced only for new columns: that waits for its readers."""
-        kind = self._kind(view)
-        if kind not in (None, "v"):
-            what = f"{view.schema}.{view.name} exists and is no view of Seamline"
-            raise SchemaConflict(what, hint="rename it", table=view.name)
-        if kind is None or replaces:
-            self._session.execute(f"CREATE OR REPLACE VIEW {view} AS {query}".encode())
+        row = self._session.execute(
+            "SELECT c.relkind = 'v', coalesce(pg_get_viewdef(c.oid), ''), c.reloptions FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            (view.schema, view.name),
+        ).fetchone()
+        is_view, definition, options = row or (True, "", None)
+        if row is not None and not (is_view and f"sync = {text_literal(sync)}::text" in definition):
+            raise SchemaConflict(
+                f"{view.schema}.{view.name} exists and is no view of the cuts of {sync}",
+                hint="nothing was published. Rename it, or drop it where a sync that had the table before has made it;"
+                " then repeat the publish",
+                table=view.name,
+            )
+        if row is None or replaces:
+            # Without them a view would lose what its owner has set, as security_invoker.
+            kept = f" WITH ({', '.join(options)})" if options else ""
+            self._session.execute(f"CREATE OR REPLACE VIEW {view}{kept} AS {query}".encode())
 
     # ---- between: readers that do not know the partitions yet --------------------------------------------------------
 
@@ -377,15 +414,18 @@ class PostgresCuts:
             self._session.execute(f"ALTER TABLE {staged} SET LOGGED".encode())
         self._session.execute(f"ANALYZE {staged}".encode())
 
-    def _current_version(self, sync: str, table: str, business_date: date) -> int | None:
+    def _current_cut(self, sync: str, table: str, business_date: date) -> Relation | None:
+        """The partition that counts for a date."""
         try:
             row = self._session.execute(
-                "SELECT version FROM seamline.cut_pointer WHERE sync = %s AND table_name = %s AND business_date = %s",
+                "SELECT t.partition_name FROM seamline.cut_pointer JOIN seamline.cut_table AS t"
+                " USING (sync, table_name, business_date, version)"
+                " WHERE sync = %s AND table_name = %s AND business_date = %s",
                 (sync, table, business_date),
             ).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return None
-        return None if row is None else int(row[0])
+        return None if row is None else Relation(self._destination.cut_schema, str(row[0]))
 
     def _staged(self, staged_as: str) -> Relation:
         """The relation of `staged_as`. Raises Refused when it is not there."""

@@ -10,7 +10,7 @@ from seamline.adapters.postgres.client import Session, open_session, translated
 from seamline.adapters.postgres.findings import read_findings
 from seamline.adapters.postgres.types import destination_type
 from seamline.domain.catalogue import Column
-from seamline.domain.changes import Finding
+from seamline.domain.changes import Finding, FindingsTold
 from seamline.domain.errors import Refused
 from seamline.domain.probe import KEY, Probe, StoredUnlike
 from seamline.plan.model import DestinationPlan, SyncPlan
@@ -67,7 +67,7 @@ class PostgresProbed:
 
     def findings(self) -> Sequence[Finding]:
         with self._session() as session:
-            return read_findings(session, self._stream, after=0)[0]
+            return read_findings(session, self._stream, after=FindingsTold())[0]
 
     def remove(self) -> None:
         """Schemas, and what the ledger says of the stream. A repeat changes nothing."""
