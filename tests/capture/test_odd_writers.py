@@ -124,6 +124,10 @@ ALTERED_BESIDE_THE_LOG = {
     "in another order": "ALTER TABLE account MODIFY a BIGINT FIRST",
     "renamed": "ALTER TABLE account CHANGE memo note VARCHAR(200)",
     "with one more": "ALTER TABLE account ADD COLUMN b INT FIRST",
+    "of another type": "ALTER TABLE account MODIFY a DECIMAL(10,2)",
+    "wider": "ALTER TABLE account MODIFY a BIGINT",
+    "with a fraction": "ALTER TABLE account MODIFY at DATETIME(6)",
+    "with other labels": "ALTER TABLE account MODIFY mood ENUM('x', 'glad', 'sad')",
 }
 
 
@@ -132,11 +136,12 @@ def test_rows_of_a_table_that_was_altered_where_the_log_does_not_tell_it_stop_th
     bank: Captured, how: str
 ) -> None:
     """So does a statement that Debezium has misunderstood: what it makes of the table is not what the server names."""
+    bank.execute("ALTER TABLE account ADD (at DATETIME, mood ENUM('glad', 'sad'))")
     bank.execute("INSERT INTO account (id, a) VALUES (2, 22)")
     told_marker(bank)
     bank.execute("SET SESSION sql_log_bin = 0", ALTERED_BESIDE_THE_LOG[how])
     bank.execute("INSERT INTO account (id, a) VALUES (3, 33)")
-    assert_stopped(bank, "A statement was not understood: the columns of odd_writers.account are ")
+    assert_stopped(bank, "A statement was not understood: odd_writers.account has ")
 
 
 def test_an_xa_transaction_of_a_captured_table_stops_the_stream_by_name(bank: Captured) -> None:

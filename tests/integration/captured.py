@@ -152,6 +152,13 @@ class Captured:
             for statement in statements:
                 cursor.execute(statement)
 
+    def execute_in(self, character_set: str, *statements: str) -> None:
+        """By a client that writes its statements in this character set."""
+        with closing(mariadb(self.root)) as session, session.cursor() as cursor:
+            session.set_character_set(character_set)
+            for statement in statements:
+                cursor.execute(statement)
+
     def rows(self, table: str) -> list[tuple[Any, ...]]:
         return self.rows_of(f"SELECT * FROM {table}")
 

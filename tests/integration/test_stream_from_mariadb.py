@@ -161,3 +161,101 @@ def test_a_table_that_was_altered_before_it_was_loaded_is_told_in_its_new_shape(
         stream.wait_until_applied()
         assert stream.query("SELECT id, a FROM live.account WHERE id = 5") == [(5, 9)]
         assert stream.differences("account") == {}
+
+
+# What a later statement says → a value of which a reader by other words makes another one.
+SPELLED = {
+    "n INTEGER UNSIGNED": "3000000000",
+    "z INT ZEROFILL": "3000000000",
+    "sz SMALLINT(5) ZEROFILL": "40000",
+    "y YEAR": "2026",
+    "tz TINYINT ZEROFILL": "200",
+    "i1 INT1": "-100",
+    "mz MEDIUMINT ZEROFILL": "16000000",
+    "mid MIDDLEINT UNSIGNED": "16000001",
+    "bz BIGINT ZEROFILL": "18446744073709551615",
+    "i8 INT8 UNSIGNED": "18446744073709551614",
+    "yes BOOLEAN DEFAULT TRUE": "100",
+    "r REAL": "3.141592653589793",
+    "dp DOUBLE PRECISION": "2.718281828459045",
+    "f8 FLOAT8 UNSIGNED": "0.1",
+    "f30 FLOAT(30)": "0.123456789012345",
+    "fz FLOAT ZEROFILL": "0.1",
+    "dz DOUBLE ZEROFILL": "1e300",
+    "de DEC": "123",
+    "fx FIXED(8,2) ZEROFILL": "12.34",
+    "nu NUMERIC(20,4)": "-1234567.8901",
+    "b BINARY": "x'00'",
+    "b2 BINARY(2)": "x'4100'",
+    "vb VARCHAR(9) CHARACTER SET binary": "x'00ff41'",
+    "cb CHAR(4) CHARACTER SET binary": "x'4100'",
+    "tb TEXT CHARACTER SET binary": "x'00ff42'",
+    "cy CHARACTER VARYING(9)": "'größer'",
+    "nc NATIONAL CHARACTER(5)": "'ü'",
+    "lv LONG VARCHAR": "'long'",
+    "j JSON": "'{\"a\": 1}'",
+    "u UUID": "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'",
+    "g ENUM('a ', 'it''s', 'b,c', 'ü')": "'a'",
+    "s SET('x ', 'y')": "'x,y'",
+    "at DATETIME(3)": "'2026-03-05 17:00:00.123'",
+    "ts TIMESTAMP(6) NULL": "'2026-03-05 17:00:00.123456'",
+    "t TIME": "'838:59:59'",
+    "bit9 BIT(9)": "b'100000001'",
+    "bit1 BIT": "b'1'",
+}
+
+
+def captured_as_stubs(bank: Captured, *tables: str) -> None:
+    """Captured, and dropped: the capture knows the next tables of these names by their statements alone."""
+    bank.execute(*(f"CREATE TABLE {name} (id INT PRIMARY KEY)" for name in tables))
+    wanted = bank.with_tables(*tables)
+    bank.ensure(wanted)
+    told_marker(bank)
+    bank.execute(*(f"DROP TABLE {name}" for name in tables))
+
+
+def test_a_type_that_a_later_statement_says_in_other_words_than_the_server_is_read_as_the_server_has_it(
+    bank: Captured, warehouse: Connection
+) -> None:
+    names = ("spelled", "spelled_keyless", "numbered")
+    captured_as_stubs(bank, *names)
+    columns = ", ".join(SPELLED)
+    bank.execute(
+        f"CREATE TABLE spelled (id INT PRIMARY KEY, {columns}) CHARACTER SET utf8mb4",
+        f"CREATE TABLE spelled_keyless ({columns}) CHARACTER SET utf8mb4",
+        "CREATE TABLE numbered (id SERIAL PRIMARY KEY, n INT)",
+    )
+    values = ", ".join(SPELLED.values())
+    with streamed(bank, warehouse, *names) as stream:
+        stream.start()
+        bank.execute(
+            f"INSERT INTO spelled VALUES (1, {values})",
+            f"INSERT INTO spelled_keyless VALUES ({values})",
+            "INSERT INTO numbered VALUES (18446744073709551614, 1)",
+        )
+        stream.wait_until_applied()
+        assert stream.differing_columns("spelled", ["1"]).keys() <= {"dz"}, "the two write exponents in two ways"
+        assert stream.differences("spelled_keyless", "numbered") == {}
+        bank.execute("UPDATE spelled SET id = 2", "DELETE FROM spelled_keyless", "UPDATE numbered SET n = 2")
+        stream.wait_until_applied()
+        assert stream.query("SELECT count(*) FROM live.spelled_keyless") == [(0,)]
+        assert stream.query("SELECT dz FROM live.spelled") == [(1e300,)]
+        assert stream.findings() == 0
+
+
+@pytest.mark.parametrize(
+    "setting", ["SET sql_mode = ''", "SET character_set_collations = 'latin1=latin1_bin,utf8mb4=utf8mb4_bin'"]
+)
+def test_the_labels_of_a_statement_are_read_in_the_character_set_of_its_client(
+    bank: Captured, warehouse: Connection, setting: str
+) -> None:
+    captured_as_stubs(bank, "person")
+    labels = "ENUM('männlich', 'weiblich')"
+    columns = f"größe INT, g {labels} CHARACTER SET latin1, h {labels} CHARACTER SET utf8mb4"
+    bank.execute_in("latin1", setting, f"CREATE TABLE person (id INT PRIMARY KEY, {columns})")
+    with streamed(bank, warehouse, "person") as stream:
+        stream.start()
+        bank.execute("INSERT INTO person VALUES (1, 180, 'männlich', 'männlich')")
+        stream.wait_until_applied()
+        assert stream.query("SELECT * FROM live.person") == [(1, 180, "männlich", "männlich")]
+        assert stream.differences("person") == {}

@@ -32,8 +32,9 @@ import org.apache.kafka.connect.errors.DataException;
 
 /**
  * Debezium's reader of the binlog, which tells NULL for a date that is none, takes a hole in the GTIDs as it comes, passes over
- * statements that do not tell their rows and over events that it does not know, does not see what stands in comments that the
- * server runs, and reads texts in the character set and rows by the columns that statements seem to say.
+ * statements that do not tell their rows and over events that it does not know, takes all statements for UTF-8, does not see what
+ * stands in comments that the server runs, and reads texts in the character set and rows by the columns that statements seem to
+ * say.
  */
 final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
@@ -42,10 +43,12 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     private NoGtidMissing complete;
 
-    /** Debezium's constructor makes these three: an initializer would run after that. */
+    /** Debezium's constructor makes these three: an initializer would run after that, and {@link #schema} is not there yet. */
     private Predicate<TableId> isCaptured;
 
     private TextsAsNamed texts;
+
+    private TablesAsNamed known;
 
     private StatementsWithoutRows statements;
 
@@ -91,7 +94,7 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             BinlogConnectorConnection connection) {
         isCaptured = config.getTableFilters().dataCollectionFilter()::isIncluded;
         texts = new TextsAsNamed(connection, isCaptured);
-        statements = new StatementsWithoutRows(config.getTableFilters().databaseFilter());
+        statements = new StatementsWithoutRows(config.getTableFilters().databaseFilter(), texts::lettersOf);
         super.configureBinaryLogClient(client, config, threads, connection);
         client.registerLifecycleListener(new BinaryLogClient.AbstractLifecycleListener() {
             @Override
@@ -109,6 +112,9 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             super.handleEvent(partition, offset, context, event);
         }
         EventType kind = event.getHeader().getEventType();
+        if (kind == EventType.FORMAT_DESCRIPTION) {
+            known().forget();
+        }
         hasTransactions = kind == EventType.MARIADB_GTID || hasTransactions && kind != EventType.ROTATE;
     }
 
@@ -134,7 +140,7 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             public TableMapEventData deserialize(ByteArrayInputStream event) throws IOException {
                 TableMapEventData table = super.deserialize(event);
                 // First: rows of a table that cannot be read must not find it.
-                requireKnown(table);
+                known().add(table);
                 texts.add(table);
                 tables.put(table.getTableId(), table);
                 return table;
@@ -149,11 +155,11 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
         return events;
     }
 
-    private void requireKnown(TableMapEventData told) {
-        TableId table = new TableId(told.getDatabase(), null, told.getTable());
-        if (isCaptured.test(table)) {
-            ColumnsAsNamed.require(told, schema.tableFor(table));
+    private TablesAsNamed known() {
+        if (known == null) {
+            known = new TablesAsNamed(schema, isCaptured, texts);
         }
+        return known;
     }
 
     /** At the beginning of a file an event of a new kind says nothing of rows; later it may be a compressed one. */

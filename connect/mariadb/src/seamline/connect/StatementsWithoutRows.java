@@ -4,8 +4,11 @@ import com.github.shyiko.mysql.binlog.event.QueryEventData;
 import com.github.shyiko.mysql.binlog.event.deserialization.QueryEventDataDeserializer;
 import com.github.shyiko.mysql.binlog.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Set;
+import java.util.function.IntFunction;
 import java.util.function.Predicate;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -29,21 +32,63 @@ final class StatementsWithoutRows extends QueryEventDataDeserializer {
             Pattern.DOTALL);
     private static final int FILE_AND_ITS_PLACE = 13;
 
-    private final Predicate<String> isCaptured;
+    /** A session's variables that stand before the one with its character set, each by its code: how many bytes it has. */
+    private static final Map<Integer, Integer> BEFORE_SET = Map.of(0, 4, 1, 8, 3, 4);
+    private static final int CATALOG = 6;
+    private static final int COLLATIONS = 131;
+    private static final int COLLATION_BYTES = 4;
+    private static final int SET = 4;
 
-    /** @param isCaptured whether a database has captured tables, by its name */
-    StatementsWithoutRows(Predicate<String> isCaptured) {
+    private final Predicate<String> isCaptured;
+    private final IntFunction<Letters.Reading> letters;
+
+    /**
+     * @param isCaptured whether a database has captured tables, by its name
+     * @param letters how bytes of a collation's number are read; null if nobody knows
+     */
+    StatementsWithoutRows(Predicate<String> isCaptured, IntFunction<Letters.Reading> letters) {
         this.isCaptured = isCaptured;
+        this.letters = letters;
     }
 
+    /** Debezium's class takes every statement for one in UTF-8: names and labels would have other letters. */
     @Override
     public QueryEventData deserialize(ByteArrayInputStream event) throws IOException {
-        QueryEventData statement = super.deserialize(event);
-        statement.setSql(StatementsAsRun.of(statement.getSql()));
+        QueryEventData statement = new QueryEventData();
+        statement.setThreadId(event.readLong(4));
+        statement.setExecutionTime(event.readLong(4));
+        event.skip(1);
+        statement.setErrorCode(event.readInteger(2));
+        Letters.Reading reading = lettersOf(event.read(event.readInteger(2)));
+        statement.setDatabase(event.readZeroTerminatedString());
+        statement.setSql(StatementsAsRun.of(reading.text(event.read(event.available()))));
         if (CHANGES.contains(verb(statement.getSql()))) {
             refuse(statement);
         }
         return statement;
+    }
+
+    /** By the variables of the session, in the order in which the server writes them (log_event_server.cc). */
+    private Letters.Reading lettersOf(byte[] variables) {
+        Letters.Reading known = null;
+        for (int at = 0; at < variables.length; ) {
+            int code = variables[at++] & 0xFF;
+            int next = variables[at] & 0xFF;
+            if (code == SET) {
+                known = letters.apply(next | (variables[at + 1] & 0xFF) << Byte.SIZE);
+                break;
+            }
+            if (code == CATALOG) {
+                at += 1 + next;
+            } else if (code == COLLATIONS) {
+                at += 1 + next * COLLATION_BYTES;
+            } else if (BEFORE_SET.containsKey(code)) {
+                at += BEFORE_SET.get(code);
+            } else {
+                break;
+            }
+        }
+        return known != null ? known : text -> new String(text, StandardCharsets.UTF_8);
     }
 
     /** LOAD DATA, whose event has the place of its file between the lengths and the names. */

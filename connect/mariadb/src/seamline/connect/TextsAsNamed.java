@@ -50,6 +50,12 @@ final class TextsAsNamed {
         }
     }
 
+    /** @return null if nobody knows how texts of this collation are read */
+    Letters.Reading lettersOf(int collation) {
+        String set = sets.get(collation);
+        return set == null ? null : letters.of(set);
+    }
+
     /** Columns of a table that is not captured are left as they come. */
     void add(TableMapEventData table) {
         boolean isRead = isCaptured.test(new TableId(table.getDatabase(), null, table.getTable()));
@@ -69,6 +75,18 @@ final class TextsAsNamed {
             place++;
         }
         return row;
+    }
+
+    /** Whether a column that the server names a collation of holds bytes; where it names none, nothing is known. */
+    boolean isOfBytes(TableMapEventData table, int column) {
+        if (!isNamed(table, column)) {
+            return false;
+        }
+        int text = 0;
+        for (int before = 0; before < column; before++) {
+            text += isNamed(table, before) ? 1 : 0;
+        }
+        return BYTES.equals(sets.get(collation(table, text)));
     }
 
     private List<Letters.Reading> readings(TableMapEventData table) {
@@ -102,7 +120,7 @@ final class TextsAsNamed {
         if (BYTES.equals(set) || type(table, column) == ColumnType.GEOMETRY) {
             return null;
         }
-        Letters.Reading reading = set == null ? null : letters.of(set);
+        Letters.Reading reading = lettersOf(collation);
         return reading != null ? reading : bytes -> {
             throw new DataException("A text in column " + (column + 1) + " of " + table.getDatabase() + "."
                     + table.getTable() + " cannot be read: its collation has the number " + collation + ", of " + set);
