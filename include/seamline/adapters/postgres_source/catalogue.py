@@ -54,7 +54,8 @@ class ColumnFacts:
     """One row of pg_attribute with its type. A domain is told as its base type, with the modifier of that.
 
     `type_kind` is pg_type.typtype (`b` base, `e` enum, `c` composite, `r` range …), `shown` what format_type prints.
-    `toastable`: its values may lie outside of the row.
+    `toastable`: its values may lie outside of the row. That goes by the type alone: SET STORAGE PLAIN moves none of
+    those that lie there.
     """
 
     name: str
@@ -203,7 +204,7 @@ def _columns(session: Session, schema: str, tables: Sequence[str]) -> dict[str, 
         " FROM base b JOIN pg_type t ON t.oid = b.typbasetype WHERE b.typtype = 'd')"
         " SELECT c.relname, a.attname, t.typname, t.typtype, format_type(a.atttypid, a.atttypmod),"
         " CASE WHEN a.atttypmod <> -1 THEN a.atttypmod ELSE b.typtypmod END, a.attnotnull OR b.typnotnull,"
-        " t.typcategory = 'A', a.attgenerated <> '', a.attlen = -1 AND a.attstorage <> 'p'"
+        " t.typcategory = 'A', a.attgenerated <> '', a.attlen = -1"
         " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN base b ON b.domain = a.atttypid AND b.typtype <> 'd' JOIN pg_type t ON t.oid = b.oid"
         " WHERE n.nspname = %s AND c.relname = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped"
