@@ -8,6 +8,7 @@ from seamline.adapters.postgres_source.client import Session
 from seamline.adapters.postgres_source.origin import read_origins
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.plan.model import SourcePlan
 from seamline.ports import Problem, Survey
 
 _INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
@@ -69,13 +70,14 @@ class ColumnFacts:
     toastable: bool = False
 
 
-def read_catalogue(session: Session, schema: str, tables: Sequence[str]) -> tuple[Table, ...]:
+def read_catalogue(session: Session, source: SourcePlan, tables: Sequence[str]) -> tuple[Table, ...]:
     """The tables in the order asked. SchemaConflict names every unknown table and every column that cannot be kept."""
-    return survey(session, schema, tables).whole()
+    return survey(session, source, tables).whole()
 
 
-def survey(session: Session, schema: str, tables: Sequence[str]) -> Survey:
+def survey(session: Session, source: SourcePlan, tables: Sequence[str]) -> Survey:
     """Which of these tables are there and can be kept."""
+    schema = source.schema
     listed = _listed(session, schema)
     missing = {name: fault for name in tables if (fault := table_fault(name, listed))}
     problems = [
@@ -85,7 +87,7 @@ def survey(session: Session, schema: str, tables: Sequence[str]) -> Survey:
     there = [name for name in tables if name not in missing]
     columns = _columns(session, schema, there)
     keys = _keys(session, schema)
-    origins = read_origins(session, schema, there)
+    origins = read_origins(session, source, there)
     found = []
     for name in there:
         facts, key = columns.get(name, []), keys.get(name, ())
