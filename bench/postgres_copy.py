@@ -30,11 +30,22 @@ from seamline.adapters.postgres_source.sessions import SharedSnapshot, seen_by
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import PostgresPosition
-from seamline.plan.model import DestinationPlan
+from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.stack.postgres import binaries
 from tests.integration.databases import postgres, postgres_database
 
 DESTINATION = DestinationPlan("warehouse", "postgres", "bench_pg_copy", "bench")
+SOURCE = SourcePlan(
+    name="bench",
+    kind="postgres",
+    database="bench_pg_copy",
+    reader="",
+    capture="",
+    marker="",
+    log_topic="",
+    connector="",
+    schema="public",
+)
 GOALS = {"copy": 0.85, "finished": 0.65}
 DDL = """
 CREATE TABLE entry (
@@ -95,7 +106,7 @@ def bench_of(rows: int) -> Iterator[Bench]:
             session.execute(FILL.format(rows=rows).encode())
             session.execute("VACUUM ANALYZE entry")
         with closing(open_session(database)) as session:
-            (table,) = read_catalogue(session, "public", ["entry"])
+            (table,) = read_catalogue(session, SOURCE, ["entry"])
         yield Bench(database, table)
 
 

@@ -37,7 +37,8 @@ SOURCE = SourcePlan(
     connector="seamline-preflight_test",
     schema="core",
 )
-LOADED = msgspec.json.encode(Origin(1, 1, "d", {})).decode()
+PLACES = ("700", "16450 710", "16451 711")
+LOADED = msgspec.json.encode(Origin(1, 1, "d", {}, *PLACES)).decode()
 ACCOUNT = Table("account", (), ("id",), origin=LOADED)
 AUDIT = Table("audit", (), origin=LOADED)
 ADD_AUDIT_AGAIN = "ALTER PUBLICATION seamline_preflight_test ADD TABLE core.audit"
@@ -134,8 +135,10 @@ def test_a_survey_tells_what_is_there_beside_what_is_not(root: Connection) -> No
 OF_BEFORE = {
     "no origin": "",
     "no default of a column that was added with one": msgspec.json.encode(
-        Origin(1, 1, "d", {"fee": ColumnOrigin(2, "700", has_missing=True)})
+        Origin(1, 1, "d", {"fee": ColumnOrigin(2, "700", has_missing=True, label_versions={})}, *PLACES)
     ).decode(),
+    "no row of each label": msgspec.json.encode(Origin(1, 1, "d", {"a": ColumnOrigin(2, "700")}, *PLACES)).decode(),
+    "neither its name's row nor its place in the publication": msgspec.json.encode(Origin(1, 1, "d", {})).decode(),
 }
 
 

@@ -358,6 +358,35 @@ def test_values_that_an_update_leaves_out_of_the_log_are_kept(
         assert stream.findings() == 0
 
 
+DIGITS = "repeat('0123456789', 1000)"
+
+
+def test_values_outside_of_the_row_are_kept_in_a_column_whose_storage_is_plain_now(
+    stack: RunningStack, warehouse: Connection
+) -> None:
+    """SET STORAGE rewrites nothing: what lay outside of the row stays there, and an update leaves it out of the log."""
+    create = (
+        "CREATE DOMAIN note AS text",
+        "CREATE TABLE doc (id int PRIMARY KEY, a int, body text, said note)",
+        "ALTER TABLE doc ALTER body SET STORAGE EXTERNAL, ALTER said SET STORAGE EXTERNAL",
+        f"INSERT INTO doc VALUES (1, 1, {DIGITS}, {DIGITS})",
+        "ALTER TABLE doc ALTER body SET STORAGE PLAIN, ALTER said SET STORAGE PLAIN",
+    )
+    with (
+        captured_postgres("plain_pg", create=create, tables=("doc",)) as bank,
+        streamed(bank, warehouse, "doc") as stream,
+    ):
+        # A stream of these tests begins with empty tables.
+        stream.query(f"INSERT INTO live.doc VALUES (1, 1, {DIGITS}, {DIGITS}) RETURNING id")
+        stream.start()
+        bank.execute("UPDATE doc SET a = 2")
+        stream.wait_until_applied()
+        assert stream.query("SELECT a, left(body, 10), left(said, 10) FROM live.doc") == [
+            (2, "0123456789", "0123456789")
+        ]
+        assert stream.differences("doc") == {}
+
+
 def test_values_left_out_are_found_in_a_transaction_larger_than_memory(
     documents: PostgresCaptured, warehouse: Connection
 ) -> None:

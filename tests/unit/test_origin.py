@@ -12,7 +12,10 @@ from seamline.plan.list_change import ListChange, with_origins_of
 from tests.log_topic import sync_plan
 
 TABLE = Table("t", (Column("id", Kind.INTEGER, "bigint"), Column("felt", Kind.ENUM, "mood")), ("id",))
-LOADED = Origin(16_400, 500, "d", {"id": ColumnOrigin(1, "700"), "felt": ColumnOrigin(2, "700", {"9": "glad"})})
+ID = ColumnOrigin(1, "700", label_versions={})
+FELT = ColumnOrigin(2, "700", {"9": "glad"}, label_versions={"9": "699"})
+PLACES = ("700", "16450 710", "16451 711")
+LOADED = Origin(16_400, 500, "d", {"id": ID, "felt": FELT}, *PLACES)
 
 
 def table(origin: Origin) -> Table:
@@ -29,7 +32,7 @@ HARMLESS = {
     "nothing": LOADED,
     "rewritten by VACUUM FULL or emptied": msgspec.structs.replace(LOADED, file=501),
     "another default or statistics": with_column("id", version="800"),
-    "one label more": with_column("felt", labels={"9": "glad", "10": "calm"}),
+    "one label more": with_column("felt", labels={"9": "glad", "10": "calm"}, label_versions={"9": "699", "10": "800"}),
     "all columns as identity": msgspec.structs.replace(LOADED, identity="f"),
 }
 # A column that was added with a default, as it is until the table is rewritten.
@@ -78,6 +81,16 @@ UNDONE = {
     ),
     "label 'glad' of t.felt is now 'merry'": with_column("felt", labels={"9": "merry"}),
     "label 'glad' of t.felt is now None": with_column("felt", labels={}),
+    "label 'glad' of t.felt was renamed for a while: rows written then may hold another one": with_column(
+        "felt", label_versions={"9": "800"}
+    ),
+    "t was renamed or moved to another schema and back (or was given another owner, which looks alike): changes that"
+    " were made under the other name may be missing": msgspec.structs.replace(LOADED, row_type="800"),
+    "the publication of t was altered (what it publishes, its name or its owner) or made anew: changes may be"
+    " missing": msgspec.structs.replace(LOADED, publication="16450 800"),
+    "t was not, or not as a whole, in its publication: changes may be missing": msgspec.structs.replace(
+        LOADED, published=""
+    ),
     "the replica identity of t is not its primary key any more": msgspec.structs.replace(LOADED, identity="i"),
 }
 
@@ -89,6 +102,23 @@ def test_what_changes_values_or_who_tells_them_is_named(said: str) -> None:
 
 def test_a_plan_of_before_origins_were_kept_is_not_held_against_anything() -> None:
     assert undone_alterations(TABLE, table(LOADED)) == []
+
+
+def test_what_an_earlier_version_did_not_keep_is_not_compared_and_what_it_kept_is() -> None:
+    columns = {name: msgspec.structs.replace(one, label_versions=None) for name, one in LOADED.columns.items()}
+    of_before = Origin(LOADED.table, LOADED.file, LOADED.identity, columns)
+    assert [is_watched(table(one)) for one in (LOADED, of_before)] == [True, False]
+    assert undone_alterations(table(of_before), table(LOADED)) == []
+    for said, later in UNDONE.items():
+        is_found = later.row_type == "700" and later.publication == PLACES[1] and later.published == PLACES[2]
+        is_found = is_found and "for a while" not in said
+        assert undone_alterations(table(of_before), table(later)) == ([said] if is_found else [])
+
+
+def test_a_publication_that_was_made_anew_is_told_once() -> None:
+    anew = msgspec.structs.replace(LOADED, publication="16460 800", published="16461 800")
+    (said,) = undone_alterations(table(LOADED), table(anew))
+    assert "or made anew" in said
 
 
 def test_a_table_is_watched_where_its_origin_was_kept_with_the_default_of_each_column_that_was_added_with_one() -> None:

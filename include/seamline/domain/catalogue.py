@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -146,13 +146,19 @@ def alterations(planned: Table, found: Table) -> list[str]:
     for name, old in before.items():
         new = after.get(name)
         if new is not None and new != old:
-            texts.append(f"{planned.name}.{name} is now {_shown(new)}, was {_shown(old)}")
+            texts.append(f"{planned.name}.{name} {_became(old, new)}")
     if not texts and list(before) != list(after):
         texts.append(f"{planned.name} has its columns in another order")
     if planned.key != found.key:
         key, was = (", ".join(table.key) or "none" for table in (found, planned))
         texts.append(f"the primary key of {planned.name} is now {key}, was {was}")
     return texts
+
+
+def _became(old: Column, new: Column) -> str:
+    if replace(old, toastable=new.toastable) == new:
+        return "was loaded by an earlier version, which did not know that its log may leave the value out"
+    return f"is now {_shown(new)}, was {_shown(old)}"
 
 
 def _shown(column: Column) -> str:

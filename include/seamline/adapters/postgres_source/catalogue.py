@@ -8,6 +8,7 @@ from seamline.adapters.postgres_source.client import Session
 from seamline.adapters.postgres_source.origin import read_origins
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.plan.model import SourcePlan
 from seamline.ports import Problem, Survey
 
 _INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
@@ -54,7 +55,8 @@ class ColumnFacts:
     """One row of pg_attribute with its type. A domain is told as its base type, with the modifier of that.
 
     `type_kind` is pg_type.typtype (`b` base, `e` enum, `c` composite, `r` range …), `shown` what format_type prints.
-    `toastable`: its values may lie outside of the row.
+    `toastable`: its values may lie outside of the row. That goes by the type alone: SET STORAGE PLAIN moves none of
+    those that lie there.
     """
 
     name: str
@@ -68,13 +70,14 @@ class ColumnFacts:
     toastable: bool = False
 
 
-def read_catalogue(session: Session, schema: str, tables: Sequence[str]) -> tuple[Table, ...]:
+def read_catalogue(session: Session, source: SourcePlan, tables: Sequence[str]) -> tuple[Table, ...]:
     """The tables in the order asked. SchemaConflict names every unknown table and every column that cannot be kept."""
-    return survey(session, schema, tables).whole()
+    return survey(session, source, tables).whole()
 
 
-def survey(session: Session, schema: str, tables: Sequence[str]) -> Survey:
+def survey(session: Session, source: SourcePlan, tables: Sequence[str]) -> Survey:
     """Which of these tables are there and can be kept."""
+    schema = source.schema
     listed = _listed(session, schema)
     missing = {name: fault for name in tables if (fault := table_fault(name, listed))}
     problems = [
@@ -84,7 +87,7 @@ def survey(session: Session, schema: str, tables: Sequence[str]) -> Survey:
     there = [name for name in tables if name not in missing]
     columns = _columns(session, schema, there)
     keys = _keys(session, schema)
-    origins = read_origins(session, schema, there)
+    origins = read_origins(session, source, there)
     found = []
     for name in there:
         facts, key = columns.get(name, []), keys.get(name, ())
@@ -203,7 +206,7 @@ def _columns(session: Session, schema: str, tables: Sequence[str]) -> dict[str, 
         " FROM base b JOIN pg_type t ON t.oid = b.typbasetype WHERE b.typtype = 'd')"
         " SELECT c.relname, a.attname, t.typname, t.typtype, format_type(a.atttypid, a.atttypmod),"
         " CASE WHEN a.atttypmod <> -1 THEN a.atttypmod ELSE b.typtypmod END, a.attnotnull OR b.typnotnull,"
-        " t.typcategory = 'A', a.attgenerated <> '', a.attlen = -1 AND a.attstorage <> 'p'"
+        " t.typcategory = 'A', a.attgenerated <> '', a.attlen = -1"
         " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN base b ON b.domain = a.atttypid AND b.typtype <> 'd' JOIN pg_type t ON t.oid = b.oid"
         " WHERE n.nspname = %s AND c.relname = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped"

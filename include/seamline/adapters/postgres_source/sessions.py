@@ -228,7 +228,7 @@ class SourceReadView(PostgresReadView):
             # A savepoint, as for every question: what fails for one table must not end the view.
             with translated(role(self._source, self._source.reader)), self._session.transaction():
                 lock_tables(self._session, self._source.schema, [name])
-                (self._tables[name],) = read_catalogue(self._session, self._source.schema, [name])
+                (self._tables[name],) = read_catalogue(self._session, self._source, [name])
         return super()._table(name)
 
     def _place(self, table: str) -> Relation:

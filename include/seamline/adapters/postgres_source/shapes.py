@@ -23,9 +23,10 @@ from seamline.plan.model import SourcePlan, SyncPlan
 _LOCK_TIMEOUT_MS = 10_000
 _LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 # A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone. A rewrite gives a
-# table another file. A label that is renamed alters no table, so the labels are asked too.
+# table another file. That a table was renamed, only its row in pg_type keeps. A label that is renamed alters no table,
+# and neither does what is done to the publication, so these are asked too.
 _MARK = """
-WITH RECURSIVE here AS (SELECT oid, relfilenode, relreplident FROM pg_class
+WITH RECURSIVE here AS (SELECT oid, relfilenode, relreplident, reltype FROM pg_class
   WHERE relnamespace = to_regnamespace(%(schema)s) AND relname = ANY(%(tables)s)),
 columns AS (SELECT h.*, a.attnum, a.atttypid, a.xmin AS version
   FROM here h JOIN pg_attribute a ON a.attrelid = h.oid WHERE a.attnum > 0),
@@ -35,8 +36,13 @@ SELECT concat_ws(' ', count(*),
   sum(hashtextextended(concat_ws(' ', c.oid, c.relfilenode, c.relreplident, c.attnum, c.version), 0)),
   (SELECT sum(hashtextextended(concat_ws(' ', i.indexrelid, i.xmin), 0)) FROM pg_index i
    WHERE i.indisprimary AND i.indrelid IN (SELECT oid FROM here)),
-  (SELECT sum(hashtextextended(concat_ws(' ', e.oid, e.enumlabel), 0)) FROM pg_enum e
-   WHERE e.enumtypid IN (SELECT oid FROM base)))
+  (SELECT sum(hashtextextended(concat_ws(' ', t.oid, t.xmin), 0)) FROM pg_type t
+   WHERE t.oid IN (SELECT reltype FROM here)),
+  (SELECT sum(hashtextextended(concat_ws(' ', e.oid, e.xmin, e.enumlabel), 0)) FROM pg_enum e
+   WHERE e.enumtypid IN (SELECT oid FROM base)),
+  (SELECT concat(p.oid, ' ', p.xmin, ' ', (SELECT sum(hashtextextended(concat_ws(' ', r.oid, r.xmin), 0))
+   FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid IN (SELECT oid FROM here)))
+   FROM pg_publication p WHERE p.pubname = %(publication)s))
 FROM columns c"""
 
 
@@ -112,13 +118,14 @@ class CatalogueGuard:
         with session.pipeline(), session.transaction():
             end = session.execute(_LSN)
             session.execute(f"LOCK TABLE {places} IN ACCESS SHARE MODE".encode())
-            mark = session.execute(_MARK, {"schema": self._source.schema, "tables": names})
+            asked = {"schema": self._source.schema, "tables": names, "publication": self._source.publication}
+            mark = session.execute(_MARK, asked)
         (lsn,), (text,) = end.fetchone() or (0,), mark.fetchone() or ("",)
         return int(lsn), str(text)
 
     def _compare(self, session: Session) -> None:
         """Something was altered since the last look: is it anything that matters?"""
-        now = read_catalogue(session, self._source.schema, [table.name for table in self._tables])
+        now = read_catalogue(session, self._source, [table.name for table in self._tables])
         pairs = list(zip(self._tables, now, strict=True))
         self._refuse({old.name: alterations(old, new) for old, new in pairs}, hint=f"Undo the change. Or: {PARK_IT}")
         self._refuse({old.name: undone_alterations(old, new) for old, new in pairs}, hint=PARK_IT)

@@ -22,7 +22,7 @@ class PostgresSource:
     def survey(self, tables: Sequence[str]) -> Survey:
         connection = role(self._source, self._source.reader)
         with closing(open_session(connection)) as session, translated(connection):
-            return catalogue.survey(session, self._source.schema, tables)
+            return catalogue.survey(session, self._source, tables)
 
     def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
         return self.survey(tables).whole()
