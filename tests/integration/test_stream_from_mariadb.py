@@ -165,10 +165,13 @@ def test_a_table_that_was_altered_before_it_was_loaded_is_told_in_its_new_shape(
 
 # What a later statement says → a value of which a reader by other words makes another one.
 SPELLED = {
+    "first VARCHAR(9)": "'a text'",
     "n INTEGER UNSIGNED": "3000000000",
     "z INT ZEROFILL": "3000000000",
     "sz SMALLINT(5) ZEROFILL": "40000",
     "y YEAR": "2026",
+    "de DEC": "123",
+    "at DATETIME(3)": "'2026-03-05 17:00:00.123'",
     "tz TINYINT ZEROFILL": "200",
     "i1 INT1": "-100",
     "mz MEDIUMINT ZEROFILL": "16000000",
@@ -182,7 +185,6 @@ SPELLED = {
     "f30 FLOAT(30)": "0.123456789012345",
     "fz FLOAT ZEROFILL": "0.1",
     "dz DOUBLE ZEROFILL": "1e300",
-    "de DEC": "123",
     "fx FIXED(8,2) ZEROFILL": "12.34",
     "nu NUMERIC(20,4)": "-1234567.8901",
     "b BINARY": "x'00'",
@@ -197,7 +199,6 @@ SPELLED = {
     "u UUID": "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'",
     "g ENUM('a ', 'it''s', 'b,c', 'ü')": "'a'",
     "s SET('x ', 'y')": "'x,y'",
-    "at DATETIME(3)": "'2026-03-05 17:00:00.123'",
     "ts TIMESTAMP(6) NULL": "'2026-03-05 17:00:00.123456'",
     "t TIME": "'838:59:59'",
     "bit9 BIT(9)": "b'100000001'",

@@ -5,7 +5,6 @@ import io.debezium.connector.mariadb.antlr.MariaDbAntlrDdlParser;
 import io.debezium.relational.Column;
 import java.sql.Types;
 import java.util.Arrays;
-import java.util.EnumSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
@@ -13,11 +12,6 @@ import java.util.Set;
 
 /** One column of {@link TablesAsNamed}: what a statement says of it, held against what the server says. */
 final class ColumnAsNamed {
-
-    /** Those of which the server says whether they are unsigned. */
-    static final Set<ColumnType> NUMBERS = EnumSet.of(
-            ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG, ColumnType.NEWDECIMAL,
-            ColumnType.FLOAT, ColumnType.DOUBLE, ColumnType.YEAR);
 
     private static final Set<String> FLOATS = Set.of("FLOAT", "FLOAT4", "REAL");
     private static final Set<String> DOUBLES = Set.of("DOUBLE", "DOUBLE PRECISION", "FLOAT8", "REAL");

@@ -68,21 +68,19 @@ final class TablesAsNamed {
         Iterator<String[]> sets = labels(named.getSetStrValues());
         BitSet unsigned = named.getSignedness() == null ? new BitSet() : named.getSignedness();
         List<Column> found = new ArrayList<>();
-        for (int place = 0, numbers = 0; place < names.size(); place++) {
+        for (int place = 0; place < names.size(); place++) {
             ColumnType type = ColumnType.byCode(told.getColumnTypes()[place] & 0xFF);
             int meta = told.getColumnMetadata()[place];
-            boolean isNumber = ColumnAsNamed.NUMBERS.contains(type);
             ColumnAsNamed.Told column = new ColumnAsNamed.Told(
                     ColumnAsNamed.label(type, meta),
                     meta,
-                    isNumber && unsigned.get(numbers),
+                    unsigned.get(place),
                     texts.isOfBytes(told, place),
                     switch (ColumnAsNamed.label(type, meta)) {
                         case ENUM -> enums.hasNext() ? enums.next() : null;
                         case SET -> sets.hasNext() ? sets.next() : null;
                         default -> null;
                     });
-            numbers += isNumber ? 1 : 0;
             Column one = known.columns().get(place);
             found.add(ColumnAsNamed.of(column, one).orElseThrow(() -> misunderstood(
                     told, "column " + one.name() + " as " + column.inWords(), one.typeName() + " " + one.length())));
