@@ -196,6 +196,17 @@ def test_a_database_that_is_dropped_takes_every_table_with_it() -> None:
     assert touched(others, ("account", "audit")) == ()
 
 
+def test_a_table_is_touched_whatever_case_a_statement_writes_it_in() -> None:
+    """Under lower_case_table_names = 1 the server takes them for one, and the log has the statement as it was typed."""
+    renamed, dropped = (
+        decoded(None, altered("create index", ddl=ddl, tableChanges=[], source__table=None))
+        for ddl in ("RENAME TABLE Bank.Account TO Account_old", "DROP DATABASE BANK")
+    )
+    assert touched(renamed, ("account", "audit")) == ("account",)
+    assert touched(renamed, ("ACCOUNT", "account")) == ("ACCOUNT", "account")
+    assert touched(dropped, ("account", "audit")) == ("account", "audit")
+
+
 def test_ddl_names_the_table_of_each_pair_of_a_rename() -> None:
     value = altered("rename", ddl="rename table elsewhere.x to bank.y, account to old, audit to audit_b")
     assert decoded(None, value).tables == ("audit_b", "other2", "account", "audit")

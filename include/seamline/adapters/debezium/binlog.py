@@ -236,14 +236,16 @@ class BinlogDecoder:
         After a rename the connector names only the new tables (3.5.0.Final), so the statement itself is asked for the
         old ones: a table of the sync must not vanish unseen.
         """
-        if dropped_database(record.ddl or "") == self._database:
+        # A statement stands as it was typed, and a server may take names of either case for one (`touched` does too).
+        own = self._database.casefold()
+        if dropped_database(record.ddl or "").casefold() == own:
             return WHOLE_DATABASE
         start = f'"{self._database}".'
         names = [c.id.removeprefix(start).strip('"') for c in record.tableChanges or () if c.id.startswith(start)]
         source = record.source
         if source is not None and source.db == self._database and source.table and source.table not in names:
             names += source.table.split(",")
-        names += [table for database, table in altered_tables(record.ddl or "") if database in ("", self._database)]
+        names += [table for database, table in altered_tables(record.ddl or "") if database.casefold() in ("", own)]
         return tuple(dict.fromkeys(name for name in names if name))
 
     def _plain(self, offset: int, collection: str) -> str:
