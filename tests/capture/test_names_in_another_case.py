@@ -19,6 +19,7 @@ STATEMENTS = (
     "RENAME TABLE ACCOUNT_OLD TO Account",
     "TRUNCATE TABLE Account",
     "CREATE OR REPLACE TABLE ACCOUNT (id BIGINT, a INT, memo VARCHAR(200), PRIMARY KEY (id))",
+    "DROP INDEX `PRIMARY` ON Account",
     "DROP TABLE ACCOUNT",
 )
 
@@ -48,5 +49,5 @@ def test_every_statement_of_a_table_is_seen_whatever_case_it_was_typed_in(bank: 
     assert {touched(stop, TABLES) for stop in stops} == {("account",)}
     # What is replaced is told as dropped and created.
     assert [stop.statement.partition(" ")[0] for stop in stops] == [
-        *("ALTER", "RENAME", "RENAME", "", "DROP", "DROP"),
+        *("ALTER", "RENAME", "RENAME", "", "DROP", "DROP", "DROP"),
     ]

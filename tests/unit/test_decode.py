@@ -165,6 +165,13 @@ def test_ddl_names_its_tables_the_old_name_of_a_rename_too(name: str, tables: tu
         ('rename table"a""b"to c,"bank"."d"to e', [("", 'a"b'), ("bank", "d")]),
         ('ALTER TABLE "bank" . "account" ADD x int COMMENT "see table audit"', [("bank", "account")]),
         ("alter table `see table audit` add `, drop table x` int", [("", "see table audit")]),
+        ("DROP INDEX `PRIMARY` ON account", [("", "account")]),
+        ("drop /* x */ index if exists `primary` on `bank` . `account` wait 5", [("bank", "account")]),
+        ('set statement lock_wait_timeout=1 for drop index "PRIMARY" on account', [("", "account")]),
+        ("drop index i on account", []),
+        ("drop index `on account` on `primary`", []),
+        ("CREATE OR REPLACE INDEX i ON account (memo)", []),
+        ("create unique index i on account (memo)", []),
     ],
 )
 def test_every_table_that_a_statement_takes_away_or_changes_is_found_in_its_text(
