@@ -190,7 +190,8 @@ def _refuse_another_schema(onboarded: SyncPlan, plan: SyncPlan) -> None:
     for one in plan.destinations:
         if one.name in before and before[one.name] != one.schema:
             raise Refused(
-                f"destination {one.name} was onboarded with schema {before[one.name]}, and is declared with {one.schema}",
+                f"destination {one.name} was onboarded with schema {before[one.name]}, and is declared with"
+                f" {one.schema}",
                 hint=f"take the change back, or declare a destination of another name with schema {one.schema} and"
                 f" run {plan.sync}__onboard",
                 sync=plan.sync,
