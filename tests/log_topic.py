@@ -180,7 +180,14 @@ class LogTopic:
         """As MariaDB writes it: BEGIN and the record, no END."""
         self.begin()
         self.odd += 1
-        self._add(RecordKind.TRUNCATE, unit_id=gtid(self._number), table=table, op="t", position=self._place())
+        self._add(
+            RecordKind.TRUNCATE,
+            unit_id=gtid(self._number),
+            table=table,
+            op="t",
+            tables=(table,),
+            position=self._place(),
+        )
 
     def ddl(self, statement: str, *tables: str) -> None:
         self.begin()

@@ -53,6 +53,26 @@ def test_the_log_replayed_from_an_empty_database_equals_the_source(bank: Capture
     assert_log_equals_source(bank, "account", "audit")
 
 
+def test_a_virtual_column_of_mariadb_is_in_the_log_as_the_source_shows_it(bank: Captured) -> None:
+    columns = "ADD twice INT AS (a * 2) VIRTUAL, ADD loud VARCHAR(200) AS (UPPER(memo)) VIRTUAL INVISIBLE"
+    for table in ("account", "audit"):
+        bank.execute(f"ALTER TABLE {table} {columns}")
+    bank.ensure()
+    bank.execute(
+        "INSERT INTO account (id, a, memo) VALUES (1, 1, 'x'), (2, 2, 'y')",
+        "UPDATE account SET a = 5 WHERE id = 1",
+        "DELETE FROM account WHERE id = 2",
+        "INSERT INTO audit (a, memo) VALUES (1, 'x'), (2, 'y')",
+        "UPDATE audit SET memo = 'z' WHERE a = 1",
+        "DELETE FROM audit WHERE a = 2",
+    )
+    state = replay(bank, finish(bank))
+    assert (
+        state.holds("account") == bank.rows_of("SELECT id, a, memo, twice, loud FROM account") == [(1, 5, "x", 10, "X")]
+    )
+    assert state.holds("audit") == bank.rows_of("SELECT a, memo, twice, loud FROM audit") == [(1, "z", 2, "Z")]
+
+
 def test_a_null_is_told_as_null_where_the_column_has_a_default(bank: Captured) -> None:
     """Connect's converters put the default in its place unless they are told not to."""
     for table in ("account", "audit"):

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, assert_begins_anew, captured, lost_by_name
+from tests.integration.captured import Captured, assert_begins_anew, captured, lost_by_name, replay, told_marker
 from tests.integration.databases import mariadb
 from tests.waiting import wait_until
 
@@ -54,6 +54,48 @@ def test_a_server_whose_binlog_began_anew_is_not_the_one_that_the_log_knows(bank
     with closing(bank.open_log()) as reader:
         reader.assign(end)
         assert reader.poll(2.0, 100) == []
+
+
+@pytest.mark.parametrize("anew", ["RESET MASTER", "RESET MASTER TO 700"])
+def test_a_binlog_that_began_anew_and_has_passed_the_place_is_not_the_one_that_the_log_knows(
+    anew: str, bank: Captured
+) -> None:
+    """Its numbers are those that the log expects, and the marker is still in its table."""
+    place = (bank.client.offset(bank.connector.name) or {})["gtids"]
+    bank.execute(
+        anew,
+        "INSERT INTO account VALUES (2, 2, 'before the place')",
+        f"SET SESSION gtid_seq_no = {place.split('-')[2]}",
+        "INSERT INTO account VALUES (3, 3, 'at the place')",
+        "INSERT INTO account VALUES (4, 4, 'behind the place')",
+    )
+    end = bank.topics.end_offset()
+    lost = lost_by_name(bank, "no longer available on the server: its binlog is another one")
+    assert "onboard the syncs of this source again" in lost.hint
+    assert bank.topics.end_offset() == end
+    assert_begins_anew(bank)
+
+
+def test_a_place_in_a_file_that_is_gone_is_the_same_place_where_nothing_behind_it_is_gone(bank: Captured) -> None:
+    bank.execute("SET SESSION gtid_domain_id = 5", "INSERT INTO account VALUES (2, 2, 'of another domain')")
+    bank.ensure()
+    told_marker(bank)
+    bank.connector.stop()
+    read = binlogs(bank)
+    bank.execute("FLUSH BINARY LOGS")
+
+    def is_purged() -> bool:
+        bank.execute(f"PURGE BINARY LOGS TO '{binlogs(bank)[-1]}'")
+        return not set(read) & set(binlogs(bank))
+
+    wait_until(is_purged, timeout_s=30, what="the server to let the old files go")
+    bank.execute("INSERT INTO account VALUES (3, 3, 'in the next file')")
+    bank.ensure()
+    assert replay(bank, told_marker(bank)).holds("account") == [
+        (1, 1, "never told"),
+        (2, 2, "of another domain"),
+        (3, 3, "in the next file"),
+    ]
 
 
 def told(bank: Captured) -> list[bytes]:

@@ -125,6 +125,28 @@ def test_unknown_tables_views_and_unsupported_types_are_told_together(source: Ma
         source.catalogue(["account", "place"])
 
 
+def test_a_virtual_column_that_is_no_function_of_its_row_is_refused_and_a_stored_one_is_not(
+    source: MariaDbSource,
+) -> None:
+    """Its value changes by night, or with the session that asks, and the log has no record of it."""
+    as_root(
+        "CREATE TABLE person (id INT PRIMARY KEY, born DATE, ts TIMESTAMP NULL, cancelled TIMESTAMP NULL, at TIME,"
+        " age INT AS (TIMESTAMPDIFF(YEAR, born, CURDATE())) VIRTUAL, day DATE AS (CAST(ts AS DATE)) VIRTUAL INVISIBLE,"
+        " moment TIMESTAMP AS (born) VIRTUAL, due DATETIME AS (at) VIRTUAL, who VARCHAR(99) AS (USER()),"
+        " is_live INT AS (cancelled IS NULL) VIRTUAL, whose VARCHAR(20) AS (CONCAT('it''s \\\\ ', YEAR(born))) VIRTUAL,"
+        " pay DATE AS (born + INTERVAL 30 DAY) VIRTUAL, twice INT AS (id * 2) STORED, later DATETIME AS (at) STORED)",
+        f"GRANT SELECT ON {DATABASE}.person TO {LOGINS.reader}",
+    )
+    found = source.survey(["account", "person"])
+    assert [table.name for table in found.tables] == ["account"]
+    said = [problem.what.partition("`person`.")[2] for problem in found.problems]
+    assert [one.split("`")[1] for one in said] == ["age", "day", "moment", "due", "who"]
+    assert "`curdate` in its expression" in said[0]
+    assert "reads `ts`, a TIMESTAMP" in said[1]
+    assert {problem.table for problem in found.problems} == {"person"}
+    assert all("of a VIRTUAL one, its expression" in problem.cure for problem in found.problems)
+
+
 def test_a_system_versioned_table_and_a_sequence_are_refused_by_the_server_s_own_word(source: MariaDbSource) -> None:
     as_root(
         "CREATE TABLE price (id INT PRIMARY KEY, amount INT) WITH SYSTEM VERSIONING",

@@ -165,6 +165,13 @@ def test_ddl_names_its_tables_the_old_name_of_a_rename_too(name: str, tables: tu
         ('rename table"a""b"to c,"bank"."d"to e', [("", 'a"b'), ("bank", "d")]),
         ('ALTER TABLE "bank" . "account" ADD x int COMMENT "see table audit"', [("bank", "account")]),
         ("alter table `see table audit` add `, drop table x` int", [("", "see table audit")]),
+        ("DROP INDEX `PRIMARY` ON account", [("", "account")]),
+        ("drop /* x */ index if exists `primary` on `bank` . `account` wait 5", [("bank", "account")]),
+        ('set statement lock_wait_timeout=1 for drop index "PRIMARY" on account', [("", "account")]),
+        ("drop index i on account", []),
+        ("drop index `on account` on `primary`", []),
+        ("CREATE OR REPLACE INDEX i ON account (memo)", []),
+        ("create unique index i on account (memo)", []),
     ],
 )
 def test_every_table_that_a_statement_takes_away_or_changes_is_found_in_its_text(
@@ -194,6 +201,17 @@ def test_a_database_that_is_dropped_takes_every_table_with_it() -> None:
     )
     assert touched(ours, ("account", "audit")) == ("account", "audit")
     assert touched(others, ("account", "audit")) == ()
+
+
+def test_a_table_is_touched_whatever_case_a_statement_writes_it_in() -> None:
+    """Under lower_case_table_names = 1 the server takes them for one, and the log has the statement as it was typed."""
+    renamed, dropped = (
+        decoded(None, altered("create index", ddl=ddl, tableChanges=[], source__table=None))
+        for ddl in ("RENAME TABLE Bank.Account TO Account_old", "DROP DATABASE BANK")
+    )
+    assert touched(renamed, ("account", "audit")) == ("account",)
+    assert touched(renamed, ("ACCOUNT", "account")) == ("ACCOUNT", "account")
+    assert touched(dropped, ("account", "audit")) == ("account", "audit")
 
 
 def test_ddl_names_the_table_of_each_pair_of_a_rename() -> None:

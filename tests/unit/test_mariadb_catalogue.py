@@ -12,6 +12,7 @@ from seamline.adapters.mariadb.catalogue import (
     table_from_facts,
     unsupported,
 )
+from seamline.adapters.mariadb.generated import virtual_fault
 from seamline.adapters.mariadb.table_text import foreign_key_actions, json_columns
 from seamline.domain.catalogue import Column, Kind
 
@@ -80,6 +81,85 @@ def test_a_character_set_whose_letters_may_change_on_the_way_is_named(name: str)
     facts = ColumnFacts("c", "varchar", "varchar(9)", characters=9, character_set=name)
     assert f"the character set {name}" in unsupported(facts)
     assert not unsupported(replace(facts, character_set="latin1"))
+
+
+TYPES = {
+    **{"n": "int", "born": "date", "dt": "datetime", "memo": "varchar", "na`me": "varchar", "doc": "longtext"},
+    **{"ts": "timestamp", "tm": "time"},
+}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "`n` * 2",
+        r"concat(ucase(`na``me`),'it\'s','curdate()','q\\x',_utf8mb4'now()',`memo`)",
+        "case when `n` > 5 and `n` <> 7 or `n` = 0 then 1 else `n` DIV 2 end",
+        "`n` / 3 + -1.5e3 - 0x41 ^ 0x05 | ~`n` << 2",
+        "json_unquote(json_extract(`doc`,'$.a'))",
+        "trim(both 'x' from `memo`)",
+        "if(`n` is null,NULL,nullif(`memo`,''))",
+        "`n` in (1,2,3) is true and `n` <=> 1 and (`n`,`n`) = (1,2)",
+        "`memo` like 'a%' escape '|'",
+        "`born` + interval 30 day",
+        "year(`born`) * 100 + extract(year_month from `dt`)",
+        "timestampdiff(YEAR,`born`,DATE'2020-01-01')",
+        "cast(`n` as char(10) charset utf8mb4)",
+        "cast(`memo` as decimal(10,2)) + cast(`memo` as signed)",
+        "convert(`memo` using latin1) collate latin1_bin",
+        "if(`ts` is null,1,NULL)",
+        "`tm` is not null",
+        "interval(`n`,1,2)",
+    ],
+)
+def test_a_virtual_column_that_is_a_function_of_its_row_is_kept(expression: str) -> None:
+    """The expressions are as the server (11.4.5) prints them."""
+    assert virtual_fault(expression, own_type="int", types=TYPES) == ""
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("timestampdiff(YEAR,`born`,curdate())", "`curdate` in its expression"),
+        ("cast(`ts` as date)", "reads `ts`, a TIMESTAMP, which each session sees in its own time zone"),
+        ("`tm`", "reads `tm`, a TIME, which the server may complete with the day of now"),
+        ("nullif(`n`,`ts`) is null", "reads `ts`"),
+        ("date_format(`born`,'%W')", "`date_format`"),
+        ("`memo` regexp 'a'", "`regexp`"),
+        ("cast(`dt` as time)", "`time`"),
+        ("cast(`dt` as datetime)", "`datetime`"),
+        ("TIME'10:00:00'", "`time`"),
+        ("current_timestamp()", "`current_timestamp`"),
+        ("coalesce(`memo`,database())", "`database`"),
+        ("default(`memo`)", "`default`"),
+        ("week(`born`)", "`week` in its expression"),
+        ("@`x`", "holds @"),
+        ("@@server_id", "holds @"),
+        ("left ", "`left`"),
+        ("`gone`", "reads `gone`, which is no column of the table"),
+        ("'never closed", "holds '"),
+        ("", "the server does not show its expression"),
+    ],
+)
+def test_a_virtual_column_that_may_be_no_function_of_its_row_is_told_why(expression: str, said: str) -> None:
+    fault = virtual_fault(expression, own_type="int", types=TYPES)
+    assert said in fault
+    assert fault.startswith("it is VIRTUAL, which is computed for each reader anew, and ")
+
+
+def test_a_virtual_timestamp_is_made_by_the_session_s_time_zone() -> None:
+    assert "is a TIMESTAMP, which" in virtual_fault("`dt`", own_type="timestamp", types=TYPES)
+
+
+def test_a_virtual_column_is_judged_beside_the_columns_of_its_table() -> None:
+    columns = [
+        ColumnFacts("ts", "timestamp", "timestamp"),
+        ColumnFacts("day", "date", "date", virtual_of="cast(`ts` as date)"),
+    ]
+    table, (fault,) = table_from_facts("t", columns, ())
+    assert [column.name for column in table.columns] == ["ts"]
+    assert fault.startswith("`t`.`day` date: it is VIRTUAL")
+    assert table_from_facts("t", [columns[0], replace(columns[1], virtual_of=None)], ())[1] == []
 
 
 def test_the_key_keeps_its_declared_order() -> None:

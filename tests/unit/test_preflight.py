@@ -33,6 +33,7 @@ VARIABLES = {
     "max_allowed_packet": "268435456",
     "server_id": "7",
     "wsrep_on": "OFF",
+    "lower_case_table_names": "0",
 }
 SESSION = {"binlog_format": "ROW", "binlog_row_image": "FULL"}
 GOOD = SourceFacts(
@@ -92,6 +93,7 @@ def test_a_setting_that_could_lose_changes_is_fatal_and_named(name: str, value: 
         ("binlog_expire_logs_seconds", "172800", "kept for 48 h only"),
         ("sql_mode", "STRICT_TRANS_TABLES", "zero dates"),
         ("max_allowed_packet", "1048576", "max_allowed_packet is 1048576"),
+        ("lower_case_table_names", "1", "in another case"),
     ],
 )
 def test_a_setting_that_only_narrows_what_is_proven_is_told(name: str, value: str, said: str) -> None:

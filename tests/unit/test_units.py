@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.domain.errors import LogCorrupted
+from seamline.domain.cutover import Boundary, BoundaryGate
+from seamline.domain.errors import LogCorrupted, SchemaConflict
 from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, Unit
 from seamline.domain.position import BinlogPosition, PostgresPosition
+from seamline.sync.obstacles import obstacle
 from seamline.sync.units import UnitAssembler
 from tests.log_topic import ACCOUNT, AUDIT, MARKERS, Change, LogTopic, gtid, insert
 
@@ -221,6 +223,25 @@ def test_a_truncate_of_a_foreign_table_is_an_empty_unit() -> None:
     log.truncate("elsewhere")
     log.transaction()
     assert [unit.truncated for unit in units_of(log)] == [(), ()]
+
+
+def test_a_truncate_that_writes_a_table_in_another_case_stops_the_stream_for_it_may_have_emptied_it() -> None:
+    """Under lower_case_table_names = 1 it has, and a binlog has the name as it was typed."""
+    log = LogTopic()
+    log.truncate("Audit")
+    log.transaction()
+    typed, _ = units_of(log)
+    assert typed.truncated == ()
+    ended = {name: Boundary(name, BinlogPosition(gtid(1)), ended=True) for name in ("account", "audit")}
+    told = obstacle(typed, ended.keys(), BoundaryGate(ended))
+    assert isinstance(told, SchemaConflict)
+    assert "TRUNCATE TABLE Audit, which may be audit" in str(told)
+
+
+def test_a_truncate_of_a_wal_is_of_the_table_of_that_name_only() -> None:
+    record = LogRecord(5, RecordKind.TRUNCATE, "7", "Audit", "t", position=PostgresPosition(9, 7), tables=("Audit",))
+    (unit,) = assembler().feed([record])
+    assert unit.is_empty
 
 
 def test_a_truncate_alone_without_begin_is_a_unit_of_its_own() -> None:

@@ -54,10 +54,14 @@ WHOLE_DATABASE = ("",)
 
 
 def touched(ddl: LogRecord, tables: Collection[str]) -> tuple[str, ...]:
-    """Those of these tables that a statement takes away or changes."""
+    """Those of these tables that a statement takes away or changes. It may write their names in another case: whether
+    that is another table only the server knows, and a stream that stops for nothing does no harm."""
     if ddl.tables == WHOLE_DATABASE:
         return tuple(sorted(tables))
-    return tuple(name for name in ddl.tables if name in tables)
+    known: dict[str, list[str]] = {}
+    for name in sorted(tables):
+        known.setdefault(name.casefold(), []).append(name)
+    return tuple(dict.fromkeys(one for name in ddl.tables for one in known.get(name.casefold(), ())))
 
 
 @dataclass(frozen=True, slots=True)

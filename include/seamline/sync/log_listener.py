@@ -48,6 +48,8 @@ class LogListener:
         self._begins = self._next = begins
         self._marker_table = marker_table
         self._told: dict[str, int] = {}
+        # Of statements, which may write a table's name in another case (`touched`).
+        self._changed: dict[str, int] = {}
         # Where it told last what is every stream's business: which tables the capture carries.
         self._told_all = -1
         self._heard_s = now_s
@@ -71,15 +73,18 @@ class LogListener:
         if record.tables == WHOLE_DATABASE:
             self._told_all = record.offset
         else:
-            self._told |= dict.fromkeys((record.table, *record.tables), record.offset)
+            names = (record.table, *record.tables)
+            self._changed |= dict.fromkeys((name.casefold() for name in names), record.offset)
 
     def reason_to_wake(self, idle: Listened, *, now_s: float) -> str:
         """Why this stream needs a worker; "" while it does not."""
         if idle.next_offset < self._begins:
             return f"the log was not listened to before offset {self._begins}"
-        last = max((self._told.get(table, -1) for table in idle.tables), default=-1)
-        if max(last, self._told_all) >= idle.next_offset:
-            return f"offset {max(last, self._told_all)}"
+        told = [self._told.get(table, -1) for table in idle.tables]
+        changed = [self._changed.get(table.casefold(), -1) for table in idle.tables]
+        last = max((self._told_all, *told, *changed))
+        if last >= idle.next_offset:
+            return f"offset {last}"
         if self._next - idle.next_offset > _BEHIND_MAX:
             return f"the log is {self._next - idle.next_offset} records further"
         if now_s - self._heard_s > _SILENT_S:

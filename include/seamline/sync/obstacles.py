@@ -6,7 +6,7 @@ from collections.abc import Collection
 from seamline.domain.catalogue import PARK_IT
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import PositionLost, SchemaConflict, SeamlineError
-from seamline.domain.log import LogRecord, Unit, touched
+from seamline.domain.log import LogRecord, RecordKind, Unit, touched
 
 
 def stands_alone(unit: Unit) -> bool:
@@ -35,8 +35,11 @@ def _changed_structure(unit: Unit, ddl: LogRecord, tables: Collection[str], gate
     changed = [name for name in touched(ddl, tables) if gate.keeps(name, unit.position)]
     if not changed:
         return None
+    what = f"the source changed the structure of {', '.join(changed)}: {ddl.statement}"
+    if ddl.kind is RecordKind.TRUNCATE:
+        what = f"the source ran TRUNCATE TABLE {ddl.table}, which may be {', '.join(changed)}: the log does not tell"
     return SchemaConflict(
-        f"offset {ddl.offset}: the source changed the structure of {', '.join(changed)}: {ddl.statement}",
+        f"offset {ddl.offset}: {what}",
         hint=f"everything before it is applied. {PARK_IT}",
         table=changed[0],
         position=str(unit.position),

@@ -209,6 +209,9 @@ class UnitAssembler:
         return self._whole(unit, end=record.offset + 1, committed_ms=record.ts_ms)
 
     def _truncate(self, record: LogRecord, units: list[Unit]) -> None:
+        if _is_of_either_case(record, self._tables):
+            self._ddl(record, units)
+            return
         unit = self._open
         kept = record if record.table in self._tables else None
         if unit is None or (record.unit_id and record.unit_id != unit.unit_id):
@@ -299,6 +302,12 @@ def _is_all(unit: _OpenUnit, behind: LogRecord) -> bool:
 def _time_of(unit: _OpenUnit) -> int:
     odd = unit.truncated[0] if unit.truncated else unit.ddl or unit.begin
     return odd.ts_ms
+
+
+def _is_of_either_case(truncate: LogRecord, tables: Collection[str]) -> bool:
+    """Whether only the server knows if it has emptied one of these tables: a binlog has the name as it was typed."""
+    is_typed = not isinstance(truncate.position, PostgresPosition)
+    return is_typed and truncate.table not in tables and bool(touched(truncate, tables))
 
 
 def _row_outside(row: LogRecord, unit: _OpenUnit | None) -> LogCorrupted:

@@ -32,6 +32,8 @@ _NAMED = {
     # Our own connector tells it as a DROP and a CREATE; Debezium's takes it for a table that it knows.
     "create or replace table": _REPLACED,
 }
+# Of statements of indexes the only one that changes what a row is known by.
+_KEY_DROPPED = re.compile(rf"^\s*drop\s+index\s+(?:if\s+exists\s+)?{_IDENTIFIER}\s+on\s+{_TABLE}", re.IGNORECASE)
 # The whole database, also in the form that makes it anew.
 _DATABASE_GONE = re.compile(
     rf"^\s*(?:drop|create\s+or\s+replace)\s+(?:database|schema)\s+(?:if\s+exists\s+)?{_IDENTIFIER}", re.IGNORECASE
@@ -88,15 +90,21 @@ class _Statement:
 
 
 def altered_tables(statement: str) -> tuple[tuple[str, str], ...]:
-    """(database or "", table) of each table that a RENAME, ALTER, DROP or CREATE OR REPLACE takes away or changes; ()
-    for other statements."""
+    """(database or "", table) of each table that a RENAME, ALTER, DROP or CREATE OR REPLACE takes away or changes, or
+    whose primary key is dropped; () for other statements."""
     read = _Statement(statement)
+    if dropped := _KEY_DROPPED.match(read.plain):
+        is_key = read.name(dropped, 1).casefold() == "primary"
+        return (_place(read.name(dropped, 3), read.name(dropped, 5)),) if is_key else ()
     start = " ".join(read.plain.split(maxsplit=4)[:4]).lower()
     named = next((pattern for words, pattern in _NAMED.items() if start.startswith(words)), None)
     if named is None:
         return ()
-    found = [(read.name(match, 1), read.name(match, 3)) for match in named.finditer(read.plain)]
-    return tuple((first, second) if second else ("", first) for first, second in found)
+    return tuple(_place(read.name(match, 1), read.name(match, 3)) for match in named.finditer(read.plain))
+
+
+def _place(first: str, second: str) -> tuple[str, str]:
+    return (first, second) if second else ("", first)
 
 
 def dropped_database(statement: str) -> str:
@@ -236,14 +244,16 @@ class BinlogDecoder:
         After a rename the connector names only the new tables (3.5.0.Final), so the statement itself is asked for the
         old ones: a table of the sync must not vanish unseen.
         """
-        if dropped_database(record.ddl or "") == self._database:
+        # A statement stands as it was typed, and a server may take names of either case for one (`touched` does too).
+        own = self._database.casefold()
+        if dropped_database(record.ddl or "").casefold() == own:
             return WHOLE_DATABASE
         start = f'"{self._database}".'
         names = [c.id.removeprefix(start).strip('"') for c in record.tableChanges or () if c.id.startswith(start)]
         source = record.source
         if source is not None and source.db == self._database and source.table and source.table not in names:
             names += source.table.split(",")
-        names += [table for database, table in altered_tables(record.ddl or "") if database in ("", self._database)]
+        names += [table for database, table in altered_tables(record.ddl or "") if database.casefold() in ("", own)]
         return tuple(dict.fromkeys(name for name in names if name))
 
     def _plain(self, offset: int, collection: str) -> str:

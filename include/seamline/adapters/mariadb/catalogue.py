@@ -8,6 +8,7 @@ from typing import Any
 
 from seamline.adapters.mariadb import table_text
 from seamline.adapters.mariadb.client import Session, query
+from seamline.adapters.mariadb.generated import virtual_fault
 from seamline.adapters.mariadb.table_text import show_create
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
@@ -85,7 +86,10 @@ CHARACTER_SETS = frozenset(
     ]
 )
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
-_COLUMN_CURE = "leave the table out of the sync, or change the column's type or character set at the source"
+_COLUMN_CURE = (
+    "leave the table out of the sync, or change the column at the source: its type, its character set or, of a VIRTUAL"
+    " one, its expression"
+)
 _OTHER_KINDS = {
     "VIEW": "is a view: name the tables it reads",
     "SYSTEM VERSIONED": "is system-versioned: the connector cannot read its rows and stops",
@@ -109,6 +113,8 @@ class ColumnFacts:
     fraction: int = 0
     is_json: bool = False
     character_set: str = ""
+    # Of a VIRTUAL generated column; None where the value is stored.
+    virtual_of: str | None = None
 
 
 def read_catalogue(session: "Session[Any]", database: str, tables: Sequence[str]) -> tuple[Table, ...]:
@@ -152,8 +158,9 @@ def table_from_facts(
 ) -> tuple[Table, list[str]]:
     """The table, and what is wrong with its columns; a faulty column is left out of the table."""
     kept, faults = [], []
+    types = {facts.name: facts.data_type for facts in columns}
     for facts in columns:
-        fault = unsupported(facts) or (_key_fault(facts) if facts.name in key else "")
+        fault = unsupported(facts) or _virtual_fault(facts, types) or (_key_fault(facts) if facts.name in key else "")
         if fault:
             faults.append(f"`{name}`.`{facts.name}` {facts.column_type}: {fault}")
         else:
@@ -176,6 +183,12 @@ def unsupported(facts: ColumnFacts) -> str:
     if _kind(facts) is None:
         return "the type is not known"
     return ""
+
+
+def _virtual_fault(facts: ColumnFacts, types: Mapping[str, str]) -> str:
+    if facts.virtual_of is None:
+        return ""
+    return virtual_fault(facts.virtual_of, own_type=facts.data_type, types=types)
 
 
 def _key_fault(facts: ColumnFacts) -> str:
@@ -249,12 +262,13 @@ def _columns(session: "Session[Any]", database: str, tables: Sequence[str]) -> d
     rows = query(
         session,
         "SELECT table_name, column_name, data_type, column_type, is_nullable = 'YES', character_maximum_length,"
-        " character_octet_length, numeric_precision, numeric_scale, datetime_precision, character_set_name"
+        " character_octet_length, numeric_precision, numeric_scale, datetime_precision, character_set_name,"
+        " IF(INSTR(extra, 'VIRTUAL'), IFNULL(generation_expression, ''), NULL)"
         " FROM information_schema.columns WHERE table_schema = %s ORDER BY table_name, ordinal_position",
         (database,),
     )
     found: dict[str, list[ColumnFacts]] = {}
-    for table, name, data_type, column_type, nullable, *numbers, character_set in rows:
+    for table, name, data_type, column_type, nullable, *numbers, character_set, virtual_of in rows:
         characters, octets, precision, scale, fraction = (int(number or 0) for number in numbers)
         facts = ColumnFacts(
             name,
@@ -268,6 +282,7 @@ def _columns(session: "Session[Any]", database: str, tables: Sequence[str]) -> d
             fraction,
             is_json=(table, name) in json_columns,
             character_set=str(character_set or ""),
+            virtual_of=virtual_of,
         )
         found.setdefault(table, []).append(facts)
     return found

@@ -244,6 +244,15 @@ def values(facts: SourceFacts) -> Sequence[Problem]:
                 is_fatal=False,
             )
         )
+    if facts.variables.get("lower_case_table_names", "0") != "0":
+        found.append(
+            Problem(
+                "lower_case_table_names is not 0: a TRUNCATE that writes a table's name in another case than the server"
+                " stops its stream, for the log does not tell which table it is of",
+                "let the statements write names as information_schema prints them",
+                is_fatal=False,
+            )
+        )
     return found
 
 
