@@ -82,7 +82,7 @@ def warehouse(stack: RunningStack) -> Iterator[Connection]:
 def test_changes_that_the_log_lacks_or_tells_otherwise_stop_the_stream_before_the_next_one(
     name: str, bank: PostgresCaptured, warehouse: Connection
 ) -> None:
-    """They are the first since the connector's task started: of a table that it knows it tells them under any name."""
+    """They are the first since the connector's task started: it has not met the table under its own name yet."""
     statements, said = UNTOLD[name]
     with streamed(bank, warehouse, "account", "audit") as stream:
         stream.start()
