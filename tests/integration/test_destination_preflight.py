@@ -8,6 +8,7 @@ import pytest
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres.preflight import problems
 from seamline.domain.errors import TransientError
+from seamline.plan.list_change import kept_name
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres, postgres_database
 from tests.log_topic import sync_plan
@@ -86,6 +87,22 @@ def test_a_unique_index_that_is_checked_row_by_row_is_told_and_stops_nothing(wri
     assert "settlement.account has the unique index by_name" in problem.what
     assert "deleted and inserted anew" in problem.what
     assert "DEFERRABLE" in problem.cure
+
+
+def test_a_view_that_still_reads_a_table_as_it_was_when_it_left_is_told_and_stops_nothing(writer: Connection) -> None:
+    """Whoever parks a table and takes it back would see the rows of before in it for ever."""
+    kept = kept_name("account", "the run that took it out")
+    with postgres(writer) as session:
+        session.execute("CREATE SCHEMA settlement")
+        session.execute(f"CREATE TABLE settlement.{kept} (id int PRIMARY KEY)")
+        session.execute("CREATE TABLE settlement.account (id int PRIMARY KEY)")
+        session.execute(f"CREATE TABLE settlement.{kept_name('elsewhere', 'a run')} (id int)")
+        session.execute("CREATE VIEW public.of_now AS SELECT * FROM settlement.account")
+        assert problems(PLAN, WAREHOUSE) == ()
+        session.execute(f"CREATE VIEW public.of_then AS SELECT * FROM settlement.{kept}")
+    (problem,) = problems(PLAN, WAREHOUSE)
+    assert not problem.is_fatal
+    assert f"of_then reads settlement.{kept}, which holds account as it was when it left" in problem.what
 
 
 def test_a_unique_index_on_a_table_without_a_key_is_told_as_what_stops_its_stream(writer: Connection) -> None:

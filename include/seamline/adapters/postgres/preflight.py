@@ -6,10 +6,15 @@ from contextlib import closing
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.client import Session, open_session, translated
 from seamline.domain.errors import ConfigError, Refused
+from seamline.plan.list_change import kept_name
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
 
 _NAME = "seamline:preflight"
+# Of `kept_name`: the letters behind which nothing is known of the table.
+_MARK = 10
+# Of `kept_name`: the letters behind which nothing is known of the table.
+_MARK = 10
 
 
 def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...]:
@@ -21,7 +26,11 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
         return (Problem(f"destination {destination.name}: {exc.message}", exc.hint),)
     with closing(session), translated(f"check destination {destination.name}"):
         fatal = _found(session, destination, connection.login)
-        advice = _checked_row_by_row(session, destination, [table.name for table in plan.tables])
+        names = [table.name for table in plan.tables]
+        advice = (
+            *_checked_row_by_row(session, destination, names),
+            *_reading_kept_rows(session, destination, names),
+        )
         return (
             *(Problem(f"destination {destination.name}: {what}", cure) for what, cure in fatal),
             *(Problem(f"destination {destination.name}: {what}", cure, is_fatal=False) for what, cure in advice),
@@ -85,6 +94,28 @@ def _checked_row_by_row(
             f"{destination.schema}.{table} has the unique index {index}, which is checked row by row: a span of the"
             f" stream in which rows exchange their values {then}",
             "make it a constraint that is DEFERRABLE INITIALLY DEFERRED, or an index that is not unique",
+        )
+
+
+def _reading_kept_rows(
+    session: Session, destination: DestinationPlan, tables: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """A view goes with the table that it was made over. Where that left and came back, it shows the rows of before."""
+    kept_as = {kept_name(table, "")[:-_MARK]: table for table in tables}
+    found = session.execute(
+        "SELECT DISTINCT k.relname, v.oid::regclass::text FROM pg_class k JOIN pg_namespace n ON n.oid = k.relnamespace"
+        " JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = k.oid"
+        " JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid"
+        " JOIN pg_class v ON v.oid = r.ev_class"
+        " WHERE n.nspname = %s AND left(k.relname, -%s) = ANY(%s) ORDER BY 1, 2",
+        (destination.schema, _MARK, list(kept_as)),
+    ).fetchall()
+    for kept, view in found:
+        table = kept_as[kept[:-_MARK]]
+        yield (
+            f"{view} reads {destination.schema}.{kept}, which holds {table} as it was when it left the sync: it shows"
+            " nothing of what came since",
+            f"make it anew over {destination.schema}.{table}, whose rights are to be granted anew too",
         )
 
 
