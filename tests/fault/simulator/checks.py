@@ -149,7 +149,7 @@ class Checks:
         """Offset and position of the ledger tell the same place, once the published snapshot's is passed."""
         if self._capture.is_another_log:
             return
-        by_offset = max(self.courses[ledger.stream].published, self._capture.applied(ledger.next_offset))
+        by_offset = self._capture.applied(ledger.next_offset, published=self.courses[ledger.stream].published)
         by_position = self._source.covered_by(ledger.position)
         if by_offset != by_position:
             raise Violation("I6 position", f"offset says transaction {by_offset}, position says {by_position}")

@@ -261,10 +261,12 @@ class Capture:
             if may_restart and self.dice.random() < 0.05:
                 self.schedule.wait()
 
-    def applied(self, next_offset: int) -> int:
-        """How many transactions lie before an offset of the topic; one that is missing lies where it should be."""
-        is_missing_before = self.missing is not None and self.lost_at is not None and self.lost_at < next_offset
-        return sum(0 <= end < next_offset for end in self.ends) + is_missing_before
+    def applied(self, next_offset: int, *, published: int) -> int:
+        """How many transactions are in a snapshot of the first `published` ones, or lie before an offset of the topic;
+        one that is missing lies where it should be."""
+        is_lost_before = self.lost_at is not None and self.lost_at < next_offset
+        is_missing_before = self.missing is not None and self.missing > published and is_lost_before
+        return published + sum(0 <= end < next_offset for end in self.ends[published + 1 :]) + is_missing_before
 
 
 class SimulatedReader(TopicReader):
