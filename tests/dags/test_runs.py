@@ -38,7 +38,6 @@ from seamline_airflow.operators.step import (
 from seamline_airflow.page.reports import is_of
 from seamline_airflow.run_context import business_date, run_id, run_id_macro
 from tests.dags import results
-from tests.dags.test_table_runs import CARRIED
 
 ONBOARD = "settlement/onboard/-/manual__0"
 
@@ -196,23 +195,6 @@ def test_an_onboarding_that_fails_before_it_publishes_leaves_everything_as_it_wa
     assert {table.name for table in platform.runs[results.RUN].plan.tables} == {"account", "ledger_entry"}
     assert _want().execute(context()) == ["settlement@warehouse"]
     assert platform.wants == [(results.STREAM, plan_to_json(results.plan()))]
-
-
-def test_another_schema_of_an_onboarded_destination_is_refused_before_anything_is_written_there(
-    platform: results.Platform,
-) -> None:
-    """Tables of those names in it are somebody else's, and the ledger would take them for its own."""
-    (warehouse,) = results.plan().destinations
-    moved = replace(results.plan(), destinations=(replace(warehouse, schema="finance"),))
-    for opened in (
-        lambda: runs.onboarded_plan(platform, moved),
-        lambda: runs.open_onboarding(platform, moved, "settlement/onboard/-/manual__2"),
-        lambda: runs.open_tables(platform, moved, "settlement/tables/-/manual__2", ["account"], CARRIED),
-    ):
-        with pytest.raises(Refused, match=f"with schema {warehouse.schema}, and is declared with finance"):
-            opened()
-    another = replace(results.plan(), destinations=(replace(warehouse, name="elsewhere", schema="finance"),))
-    assert runs.onboarded_plan(platform, another).destinations == another.destinations
 
 
 def test_a_sync_is_onboarding_from_its_first_try_and_again_from_each_publish(

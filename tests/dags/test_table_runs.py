@@ -107,3 +107,20 @@ def test_the_cutover_of_joined_tables_is_the_end_of_their_boundaries() -> None:
         sink = SimpleNamespace(read_ledger=lambda stream, row=row: row)
         state = cutover.judge(run, sink_of=lambda name, sink=sink: nullcontext(sink), reports={})  # type: ignore[misc]
         assert state.is_reached == is_reached
+
+
+def test_another_schema_of_an_onboarded_destination_is_refused_before_anything_is_written_there(
+    platform: results.Platform,
+) -> None:
+    """Tables of those names in it are somebody else's, and the ledger would take them for its own."""
+    (warehouse,) = results.plan().destinations
+    moved = replace(results.plan(), destinations=(replace(warehouse, schema="finance"),))
+    for opened in (
+        lambda: runs.onboarded_plan(platform, moved),
+        lambda: runs.open_onboarding(platform, moved, "settlement/onboard/-/manual__2"),
+        lambda: runs.open_tables(platform, moved, "settlement/tables/-/manual__2", ["account"], CARRIED),
+    ):
+        with pytest.raises(Refused, match=f"with schema {warehouse.schema}, and is declared with finance"):
+            opened()
+    another = replace(results.plan(), destinations=(replace(warehouse, name="elsewhere", schema="finance"),))
+    assert runs.onboarded_plan(platform, another).destinations == another.destinations
