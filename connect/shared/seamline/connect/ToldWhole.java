@@ -7,6 +7,7 @@ import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.data.SchemaBuilder;
 import org.apache.kafka.connect.data.Struct;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
@@ -36,6 +37,7 @@ final class ToldWhole {
     private Witness witness;
     private String begun;
     private int toldSince;
+    private boolean isUndone;
     private String before;
     private Map<String, Object> handedOn;
     private Schema debeziums;
@@ -63,7 +65,10 @@ final class ToldWhole {
     private SourceRecord next(SourceRecord record) {
         if (record.valueSchema() == null || !BRACKET.equals(record.valueSchema().name())) {
             markers.look(record);
-            toldSince += isOfATransaction(record) ? 1 : 0;
+            if (isOfATransaction(record)) {
+                refuseMoreOfTheUndone();
+                toldSince++;
+            }
             return at(record, record.valueSchema(), record.value());
         }
         Struct bracket = (Struct) record.value();
@@ -72,6 +77,7 @@ final class ToldWhole {
             witness = markers.newest();
             before = ENDED + transaction;
             begun = null;
+            isUndone = false;
             standAt(places.behind(transaction, record.sourceOffset()));
             return at(record, record.valueSchema(), bracket);
         }
@@ -79,11 +85,21 @@ final class ToldWhole {
             // A statement that has no END, which would count its records.
             before = BEGUN + begun + " " + toldSince;
         }
+        isUndone = transaction.equals(begun);
+        if (!isUndone) {
+            standAt(places.atBegin(transaction, record.sourceOffset(), place));
+        }
         begun = transaction;
         toldSince = 0;
-        standAt(places.atBegin(transaction, record.sourceOffset(), place));
         Struct begin = marked(bracket);
         return at(record, begin.schema(), begin);
+    }
+
+    /** A task begins a transaction again only where it was rolled back: whatever follows then is the rest of a torn one. */
+    private void refuseMoreOfTheUndone() {
+        if (isUndone) {
+            throw new ConnectException("Transaction " + begun + " began again, and not all of it follows");
+        }
     }
 
     private static boolean isOfATransaction(SourceRecord record) {

@@ -44,6 +44,12 @@ _CURES = (
         f" us the statement that altered it last. Then {_BEGIN_ANEW}",
     ),
     (
+        "rolled back to a savepoint",
+        "nothing behind it is told. MariaDB writes rows that a savepoint takes back only where their transaction makes a"
+        " temporary table or writes to a table without transactions: let that job do it in a smaller transaction, or"
+        f" without the savepoint, and name savepoints in ASCII. Then {_BEGIN_ANEW}",
+    ),
+    (
         "event of a kind that the connector does not know",
         f"is log_bin_compress on? Set it OFF, also in the server's option file; what was written so is lost to the log:"
         f" {_BEGIN_ANEW}",

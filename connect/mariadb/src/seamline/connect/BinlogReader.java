@@ -5,6 +5,7 @@ import com.github.shyiko.mysql.binlog.event.Event;
 import com.github.shyiko.mysql.binlog.event.EventData;
 import com.github.shyiko.mysql.binlog.event.EventType;
 import com.github.shyiko.mysql.binlog.event.MariadbGtidEventData;
+import com.github.shyiko.mysql.binlog.event.QueryEventData;
 import com.github.shyiko.mysql.binlog.event.TableMapEventData;
 import com.github.shyiko.mysql.binlog.event.deserialization.EventDeserializer;
 import com.github.shyiko.mysql.binlog.event.deserialization.TableMapEventDataDeserializer;
@@ -52,7 +53,14 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     private StatementsWithoutRows statements;
 
-    /** These two are of the thread that reads, as are all events; the second is of the binlog's file. */
+    private final RowsThatStand standing = new RowsThatStand(this::unwrapData);
+
+    /** The GTID of the transaction that is told: once more where it is begun again. */
+    private Event latest;
+
+    /** All of these are of the thread that reads, as are all events; the last is of the binlog's file. */
+    private boolean isCapturedChanged;
+
     private boolean isBroken;
 
     private boolean hasTransactions;
@@ -81,8 +89,12 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
     protected void handleGtidEvent(
             MariaDbPartition partition, MariaDbOffsetContext offset, Event event, Predicate<String> filter)
             throws InterruptedException {
-        MariadbGtidEventData gtid = unwrapData(event);
-        complete.next(gtid.getDomainId(), event.getHeader().getServerId(), gtid.getSequence());
+        if (event != latest) {
+            MariadbGtidEventData gtid = unwrapData(event);
+            complete.next(gtid.getDomainId(), event.getHeader().getServerId(), gtid.getSequence());
+        }
+        latest = event;
+        isCapturedChanged = false;
         super.handleGtidEvent(partition, offset, event, filter);
     }
 
@@ -109,7 +121,9 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
     protected void handleEvent(
             MariaDbPartition partition, MariaDbOffsetContext offset, ChangeEventSourceContext context, Event event) {
         if (!isBroken) {
-            super.handleEvent(partition, offset, context, event);
+            for (Event one : standing.next(event)) {
+                super.handleEvent(partition, offset, context, one);
+            }
         }
         EventType kind = event.getHeader().getEventType();
         if (kind == EventType.FORMAT_DESCRIPTION) {
@@ -118,16 +132,36 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
         hasTransactions = kind == EventType.MARIADB_GTID || hasTransactions && kind != EventType.ROTATE;
     }
 
+    @Override
+    protected void handleUpdateTableMetadata(MariaDbPartition partition, MariaDbOffsetContext offset, Event event)
+            throws InterruptedException {
+        TableMapEventData table = unwrapData(event);
+        isCapturedChanged |= isCaptured.test(new TableId(table.getDatabase(), null, table.getTable()));
+        super.handleUpdateTableMetadata(partition, offset, event);
+    }
+
     /** Debezium reads the statements of all databases, and ends its task at one that it cannot read. */
     @Override
     protected void handleQueryEvent(MariaDbPartition partition, MariaDbOffsetContext offset, Event event)
             throws InterruptedException {
+        QueryEventData statement = unwrapData(event);
+        if (RowsThatStand.isUndoing(statement)) {
+            refuseUndone();
+            return;
+        }
         try {
             super.handleQueryEvent(partition, offset, event);
         } catch (ParsingException | MultipleParsingExceptions unread) {
             if (statements.mayConcernCaptured(unwrapData(event))) {
                 throw unread;
             }
+        }
+    }
+
+    private void refuseUndone() {
+        if (isCapturedChanged) {
+            throw new DataException("Rows were told of a transaction that was then rolled back to a savepoint: it is larger than"
+                    + " what is held until its end, or a name was not understood");
         }
     }
 
