@@ -13,6 +13,7 @@ from seamline.adapters.connect.endpoint import offsets_topic
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
+from seamline.domain.errors import TerminalError
 from seamline.domain.position import PostgresPosition
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
@@ -62,6 +63,15 @@ def test_a_null_is_told_as_null_where_the_column_has_a_default(bank: PostgresCap
     state = replay(bank, finish(bank))
     for table in ("account", "audit"):
         assert state.holds(table) == sorted(bank.rows(table), key=repr)
+
+
+def test_a_row_that_no_record_holds_stops_the_capture_and_is_named(bank: PostgresCaptured) -> None:
+    bank.ensure()
+    bank.execute("INSERT INTO account VALUES (1, 1, repeat('x', 40000000))")
+    bank.wait_until_failed()
+    with pytest.raises(TerminalError, match="RecordTooLargeException") as raised:
+        bank.ensure()
+    assert "32 MiB" in raised.value.hint
 
 
 def test_a_table_that_is_published_and_not_captured_yet_is_passed_over(bank: PostgresCaptured) -> None:

@@ -23,7 +23,12 @@ UNDONE = {
         "DELETE FROM account",
         "ROLLBACK",
     ),
-    "as a whole, larger than what is held": (TEMPORARY, LARGE.format("account"), "UPDATE account SET a = 7", "ROLLBACK"),
+    "as a whole, larger than what is held": (
+        TEMPORARY,
+        LARGE.format("account"),
+        "UPDATE account SET a = 7",
+        "ROLLBACK",
+    ),
     "to a savepoint": (
         "INSERT INTO account VALUES (2, 2, 'x')",
         "SAVEPOINT s",

@@ -94,6 +94,26 @@ def test_changes_that_the_log_lacks_or_tells_otherwise_stop_the_stream_before_th
         assert stream.query("SELECT count(*) FROM live.audit") == [(0,)]
 
 
+def test_a_table_that_becomes_a_partition_stops_the_stream_where_its_changes_may_be_told_as_another_tables(
+    bank: PostgresCaptured, warehouse: Connection
+) -> None:
+    publication = PUBLICATION.format(publication=bank.source_plan.publication)
+    bank.execute(f"{publication} SET (publish_via_partition_root = true)")
+    with streamed(bank, warehouse, "account", "audit") as stream:
+        stream.start()
+        bank.execute(
+            "CREATE TABLE whole (LIKE account) PARTITION BY LIST (id)",
+            "ALTER TABLE whole ATTACH PARTITION account DEFAULT",
+            f"{publication} ADD TABLE whole",
+            ROW,
+            f"{publication} DROP TABLE whole",
+            "INSERT INTO audit VALUES (1)",
+        )
+        with pytest.raises(SchemaConflict, match="account became a partition"):
+            stream.wait_until_applied()
+        assert stream.query("SELECT count(*) FROM live.audit") == [(0,)]
+
+
 # What is done to a running system every day, each statement by itself. None of it changes a value or leaves one out.
 ORDINARY = (
     "GRANT SELECT ON account TO PUBLIC",

@@ -14,7 +14,7 @@ from tests.log_topic import sync_plan
 TABLE = Table("t", (Column("id", Kind.INTEGER, "bigint"), Column("felt", Kind.ENUM, "mood")), ("id",))
 ID = ColumnOrigin(1, "700", label_versions={})
 FELT = ColumnOrigin(2, "700", {"9": "glad"}, label_versions={"9": "699"})
-PLACES = ("700", "16450 710", "16451 711")
+PLACES = ("700", "16450 710", "16451 711", False)
 LOADED = Origin(16_400, 500, "d", {"id": ID, "felt": FELT}, *PLACES)
 
 
@@ -90,6 +90,9 @@ UNDONE = {
     " missing": msgspec.structs.replace(LOADED, publication="16450 800"),
     "t was not, or not as a whole, in its publication: changes may be missing": msgspec.structs.replace(
         LOADED, published=""
+    ),
+    "t became a partition: the log may tell its changes as those of the partitioned table": msgspec.structs.replace(
+        LOADED, may_be_told_as_root=True
     ),
     "the replica identity of t is not its primary key any more": msgspec.structs.replace(LOADED, identity="i"),
 }

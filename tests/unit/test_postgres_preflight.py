@@ -181,8 +181,7 @@ def test_a_missing_publication_comes_with_the_statement_that_makes_it() -> None:
     assert problem.is_fatal
     assert 'there is no publication "seamline_bank"' in problem.what
     assert (
-        'CREATE PUBLICATION "seamline_bank" FOR TABLE "public"."account", "public"."audit",'
-        ' "public"."seamline_marker" WITH (publish_via_partition_root = true)'
+        'CREATE PUBLICATION "seamline_bank" FOR TABLE "public"."account", "public"."audit", "public"."seamline_marker"'
     ) in problem.cure
 
 
@@ -255,6 +254,16 @@ def test_a_table_whose_changes_cannot_be_followed_is_fatal(
     assert said in problem.what
     assert cure in problem.cure
     assert problem.table == table
+
+
+def test_a_partition_is_refused_where_its_changes_may_be_told_as_those_of_its_root() -> None:
+    facts = with_table("account", is_partition=True)
+    assert check(facts) == ()
+    problem = the_problem(replace(facts, publication=replace(PUBLICATION, tells_roots=True)))
+    assert problem.is_fatal
+    assert "account is a partition" in problem.what
+    assert "publish_via_partition_root = false" in problem.cure
+    assert check(replace(GOOD, publication=replace(PUBLICATION, tells_roots=True))) == ()
 
 
 def test_a_keyed_table_may_log_its_whole_old_rows() -> None:

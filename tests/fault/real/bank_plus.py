@@ -259,6 +259,8 @@ class _Writer:
             session.rollback()
             return
         if kind == "roll back":
+            with session.cursor() as cursor:
+                self._make_a_draft(cursor)
             session.rollback()
             self._tell(attempt_id, kind, Outcome.FAIL, legs, audit)
             return
@@ -308,8 +310,15 @@ class _Writer:
         ghost = self._next_id()
         cursor.execute("SAVEPOINT before_the_ghost")
         legs = self._transfer(cursor, ghost, self._chance.randint(2, 4))
+        self._make_a_draft(cursor)
         cursor.execute("ROLLBACK TO SAVEPOINT before_the_ghost")
         self._history.append(Attempt(ghost, self._writer, "ghost", Outcome.FAIL, legs=legs))
+
+    def _make_a_draft(self, cursor: Any) -> None:
+        """After it a MariaDB leaves what is rolled back in its binlog."""
+        if self._chance.random() < 0.5:
+            cursor.execute("CREATE TEMPORARY TABLE IF NOT EXISTS draft (a INT)")
+            cursor.execute("DROP TABLE draft" if self._kind == "postgres" else "DROP TEMPORARY TABLE draft")
 
     def _transfer(self, cursor: Any, attempt_id: int, legs: int) -> int:
         ccy = self._chance.randrange(len(CURRENCIES))

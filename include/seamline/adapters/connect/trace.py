@@ -27,6 +27,12 @@ _CURES = (
     ("Access denied", "check login, password and grants of the capture's connection"),
     ("Communications link failure", "the source's server is away; the capture goes on by itself when it is back"),
     ("Connection refused", "the source's server is away; the capture goes on by itself when it is back"),
+    (
+        "RecordTooLargeException",
+        "a row is larger than a record of the log may be (32 MiB, as JSON, bytes as base64, an update with the row"
+        " before it): let it become smaller at the source, or park its table. The row is in the source's log already:"
+        f" {_BEGIN_ANEW}",
+    ),
     ("row size", "a session wrote with binlog_row_image other than FULL, or the table is system-versioned"),
     (
         "binlog_row_metadata was NO_LOG",
@@ -45,8 +51,8 @@ _CURES = (
     ),
     (
         "rolled back to a savepoint",
-        "nothing behind it is told. MariaDB writes rows that a savepoint takes back only where their transaction makes a"
-        " temporary table or writes to a table without transactions: let that job do it in a smaller transaction, or"
+        "nothing behind it is told. MariaDB writes rows that a savepoint takes back only where their transaction makes"
+        " a temporary table or writes to a table without transactions: let that job do it in a smaller transaction, or"
         f" without the savepoint, and name savepoints in ASCII. Then {_BEGIN_ANEW}",
     ),
     (

@@ -53,10 +53,7 @@ def publication_statement(source: SourcePlan, tables: Iterable[str]) -> str:
     """CREATE PUBLICATION of these tables and of the marker table, run by the owner of them all."""
     schema = quoted(source.schema)
     listed = ",\n  ".join(f"{schema}.{quoted(table)}" for table in (*tables, source.marker_table))
-    return (
-        f"CREATE PUBLICATION {quoted(source.publication)} FOR TABLE\n  {listed}\n"
-        "  WITH (publish_via_partition_root = true)"
-    )
+    return f"CREATE PUBLICATION {quoted(source.publication)} FOR TABLE\n  {listed}"
 
 
 def _create_role(name: str, names: Logins) -> str:

@@ -24,6 +24,7 @@ SELECT h.relname, h.oid::bigint, h.relfilenode::bigint,
   (SELECT t.xmin::text FROM pg_type t WHERE t.oid = h.reltype), coalesce(p.oid || ' ' || p.xmin::text, ''),
   coalesce((SELECT r.oid || ' ' || r.xmin::text FROM pg_publication_rel r
    WHERE r.prpubid = p.oid AND r.prrelid = h.oid), ''),
+  h.relispartition AND coalesce(p.pubviaroot, false),
   h.attname, h.attnum::int, h.version::text, l.labels, h.atthasmissing,
   coalesce((SELECT d.oid::bigint FROM pg_attrdef d WHERE d.adrelid = h.oid AND d.adnum = h.attnum), 0), l.versions
 FROM here h LEFT JOIN pg_index k ON k.indrelid = h.oid AND k.indisprimary
@@ -50,7 +51,9 @@ class ColumnOrigin(msgspec.Struct, frozen=True):
 class Origin(msgspec.Struct, frozen=True):
     """`file` is another one after each rewrite of the table; `identity` is relreplident. `row_type` is the xmin of its
     row in pg_type, which has the table's name, schema and owner. `publication` and `published` are oid and xmin of the
-    publication and of the table's place in it, "" where there is none. None in an origin of before this was kept."""
+    publication and of the table's place in it, "" where there is none. `may_be_told_as_root`: it is a partition, and
+    its publication tells the changes of partitions as of a partitioned table above them, once that is published. None
+    in an origin of before this was kept."""
 
     table: int
     file: int
@@ -59,6 +62,7 @@ class Origin(msgspec.Struct, frozen=True):
     row_type: str | None = None
     publication: str | None = None
     published: str | None = None
+    may_be_told_as_root: bool | None = None
 
 
 def read_origins(session: Session, source: SourcePlan, tables: list[str]) -> dict[str, str]:
@@ -66,8 +70,9 @@ def read_origins(session: Session, source: SourcePlan, tables: list[str]) -> dic
     found: dict[str, Origin] = {}
     asked = {"schema": source.schema, "tables": tables, "publication": source.publication}
     for name, oid, file, identity, row_type, *told in session.execute(_ORIGINS, asked).fetchall():
-        publication, published, column, *of_column = told
-        origin = found.setdefault(str(name), Origin(oid, file, identity, {}, row_type, publication, published))
+        publication, published, may_be_told_as_root, column, *of_column = told
+        of_publication = (publication, published, may_be_told_as_root)
+        origin = found.setdefault(str(name), Origin(oid, file, identity, {}, row_type, *of_publication))
         origin.columns[str(column)] = ColumnOrigin(*of_column)
     return {name: msgspec.json.encode(origin).decode() for name, origin in found.items()}
 
@@ -136,6 +141,8 @@ def _left_untold(table: str, was: Origin, now: Origin) -> list[str]:
         )
     elif was.published not in (None, now.published):
         texts.append(f"{table} was not, or not as a whole, in its publication: changes may be missing")
+    if was.may_be_told_as_root is False and now.may_be_told_as_root:
+        texts.append(f"{table} became a partition: the log may tell its changes as those of the partitioned table")
     return texts
 
 

@@ -107,7 +107,8 @@ def _tables(session: Session, source: SourcePlan, keyed: dict[str, bool]) -> dic
         "SELECT c.relname, c.relkind::text, c.relpersistence::text,"
         # The index of the primary key, named as identity, is the default.
         " CASE WHEN c.relreplident = 'i' AND coalesce(k.indisreplident, false) THEN 'd' ELSE c.relreplident::text END,"
-        " coalesce(NOT k.indimmediate, false), EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid)"
+        " coalesce(NOT k.indimmediate, false), EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid),"
+        " c.relispartition"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " LEFT JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary"
         " WHERE n.nspname = %s AND c.relname = ANY(%s)",
@@ -122,21 +123,22 @@ def _tables(session: Session, source: SourcePlan, keyed: dict[str, bool]) -> dic
             identity=identity,
             has_deferrable_key=is_deferrable,
             has_children=has_children,
+            is_partition=is_partition,
         )
-        for name, kind, persistence, identity, is_deferrable, has_children in rows.fetchall()
+        for name, kind, persistence, identity, is_deferrable, has_children, is_partition in rows.fetchall()
     }
 
 
 def _publication(session: Session, source: SourcePlan) -> PublicationFacts | None:
     rows = session.execute(
-        "SELECT p.puballtables, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, ARRAY("
+        "SELECT p.puballtables, p.pubviaroot, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, ARRAY("
         " SELECT n.nspname::text FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid"
         " WHERE s.pnpubid = p.oid ORDER BY 1) FROM pg_publication p WHERE p.pubname = %s",
         (source.publication,),
     ).fetchall()
     if not rows:
         return None
-    is_for_all_tables, *published, schemas = rows[0]
+    is_for_all_tables, tells_roots, *published, schemas = rows[0]
     listed = session.execute(
         "SELECT tablename, rowfilter IS NOT NULL FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s",
         (source.publication, source.schema),
@@ -156,6 +158,7 @@ def _publication(session: Session, source: SourcePlan) -> PublicationFacts | Non
         schemas=tuple(schemas),
         row_filtered=frozenset(str(name) for name, is_filtered in listed if is_filtered),
         column_listed=frozenset(str(row[0]) for row in column_listed),
+        tells_roots=tells_roots,
     )
 
 

@@ -26,14 +26,15 @@ _LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 # table another file. That a table was renamed, only its row in pg_type keeps. A label that is renamed alters no table,
 # and neither does what is done to the publication, so these are asked too.
 _MARK = """
-WITH RECURSIVE here AS (SELECT oid, relfilenode, relreplident, reltype FROM pg_class
+WITH RECURSIVE here AS (SELECT oid, relfilenode, relreplident, relispartition, reltype FROM pg_class
   WHERE relnamespace = to_regnamespace(%(schema)s) AND relname = ANY(%(tables)s)),
 columns AS (SELECT h.*, a.attnum, a.atttypid, a.xmin AS version
   FROM here h JOIN pg_attribute a ON a.attrelid = h.oid WHERE a.attnum > 0),
 base AS (SELECT atttypid AS oid FROM columns
   UNION SELECT t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.oid WHERE t.typtype = 'd')
 SELECT concat_ws(' ', count(*),
-  sum(hashtextextended(concat_ws(' ', c.oid, c.relfilenode, c.relreplident, c.attnum, c.version), 0)),
+  sum(hashtextextended(concat_ws(' ', c.oid, c.relfilenode, c.relreplident, c.relispartition,
+   c.attnum, c.version), 0)),
   (SELECT sum(hashtextextended(concat_ws(' ', i.indexrelid, i.xmin), 0)) FROM pg_index i
    WHERE i.indisprimary AND i.indrelid IN (SELECT oid FROM here)),
   (SELECT sum(hashtextextended(concat_ws(' ', t.oid, t.xmin), 0)) FROM pg_type t
