@@ -30,7 +30,7 @@ dags: ## DAGs, operators and triggers
 	./seamline test dags
 spark: ## jobs in a local Spark session
 	./seamline test spark
-fault: ## every failpoint in every mode, on real servers: more than half an hour
+fault: ## every failpoint in every mode, on real servers: about 40 minutes
 	./seamline test fault
 capture: ## real connectors: what reaches the log topic, whatever befalls them
 	./seamline test capture

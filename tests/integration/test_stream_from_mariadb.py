@@ -1,17 +1,15 @@
 """The whole way of a change on real servers: MariaDB, its capture, the log topic, the span loop, PostgreSQL."""
 
-import struct
 from collections.abc import Iterator
 
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.domain.catalogue import Kind
 from seamline.domain.errors import SchemaConflict
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured, told_marker
 from tests.integration.databases import postgres_database
-from tests.integration.kinds import CASES, INEXACT_CASES
+from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT
 from tests.integration.streamed import Streamed, streamed
 from tests.waiting import wait_until
 
@@ -42,8 +40,8 @@ def test_every_kind_of_column_arrives_as_the_source_holds_it(bank: Captured, war
         rows = max(len(case.edges) for case in cases)
         for number in range(rows):
             listed = ", ".join(case.edges[number % len(case.edges)].mariadb for case in cases)
-            bank.execute(f"INSERT INTO kinds VALUES ({number}, {listed})")
-            bank.execute(*[f"INSERT INTO kinds_keyless VALUES ({listed})"] * 3)
+            bank.execute(f"{LENIENT} INSERT INTO kinds VALUES ({number}, {listed})")
+            bank.execute(*[f"{LENIENT} INSERT INTO kinds_keyless VALUES ({listed})"] * 3)
         nothing = ", ".join(["NULL"] * len(cases))
         bank.execute(f"INSERT INTO kinds VALUES ({rows}, {nothing})", f"INSERT INTO kinds_keyless VALUES ({nothing})")
         stream.wait_until_applied()
@@ -62,13 +60,11 @@ def test_every_kind_of_column_arrives_as_the_source_holds_it(bank: Captured, war
 
 
 def assert_same_numbers(stream: Streamed, rows: int) -> None:
-    """Bit for bit what Python reads from the literal, in as many bits as the column has."""
+    """Bit for bit what Python reads from the literal: each double has a text of its own, zeros too."""
     for case in INEXACT_CASES:
         stored = stream.query(f"SELECT {case.column.name}::float8 FROM live.kinds ORDER BY id")
         wanted = [case.edges[number % len(case.edges)].value for number in range(rows)]
-        if case.column.kind is Kind.FLOAT:
-            wanted = [struct.unpack("f", struct.pack("f", value))[0] for value in wanted]
-        assert stored[:rows] == [(value,) for value in wanted], case.column.name
+        assert [str(value) for (value,) in stored[:rows]] == [str(value) for value in wanted], case.column.name
         assert stored[rows:] in ([], [(None,)])
 
 

@@ -10,11 +10,10 @@ from seamline.adapters.postgres_source import edge_values as postgres
 from seamline.adapters.probe_statements import default_of, transactions
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.probe import Probe, ProbePath, probe_of
-from tests.integration.kinds import CASES
+from tests.integration.kinds import CASES, INEXACT_CASES
 
-FLOATS = (Column("f32", Kind.FLOAT, "float"), Column("f64", Kind.DOUBLE, "double"))
 # The catalogue tells bit(1) as bits.
-OF_MARIADB = [*(case.column for case in CASES if case.column.kind is not Kind.BOOLEAN), *FLOATS]
+OF_MARIADB = [case.column for case in (*CASES, *INEXACT_CASES) if case.column.kind is not Kind.BOOLEAN]
 
 
 @pytest.mark.parametrize("column", OF_MARIADB, ids=lambda column: column.name)
@@ -59,6 +58,15 @@ def test_decimals_fill_the_declared_precision_and_never_more(precision: int, dat
     assert any(value.count("9") == precision for value in mariadb.edge_values(column))
 
 
+@pytest.mark.parametrize(("digits", "largest"), [("(7,3)", "9999.999"), ("(10,2)", "99999999.99"), ("(5,0)", "99999")])
+def test_a_float_of_declared_digits_fills_them_and_has_a_zero_of_each_sign(digits: str, largest: str) -> None:
+    values = mariadb.edge_values(Column("v", Kind.FLOAT, f"float{digits}"))
+    assert {largest, f"-{largest}", "0", "-0e0"} <= set(values)
+    assert "3.4028234e38" not in values
+    unsigned = mariadb.edge_values(Column("v", Kind.FLOAT, f"float{digits} unsigned"))
+    assert not any(value.startswith("-") for value in unsigned)
+
+
 def test_texts_are_as_long_as_declared_and_no_longer() -> None:
     values = mariadb.edge_values(Column("v", Kind.STRING, "varchar(3)", False, length=3))
     assert "'😀😀😀'" in values
@@ -82,7 +90,7 @@ def test_every_letter_of_a_small_character_set_is_sent(length: int) -> None:
 
 def test_every_label_of_an_enum_is_sent_and_a_set_empty_and_full() -> None:
     assert mariadb.edge_values(Column("v", Kind.ENUM, "enum('ok','b,c','it''s','')", False)) == (
-        "'ok'", "'b,c'", "'it''s'", "''",
+        "'ok'", "'b,c'", "'it''s'", "''", "0",
     )  # fmt: skip
     assert mariadb.edge_values(Column("v", Kind.SET, "set('x','y')", False)) == ("''", "'x'", "'y'", "'x,y'")
 

@@ -378,7 +378,9 @@ def test_a_number_that_two_servers_write_in_two_ways_is_one_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"f": "0.1000002"}, {"d": "1.797693134862e308"}, {"d": None}, {"t": "0.1"}, {"t": None}], ids=str
+    "other",
+    [{"f": "0.10000001"}, {"f": "-0.1"}, {"d": "1.7976931348623155e308"}, {"d": None}, {"t": "0.1"}, {"t": None}],
+    ids=str,
 )
 def test_a_value_that_is_another_in_the_destination_is_named_with_its_row(other: dict[str, str | None]) -> None:
     (said,) = value_differences(SAMPLE, ["1", "2"], {"1": SAID, "2": SAID}, {"1": SAID, "2": {**SAID, **other}})

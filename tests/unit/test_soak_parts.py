@@ -1,15 +1,17 @@
 """The parts of a soak that need no server: its journal, the order of its faults, the link that it cuts."""
 
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.fault.soak.journal import Begun, Done, Ended, Journal, page
 from tests.fault.soak.link import Link, State, link_to
-from tests.fault.soak.nemesis import FAULTS
+from tests.fault.soak.nemesis import FAULTS, all_suspended
 from tests.fault.soak.test_soak import fault_of, told_if_it_fails
 from tests.waiting import wait_until
 
@@ -143,3 +145,23 @@ def test_a_silent_link_keeps_what_is_sent_until_it_speaks_again(link: Link, serv
     link.state = State.OPEN
     far.settimeout(10)
     assert far.recv(10) == b"late"
+
+
+# ---- processes ------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_sleeps_with_all_that_come_from_it_and_all_wake_also_after_an_error() -> None:
+    with subprocess.Popen(["bash", "-c", "sleep 60 & (sleep 60; true) & wait"]) as shell:
+        leader = psutil.Process(shell.pid)
+        wait_until(lambda: len(leader.children(recursive=True)) == 3, timeout_s=10, what="two sleepers and a shell")
+        family = [leader, *leader.children(recursive=True)]
+
+        def asleep() -> int:
+            return sum(process.status() == psutil.STATUS_STOPPED for process in family)
+
+        with pytest.raises(ZeroDivisionError), all_suspended(leader):
+            wait_until(lambda: asleep() == len(family), timeout_s=10, what="all of them to sleep")
+            raise ZeroDivisionError
+        wait_until(lambda: asleep() == 0, timeout_s=10, what="all of them to be awake")
+        for process in family:
+            process.kill()

@@ -61,13 +61,13 @@ class HostedBank(BankUnderFire):
 
         return wait_until(forked, timeout_s=RECOVERY_MAX_S, what="a worker of the stream")[-1]
 
-    def come_to(self, place: str, mode: str) -> None:
+    def come_to(self, place: str, mode: str, *, within_s: float = 60) -> None:
         """A worker comes to this failpoint, and whatever takes its place goes on."""
         before = self.failpoints.fired()[place]
         self.failpoints.arm(f"{place}={mode}")
         wait_until(
             lambda: self.keep_streaming() and self.failpoints.fired()[place] > before,
-            timeout_s=60,
+            timeout_s=within_s,
             what=f"a worker at {place}",
         )
         self.failpoints.arm("")

@@ -8,9 +8,11 @@ from typing import Any
 from seamline.adapters.memory_sink import MemoryDestination
 from seamline.domain.ledger import LedgerRow, StreamId
 from tests.fault.simulator.bank_source import CURRENCIES, OPENING, TABLES, BankSource, State
-from tests.fault.simulator.schedule import KnownGap, Violation
+from tests.fault.simulator.schedule import EndedEarly, Violation
 from tests.fault.simulator.topic import Capture
 from tests.log_topic import STREAM
+
+COVERED_IN_DISORDER = "covered units in disorder are dropped"
 
 
 @dataclass
@@ -87,7 +89,6 @@ class Checks:
         lost_at = self._capture.lost_at
         if lost_at is None or self._capture.is_another_log or not before.next_offset <= lost_at < after.next_offset:
             return
-        said = f"applied up to {after.next_offset} although the log is lost at {lost_at}"
         missing = self._capture.missing
         if missing is not None and self._source.covered_by(before.position) >= missing:
             # It came with the snapshot.
@@ -98,8 +99,8 @@ class Checks:
             # Units that the snapshots of all tables cover are dropped, in any order and as often as they come; and what
             # came too early before such a one came in time.
             self.state(before.stream)
-            raise KnownGap("covered units in disorder are dropped", said)
-        raise Violation("I9 nothing beyond", said)
+            raise EndedEarly(COVERED_IN_DISORDER)
+        raise Violation("I9 nothing beyond", f"applied up to {after.next_offset} although the log is lost at {lost_at}")
 
     def state(self, stream: StreamId) -> None:
         """I1, I2, I3: each table is what the source's was at the ledger's position, or at its own snapshot's where that

@@ -145,7 +145,7 @@ class Runs:
             case Crash() | TransientError() | CommitUnknown() | Fenced() | Refused():
                 self.schedule.tally[f"task ended: {type(error).__name__}"] += 1
             case _:
-                raise Violation("unexplained stop", f"{type(error).__name__}: {error}") from error
+                raise Violation(f"unexplained stop: {type(error).__name__}", f"{error}") from error
 
     def _wait_for_those_left_alone(self) -> None:
         while not all(self._left_alone):

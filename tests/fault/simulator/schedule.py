@@ -23,8 +23,13 @@ class Violation(AssertionError):
         self.check = check
 
 
-class KnownGap(Violation):
-    """Seen, written down and not yet mended: it ends the seed and is counted."""
+class EndedEarly(Exception):
+    """No violation: the product does right, in a way that the checks behind it cannot follow. The seed ends there and
+    counts as this `case`."""
+
+    def __init__(self, case: str) -> None:
+        super().__init__(case)
+        self.case = case
 
 
 class Crash(BaseException):

@@ -33,7 +33,7 @@ from tests.fault.simulator.bank_source import TABLES, BankSource, Log
 from tests.fault.simulator.checks import Checks
 from tests.fault.simulator.ports import Control, Direction, SteppedFailpoints, SteppedSink, SteppedSource
 from tests.fault.simulator.runs import Runs, StreamClock
-from tests.fault.simulator.schedule import Committer, Crash, KnownGap, Odds, Process, Schedule, Violation
+from tests.fault.simulator.schedule import Committer, Crash, EndedEarly, Odds, Process, Schedule, Violation
 from tests.fault.simulator.topic import Capture, Loss
 from tests.log_topic import MARKERS, STREAM, ManualClock, sync_plan
 
@@ -62,8 +62,8 @@ def run_seed(seed: int) -> Counter[str]:
         patch.setattr(span_loop, "ThreadPoolExecutor", pool)
         try:
             simulation.run()
-        except KnownGap as gap:
-            simulation.tally[f"known: {gap.check}"] += 1
+        except EndedEarly as ended:
+            simulation.tally[f"ended early: {ended.case}"] += 1
         finally:
             simulation.schedule.end()
             # Streams that ended out of order have left Python as they found it, not as it was.
@@ -322,7 +322,7 @@ class Simulation:
                 self.stopped_by = error
                 self.direction.report = StreamReport(STREAM, "failed", error=str(error))
             case _:
-                raise Violation("unexplained stop", f"{type(error).__name__}: {error}") from error
+                raise Violation(f"unexplained stop: {type(error).__name__}", f"{error}") from error
 
     @property
     def _carried(self) -> frozenset[str]:

@@ -11,6 +11,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+import psutil
 import psycopg
 
 from seamline.adapters.connections import Connection
@@ -20,6 +21,7 @@ from seamline.stack.layout import Layout
 from tests.fault.real.hosted import HostedBank, kill_daemon, kill_host, kill_jvm, overtake_host
 from tests.fault.real.window import Window
 from tests.fault.soak.kafka_links import KafkaLinks
+from tests.fault.soak.large_transaction import commit_large_transaction
 from tests.fault.soak.link import Link, State
 from tests.integration.databases import mariadb, postgres
 from tests.spark.hosts import is_gone
@@ -74,6 +76,12 @@ def kill_worker(scene: Scene) -> None:
 
 def kill_worker_at_a_failpoint(scene: Scene) -> None:
     _come_to(scene, _STREAM_FAILPOINTS, "kill9")
+
+
+def kill_worker_amid_a_large_transaction(scene: Scene) -> None:
+    """It has put a piece of it aside."""
+    commit_large_transaction(scene.bank)
+    scene.bank.come_to("app.piece_staged", "kill9", within_s=120)
 
 
 def fail_worker_at_a_failpoint(scene: Scene) -> None:
@@ -239,6 +247,12 @@ def suspending(program: str) -> Callable[[Scene], None]:
     return suspend
 
 
+def suspend_postgres(scene: Scene) -> None:
+    """With every session: the destination's, the platform database's, and the source's where it is one."""
+    with all_suspended(psutil.Process(supervisor.state(scene.layout, "postgres").pid)):
+        scene.lasting(5, 15)
+
+
 def restart_destination_fast(scene: Scene) -> None:
     """As an administrator does: every session is ended, nothing has to be recovered."""
     before = supervisor.state(scene.layout, "postgres").pid
@@ -270,6 +284,23 @@ def suspended(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+@contextmanager
+def all_suspended(leader: psutil.Process) -> Iterator[None]:
+    """A process and all that come from it. The leader sleeps first: what it forks before that is there to be found."""
+    asleep: list[psutil.Process] = []
+    try:
+        while awake := [one for one in (leader, *leader.children(recursive=True)) if one not in asleep]:
+            for process in awake:
+                asleep.append(process)
+                with suppress(psutil.NoSuchProcess):
+                    process.suspend()
+        yield
+    finally:
+        for process in reversed(asleep):
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+
+
 def _faults_of(name: str, link: Callable[[Scene], Link]) -> Iterator[Fault]:
     yield Fault(f"{name} cut", cutting(link))
     yield Fault(f"{name} silent", silencing(link))
@@ -279,6 +310,7 @@ def _faults_of(name: str, link: Callable[[Scene], Link]) -> Iterator[Fault]:
 FAULTS = (
     Fault("stream's worker killed", kill_worker),
     Fault("stream's worker killed at a failpoint", kill_worker_at_a_failpoint),
+    Fault("stream's worker killed amid a transaction larger than memory", kill_worker_amid_a_large_transaction),
     Fault("stream fails at a failpoint", fail_worker_at_a_failpoint),
     Fault("stream's worker suspended", suspend_worker),
     Fault("answer of a COMMIT lost", lose_the_answer_of_a_commit),
@@ -300,6 +332,7 @@ FAULTS = (
     Fault("Kafka killed", killing("kafka")),
     Fault("Kafka suspended", suspending("kafka")),
     Fault("PostgreSQL killed", killing("postgres")),
+    Fault("PostgreSQL suspended", suspend_postgres),
     Fault("PostgreSQL restarted", restart_destination_fast),
     Fault("MariaDB killed", killing("mariadb"), ("mariadb",)),
     Fault("MariaDB suspended", suspending("mariadb"), ("mariadb",)),

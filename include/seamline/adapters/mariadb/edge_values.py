@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from seamline.adapters.mariadb.canonical import text_literal
 from seamline.domain.catalogue import Column, Kind
@@ -20,6 +21,9 @@ LIMITS: Mapping[Kind, Sequence[tuple[str, str]]] = {
     **dict.fromkeys((Kind.DATE, Kind.DATETIME, Kind.INSTANT), _NO_DATES),
     **dict.fromkeys((Kind.CHAR, Kind.STRING), _NOT_IN_TEXTS),
 }
+# What an ENUM holds after a value that is none of its labels, of a session that was not strict: its text is empty.
+_ERROR_VALUE = "0"
+_DIGITS = re.compile(r"\((\d+),(\d+)\)")
 _LABEL = re.compile(r"'(?:[^']|'')*'")
 TEXTS = (
     "", "a", "A", " lead", "tail  ", "ü€", "😀", "e\u0301", "comma, 5:colon ~", "tab\tnew\r\nline", "back\\slash",
@@ -56,15 +60,23 @@ def _decimals(column: Column) -> Sequence[str]:
     mixed = "1234567890" * 7
     varied = f"{mixed[: column.precision - column.scale] or '0'}.{mixed[: column.scale] or '0'}"
     values = ("0", smallest, largest, varied)
-    return values if "unsigned" in column.source_type else (*values, f"-{smallest}", f"-{largest}")
+    return values if "unsigned" in column.source_type else (*values, "-0.0", f"-{smallest}", f"-{largest}")
 
 
 def _floats(column: Column) -> Sequence[str]:
+    if digits := _DIGITS.search(column.source_type):
+        return _floats_of(column, int(digits[1]), int(digits[2]))
     largest = "3.4028234e38" if column.kind is Kind.FLOAT else "1.7976931348623157e308"
     smallest = "1.4e-45" if column.kind is Kind.FLOAT else "5e-324"
     values = ("0e0", "0.1", "1.5", "16777217", "9007199254740993", "1.732224012649634", "1e-7", "1e22", smallest)
     signed = ("-0e0", "-0.1", f"-{largest}")
     return (*values, largest) if "unsigned" in column.source_type else (*values, largest, *signed)
+
+
+def _floats_of(column: Column, precision: int, scale: int) -> Sequence[str]:
+    """Of FLOAT(precision,scale), which the server rounds in decimal."""
+    values = ("1.5", *_decimals(replace(column, precision=precision, scale=scale)))
+    return values if "unsigned" in column.source_type else (*values, "-0e0")
 
 
 def _bits(column: Column) -> Sequence[str]:
@@ -170,7 +182,7 @@ _VALUES: Mapping[Kind, Callable[[Column], Sequence[str]]] = {
     Kind.INSTANT: _instants,
     Kind.TIME: _times,
     Kind.YEAR: lambda _: _plain(1901, 1970, 2000, 2155, "'0000'"),
-    Kind.ENUM: _labels,
+    Kind.ENUM: lambda column: [*_labels(column), _ERROR_VALUE],
     Kind.SET: _sets,
     Kind.JSON: lambda _: [_literal(document) for document in DOCUMENTS],
     Kind.UUID: lambda _: [f"'{one}'" for one in _UUIDS],
