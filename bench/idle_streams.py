@@ -11,15 +11,14 @@ import tempfile
 import time
 from pathlib import Path
 
-import pytest
-
 from seamline.adapters.connections import Connection
 from seamline.plan.model import plan_to_json
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
+from tests.integration.known import destination_known_by_id
 from tests.spark.chains import SCRIPT, TABLES
 from tests.spark.empty_sync import publish_empty
-from tests.spark.hosts import START_S, Hosts, hosts_of, session_of, uri
+from tests.spark.hosts import START_S, Hosts, hosts_of, session_of
 from tests.waiting import wait_until
 
 NAME = "idle_streams"
@@ -36,10 +35,9 @@ def main() -> int:
     with (
         captured(NAME) as bank,
         postgres_database(f"{NAME}_warehouse") as warehouse,
-        pytest.MonkeyPatch.context() as patch,
+        destination_known_by_id(warehouse, warehouse.database),
         tempfile.TemporaryDirectory() as folder,
     ):
-        patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
         bank.ensure()
         with hosts_of(SCRIPT, Path(folder), name=f"{NAME}_platform") as hosts:
             syncs = [f"{NAME}_{number}" for number in range(chosen.streams)]

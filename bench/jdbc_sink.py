@@ -23,7 +23,6 @@ from pathlib import Path
 import confluent_kafka
 import orjson
 import psycopg
-import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from bench.stream import CREATE, GOAL, TABLES, drained_by_span_loop, fill, make_like, require_equal, wait_for
@@ -38,8 +37,8 @@ from seamline.stack.layout import Layout
 from tests.integration.captured import Captured, captured
 from tests.integration.connect_worker import connect_worker
 from tests.integration.databases import postgres, postgres_database
+from tests.integration.known import destination_known_by_id
 from tests.spark.empty_sync import publish_empty
-from tests.spark.hosts import uri
 
 NAME = "bench_sink"
 DRAIN_MAX_S = 300.0
@@ -74,8 +73,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--changes", type=int, default=600_000)
     chosen = parser.parse_args()
-    with captured(NAME) as bank, postgres_database(NAME) as warehouse, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
+    with captured(NAME) as bank, postgres_database(NAME) as warehouse, destination_known_by_id(warehouse, NAME):
         bank.execute(*CREATE)
         bank.ensure(dataclasses.replace(bank.plan, tables=tuple(TablePlan(name) for name in TABLES)))
         return drain_against_sink(bank, warehouse, changes=chosen.changes)

@@ -28,8 +28,8 @@ from seamline.sync.span_loop import run_stream
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import mariadb, postgres, postgres_database
+from tests.integration.known import destination_known_by_id
 from tests.spark.empty_sync import publish_empty
-from tests.spark.hosts import uri
 from tests.waiting import wait_until
 
 NAME = "bench_latency"
@@ -54,9 +54,9 @@ def main() -> int:
     with (
         bank_in(chosen.source) as bank,
         postgres_database(f"{NAME}_warehouse") as warehouse,
+        destination_known_by_id(warehouse, warehouse.database),
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
         if chosen.poll_ms:
             patch.setattr(connector_config, "mariadb_settings", partial(polling_every, chosen.poll_ms))
         bank.ensure(dataclasses.replace(bank.plan, tables=tuple(TablePlan(name) for name in TABLES)))

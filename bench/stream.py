@@ -18,7 +18,6 @@ from decimal import Decimal
 
 import orjson
 import psycopg
-import pytest
 
 from seamline.adapters import registry
 from seamline.adapters.connections import Connection
@@ -29,8 +28,8 @@ from seamline.sync.markers import read_until_marker
 from seamline.sync.span_loop import run_stream
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import mariadb, postgres, postgres_database
+from tests.integration.known import destination_known_by_id
 from tests.spark.empty_sync import publish_empty
-from tests.spark.hosts import uri
 
 NAME = "bench_stream"
 TABLES = ("balance", "entry", "access")
@@ -51,8 +50,7 @@ def main() -> int:
     parser.add_argument("--changes", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
-    with captured(NAME) as bank, postgres_database(NAME) as warehouse, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
+    with captured(NAME) as bank, postgres_database(NAME) as warehouse, destination_known_by_id(warehouse, NAME):
         bank.execute(*CREATE)
         bank.ensure(dataclasses.replace(bank.plan, tables=tuple(TablePlan(name) for name in TABLES)))
         return drain(bank, warehouse, changes=chosen.changes, rounds=chosen.rounds)

@@ -44,7 +44,9 @@ def sync_plan(
     return SyncPlan(
         sync="settlement",
         source=SourcePlan("core_bank", "mariadb", "bank", "r", "c", "m", TOPIC, "seamline-core_bank"),
-        destinations=(DestinationPlan("warehouse", "postgres", "warehouse", schema),),
+        destinations=(
+            DestinationPlan("warehouse", "postgres", "warehouse", schema, writer_connection="warehouse_writer"),
+        ),
         tables=tuple(TablePlan(table.name, table=table) for table in tables),
         stream=stream or StreamPlan(),
     )

@@ -5,10 +5,17 @@ from collections.abc import Iterator
 import pytest
 
 from seamline.adapters.connections import Connection
-from tests.integration.databases import postgres_database
+from tests.integration.databases import PUBLISHER, postgres_database
 
 
 @pytest.fixture(scope="session")
 def sink_database(stack: object) -> Iterator[Connection]:
     with postgres_database("stream_contract") as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def one_login_database(stack: object) -> Iterator[Connection]:
+    """A destination whose publisher is its writer too."""
+    with postgres_database("stream_contract_one_login", writer=PUBLISHER) as connection:
         yield connection

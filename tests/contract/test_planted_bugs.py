@@ -279,7 +279,7 @@ def orphans_not_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_key_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(postgres_sink, "with_old_values", lambda session, on, changes, pieces: changes)
+    patch.setattr(postgres_sink, "with_old_values", lambda session, on, changes: changes)
 
 
 _UPDATED = "an_update_that_lacks_values_keeps_the_stored_ones"

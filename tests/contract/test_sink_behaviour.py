@@ -1,10 +1,11 @@
 """One suite over every sink: what the stream builds on, proven for each destination alike."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
+from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Table
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
@@ -46,4 +47,17 @@ def test_every_sink_finds_the_values_that_a_log_left_out(behaviour: Behaviour, m
 @pytest.mark.parametrize("behaviour", JOINING_BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
 def test_every_sink_lets_tables_enter_and_leave_a_stream(behaviour: Behaviour, make_world: WorldMaker) -> None:
     with opened(make_world, TABLES) as world:
+        behaviour(world)
+
+
+# Where both roles have a part.
+OF_BOTH_ROLES = [
+    *JOINING_BEHAVIOURS,
+    *(one for one in BEHAVIOURS if "publish" in one.__name__ or one.__name__.startswith("pieces_")),
+]
+
+
+@pytest.mark.parametrize("behaviour", OF_BOTH_ROLES, ids=lambda behaviour: behaviour.__name__)
+def test_one_login_for_both_roles_keeps_the_contract_too(behaviour: Behaviour, one_login_database: Connection) -> None:
+    with closing(PostgresWorld(TABLES, one_login_database, resolve=lambda _: one_login_database)) as world:
         behaviour(world)

@@ -162,7 +162,7 @@ def test_values_that_change_places_in_pieces_of_a_large_transaction_are_applied(
     assert begun(stream) == before + 2
     assert world.rows(ACCOUNT) == texts(account(1, "b"), account(2, "a"), account(3, "c"), *rest(9))
     assert world.findings() == []
-    left = world.session.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'piece%'").fetchone()
+    left = world.session.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'seamline_pieces%'").fetchone()
     assert left == (0,)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import psycopg
 
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.sink import PostgresSink
@@ -19,7 +19,7 @@ from seamline.domain.errors import CommitUnknown
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints, Load, Sink
 from tests.bank_history import text_of
-from tests.integration.databases import postgres
+from tests.integration.databases import either_of, postgres
 from tests.log_topic import sync_plan
 
 Row = dict[str, Any]
@@ -74,14 +74,20 @@ class MemoryWorld:
 
 
 class PostgresWorld:
-    """Its own schemas in a database of the test session."""
+    """Its own schemas in a database of the test session, whose publisher `connection` is."""
 
     def __init__(
-        self, tables: Sequence[Table], connection: Connection, *, kind: type[PostgresSink] = PostgresSink
+        self,
+        tables: Sequence[Table],
+        connection: Connection,
+        *,
+        kind: type[PostgresSink] = PostgresSink,
+        resolve: Callable[[str], Connection] | None = None,
     ) -> None:
         self.plan = sync_plan(tables)
         self._connection = connection
         self._kind = kind
+        self._resolve = resolve or either_of(connection)
         self._sinks: list[PostgresSink] = []
         self._staged = 0
         self.session: psycopg.Connection[Any] = postgres(connection)
@@ -91,9 +97,7 @@ class PostgresWorld:
         self.session.execute("CREATE SCHEMA settlement_stage")
 
     def sink(self, *, failpoints: Failpoints | None = None) -> PostgresSink:
-        made = self._kind(
-            self.plan, self.plan.destinations[0], resolve=lambda _: self._connection, failpoints=failpoints
-        )
+        made = self._kind(self.plan, self.plan.destinations[0], resolve=self._resolve, failpoints=failpoints)
         self._sinks.append(made)
         return made
 
@@ -108,7 +112,8 @@ class PostgresWorld:
                 return
             lost_before.append(lost)
             if lost is LostAnswer.NOT_APPLIED:
-                self.session.execute("SELECT pg_terminate_backend(%s, 5000)", (session.info.backend_pid,))
+                with postgres(resolve("postgres_root")) as root:
+                    root.execute("SELECT pg_terminate_backend(%s, 5000)", (session.info.backend_pid,))
             send(session, failpoint)
             session.close()
             raise CommitUnknown("the answer is lost")

@@ -18,7 +18,6 @@ from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict
 from seamline.plan.model import (
     BusinessDate,
     ControlTotalPlan,
-    DestinationPlan,
     NightlyPlan,
     ReconcilePlan,
     Run,
@@ -29,6 +28,7 @@ from seamline.plan.model import (
 )
 from seamline.ports import StreamReport
 from seamline_airflow import parts
+from tests.integration.known import destination_plan
 
 DATE = date(2026, 11, 19)
 POSITION = BinlogPosition("0-7-100", "binlog.000001", 1000)
@@ -53,7 +53,7 @@ def plan(**changes: Any) -> SyncPlan:
         source=SourcePlan(
             "core_bank", "mariadb", "bank", "r", "c", "m", "seamline.core_bank.log", "seamline-core_bank"
         ),
-        destinations=(DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
+        destinations=(destination_plan("warehouse", "settlement"),),
         tables=(
             TablePlan("account", None, _ACCOUNT),
             TablePlan("ledger_entry", BusinessDate("booked_at", "instant"), _ENTRY),

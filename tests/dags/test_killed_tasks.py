@@ -26,7 +26,7 @@ from tests.dags import results
 from tests.dags.places import PLACES
 from tests.dags.task_process import DAG_ID, started, state_of
 from tests.integration.databases import postgres, postgres_database
-from tests.integration.known import known_by_id
+from tests.integration.known import destination_known_by_id, known_by_id
 from tests.integration.platform_database import Server, database_of_its_own
 from tests.waiting import wait_until
 
@@ -127,7 +127,7 @@ def servers(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> It
         root = replace(stack.connection("postgres_root"), database=platform.name)
         opened.enter_context(known_by_id(root, CONNECTION_ID, "postgres"))
         destination = opened.enter_context(postgres_database("warehouse_of_tasks"))
-        opened.enter_context(known_by_id(destination, _DESTINATION.connection, "postgres"))
+        opened.enter_context(destination_known_by_id(destination, _DESTINATION.connection))
         # Processes are forked from one that was started with this environment.
         patch = opened.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("SEAMLINE_FAILPOINTS_FILE", str(arming))

@@ -33,6 +33,7 @@ schema: trading
     "destinations/brokerage_warehouse.yaml": """destination: brokerage_warehouse
 kind: postgres
 connection: warehouse
+writer_connection: warehouse_writer
 schema: brokerage
 """,
     "syncs/brokerage.yaml": """sync: brokerage

@@ -1,6 +1,6 @@
 """Databases of a test of its own on the servers of the local stack, dropped at the end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -10,6 +10,9 @@ import pymysql
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres.grants import grant_statements
+
+# The logins of the local stack's destination.
+PUBLISHER, WRITER = "warehouse", "warehouse_writer"
 
 
 @contextmanager
@@ -39,22 +42,33 @@ def mariadb(connection: Connection, **options: Any) -> "pymysql.Connection[pymys
 
 
 @contextmanager
-def postgres_database(name: str) -> Iterator[Connection]:
-    """An empty database in the local stack's PostgreSQL, reached as a destination's writer, whose rights are those of
-    the printed script."""
-    root, writer = resolve("postgres_root"), resolve("warehouse")
+def postgres_database(name: str, *, writer: str = WRITER) -> Iterator[Connection]:
+    """An empty database in the local stack's PostgreSQL, reached as a destination's publisher; `writer_of` is its
+    writer. Both have the rights of the printed script. `writer`: PUBLISHER where one login is both."""
+    root, publisher = resolve("postgres_root"), resolve(PUBLISHER)
     with postgres(root) as session:
         session.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         session.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0")
         session.execute(f"REVOKE ALL ON DATABASE {name} FROM PUBLIC")
-        for statement in grant_statements(name, writer.login):
-            session.execute(statement)
     with postgres(replace(root, database=name)) as session:
+        for statement in grant_statements(name, publisher=publisher.login, writer=resolve(writer).login):
+            session.execute(statement.encode())
         # For tables that tests make by hand.
-        session.execute(f"GRANT USAGE, CREATE ON SCHEMA public TO {writer.login}")
-    yield replace(writer, database=name)
+        session.execute(f"GRANT USAGE, CREATE ON SCHEMA public TO {publisher.login}")
+    yield replace(publisher, database=name)
     with postgres(root) as session:
         session.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def writer_of(publisher: Connection) -> Connection:
+    """The other login of a destination's database: it has the rows and owns nothing."""
+    writer = resolve(WRITER)
+    return replace(publisher, connection_id=writer.connection_id, login=writer.login, password=writer.password)
+
+
+def either_of(publisher: Connection) -> Callable[[str], Connection]:
+    """How a sink resolves the connections of a destination that is this database."""
+    return lambda connection_id: writer_of(publisher) if connection_id.endswith("_writer") else publisher
 
 
 def postgres(connection: Connection) -> psycopg.Connection:

@@ -20,6 +20,7 @@ from seamline.stack import account, mariadb, postgres
 from seamline.stack.layout import Layout
 from seamline.stack.test_session import free_port_base
 from tests.integration import databases
+from tests.integration.databases import PUBLISHER, WRITER
 from tests.waiting import wait_until
 
 TakeOver = Callable[[], None]
@@ -100,11 +101,11 @@ def replicated_mariadb() -> Iterator[TakeOver]:
 @contextmanager
 def replicated_postgres() -> Iterator[TakeOver]:
     """The administrator's connection leads to the first server; its replica is a standby, promoted at the end."""
-    root, writer = resolve("postgres_root"), resolve("warehouse")
+    root = resolve("postgres_root")
     with _pair(root, postgres.command, _postgres_is_ready, lambda ports: ports.postgres) as (first, second):
         postgres.initialise(first.layout, {"postgres_root": root.password})
         first.start()
-        first.ask(f"CREATE ROLE {writer.login} LOGIN")
+        _make_logins(first)
         own = first.administrator
         second.layout.postgres.mkdir(mode=0o700)
         _own(second.layout.postgres)
@@ -123,7 +124,7 @@ def replicated_postgres() -> Iterator[TakeOver]:
             assert second.ask("SELECT pg_promote(true, 60)") == [(True,)]
             second.move_to(first)
 
-        with _leading_to(first, "postgres_root", "warehouse"):
+        with _leading_to(first, "postgres_root", PUBLISHER, WRITER):
             yield take_over
 
 
@@ -164,13 +165,18 @@ def restorable_mariadb() -> Iterator[Backup]:
 
 @contextmanager
 def restorable_postgres() -> Iterator[Backup]:
-    root, writer = resolve("postgres_root"), resolve("warehouse")
+    root = resolve("postgres_root")
     with _pair(root, postgres.command, _postgres_is_ready, lambda ports: ports.postgres) as (server, _):
         postgres.initialise(server.layout, {"postgres_root": root.password})
         server.start()
-        server.ask(f"CREATE ROLE {writer.login} LOGIN")
-        with _leading_to(server, "postgres_root", "warehouse"):
+        _make_logins(server)
+        with _leading_to(server, "postgres_root", PUBLISHER, WRITER):
             yield Backup(server, server.layout.postgres)
+
+
+def _make_logins(server: Server) -> None:
+    for connection_id in (PUBLISHER, WRITER):
+        server.ask(f"CREATE ROLE {resolve(connection_id).login} LOGIN")
 
 
 @contextmanager

@@ -18,14 +18,15 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
-from seamline.plan.model import DestinationPlan, StreamPlan, SyncPlan, TablePlan
+from seamline.plan.model import StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Orders, Publication, ReadView, StreamReport
 from seamline.sync.span_loop import run_stream
 from tests.integration.captured import Captured
-from tests.integration.databases import postgres
+from tests.integration.databases import either_of, postgres
+from tests.integration.known import destination_plan
 from tests.waiting import wait_until
 
-DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "live")
+DESTINATION = destination_plan("warehouse", "live")
 
 
 class HeldOrders:
@@ -60,7 +61,7 @@ class Streamed:
         return self.plan.stream_id(DESTINATION.name)
 
     def sink(self) -> PostgresSink:
-        return PostgresSink(self.plan, DESTINATION, resolve=lambda _: self.database)
+        return PostgresSink(self.plan, DESTINATION, resolve=either_of(self.database))
 
     def ledger(self) -> LedgerRow:
         row = self.sink().read_ledger(self.stream)

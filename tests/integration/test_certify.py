@@ -28,6 +28,7 @@ from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.kinds import CASES, INEXACT_CASES
+from tests.integration.known import destination_known_by_id
 from tests.integration.postgres_kinds import CASES as TYPE_CASES
 from tests.integration.postgres_kinds import TYPES, create_table
 from tests.integration.streamed import streamed
@@ -52,7 +53,9 @@ database: {name}
 }
 OWNERS = {"mariadb": "core_bank_root", "postgres": "postgres_root"}
 SYNC = "sync: {name}_sync\nsource: {name}\ndestinations: [certified]\ntables: [{tables}]\n"
-DESTINATION = "destination: certified\nkind: postgres\nconnection: certified\nschema: live\n"
+DESTINATION = (
+    "destination: certified\nkind: postgres\nconnection: certified\nwriter_connection: certified_writer\nschema: live\n"
+)
 MARIADB, POSTGRES = "parity_test", "parity_pg"
 IN_THE_WAY = (
     "CREATE TABLE parent (id INT PRIMARY KEY)",
@@ -125,10 +128,8 @@ def ledger(stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pos
 
 
 @pytest.fixture
-def warehouse(stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
-    with postgres_database("parity_warehouse") as one:
-        address = f"postgres://{one.login}:{one.password}@{one.host}:{one.port}/{one.database}"
-        monkeypatch.setenv("SEAMLINE_CONNECTION_CERTIFIED", address)
+def warehouse(stack: RunningStack) -> Iterator[Connection]:
+    with postgres_database("parity_warehouse") as one, destination_known_by_id(one, "certified"):
         yield one
 
 

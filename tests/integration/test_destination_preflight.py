@@ -1,4 +1,4 @@
-"""Preflight asks the destination too, with the writer's own login on a real server."""
+"""Preflight asks the destination too, with the own logins of its publisher and its writer on a real server."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,11 +6,14 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.postgres.grants import grant_statements
+from seamline.adapters.postgres.ledger import create_tables
 from seamline.adapters.postgres.preflight import problems
 from seamline.domain.errors import TransientError
 from seamline.plan.list_change import kept_name
 from tests.conftest import RunningStack
-from tests.integration.databases import postgres, postgres_database
+from tests.integration.databases import postgres, postgres_database, writer_of
+from tests.integration.known import destination_known_by_id
 from tests.log_topic import sync_plan
 
 DATABASE = "destination_preflight_test"
@@ -19,24 +22,23 @@ PLAN = sync_plan()
 
 
 @pytest.fixture
-def writer(stack: RunningStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+def publisher(stack: RunningStack) -> Iterator[Connection]:
     """The warehouse is an empty database on which the owner has run the script."""
-    with postgres_database(DATABASE) as connection:
-        lead_to(connection, monkeypatch)
+    with postgres_database(DATABASE) as connection, destination_known_by_id(connection, "warehouse"):
         yield connection
 
 
-def lead_to(to: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def lead_to(to: Connection, monkeypatch: pytest.MonkeyPatch, connection_id: str = "WAREHOUSE") -> None:
     address = f"postgres://{to.login}:{to.password}@{to.host}:{to.port}/{to.database}"
-    monkeypatch.setenv("SEAMLINE_CONNECTION_WAREHOUSE", address)
+    monkeypatch.setenv(f"SEAMLINE_CONNECTION_{connection_id}", address)
 
 
 def as_owner(statement: str) -> None:
     with postgres(replace(resolve("postgres_root"), database=DATABASE)) as session:
-        session.execute(statement)
+        session.execute(statement.encode())
 
 
-def test_the_grant_script_is_enough_for_preflight(writer: Connection) -> None:
+def test_the_grant_script_is_enough_for_preflight(publisher: Connection) -> None:
     assert problems(PLAN, WAREHOUSE) == ()
 
 
@@ -44,39 +46,128 @@ def test_the_grant_script_is_enough_for_preflight(writer: Connection) -> None:
     ("statement", "what", "cure"),
     [
         (
-            "REVOKE CREATE ON DATABASE {database} FROM {writer}",
-            "has no CREATE on database",
+            "REVOKE CREATE ON DATABASE {database} FROM {publisher}",
+            "{publisher} has no CREATE on database",
             "seamline grants warehouse",
         ),
-        ("REVOKE TEMPORARY ON DATABASE {database} FROM {writer}", "has no TEMPORARY", "seamline grants warehouse"),
+        (
+            "REVOKE TEMPORARY ON DATABASE {database} FROM {writer}",
+            "{writer} has no TEMPORARY",
+            "seamline grants warehouse",
+        ),
         ("CREATE SCHEMA settlement", "schema settlement is there already, belongs to", "GRANT USAGE, CREATE ON SCHEMA"),
+        ("CREATE SCHEMA settlement", '"{writer}" may not use what is in "settlement"', "GRANT USAGE ON SCHEMA"),
         ("CREATE SCHEMA settlement_cut", "schema settlement_cut is there already", "declare another schema"),
         ("CREATE SCHEMA seamline", "schema seamline is there already", "GRANT USAGE, CREATE ON SCHEMA seamline"),
         (
-            "ALTER DATABASE {database} SET default_transaction_read_only = on",
-            "are read only",
+            "ALTER ROLE {writer} IN DATABASE {database} SET default_transaction_read_only = on",
+            "sessions of {writer} are read only",
             "RESET default_transaction_read_only",
+        ),
+        (
+            "ALTER DATABASE {database} SET default_transaction_read_only = on",
+            "sessions of {publisher} are read only",
+            "RESET default_transaction_read_only",
+        ),
+        (
+            "ALTER DEFAULT PRIVILEGES FOR ROLE {publisher} REVOKE USAGE ON SCHEMAS FROM {writer}",
+            "{writer} will not have USAGE on what {publisher} makes",
+            "seamline grants warehouse",
+        ),
+        (
+            "ALTER DEFAULT PRIVILEGES FOR ROLE {publisher} REVOKE UPDATE, DELETE ON TABLES FROM {writer}",
+            "{writer} will not have DELETE, UPDATE on what {publisher} makes",
+            "seamline grants warehouse",
         ),
     ],
 )
 def test_what_would_keep_tables_out_is_told_before_anything_is_read(
-    writer: Connection, statement: str, what: str, cure: str
+    publisher: Connection, statement: str, what: str, cure: str
 ) -> None:
-    as_owner(statement.format(database=DATABASE, writer=writer.login))
-    (problem,) = problems(PLAN, WAREHOUSE)
-    assert problem.is_fatal
-    assert problem.what.startswith("destination warehouse: ") and what in problem.what
+    names = {"database": DATABASE, "publisher": publisher.login, "writer": writer_of(publisher).login}
+    as_owner(statement.format(**names))
+    found = problems(PLAN, WAREHOUSE)
+    (problem,) = (one for one in found if what.format(**names) in one.what)
+    assert problem.what.startswith("destination warehouse: ")
     assert cure in problem.cure
+    assert all(one.is_fatal for one in found)
 
 
-def test_schemas_that_the_writer_may_use_are_no_problem(writer: Connection) -> None:
+def test_schemas_that_both_logins_may_use_are_no_problem(publisher: Connection) -> None:
     as_owner("CREATE SCHEMA settlement")
-    as_owner(f"GRANT USAGE, CREATE ON SCHEMA settlement TO {writer.login}")
+    as_owner(f"GRANT USAGE, CREATE ON SCHEMA settlement TO {publisher.login}")
+    as_owner(f"GRANT USAGE ON SCHEMA settlement TO {writer_of(publisher).login}")
     assert problems(PLAN, WAREHOUSE) == ()
 
 
-def test_a_unique_index_that_is_checked_row_by_row_is_told_and_stops_nothing(writer: Connection) -> None:
-    with postgres(writer) as session:
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        (
+            "REVOKE USAGE ON SCHEMA seamline, settlement FROM {writer}",
+            'may not use what is in "seamline", "settlement"',
+        ),
+        ("REVOKE DELETE ON settlement.account FROM {writer}", 'may not write rows of "settlement"."account"'),
+        ("REVOKE ALL ON seamline.ledger, seamline.finding FROM {writer}", '"seamline"."finding", "seamline"."ledger"'),
+    ],
+)
+def test_a_right_of_the_writer_on_what_is_there_is_asked_and_the_cure_gives_it(
+    publisher: Connection, statement: str, what: str
+) -> None:
+    made_tables(publisher)
+    assert problems(PLAN, WAREHOUSE) == ()
+    as_owner(statement.format(writer=writer_of(publisher).login))
+    (problem,) = problems(PLAN, WAREHOUSE)
+    assert problem.is_fatal and what in problem.what
+    as_owner(problem.cure.removeprefix("let its owner "))
+    assert problems(PLAN, WAREHOUSE) == ()
+
+
+def made_tables(publisher: Connection) -> None:
+    with postgres(publisher) as session:
+        create_tables(session)
+        session.execute("CREATE SCHEMA settlement")
+        session.execute("CREATE TABLE settlement.account (id int PRIMARY KEY, name text)")
+
+
+def test_row_security_that_hides_rows_from_the_writer_is_told(publisher: Connection) -> None:
+    made_tables(publisher)
+    with postgres(publisher) as session:
+        session.execute("ALTER TABLE settlement.account ENABLE ROW LEVEL SECURITY")
+    (problem,) = problems(PLAN, WAREHOUSE)
+    assert problem.is_fatal
+    assert f"hides rows of settlement.account from {writer_of(publisher).login}" in problem.what
+    assert "BYPASSRLS" in problem.cure
+
+
+def test_two_logins_that_lead_to_two_databases_are_told(publisher: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    lead_to(replace(writer_of(publisher), database="warehouse"), monkeypatch, "WAREHOUSE_WRITER")
+    assert ["lead to different databases" in problem.what for problem in problems(PLAN, WAREHOUSE)] == [True]
+
+
+def test_one_login_for_both_roles_needs_the_rights_of_both(publisher: Connection) -> None:
+    alone = replace(WAREHOUSE, writer_connection="")
+    (problem,) = problems(PLAN, alone)
+    assert f"{publisher.login} has no TEMPORARY" in problem.what
+    for statement in grant_statements(DATABASE, publisher=publisher.login, writer=publisher.login):
+        as_owner(statement)
+    assert problems(PLAN, alone) == ()
+
+
+def test_a_writer_that_is_a_member_of_the_publisher_has_what_it_needs(publisher: Connection) -> None:
+    writer = writer_of(publisher)
+    made_tables(publisher)
+    as_owner(f"REVOKE ALL ON ALL TABLES IN SCHEMA seamline FROM {writer.login}")
+    assert problems(PLAN, WAREHOUSE) != ()
+    as_owner(f"GRANT {publisher.login} TO {writer.login}")
+    try:
+        assert problems(PLAN, WAREHOUSE) == ()
+    finally:
+        as_owner(f"REVOKE {publisher.login} FROM {writer.login}")
+
+
+def test_a_unique_index_that_is_checked_row_by_row_is_told_and_stops_nothing(publisher: Connection) -> None:
+    with postgres(publisher) as session:
         session.execute("CREATE SCHEMA settlement")
         session.execute("CREATE TABLE settlement.account (id int PRIMARY KEY, name text, code text)")
         session.execute("ALTER TABLE settlement.account ADD UNIQUE (code) DEFERRABLE INITIALLY DEFERRED")
@@ -89,10 +180,12 @@ def test_a_unique_index_that_is_checked_row_by_row_is_told_and_stops_nothing(wri
     assert "DEFERRABLE" in problem.cure
 
 
-def test_a_view_that_still_reads_a_table_as_it_was_when_it_left_is_told_and_stops_nothing(writer: Connection) -> None:
+def test_a_view_that_still_reads_a_table_as_it_was_when_it_left_is_told_and_stops_nothing(
+    publisher: Connection,
+) -> None:
     """Whoever parks a table and takes it back would see the rows of before in it for ever."""
     kept = kept_name("account", "the run that took it out")
-    with postgres(writer) as session:
+    with postgres(publisher) as session:
         session.execute("CREATE SCHEMA settlement")
         session.execute(f"CREATE TABLE settlement.{kept} (id int PRIMARY KEY)")
         session.execute("CREATE TABLE settlement.account (id int PRIMARY KEY)")
@@ -105,8 +198,8 @@ def test_a_view_that_still_reads_a_table_as_it_was_when_it_left_is_told_and_stop
     assert f"of_then reads settlement.{kept}, which holds account as it was when it left" in problem.what
 
 
-def test_a_unique_index_on_a_table_without_a_key_is_told_as_what_stops_its_stream(writer: Connection) -> None:
-    with postgres(writer) as session:
+def test_a_unique_index_on_a_table_without_a_key_is_told_as_what_stops_its_stream(publisher: Connection) -> None:
+    with postgres(publisher) as session:
         session.execute("CREATE SCHEMA settlement")
         session.execute("CREATE TABLE settlement.account (id int, name text)")
         session.execute("CREATE UNIQUE INDEX by_name ON settlement.account (name)")
@@ -116,15 +209,17 @@ def test_a_unique_index_on_a_table_without_a_key_is_told_as_what_stops_its_strea
 
 
 def test_a_database_that_cannot_hold_every_letter_is_refused(
-    writer: Connection, monkeypatch: pytest.MonkeyPatch
+    publisher: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     latin = f"{DATABASE}_latin"
     with postgres(resolve("postgres_root")) as session:
         session.execute(f"DROP DATABASE IF EXISTS {latin}")
-        session.execute(f"CREATE DATABASE {latin} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0 OWNER {writer.login}")
+        session.execute(
+            f"CREATE DATABASE {latin} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0 OWNER {publisher.login}"
+        )
     try:
-        lead_to(replace(writer, database=latin), monkeypatch)
-        (problem,) = problems(PLAN, WAREHOUSE)
+        lead_to(replace(publisher, database=latin), monkeypatch)
+        (problem,) = problems(PLAN, replace(WAREHOUSE, writer_connection=""))
         assert "encoded in LATIN1" in problem.what
     finally:
         with postgres(resolve("postgres_root")) as session:
@@ -132,17 +227,18 @@ def test_a_database_that_cannot_hold_every_letter_is_refused(
 
 
 @pytest.mark.parametrize("wrong", [{"password": "wrong"}, {"database": "nowhere"}, {"login": "nobody_of_this_name"}])
+@pytest.mark.parametrize("connection_id", ["WAREHOUSE", "WAREHOUSE_WRITER"])
 def test_a_session_that_is_refused_is_a_problem_with_its_cure(
-    writer: Connection, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str]
+    publisher: Connection, monkeypatch: pytest.MonkeyPatch, connection_id: str, wrong: dict[str, str]
 ) -> None:
-    lead_to(replace(writer, **wrong), monkeypatch)  # type: ignore[arg-type]
+    lead_to(replace(publisher, **wrong), monkeypatch, connection_id)  # type: ignore[arg-type]
     (problem,) = problems(PLAN, WAREHOUSE)
     assert "refuses the session" in problem.what
     assert "check login, password and database" in problem.cure
-    assert writer.password not in problem.what
+    assert publisher.password not in problem.what
 
 
-def test_a_server_that_is_away_is_waited_for(writer: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    lead_to(replace(writer, port=1), monkeypatch)
+def test_a_server_that_is_away_is_waited_for(publisher: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    lead_to(replace(publisher, port=1), monkeypatch)
     with pytest.raises(TransientError, match="cannot be reached"):
         problems(PLAN, WAREHOUSE)

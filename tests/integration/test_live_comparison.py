@@ -26,6 +26,7 @@ from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
+from tests.integration.known import destination_known_by_id
 from tests.spark.empty_sync import publish_empty
 from tests.spark.hosts import uri
 from tests.waiting import wait_until
@@ -72,7 +73,7 @@ def chain(stack: RunningStack) -> Iterator[Chain]:
         warehouse = around.enter_context(postgres_database(f"{NAME}_warehouse"))
         platform = around.enter_context(postgres_database(f"{NAME}_platform"))
         patch = around.enter_context(pytest.MonkeyPatch.context())
-        patch.setenv(f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
+        around.enter_context(destination_known_by_id(warehouse, warehouse.database))
         patch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(platform))
         migrate.upgrade()
         bank.ensure()

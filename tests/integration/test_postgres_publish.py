@@ -1,5 +1,6 @@
 """What a publish does to a PostgreSQL that people already use."""
 
+import hashlib
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,11 +25,12 @@ from seamline.domain.errors import (
     SeamlineError,
     TransientError,
 )
+from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
 from seamline.ports import Load
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld
-from tests.integration.databases import postgres, postgres_database
+from tests.integration.databases import postgres, postgres_database, writer_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert, publication
 from tests.waiting import wait_until
 
@@ -126,13 +128,24 @@ def test_a_large_transaction_whose_pieces_the_destination_lost_is_not_committed(
     stream = Applying(world)
     batches = stream.batches(*[insert(ACCOUNT, **account(n)) for n in range(30)], pieces=3)
     staged = [stream.sink.stage(stream.lease, batch) for batch in batches]
-    (place,) = world.session.execute(
-        "SELECT oid::regclass::text FROM pg_class WHERE relname LIKE 'piece_%' AND relkind = 'r'"
-    ).fetchone() or ("",)
-    world.session.execute(f"TRUNCATE {place}")
+    # They end with the session that put them aside; whoever goes on in another one has the rest alone.
+    stream.sink.close()
     with pytest.raises(TransientError, match="10 rows of a large transaction lie aside, 30 were put there"):
         stream.sink.commit(stream.lease, staged, progress=stream.progress())
     assert world.rows(ACCOUNT) == []
+    assert world.sink().read_ledger(STREAM) == stream.lease.ledger
+
+
+def test_pieces_that_an_earlier_version_has_left_go_with_the_next_publish(world: PostgresWorld) -> None:
+    """By the publisher, who owns them; the ledger's own epoch may be that of a worker of that version."""
+    publish(world)
+    epoch = Applying(world).lease.epoch
+    mark = hashlib.sha256(str(STREAM).encode()).hexdigest()[:16]
+    for name in (f"piece_{mark}_{epoch - 1}_0", f"piece_{mark}_{epoch}_0", f"piece_{'0' * 16}_7_1", "piece_of_mine"):
+        world.session.execute(f"CREATE UNLOGGED TABLE seamline.{name} (n int)")
+    world.sink().publish(StreamId("other", "warehouse"), [], publication=publication([], run_id="run-2"))
+    left = world.session.execute("SELECT relname FROM pg_class WHERE relname LIKE 'piece%' ORDER BY 1").fetchall()
+    assert left == [(f"piece_{mark}_{epoch}_0",), ("piece_of_mine",)]
     Applying(world).span(*[insert(ACCOUNT, **account(n)) for n in range(30)], pieces=3)
     assert len(world.rows(ACCOUNT)) == 30
 
@@ -280,7 +293,7 @@ def test_a_stream_cannot_commit_between_the_statements_of_a_publish(
     def merge_later(*arguments: Any) -> None:
         if not thread.ident:
             thread.start()
-            with postgres(database) as watching:
+            with postgres(writer_of(database)) as watching:
                 wait_until(lambda: ended or waits_for_a_lock(watching), timeout_s=30, what="the commit to be held back")
         merge(*arguments)
 
@@ -325,7 +338,7 @@ def test_a_removal_from_a_large_keyless_table_uses_the_identity_index(world: Pos
     publish(world, audit=[{"actor": "x", "action": str(n)} for n in range(5000)])
     stream = Applying(world)
     on = stream.sink._statements["audit"]  # type: ignore[attr-defined]  # noqa: SLF001
-    session = postgres(world._connection)  # noqa: SLF001
+    session = postgres(writer_of(world._connection))  # noqa: SLF001
     session.execute(on.create_staging)
     plan = "\n".join(line for (line,) in session.execute(f"EXPLAIN {on.staged.remove_copies}").fetchall())
     session.close()

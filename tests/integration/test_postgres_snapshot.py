@@ -23,7 +23,6 @@ from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, SeamlineError, TransientError
 from seamline.domain.position import Position, PostgresPosition, position_from_json
-from seamline.plan.model import DestinationPlan
 from seamline.ports import Marker, Problem, ReadView
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
@@ -31,7 +30,7 @@ from tests.integration.bank_writers import in_postgres, writing
 from tests.integration.captured import Replayed, apply_unit
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres, postgres_database
-from tests.integration.known import known_by_id
+from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.postgres_kinds import CASES, TYPES, create_table, rows
 from tests.integration.snapshot_run import (
     RATES,
@@ -52,7 +51,7 @@ ROUNDS = 12
 ADDED_ROUNDS = 2
 WRITERS = 8
 TABLES = ("account", "audit")
-WAREHOUSE = DestinationPlan("warehouse", "postgres", "snap_pg_warehouse", "bank")
+WAREHOUSE = destination_plan("snap_pg_warehouse", "bank")
 # Each test's writers make keys of their own.
 FIRST_IDS = itertools.count(1, 1_000_000)
 NUMBERS = itertools.count()
@@ -71,7 +70,7 @@ def bank(stack: RunningStack) -> Iterator[PostgresCaptured]:
 @pytest.fixture(scope="module")
 def warehouse(stack: RunningStack) -> Iterator[Connection]:
     name = WAREHOUSE.connection
-    with postgres_database(name) as connection, known_by_id(connection, name, "postgres"):
+    with postgres_database(name) as connection, destination_known_by_id(connection, name):
         yield connection
 
 

@@ -16,14 +16,13 @@ from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, address_of, close
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, Refused, TransientError
-from seamline.plan.model import DestinationPlan
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
-from tests.integration.known import known_by_id
+from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import (
     RATES,
     Meddler,
@@ -42,7 +41,7 @@ ROUNDS = 10
 WRITERS = 6
 # Each test's writers make keys of their own.
 FIRST_IDS = itertools.count(1, 1_000_000)
-WAREHOUSE = DestinationPlan("warehouse", "postgres", "snap_warehouse", "bank")
+WAREHOUSE = destination_plan("snap_warehouse", "bank")
 TABLES = ("account", "audit", "later")
 SEGMENT = Segment("account", buckets=16)
 
@@ -57,7 +56,8 @@ def bank(stack: RunningStack) -> Iterator[Captured]:
 
 @pytest.fixture(scope="module")
 def warehouse() -> Iterator[Connection]:
-    with postgres_database("snap_warehouse") as connection, known_by_id(connection, WAREHOUSE.connection, "postgres"):
+    name = WAREHOUSE.connection
+    with postgres_database(name) as connection, destination_known_by_id(connection, name):
         yield connection
 
 

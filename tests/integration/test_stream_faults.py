@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
 
 import psutil
 import pytest
@@ -16,7 +15,8 @@ from seamline.adapters.connections import Connection
 from seamline.domain.ledger import LedgerRow
 from tests.contract.behaviours import Applying
 from tests.contract.worlds import PostgresWorld
-from tests.integration.databases import postgres_database
+from tests.integration.databases import postgres, postgres_database, writer_of
+from tests.integration.known import destination_variables
 from tests.integration.stream_worker import AWAY, FENCED, TRANSACTIONS, bank_log
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, publication
 from tests.waiting import wait_until
@@ -32,15 +32,13 @@ class Bench:
         self.world.sink().publish(STREAM, [self.world.load(t, []) for t in TABLES], publication=publication())
         self.states = bank_log()[1]
         self._checkout = checkout
-        self._uri = (
-            f"postgres://{connection.login}:{quote(connection.password)}@{connection.host}:{connection.port}"
-            f"/{connection.database}"
-        )
+        self.connection = connection
         self._workers: list[subprocess.Popen[str]] = []
 
     def start(self, arming: str = "") -> "subprocess.Popen[str]":
-        environment = settings.process_environment() | {
-            "SEAMLINE_CONNECTION_WAREHOUSE": self._uri,
+        environment = {
+            **settings.process_environment(),
+            **destination_variables(self.connection, "warehouse"),
             "SEAMLINE_FAILPOINTS": arming,
         }
         worker = subprocess.Popen(
@@ -139,10 +137,11 @@ def test_a_worker_whose_sessions_are_cut_ends_as_transient_and_its_successor_goe
     wait_until(
         lambda: psutil.Process(worker.pid).status() == psutil.STATUS_STOPPED, timeout_s=60, what="the worker to stop"
     )
-    bench.world.session.execute(
-        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND application_name LIKE 'seamline:%'"
-    )
+    with postgres(writer_of(bench.connection)) as session:
+        session.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name LIKE 'seamline:%'"
+        )
     worker.send_signal(signal.SIGCONT)
     assert bench.finish(worker) == AWAY
     bench.assert_whole()

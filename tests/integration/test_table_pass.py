@@ -25,7 +25,7 @@ from tests.integration.bank_writers import Writers, in_mariadb, in_postgres, wri
 from tests.integration.captured import LATER, Captured, captured
 from tests.integration.captured_postgres import captured_postgres
 from tests.integration.databases import postgres, postgres_database
-from tests.integration.known import known_by_id
+from tests.integration.known import destination_known_by_id
 from tests.integration.snapshot_run import Records, run_of, tools_of
 from tests.integration.streamed import DESTINATION, HeldOrders, Streamed, streamed
 from tests.waiting import wait_until
@@ -69,7 +69,7 @@ def bank(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Bank]:
 @pytest.fixture
 def warehouse(stack: RunningStack) -> Iterator[Connection]:
     name = DESTINATION.connection
-    with postgres_database("pass_any_warehouse") as connection, known_by_id(connection, name, "postgres"):
+    with postgres_database("pass_any_warehouse") as connection, destination_known_by_id(connection, name):
         yield connection
 
 

@@ -17,6 +17,7 @@ from seamline.ports import Marker
 from tests.integration.bank_writers import Writers, writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
+from tests.integration.known import destination_known_by_id
 from tests.spark.empty_sync import publish_empty
 from tests.spark.hosts import START_S, Hosts, hosts_of, uri
 from tests.waiting import wait_until
@@ -95,13 +96,12 @@ def chain_of(name: str, folder: Path, **environment: str) -> Iterator[Chain]:
     with (
         captured(name) as bank,
         postgres_database(f"{name}_warehouse") as warehouse,
+        destination_known_by_id(warehouse, warehouse.database),
         pytest.MonkeyPatch.context() as patch,
     ):
-        connection = (f"SEAMLINE_CONNECTION_{warehouse.database.upper()}", uri(warehouse))
-        patch.setenv(*connection)
         bank.ensure()
         plan = publish_empty(bank, warehouse, sync=bank.plan.sync, schema="live", tables=TABLES)
-        with hosts_of(SCRIPT, folder, name=f"{name}_platform", **environment, **dict([connection])) as hosts:
+        with hosts_of(SCRIPT, folder, name=f"{name}_platform", **environment) as hosts:
             patch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri(hosts.platform))
             hosts.director.want(plan.stream_id("warehouse"), plan_json=plan_to_json(plan))
             yield Chain(bank, plan, warehouse, hosts)

@@ -10,17 +10,18 @@ from seamline.adapters.kafka.log_reader import open_log_reader
 from seamline.adapters.postgres.sink import open_sink
 from seamline.adapters.postgres.types import column_definitions
 from seamline.domain.cutover import Boundary
-from seamline.plan.model import DestinationPlan, SyncPlan, TablePlan
+from seamline.plan.model import SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Publication
 from seamline.sync.markers import read_until_marker
 from tests.integration.captured import Captured
 from tests.integration.databases import postgres
+from tests.integration.known import destination_plan
 
 
 def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: str, tables: Sequence[str]) -> SyncPlan:
-    """The plan of the sync, published. `warehouse` is known by its database's name as connection id."""
+    """The plan of the sync, published. Both logins of `warehouse` are known by its database's name."""
     planned = tuple(TablePlan(table.name, table=table) for table in bank.source.catalogue(tables))
-    destination = DestinationPlan("warehouse", "postgres", warehouse.database, schema)
+    destination = destination_plan(warehouse.database, schema)
     plan = dataclasses.replace(bank.plan, sync=sync, destinations=(destination,), tables=planned)
     low, high = (Marker(f"{kind}-{uuid.uuid4().hex}", kind) for kind in ("low", "high"))
     with closing(open_log_reader(plan)) as reader, closing(open_sink(plan, destination)) as sink:

@@ -18,17 +18,17 @@ from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.errors import Refused
 from seamline.domain.position import position_from_json
-from seamline.plan.model import DestinationPlan, SyncPlan, plan_to_json
+from seamline.plan.model import SyncPlan, plan_to_json
 from seamline.sync.onboard import publish
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
-from tests.integration.known import known_by_id
+from tests.integration.known import destination_known_by_id, destination_plan, known_by_id
 from tests.spark.cluster import PROGRAMS, standalone_cluster
 
 NAME = "snap_load"
-WAREHOUSE = DestinationPlan("warehouse", "postgres", f"{NAME}_warehouse", "bank")
+WAREHOUSE = destination_plan(f"{NAME}_warehouse", "bank")
 JOB_WITHIN_S = 300
 
 
@@ -44,7 +44,7 @@ def store() -> Iterator[PlatformStore]:
 def warehouse() -> Iterator[Connection]:
     with (
         postgres_database(WAREHOUSE.connection) as connection,
-        known_by_id(connection, WAREHOUSE.connection, "postgres"),
+        destination_known_by_id(connection, WAREHOUSE.connection),
     ):
         yield connection
 

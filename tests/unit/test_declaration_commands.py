@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from seamline.cli.main import main
 from seamline.domain.errors import Refused
 from seamline.spec.schema import schemas, stale_files, write_files
-from tests.unit.declared import FILES, SYNC, write_declarations
+from tests.unit.declared import DESTINATION, FILES, SYNC, write_declarations
 
 FOLDERS = {"sources": "source", "destinations": "destination", "syncs": "sync", "expectations": "expectations"}
 
@@ -61,6 +61,11 @@ def test_validate_names_a_connection_that_is_not_known_here(
     assert "Did you mean `core_bank`?" in said
     file.write_text('{"core_bank": {}, "core_bank_capture": {}, "warehouse": {}}')
     assert main(["validate"]) == 0
+    write_declarations(folder, {"destinations/warehouse.yaml": f"{DESTINATION}writer_connection: warehose\n"})
+    assert main(["validate"]) == 2
+    said = capsys.readouterr().err
+    assert "warehouse.yaml:5  writer_connection: there is no connection `warehose` here" in said
+    assert "Did you mean `warehouse`?" in said
 
 
 def test_explain_shows_stages_and_every_setting_with_its_origin(

@@ -15,7 +15,7 @@ from seamline.plan.stages import RunsIn, all_stages
 from seamline.ports import Problem, Survey
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import Declarations, load_declarations
-from tests.unit.declared import SOURCE, SYNC, write_declarations
+from tests.unit.declared import DESTINATION, SOURCE, SYNC, write_declarations
 
 ACCOUNT = Table("account", (Column("id", Kind.INTEGER, "bigint(20)", nullable=False, length=64),), ("id",))
 LEDGER = Table(
@@ -51,6 +51,21 @@ def test_a_plan_that_was_stored_before_approvers_were_declared_is_read(declarati
     assert plan_from_json(json.dumps(stored)) == replace(plan, reconcile=replace(plan.reconcile, approvers=()))
 
 
+def test_a_stream_writes_with_the_login_that_is_declared_for_it(tmp_path: Path) -> None:
+    two = f"{DESTINATION}writer_connection: streamer\n"
+    declared_two = load_declarations(write_declarations(tmp_path, {"destinations/warehouse.yaml": two}))
+    plan = compile_plan(declared_two, "settlement", Survey((ACCOUNT, LEDGER)))
+    beside = plan.pass_over(["account"], "1")
+    assert {(one.connection, one.writer) for one in (*plan.destinations, *beside.destinations)} == {
+        ("warehouse", "streamer")
+    }
+    assert "publishes as warehouse, streams as streamer;" in explain(plan)
+    stored = json.loads(plan_to_json(plan))
+    assert plan_from_json(json.dumps(stored)) == plan
+    del stored["destinations"][0]["writer_connection"]
+    assert [one.writer for one in plan_from_json(json.dumps(stored)).destinations] == ["warehouse"]
+
+
 def test_a_plan_crosses_as_json_and_back(declarations: Declarations) -> None:
     for survey in (None, Survey((ACCOUNT, LEDGER))):
         plan = compile_plan(declarations, "settlement", survey)
@@ -63,6 +78,7 @@ def test_what_is_left_out_gets_its_default(declarations: Declarations) -> None:
     source = plan.source
     assert (source.reader, source.capture, source.marker) == ("core_bank", "core_bank_capture", "core_bank")
     assert (source.log_topic, source.connector) == ("seamline.core_bank.log", "seamline-core_bank")
+    assert [one.writer for one in plan.destinations] == ["warehouse"]
     assert plan.nightly is not None
     assert (plan.nightly.run_at_delay_minutes, plan.nightly.as_of_max_s) == (30, 7200.0)
     assert plan.guarantee == "exactly_once"

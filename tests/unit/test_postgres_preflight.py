@@ -8,6 +8,7 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.logins import Logins
+from seamline.adapters.postgres.grants import WRITER
 from seamline.adapters.postgres.grants import grant_script as destination_script
 from seamline.adapters.postgres_source.grants import grant_script
 from seamline.adapters.postgres_source.marker import commit_marker, create_statement
@@ -24,8 +25,8 @@ from seamline.cli.main import main
 from seamline.domain.errors import InvariantViolated
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem
+from tests.unit.declared import DESTINATION, write_declarations
 from tests.unit.declared import SOURCE as MARIADB_SOURCE
-from tests.unit.declared import write_declarations
 
 SOURCE = SourcePlan(
     name="bank",
@@ -394,6 +395,25 @@ def test_the_page_of_grants_shows_what_the_postgres_script_prints(checkout: Path
 def test_the_page_of_grants_shows_what_a_destinations_script_prints(checkout: Path) -> None:
     page = (checkout / "docs" / "reference" / "grants.md").read_text(encoding="utf-8")
     assert f"```sql\n{destination_script('warehouse')}```" in page
+    assert f"```sql\n{destination_script('warehouse', publisher=WRITER, writer=WRITER)}```" in page
+
+
+def test_the_script_of_a_destination_gives_the_writer_rows_and_no_table_of_its_own() -> None:
+    script = destination_script("ware", publisher='pub"lisher', writer="wri'ter")
+    assert """CREATE ROLE "pub""lisher" LOGIN PASSWORD '<password of pub"lisher>';""" in script
+    assert """CREATE ROLE "wri'ter" LOGIN PASSWORD '<password of wri''ter>';""" in script
+    assert 'GRANT CONNECT, CREATE ON DATABASE "ware" TO "pub""lisher";' in script
+    (mine,) = [line for line in script.splitlines() if line.startswith("GRANT") and "wri'ter" in line]
+    assert mine == """GRANT CONNECT, TEMPORARY ON DATABASE "ware" TO "wri'ter";"""
+    assert """nspowner = '"pub""lisher"'::regrole""" in script
+    assert "EXECUTE format('GRANT %s TO %I', given, 'wri''ter');" in script
+
+
+def test_the_script_of_a_destination_with_one_login_makes_one() -> None:
+    script = destination_script("ware", publisher="one", writer="one")
+    assert script.count("CREATE ROLE") == 1
+    assert 'GRANT CONNECT, TEMPORARY, CREATE ON DATABASE "ware" TO "one";' in script
+    assert "DEFAULT PRIVILEGES" not in script
 
 
 @pytest.mark.parametrize(
@@ -432,6 +452,16 @@ def test_the_command_prints_the_script_of_a_destination(
     assert 'GRANT CONNECT, TEMPORARY, CREATE ON DATABASE "settled" TO "the_writer";' in script
     assert "<password of the_writer>" in script
     assert "secret" not in script
+    monkeypatch.setenv("SEAMLINE_CONNECTION_STREAMER", "postgres://the_streamer:secret@127.0.0.1:5432/settled")
+    two = f"{DESTINATION}writer_connection: streamer\n"
+    write_declarations(tmp_path, {"destinations/warehouse.yaml": two})
+    assert main(["grants", "warehouse"]) == 0
+    script = capsys.readouterr().out
+    assert script == destination_script("settled", publisher="the_writer", writer="the_streamer")
+    monkeypatch.delenv("SEAMLINE_CONNECTION_STREAMER")
+    monkeypatch.delenv("SEAMLINE_CONNECTION_WAREHOUSE")
+    assert main(["grants", "warehouse"]) == 0
+    assert capsys.readouterr().out == destination_script("<database of warehouse>")
     assert main(["grants", "warehose"]) == 2
     assert "Did you mean `warehouse`?" in capsys.readouterr().err
 

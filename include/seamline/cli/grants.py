@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from seamline import settings
-from seamline.adapters.connections import resolve
+from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.logins import Logins
 from seamline.adapters.mariadb import grants as mariadb
 from seamline.adapters.postgres import grants as destination
@@ -39,11 +39,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _destination_script(plan: DestinationPlan) -> str:
-    try:
-        known = resolve(plan.connection)
-    except ConfigError:
-        return destination.grant_script(f"<database of {plan.name}>")
-    return destination.grant_script(known.database, login=known.login or destination.WRITER)
+    writer = _login(plan.writer) or destination.WRITER
+    publisher = _login(plan.connection) or destination.PUBLISHER
+    return destination.grant_script(
+        _database(plan.connection) or f"<database of {plan.name}>",
+        publisher=writer if plan.writer == plan.connection else publisher,
+        writer=writer,
+    )
 
 
 def _script(source: SourcePlan, tables: Sequence[str]) -> str:
@@ -66,7 +68,17 @@ def _known_logins(source: SourcePlan) -> dict[str, str]:
 
 
 def _login(connection_id: str) -> str:
+    known = _known(connection_id)
+    return known.login if known else ""
+
+
+def _database(connection_id: str) -> str:
+    known = _known(connection_id)
+    return known.database if known else ""
+
+
+def _known(connection_id: str) -> Connection | None:
     try:
-        return resolve(connection_id).login
+        return resolve(connection_id)
     except ConfigError:
-        return ""
+        return None

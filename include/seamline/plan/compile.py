@@ -52,7 +52,13 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
         sync=sync.sync,
         source=_source(declarations.sources[sync.source]),
         destinations=tuple(
-            DestinationPlan(spec.destination, spec.kind, spec.connection, spec.schema_)
+            DestinationPlan(
+                spec.destination,
+                spec.kind,
+                spec.connection,
+                spec.schema_,
+                writer_connection=spec.writer_connection or "",
+            )
             for spec in (declarations.destinations[name] for name in sync.destinations)
         ),
         tables=tuple(

@@ -39,8 +39,9 @@ def _head(plan: SyncPlan) -> str:
     ]
     for destination in plan.destinations:
         lines.append(
-            f"  to   {destination.name} ({destination.kind} as {destination.connection}): live tables in "
-            f"{destination.schema}, cuts in {destination.cut_schema}, staging in {destination.stage_schema}"
+            f"  to   {destination.name} ({destination.kind}): publishes as {destination.connection}, "
+            f"streams as {destination.writer}; live tables in {destination.schema}, cuts in {destination.cut_schema}, "
+            f"staging in {destination.stage_schema}"
         )
     for table in plan.tables:
         lines.append(f"  table {table.name}: {_table(plan, table.name)}")

@@ -54,6 +54,8 @@ class DestinationPlan:
     """Live tables in `schema`, cuts in `<schema>_cut`, staging in `<schema>_stage`, ledger in `seamline`.
 
     Tables on their way into a running stream lie in `<schema>_pass_<mark>`. `staged_in`: another schema to stage in.
+    `connection` is of the login that makes all of these and owns them, `writer_connection` of one that streams write
+    their rows with; "" where that is the same.
     """
 
     name: str
@@ -61,6 +63,12 @@ class DestinationPlan:
     connection: str
     schema: str
     staged_in: str = ""
+    writer_connection: str = ""
+
+    @property
+    def writer(self) -> str:
+        """Id of the connection that streams write with."""
+        return self.writer_connection or self.connection
 
     @property
     def cut_schema(self) -> str:

@@ -33,8 +33,8 @@ def onboard_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         Stage(
             "preflight",
             "Check the source and the destinations",
-            f"reads the catalogue of {tables}, checks grants, row images, types and durability, the plugins of Connect "
-            "and the writer's rights; refuses with the cure before anything is changed",
+            f"reads the catalogue of {tables}, checks the rights of every login, row images, types, durability and the "
+            "plugins of Connect; refuses with the cure before anything is changed",
         ),
         Stage(
             "capture",

@@ -14,7 +14,10 @@ class PostgresDestination(Declared):
 
     destination: Name = Field(description="Name of the destination; the file has the same name.")
     kind: Literal["postgres"] = Field(description="What kind of system the destination is.")
-    connection: ConnectionId = Field(description="Connection id of the account that writes.")
+    connection: ConnectionId = Field(description="Connection id of the account that makes tables and owns them.")
+    writer_connection: ConnectionId | None = Field(
+        None, description="Connection id of the account that streams write rows with; `connection` where left out."
+    )
     schema_: SchemaName = Field(
         alias="schema",
         description="Schema of the live tables; cuts lie in <schema>_cut, staging in <schema>_stage.",

@@ -83,7 +83,8 @@ def load_declarations(folder: Path, *, connections: Collection[str] = ()) -> Dec
         for source in read.sources.values():
             check_connections(source.document, source_connections(source.document), connections)
         for destination in read.destinations.values():
-            check_connections(destination.document, destination.document.texts("connection"), connections)
+            named = destination.document.texts("connection", "writer_connection")
+            check_connections(destination.document, named, connections)
     faults = [*read.strays, *(fault for document in _documents(read) for fault in document.faults)]
     if faults:
         raise DeclarationsInvalid(faults)

@@ -17,8 +17,8 @@ from seamline.stack.server_settings import POSTGRES
 
 # Connections whose role owns the database they name, and may enter no other.
 OWNERS = ("seamline_db", "airflow_db")
-# The destination, whose role has exactly what Seamline asks a database's owner for.
-WRITER = "warehouse"
+# The destination, whose roles have exactly what Seamline asks a database's owner for.
+PUBLISHER, WRITER = "warehouse", "warehouse_writer"
 
 
 def binaries() -> Path:
@@ -85,10 +85,13 @@ def provision(known: Settings) -> None:
             owner = resolve(connection_id, within=known)
             _ensure_role(session, owner)
             _ensure_database(session, owner.database, owner=owner.login)
-        writer = resolve(WRITER, within=known)
+        publisher, writer = (resolve(connection_id, within=known) for connection_id in (PUBLISHER, WRITER))
+        _keep_owner(session, publisher.login, known_before_as=writer.login)
+        _ensure_role(session, publisher)
         _ensure_role(session, writer)
-        _ensure_database(session, writer.database, owner=session.info.user)
-        for statement in grant_statements(writer.database, writer.login):
+        _ensure_database(session, publisher.database, owner=session.info.user)
+    with _root(known, database=publisher.database) as session:
+        for statement in grant_statements(publisher.database, publisher=publisher.login, writer=writer.login):
             session.execute(statement.encode())
 
 
@@ -99,9 +102,19 @@ def _ensure_database(session: psycopg.Connection, name: str, *, owner: str) -> N
         session.execute(sql.SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC").format(database))
 
 
+def _keep_owner(session: psycopg.Connection, login: str, *, known_before_as: str) -> None:
+    """In a stack that was made when the destination had one login, that one owns the tables: it is the publisher."""
+    if not _has_role(session, login) and _has_role(session, known_before_as):
+        rename = sql.SQL("ALTER ROLE {} RENAME TO {}")
+        session.execute(rename.format(sql.Identifier(known_before_as), sql.Identifier(login)))
+
+
+def _has_role(session: psycopg.Connection, login: str) -> bool:
+    return session.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (login,)).fetchone() is not None
+
+
 def _ensure_role(session: psycopg.Connection, owner: Connection) -> None:
-    found = session.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (owner.login,)).fetchone()
-    if found is None:
+    if not _has_role(session, owner.login):
         make = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
         session.execute(make.format(sql.Identifier(owner.login), sql.Literal(owner.password)))
 
@@ -113,14 +126,14 @@ def system_identifier(layout: Layout) -> str:
     return str(row[0]) if row else ""
 
 
-def _root(known: Settings) -> psycopg.Connection:
+def _root(known: Settings, *, database: str = "") -> psycopg.Connection:
     root = resolve("postgres_root", within=known)
     return psycopg.connect(
         host=root.host,
         port=root.port,
         user=root.login,
         password=root.password,
-        dbname=root.database,
+        dbname=database or root.database,
         connect_timeout=5,
         autocommit=True,
     )

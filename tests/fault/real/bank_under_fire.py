@@ -23,7 +23,7 @@ from seamline.adapters.failpoints import Mode
 from seamline.domain.errors import TransientError
 from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange
-from seamline.plan.model import DestinationPlan, TablePlan, plan_to_json
+from seamline.plan.model import TablePlan, plan_to_json
 from seamline.ports import Marker, Orders
 from tests.fault.real.anomalies import Commit, Stop, check_commits, check_rows, check_stops, value_differences
 from tests.fault.real.bank_plus import (
@@ -44,10 +44,10 @@ from tests.fault.real.warehouse import Warehouse
 from tests.fault.real.worker import DESTINATION, FENCED, FINAL, TRANSIENT, ListInFile, write_orders, write_whole
 from tests.integration.captured import Captured
 from tests.integration.databases import postgres_database
-from tests.integration.known import known_by_id
+from tests.integration.known import destination_known_by_id, destination_plan
 from tests.waiting import wait_until
 
-WAREHOUSE = DestinationPlan(DESTINATION, "postgres", "t1_warehouse", "live")
+WAREHOUSE = destination_plan("t1_warehouse", "live")
 RECOVERY_MAX_S = 60.0
 # A case in which the warehouse saw fewer commits has checked too little.
 COMMITS_MIN = 40
@@ -556,7 +556,7 @@ def bank_under_fire(kind: str, *, folder: Path, seed: str) -> Iterator[BankUnder
     with ExitStack() as opened:
         one: Captured = opened.enter_context(KINDS[kind]())
         database = opened.enter_context(postgres_database(WAREHOUSE.connection))
-        opened.enter_context(known_by_id(database, WAREHOUSE.connection, "postgres"))
+        opened.enter_context(destination_known_by_id(database, WAREHOUSE.connection))
         one.plan = replace(one.with_tables(*TABLES), destinations=(WAREHOUSE,))
         one.ensure()
         shapes = tuple(TablePlan(table.name, table=table) for table in one.source.catalogue(TABLES))

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import RunningStack
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
 from tests.integration.databases import postgres_database
-from tests.integration.known import known_by_id
+from tests.integration.known import destination_known_by_id
 from tests.integration.test_postgres_snapshot import TABLES, WAREHOUSE, WRITERS, a_table_is_published_amid_writers
 
 ROUNDS = 12
@@ -29,7 +29,7 @@ def test_a_table_that_is_published_amid_eight_writers_is_exact_in_every_round(nu
     with (
         captured_postgres("added_pg", create=(ACCOUNT, AUDIT, FULL), tables=TABLES, destinations=(WAREHOUSE,)) as bank,
         postgres_database(name) as warehouse,
-        known_by_id(warehouse, name, "postgres"),
+        destination_known_by_id(warehouse, name),
     ):
         bank.ensure()
         bank.execute("CREATE TABLE later (id bigint PRIMARY KEY, a int, memo text)")

@@ -21,7 +21,7 @@ from tests.fault.real.worker import write_whole
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import captured_postgres
 from tests.integration.databases import mariadb, postgres, postgres_database
-from tests.integration.known import known_by_id
+from tests.integration.known import destination_known_by_id
 from tests.integration.streamed import DESTINATION, Streamed, streamed
 from tests.waiting import wait_until
 
@@ -46,7 +46,7 @@ def test_a_million_rows_in_one_transaction_need_little_memory_and_appear_at_once
     with (
         KINDS[kind](f"large_{kind}") as one,
         postgres_database(f"large_{kind}_warehouse") as database,
-        known_by_id(database, DESTINATION.connection, "postgres"),
+        destination_known_by_id(database, DESTINATION.connection),
         streamed(one, database, "account", "audit") as stream,
     ):
         write_whole(tmp_path / "plan.json", plan_to_json(stream.plan))
@@ -108,7 +108,7 @@ def visible(stream: Streamed) -> int:
 
 
 def pieces(stream: Streamed) -> list[str]:
-    rows = stream.query("SELECT relname FROM pg_class WHERE relkind = 'r' AND starts_with(relname, 'piece_')")
+    rows = stream.query("SELECT relname FROM pg_class WHERE relkind = 'r' AND starts_with(relname, 'seamline_pieces_')")
     return [name for (name,) in rows]
 
 

@@ -19,7 +19,7 @@ from tests.fault.real.anomalies import Commit, Dump, Leg
 from tests.fault.real.bank_plus import MODELLED
 from tests.fault.real.commit_audit import commits, install
 from tests.fault.real.log_replay import Rows
-from tests.integration.databases import postgres
+from tests.integration.databases import postgres, writer_of
 
 
 class Warehouse:
@@ -37,6 +37,12 @@ class Warehouse:
     @contextmanager
     def session(self) -> Iterator["psycopg.Connection[Any]"]:
         with postgres(self._database) as session:
+            yield session
+
+    @contextmanager
+    def session_of_writer(self) -> Iterator["psycopg.Connection[Any]"]:
+        """By the login that streams have, which may end their sessions."""
+        with postgres(writer_of(self._database)) as session:
             yield session
 
     def last_marker(self) -> str:
@@ -61,7 +67,7 @@ class Warehouse:
             rows = session.execute(
                 "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND ("
                 "relnamespace = 'live_stage'::regnamespace "
-                "OR relnamespace = 'seamline'::regnamespace AND starts_with(relname, 'piece_')) ORDER BY 1"
+                "OR starts_with(relname, 'seamline_pieces_')) ORDER BY 1"
             ).fetchall()
         return [str(name) for (name,) in rows]
 

@@ -171,7 +171,7 @@ def end_sessions_of_stream(scene: Scene) -> None:
     for _ in range(scene.chance.randint(1, 5)):
         _end_until_one_has_ended(
             lambda: _ended_at(
-                scene.bank.warehouse.session(),
+                scene.bank.warehouse.session_of_writer(),
                 "datname = current_database() AND starts_with(application_name, 'seamline:')",
             ),
             scene,

@@ -125,10 +125,9 @@ def soaked_bank(kind: str, layout: Layout, *, seed: str, folder: Path) -> Iterat
                 bank.source.endpoint, port=capture_link.port, kafka_servers=f"127.0.0.1:{kafka.connect.port}"
             )
             bank.source.ensure()
-            linked = {
-                WAREHOUSE.connection: uri(replace(warehouse, port=link.port)),
-                "kafka": f"kafka://127.0.0.1:{kafka.stream.port}",
-            }
+            logins = (WAREHOUSE.connection, WAREHOUSE.writer)
+            linked = {name: uri(replace(resolve(name), port=link.port)) for name in logins}
+            linked["kafka"] = f"kafka://127.0.0.1:{kafka.stream.port}"
             environment = {f"SEAMLINE_CONNECTION_{name.upper()}": address for name, address in linked.items()}
             with hosted(bank, **environment) as in_host:
                 in_host.stream()

@@ -30,15 +30,19 @@ class SpanApplier:
         self._staged: set[str] = set()
 
     def prepare_tables(self, batches: Mapping[str, Sequence[Encoded]]) -> None:
-        """Make the staging tables that these batches need, outside of the span's transaction. A repeat costs nothing.
+        """Make the staging tables that these batches need, outside of the span's transaction. May be repeated.
 
         Only tables that once had a large batch have one: each commit empties all of a session that touched any.
         """
         for name, parts in batches.items():
-            if name not in self._staged and not _is_sent(parts):
-                with translated("make a staging table", table=name):
-                    self.session.execute(self._statements[name].create_staging)
-                self._staged.add(name)
+            on = self._statements[name]
+            with translated("make a staging table", table=name):
+                if name not in self._staged and not _is_sent(parts):
+                    self.session.execute(on.create_staging)
+                    self._staged.add(name)
+                if _has_pieces(parts):
+                    # Where the session is not the one that put them aside: none is there, and their count says so.
+                    self.session.execute(on.create_pieces)
 
     def refused_on_the_way(self, exc: SeamlineError) -> str:
         """What a unique index said of the order in which a keyed table was written; "" for any other error."""
@@ -48,11 +52,10 @@ class SpanApplier:
         self,
         batches: Mapping[str, Sequence[Encoded]],
         *,
-        pieces: Mapping[str, str],
         between: Callable[[], None],
         anew: Mapping[str, str],
     ) -> tuple[list[Finding], int]:
-        """Apply the batches inside the open transaction; `pieces` names the tables that hold pieces of a unit.
+        """Apply the batches inside the open transaction.
 
         `between` is called once, after the first table's rows. `anew`: tables that are written in the other order, and
         what was said of the first one. Returns the findings that are kept and their total.
@@ -69,16 +72,14 @@ class SpanApplier:
             for name in names:
                 with translated("apply a span", table=name):
                     on, said = self._statements[name], anew.get(name, "")
-                    kept, found = self._apply_table(on, batches[name], pieces.get(name, ""), said)
+                    kept, found = self._apply_table(on, batches[name], said)
                 findings += kept
                 total += found
                 if name == next(iter([*keyed, *keyless])):
                     between()
         return findings, total
 
-    def _apply_table(
-        self, on: TableStatements, batches: Sequence[Encoded], pieces: str, said: str
-    ) -> tuple[list[Finding], int]:
+    def _apply_table(self, on: TableStatements, batches: Sequence[Encoded], said: str) -> tuple[list[Finding], int]:
         if any(batch.truncate_first for batch in batches):
             # DELETE and not TRUNCATE: a reader sees the rows until the commit, and none of them after it.
             self.session.execute(f"DELETE FROM {on.live}")
@@ -87,7 +88,7 @@ class SpanApplier:
         if _is_sent(batches):
             rows = _Rows(on, on.sent, (batches[0].document.decode(),))
         else:
-            self._bring(on, batches, pieces)
+            self._bring(on, batches)
             rows = _Rows(on, on.staged, None)
         if on.table.is_keyed:
             if any(batch.is_partial for batch in batches):
@@ -96,9 +97,10 @@ class SpanApplier:
         self._change_multiset(rows)
         return [], 0
 
-    def _bring(self, on: TableStatements, batches: Sequence[Encoded], pieces: str) -> None:
-        """Into the staging table, by way of the table of pieces where there is one."""
-        place = pieces or on.staging
+    def _bring(self, on: TableStatements, batches: Sequence[Encoded]) -> None:
+        """Into the staging table, by way of the table of pieces where there are any."""
+        in_pieces = _has_pieces(batches)
+        place = on.pieces if in_pieces else on.staging
         for batch in batches:
             if not batch.rows or batch.piece:
                 continue
@@ -107,16 +109,17 @@ class SpanApplier:
             else:
                 with self.session.cursor().copy(on.copy_into(place)) as copy:
                     copy.write(batch.document)
-        if pieces:
-            self._require_all_rows(on, sum(batch.rows for batch in batches), pieces)
-            self.session.execute(on.gather_pieces(pieces))
+        if in_pieces:
+            self._require_all_rows(on, sum(batch.rows for batch in batches))
+            self.session.execute(on.gather_pieces)
+            self.session.execute(f"DROP TABLE {on.pieces}")
 
-    def _require_all_rows(self, on: TableStatements, put: int, pieces: str) -> None:
-        """Pieces survive neither a crash of the server nor a hand: what was put there must be there."""
-        row = self.session.execute(f"SELECT count(*) FROM {pieces}").fetchone()
+    def _require_all_rows(self, on: TableStatements, put: int) -> None:
+        """Pieces do not survive their session: what was put there must be there."""
+        row = self.session.execute(f"SELECT count(*) FROM {on.pieces}").fetchone()
         if row is None or row[0] != put:
             raise TransientError(
-                f"{row[0] if row else 0} rows of a large transaction lie aside, {put} were put there: {pieces}",
+                f"{row[0] if row else 0} rows of a large transaction lie aside, {put} were put there",
                 hint="the destination lost them; the transaction is read again",
                 table=on.table.name,
             )
@@ -170,6 +173,10 @@ class _Rows:
     on: TableStatements
     do: SpanStatements
     parameter: tuple[str] | None
+
+
+def _has_pieces(batches: Sequence[Encoded]) -> bool:
+    return any(batch.piece for batch in batches)
 
 
 def _is_sent(batches: Sequence[Encoded]) -> bool:

@@ -35,6 +35,8 @@ _SETTINGS = {
     "extra_float_digits": "1",
     "standard_conforming_strings": "on",
     "search_path": "pg_catalog,pg_temp",
+    # A policy on a live table is an error then; otherwise the rows that it hides would be taken for missing.
+    "row_security": "off",
     # JIT compiles for longer than a span's statements run.
     "jit": "off",
     # The statements of a span are prepared once; planning them anew for each span costs more than it finds.
@@ -102,11 +104,15 @@ def session_name(stream: StreamId, epoch: int | None) -> str:
 
 
 def end_older_sessions(session: Session, stream: StreamId, *, below_epoch: int) -> None:
-    """End this stream's sessions of lower epochs: they may hold the ledger row and could not commit anyway."""
+    """End this stream's sessions of lower epochs: they may hold the ledger row and could not commit anyway.
+
+    Those of another login stay, as after another writer was declared: their time-outs end them.
+    """
     prefix = session_name(stream, None).removesuffix("new")
     session.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid() AND starts_with(application_name, %s) "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid() AND pg_has_role(usesysid, 'USAGE') "
+        "AND starts_with(application_name, %s) "
         "AND substr(application_name, length(%s) + 1) ~ '^[0-9]+$' "
         "AND substr(application_name, length(%s) + 1)::bigint < %s",
         (prefix, prefix, prefix, below_epoch),
@@ -122,6 +128,7 @@ _WRONG_SHAPE = (
     errors.InvalidSchemaName,
     errors.DatatypeMismatch,
 )
+_RIGHTS = "`seamline grants <destination>` prints what its owner runs; the preflight of the sync names what is missing"
 # A standby, which a failover may leave behind the address; and a transaction that the server gave up.
 _NOT_NOW = (errors.ReadOnlySqlTransaction, errors.IdleInTransactionSessionTimeout)
 
@@ -140,7 +147,7 @@ def seamline_error(exc: psycopg.Error, doing: str, *, table: str = "") -> Seamli
     said = exc.diag.message_primary or str(exc).strip() or type(exc).__name__
     text = f"cannot {doing}: {said}"
     if isinstance(exc, errors.InsufficientPrivilege):
-        return Refused(text, hint="give the connection's role the rights of a writer (grants)", table=table)
+        return Refused(text, hint=_RIGHTS, table=table)
     if isinstance(exc, _WRONG_SHAPE):
         return SchemaConflict(
             text,

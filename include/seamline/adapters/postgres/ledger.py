@@ -84,6 +84,13 @@ _UPGRADES = {
         "ALTER TABLE seamline.publication DROP CONSTRAINT publication_pkey, ADD PRIMARY KEY (run_id, stream)"
     ),
 }
+# Of large transactions, whose pieces are temporary tables now. Those of the epoch that the ledger has may be in use.
+_OLD_PIECES = """
+SELECT oid::regclass::text FROM pg_class
+WHERE relnamespace = 'seamline'::regnamespace AND relname ~ '^piece_[0-9a-f]{16}_[0-9]+_[0-9]+$' AND NOT EXISTS (
+    SELECT FROM seamline.ledger WHERE starts_with(
+        relname, 'piece_' || left(encode(sha256(convert_to(stream, 'UTF8')), 'hex'), 16) || '_' || epoch || '_'))
+"""
 _COLUMNS = "topic, topic_id, next_offset, position, epoch, applied_units, committed_ms, last_marker"
 _COMPARE_AND_SET = """
 UPDATE seamline.ledger
@@ -102,6 +109,8 @@ def create_tables(session: Session) -> None:
         for question, statement in _UPGRADES.items():
             if session.execute(question).fetchone() is None:
                 session.execute(statement)
+        for (piece,) in session.execute(_OLD_PIECES).fetchall():
+            session.execute(f"DROP TABLE {piece}")
 
 
 def read_ledger(session: Session, stream: StreamId) -> LedgerRow | None:

@@ -13,16 +13,16 @@ from seamline.domain.errors import Diverged, Refused
 from seamline.domain.left_out import STAND_INS, lacks_values
 
 
-def with_old_values(session: Session, on: TableStatements, changes: TableChanges, *, pieces: str) -> TableChanges:
+def with_old_values(session: Session, on: TableStatements, changes: TableChanges) -> TableChanges:
     """The changes, each with all its values but those that its own stored row has. Seldom anything is to be done.
 
-    To be called before anything of the span is written: the rows under the old keys are still there. `pieces` is where
-    earlier changes of the same unit would stand: what they changed is in no row yet.
+    To be called before anything of the span is written: the rows under the old keys are still there. Earlier changes of
+    the same unit may stand in pieces: what they changed is in no row yet.
     """
     wanting = [change for change in changes.keyed if _is_wanting(change)]
     if not wanting:
         return changes
-    if changes.piece or _are_in_pieces(session, on, wanting, pieces):
+    if changes.piece or _are_in_pieces(session, on, wanting):
         raise Refused(
             f"a transaction larger than memory changes rows of {changes.table} and their keys, and leaves out values"
             " that did not change",
@@ -37,12 +37,12 @@ def _is_wanting(change: KeyedChange) -> bool:
     return change.taken_from is not None and not change.is_delete and lacks_values(change.row)
 
 
-def _are_in_pieces(session: Session, on: TableStatements, changes: list[KeyedChange], pieces: str) -> bool:
+def _are_in_pieces(session: Session, on: TableStatements, changes: list[KeyedChange]) -> bool:
     """Whether pieces of this unit hold a row under one of the old keys, which are written alike everywhere."""
     same = " AND ".join(f"p.{quoted(name)} = w.{quoted(name)}" for name in on.table.key)
-    statement = as_client_text(f"SELECT EXISTS (SELECT FROM {pieces} AS p, {_old_key(on)} WHERE {same})").encode()
+    statement = as_client_text(f"SELECT EXISTS (SELECT FROM {on.pieces} AS p, {_old_key(on)} WHERE {same})").encode()
     with translated("look for old keys in the pieces of a large transaction", table=on.table.name):
-        if session.execute("SELECT to_regclass(%s)", (pieces,)).fetchone() == (None,):
+        if session.execute("SELECT to_regclass(%s)", (on.pieces,)).fetchone() == (None,):
             return False
         return any(session.execute(statement, _parameter(change)).fetchone() == (True,) for change in changes)
 

@@ -1,6 +1,5 @@
 """PostgresSink: a PostgreSQL database (17 or newer) as the destination of one stream."""
 
-import hashlib
 import selectors
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +15,6 @@ from seamline.adapters.postgres import joining as together
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres.apply import SpanApplier
-from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import (
     Session,
     end_older_sessions,
@@ -108,7 +106,6 @@ class PostgresSink:
                 raise Fenced(f"another owner took {stream} meanwhile", sync=stream.sync)
             session.execute(f"SET application_name = '{session_name(stream, epoch).replace(chr(39), chr(39) * 2)}'")
             end_older_sessions(session, stream, below_epoch=epoch)
-            self._drop_pieces(session, stream, below_epoch=epoch)
             row = ledger_tables.read_ledger(session, stream)
         if row is None or row.epoch != epoch:
             session.close()
@@ -119,17 +116,15 @@ class PostgresSink:
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         on = self._statements[changes.table]
         if on.left_out:
-            pieces = self._pieces_of(lease, changes.table)
-            changes = with_old_values(self._applier_of(lease).session, on, changes, pieces=pieces)
+            changes = with_old_values(self._applier_of(lease).session, on, changes)
         batch = self._encoders[changes.table].encode(changes)
         if not batch.piece:
             return Staged(changes.table, batch)
-        place = self._pieces_of(lease, changes.table)
         session = self._applier_of(lease).session
         try:
             with translated("put a piece of a large transaction aside", table=changes.table):
-                session.execute(on.create_pieces(place))
-                with session.cursor().copy(on.copy_piece_into(place)) as copy:
+                session.execute(on.create_pieces)
+                with session.cursor().copy(on.copy_piece) as copy:
                     copy.write(batch.document)
         except SeamlineError:
             self._drop_session()
@@ -157,7 +152,7 @@ class PostgresSink:
             raise
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
-        session = self._open(f"seamline publish {stream}")
+        session = self._open_publisher(stream)
         try:
             with translated("publish tables"):
                 done = publishing.prepare(session, stream, loads, self._destination, publication)
@@ -172,7 +167,7 @@ class PostgresSink:
         return _committed(stream, row)
 
     def join(self, stream: StreamId, joining: Joining) -> Commit:
-        session = self._open(f"seamline publish {stream}")
+        session = self._open_publisher(stream)
         try:
             with translated("let tables join"):
                 if not together.is_done(session, stream, joining, self._destination):
@@ -223,14 +218,7 @@ class PostgresSink:
             session.execute("ROLLBACK")
             return Commit(self._resolved(session, lease, progress))
         self._failpoints.reach("app.position_written")
-        pieces = {
-            name: self._pieces_of(lease, name) for name, parts in batches.items() if any(part.piece for part in parts)
-        }
-        findings, total = applier.apply(
-            batches, pieces=pieces, between=lambda: self._failpoints.reach("app.dml_half"), anew=anew
-        )
-        for place in pieces.values():
-            session.execute(f"DROP TABLE {place}")
+        findings, total = applier.apply(batches, between=lambda: self._failpoints.reach("app.dml_half"), anew=anew)
         if progress.ended:
             ledger_tables.end_boundaries(session, lease.stream, progress.ended)
             self._failpoints.reach("cut.overlap_ended")
@@ -283,7 +271,13 @@ class PostgresSink:
     # ---- sessions -------------------------------------------------------------------------------------------------
 
     def _open(self, application_name: str) -> Session:
-        return open_session(self._resolve(self._destination.connection), application_name=application_name)
+        """As the writer, who has rows and no tables but temporary ones."""
+        return open_session(self._resolve(self._destination.writer), application_name=application_name)
+
+    def _open_publisher(self, stream: StreamId) -> Session:
+        """As the login that makes tables and owns them."""
+        connection = self._resolve(self._destination.connection)
+        return open_session(connection, application_name=f"seamline publish {stream}")
 
     def _short_session(self, stream: StreamId) -> Session:
         return self._open(f"seamline reads the ledger of {stream}")
@@ -324,31 +318,11 @@ class PostgresSink:
             )
         return error
 
-    # ---- pieces of large units ------------------------------------------------------------------------------------
-
-    def _pieces_of(self, lease: Lease, table: str) -> str:
-        return f"seamline.{quoted(f'{_pieces_prefix(lease.stream)}{lease.epoch}_{self._statements[table].number}')}"
-
-    @staticmethod
-    def _drop_pieces(session: Session, stream: StreamId, *, below_epoch: int) -> None:
-        prefix = _pieces_prefix(stream)
-        rows = session.execute(
-            "SELECT relname FROM pg_class WHERE relnamespace = 'seamline'::regnamespace AND starts_with(relname, %s)",
-            (prefix,),
-        ).fetchall()
-        for (name,) in rows:
-            if int(name.removeprefix(prefix).partition("_")[0]) < below_epoch:
-                session.execute(f"DROP TABLE IF EXISTS seamline.{quoted(name)}")
-
 
 def _committed(stream: StreamId, row: LedgerRow | None) -> Commit:
     if row is None:
         raise InvariantViolated(f"{stream} is published but has no ledger")
     return Commit(row)
-
-
-def _pieces_prefix(stream: StreamId) -> str:
-    return f"piece_{hashlib.sha256(str(stream).encode()).hexdigest()[:16]}_"
 
 
 def _answer(connection: "pq.abc.PGconn") -> "pq.abc.PGresult":

@@ -41,6 +41,7 @@ class TableStatements:
         self.live = f"{quoted(schema)}.{quoted(table.name)}"
         self.staging = f"pg_temp.seamline_staging_{number}"
         self.images = f"pg_temp.seamline_images_{number}"
+        self.pieces = f"pg_temp.seamline_pieces_{number}"
         control = f"{OFFSET} bigint, {DELETED} boolean, {MET} boolean" if table.is_keyed else f"{COPIES} bigint"
         self._definitions = f"{control}, {wire.staging_definitions(table.columns)}"
         columns = ", ".join(quoted(column.name) for column in table.columns)
@@ -91,17 +92,22 @@ class TableStatements:
 
     # ---- pieces ---------------------------------------------------------------------------------------------------
 
-    def create_pieces(self, place: str) -> str:
-        return f"CREATE UNLOGGED TABLE IF NOT EXISTS {place} ({PIECE} integer DEFAULT {2**31 - 1}, {self._definitions})"
+    @property
+    def create_pieces(self) -> str:
+        """Temporary, so that they end with the session: whoever reads the unit again does so in another one."""
+        columns = f"{PIECE} integer DEFAULT {2**31 - 1}, {self._definitions}"
+        return f"CREATE TEMPORARY TABLE IF NOT EXISTS seamline_pieces_{self.number} ({columns})"
 
-    def copy_piece_into(self, place: str) -> str:
-        return f"COPY {place} ({PIECE}, {self._fields}) FROM STDIN (FORMAT csv)"
+    @property
+    def copy_piece(self) -> str:
+        return f"COPY {self.pieces} ({PIECE}, {self._fields}) FROM STDIN (FORMAT csv)"
 
-    def gather_pieces(self, place: str) -> str:
+    @property
+    def gather_pieces(self) -> str:
         """All pieces → the staging table: the newest change of a key, with what its first one expected to meet."""
         columns = ", ".join(quoted(column.name) for column in self.table.columns)
         if not self.table.is_keyed:
-            return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {place}"
+            return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {self.pieces}"
         keys = ", ".join(quoted(name) for name in self.table.key)
         window = f"OVER (PARTITION BY {keys} ORDER BY"
         # A value that the newest change left out is that of the newest one that has it.
@@ -117,7 +123,7 @@ class TableStatements:
             f"INSERT INTO {self.staging} ({OFFSET}, {DELETED}, {MET}, {columns}) "
             f"SELECT {OFFSET}, {DELETED}, first_met, {chosen} FROM ("
             f"SELECT *, first_value({MET}) {window} {PIECE}) AS first_met{named}, "
-            f"row_number() {window} {PIECE} DESC) AS age FROM {place}) AS p WHERE age = 1"
+            f"row_number() {window} {PIECE} DESC) AS age FROM {self.pieces}) AS p WHERE age = 1"
         )
 
 
