@@ -7,6 +7,7 @@ import pytest
 
 from seamline.domain.catalogue import Table
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
+from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World, WorldMaker
@@ -45,5 +46,11 @@ def test_every_sink_finds_the_values_that_a_log_left_out(behaviour: Behaviour, m
 
 @pytest.mark.parametrize("behaviour", JOINING_BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
 def test_every_sink_lets_tables_enter_and_leave_a_stream(behaviour: Behaviour, make_world: WorldMaker) -> None:
+    with opened(make_world, TABLES) as world:
+        behaviour(world)
+
+
+@pytest.mark.parametrize("behaviour", GOING_BACK_BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
+def test_every_sink_names_a_destination_that_went_back(behaviour: Behaviour, make_world: WorldMaker) -> None:
     with opened(make_world, TABLES) as world:
         behaviour(world)
