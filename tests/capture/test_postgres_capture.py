@@ -16,7 +16,7 @@ from seamline.adapters.kafka.client import client_settings
 from seamline.domain.position import PostgresPosition
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
-from tests.integration.captured import NULLS_AND_DEFAULTS, assert_begins_anew, finish, lost_by_name, replay
+from tests.integration.captured import NULLS_AND_DEFAULTS, assert_begins_anew, finish, lost_by_name, replay, stored
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.connect_worker import ConnectWorker, connect_worker
 from tests.integration.databases import postgres
@@ -206,10 +206,6 @@ def confirmed(bank: PostgresCaptured, what: str = "confirmed_flush_lsn") -> int:
     with closing(bank.session()) as session:
         ((place,),) = session.execute(asked.encode(), (bank.source_plan.slot,)).fetchall()
     return int(place)
-
-
-def stored(bank: PostgresCaptured) -> dict[str, Any]:
-    return bank.client.offset(bank.connector.name) or {}
 
 
 def test_a_slot_that_was_dropped_stops_the_capture_and_is_named(bank: PostgresCaptured) -> None:
