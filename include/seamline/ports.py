@@ -129,9 +129,9 @@ class Sink(Protocol):
     def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
         """Take the next epoch. Waits for or fences a commit in flight; drops stages of older epochs.
 
-        `after_epoch`: only if that is the ledger's epoch still, else Fenced: who only wants to know what became of its
-        own commit takes the stream from nobody. Raises Refused when nothing was published yet. Each call that returns
-        has raised the epoch by one.
+        `after_epoch`: only if that is the ledger's epoch still, else Fenced, or WentBack as in `commit`: who only wants
+        to know what became of its own commit takes the stream from nobody. Raises Refused when nothing was published
+        yet. Each call that returns has raised the epoch by one.
         """
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged: ...
@@ -139,7 +139,8 @@ class Sink(Protocol):
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
         """Compare-and-set of the ledger first, then the rows, in one transaction.
 
-        Raises Fenced (epoch not mine), CommitUnknown (answer lost), InvariantViolated (the ledger stands elsewhere).
+        Raises Fenced (epoch not mine), WentBack (the ledger stands before what this sink was told), CommitUnknown
+        (answer lost), InvariantViolated (the ledger stands elsewhere).
         A repeat after the lost answer of my own commit returns the ledger as it is.
         """
 

@@ -17,11 +17,11 @@ from seamline.domain.errors import TerminalError
 from seamline.domain.position import PostgresPosition
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
-from tests.integration.captured import NULLS_AND_DEFAULTS, assert_begins_anew, finish, lost_by_name, replay
+from tests.integration.captured import NULLS_AND_DEFAULTS, assert_begins_anew, finish, lost_by_name, replay, stored
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.connect_worker import ConnectWorker, connect_worker
-from tests.integration.databases import postgres
 from tests.integration.producer_quota import producer_quota
+from tests.integration.replicated import restorable_postgres
 from tests.integration.snapshot_run import units_of
 from tests.waiting import wait_until
 
@@ -218,10 +218,6 @@ def confirmed(bank: PostgresCaptured, what: str = "confirmed_flush_lsn") -> int:
     return int(place)
 
 
-def stored(bank: PostgresCaptured) -> dict[str, Any]:
-    return bank.client.offset(bank.connector.name) or {}
-
-
 def test_a_slot_that_was_dropped_stops_the_capture_and_is_named(bank: PostgresCaptured) -> None:
     bank.ensure()
     bank.connector.stop()
@@ -245,21 +241,15 @@ def test_a_slot_that_was_made_anew_is_not_taken_for_the_old_one(bank: PostgresCa
     assert_begins_anew(bank)
 
 
-def test_a_slot_that_the_server_gave_up_stops_the_capture_and_is_named_at_once(bank: PostgresCaptured) -> None:
+def test_a_slot_that_the_server_gave_up_stops_the_capture_and_is_named_at_once(stack: RunningStack) -> None:
     """Preflight asks for the bound that makes it so. Debezium's own class would be silent for half an hour."""
-    bank.ensure()
-    bank.connector.stop()
-    wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
-    with closing(postgres(resolve("postgres_root"))) as server:
-        server.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '16MB'")
-        server.execute("SELECT pg_reload_conf()")
-        try:
-            wait_until(lambda: is_given_up(bank, server), timeout_s=60, what="the slot to be given up")
-        finally:
-            server.execute("ALTER SYSTEM RESET max_slot_wal_keep_size")
-            server.execute("SELECT pg_reload_conf()")
-    lost_by_name(bank, r"was invalidated.*max_slot_wal_keep_size")
-    assert_begins_anew(bank)
+    with restorable_postgres("-c", "max_slot_wal_keep_size=16MB"), captured_postgres("given_up") as bank:
+        bank.ensure()
+        bank.connector.stop()
+        wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
+        wait_until(lambda: is_given_up(bank), timeout_s=60, what="the slot to be given up")
+        lost_by_name(bank, r"was invalidated.*max_slot_wal_keep_size")
+        assert_begins_anew(bank)
 
 
 def test_a_slot_that_somebody_moved_on_stops_the_capture_and_is_named(bank: PostgresCaptured) -> None:
@@ -316,12 +306,14 @@ def test_a_server_whose_log_ends_before_the_place_of_the_capture_is_not_gone_on_
     lost_by_name(bank, "restored, or another one")
 
 
-def is_given_up(bank: PostgresCaptured, server: "psycopg.Connection[Any]") -> bool:
+def is_given_up(bank: PostgresCaptured) -> bool:
     """Once the slot's log would be longer than the bound: each look writes a segment and lets the server look too."""
-    bank.execute("INSERT INTO account SELECT 1000 + count(*), 1, 'lost' FROM account", "SELECT pg_switch_wal()")
-    server.execute("CHECKPOINT")
+    bank.execute(
+        "INSERT INTO account SELECT 1000 + count(*), 1, 'lost' FROM account", "SELECT pg_switch_wal()", "CHECKPOINT"
+    )
     asked = "SELECT wal_status FROM pg_replication_slots WHERE slot_name = %s"
-    return server.execute(asked, (bank.source_plan.slot,)).fetchall() == [("lost",)]
+    with closing(bank.session()) as session:
+        return session.execute(asked, (bank.source_plan.slot,)).fetchall() == [("lost",)]
 
 
 def is_active(bank: PostgresCaptured) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Table
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
+from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World, WorldMaker
@@ -60,4 +61,10 @@ OF_BOTH_ROLES = [
 @pytest.mark.parametrize("behaviour", OF_BOTH_ROLES, ids=lambda behaviour: behaviour.__name__)
 def test_one_login_for_both_roles_keeps_the_contract_too(behaviour: Behaviour, one_login_database: Connection) -> None:
     with closing(PostgresWorld(TABLES, one_login_database, resolve=lambda _: one_login_database)) as world:
+        behaviour(world)
+
+
+@pytest.mark.parametrize("behaviour", GOING_BACK_BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
+def test_every_sink_names_a_destination_that_went_back(behaviour: Behaviour, make_world: WorldMaker) -> None:
+    with opened(make_world, TABLES) as world:
         behaviour(world)

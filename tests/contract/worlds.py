@@ -16,6 +16,8 @@ from seamline.adapters.postgres.wire_mariadb import MARIADB
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import CommitUnknown
+from seamline.domain.ledger import LedgerRow
+from seamline.domain.position import position_to_json
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints, Load, Sink
 from tests.bank_history import text_of
@@ -41,6 +43,9 @@ class World(Protocol):
         """The committed live rows as sorted JSON texts, values as the log writes them."""
 
     def findings(self) -> list[Finding]: ...
+
+    def put_back(self, ledger: LedgerRow) -> None:
+        """As a backup of that moment leaves the ledger; the rows stay."""
 
     def close(self) -> None: ...
 
@@ -68,6 +73,9 @@ class MemoryWorld:
 
     def findings(self) -> list[Finding]:
         return sorted(self._destination.findings, key=lambda finding: finding.offset)
+
+    def put_back(self, ledger: LedgerRow) -> None:
+        self._destination.ledgers[ledger.stream] = ledger
 
     def close(self) -> None:
         return
@@ -152,6 +160,12 @@ class PostgresWorld:
                 "SELECT table_name, kind, row_key, log_offset FROM seamline.finding ORDER BY log_offset"
             ).fetchall()
         ]
+
+    def put_back(self, ledger: LedgerRow) -> None:
+        self.session.execute(
+            "UPDATE seamline.ledger SET next_offset = %s, position = %s, epoch = %s WHERE stream = %s",
+            (ledger.next_offset, json.dumps(position_to_json(ledger.position)), ledger.epoch, str(ledger.stream)),
+        )
 
     def close(self) -> None:
         for sink in self._sinks:

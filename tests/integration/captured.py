@@ -274,10 +274,15 @@ def told_marker(one: Captured) -> str:
     return marker_id
 
 
-def lost_by_name(one: Captured, match: str) -> PositionLost:
+def stored(one: Captured) -> dict[str, Any]:
+    """The place of its capture, as Connect keeps it."""
+    return one.client.offset(one.connector.name) or {}
+
+
+def lost_by_name(one: Captured, match: str, *, since_s: float | None = None) -> PositionLost:
     """Invariant I9: within a minute whoever asks for the capture is told by name; so is the host's watch, whose alarm
-    holds the cure."""
-    began = time.monotonic()
+    holds the cure. `since_s`: of `time.monotonic`, when a capture that ran could know; a stopped one is asked now."""
+    began = time.monotonic() if since_s is None else since_s
     with pytest.raises(PositionLost, match=match) as lost:
         one.ensure()
     probe = ConnectCaptureProbe(one.source_plan, client=one.client, topics=one.kafka, end_left_open=lambda *_: ())

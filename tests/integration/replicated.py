@@ -164,10 +164,12 @@ def restorable_mariadb() -> Iterator[Backup]:
 
 
 @contextmanager
-def restorable_postgres() -> Iterator[Backup]:
+def restorable_postgres(*flags: str) -> Iterator[Backup]:
+    """`flags` go over the settings that every server of the stack has; ALTER SYSTEM does not."""
     root = resolve("postgres_root")
     with _pair(root, postgres.command, _postgres_is_ready, lambda ports: ports.postgres) as (server, _):
         postgres.initialise(server.layout, {"postgres_root": root.password})
+        server.flags = flags
         server.start()
         _make_logins(server)
         with _leading_to(server, "postgres_root", PUBLISHER, WRITER):

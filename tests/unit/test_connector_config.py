@@ -158,13 +158,13 @@ def test_a_source_has_its_own_offsets_and_history_topics() -> None:
 @pytest.mark.parametrize(
     ("kind", "installed", "said"),
     [
-        ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final-seamline-10",)}, ""),
+        ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final-seamline-11",)}, ""),
         # Beside a tested one: Connect would take the newest of them.
-        ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final-seamline-10", "3.5.0.Final-seamline-11")}, "was not tested"),
+        ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final-seamline-11", "3.5.0.Final-seamline-12")}, "was not tested"),
         ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final-seamline-2",)}, "was not tested"),
         ("mariadb", {POSTGRES_CONNECTOR: ("3.5.0.Final",)}, "has no plugin"),
         ("mariadb", {}, "has no plugin"),
-        ("postgres", {POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-10",)}, ""),
+        ("postgres", {POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-11",)}, ""),
         # It loses rows when it is killed in mid-transaction.
         ("postgres", {POSTGRES_CONNECTOR: ("3.6.3.Final",)}, "was not tested"),
         ("postgres", {MARIADB_CONNECTOR: ("3.7.0.Final",)}, "has no plugin"),
@@ -205,3 +205,9 @@ def test_a_place_that_the_source_no_longer_has_is_told_from_other_trouble(said: 
     assert has_lost_its_place(f"io.debezium.DebeziumException: {said}")
     assert "onboard the syncs of this source again" in cure_of(said)
     assert not has_lost_its_place("io.debezium.DebeziumException: Access denied for user 'x'@'y'")
+
+
+def test_a_marker_that_a_standby_may_yet_confirm_is_no_lost_place() -> None:
+    said = "ConnectException: Marker m-1 stands in the log, and bank.seamline_marker does not show it yet: a standby"
+    assert not has_lost_its_place(said)
+    assert "goes on by itself" in cure_of(said)

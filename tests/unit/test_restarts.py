@@ -8,8 +8,8 @@ import pytest
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.memory_sink import LostAnswer, MemorySink
 from seamline.domain.catalogue import Column, Kind
-from seamline.domain.errors import Fenced, LogCorrupted, SchemaConflict, TransientError
-from seamline.domain.ledger import StreamId
+from seamline.domain.errors import Fenced, LogCorrupted, SchemaConflict, TransientError, WentBack
+from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import StreamPlan
 from seamline.ports import Lease, Orders
@@ -78,6 +78,36 @@ def test_a_lost_answer_does_not_take_the_stream_back_from_a_new_owner() -> None:
     with pytest.raises(Fenced):
         stage.run()
     assert stage.ledger.epoch == 3, "publish took 1, the start 2, the new owner 3, and it keeps it"
+
+
+@pytest.mark.parametrize("epoch", [1, 2], ids=["restored", "failed over"])
+def test_a_destination_that_went_back_while_an_answer_was_lost_is_named_and_the_next_worker_goes_on_from_its_ledger(
+    epoch: int,
+) -> None:
+    log, destination = LogTopic(), published()
+    for number in range(3):
+        log.transaction(insert(AUDIT, actor="x", action=str(number)))
+    one_by_one = sync_plan(stream=StreamPlan(span_changes_max=1))
+    stage = Stage(log, destination, plan=one_by_one)
+    backup = replace(destination.ledgers[STREAM], epoch=epoch)
+
+    def lose_the_next_answer(ledger: LedgerRow) -> None:
+        destination.lose_answer = LostAnswer.NOT_APPLIED
+
+    class PutBack(WatchedSink):
+        def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
+            if after_epoch == 2:
+                destination.ledgers[STREAM] = backup
+                destination.keyless.clear()
+            return super().acquire(stream, after_epoch=after_epoch)
+
+    stage.sink = PutBack(one_by_one, destination)
+    stage.sink.after_commit = lose_the_next_answer  # type: ignore[method-assign]
+    with pytest.raises(WentBack, match=f"under epoch {epoch}, and it had confirmed"):
+        stage.run()
+    assert Stage(log, destination, plan=one_by_one).run().epoch == epoch + 1
+    assert sorted(row["action"] for row in destination.rows(AUDIT)) == ["0", "1", "2"]
+    assert destination.findings == []
 
 
 def test_a_worker_that_is_not_wanted_any_more_takes_the_stream_from_nobody() -> None:

@@ -1,5 +1,6 @@
 """Heartbeats go on whatever happens to Connect, and the other way round."""
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +10,8 @@ from seamline.domain.capture import CaptureState, CaptureStatus
 from seamline.domain.errors import Refused, TransientError
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker
-from seamline.sync.source_watch import SOURCE_UNREACHABLE, Rhythm, SourceWatch
+from seamline.sync.source_watch import SOURCE_UNREACHABLE, Rhythm, SourceWatch, SourceWatchThread
+from tests.waiting import wait_until
 
 PLAN = SourcePlan("bank", "mariadb", "bank", "r", "c", "m", "seamline.bank.log", "seamline-bank", log_max_gb=1)
 
@@ -84,7 +86,8 @@ class World:
 
 def run(watch: SourceWatch, *, from_s: int, to_s: int) -> None:
     for now_s in range(from_s, to_s):
-        watch.step(now_s=float(now_s))
+        watch.look(now_s=float(now_s))
+        watch.beat(now_s=float(now_s))
 
 
 def test_a_heartbeat_is_committed_every_ten_seconds_each_with_its_own_id() -> None:
@@ -140,6 +143,23 @@ def test_heartbeats_go_on_while_connect_is_away() -> None:
     run(world.watch(), from_s=0, to_s=60)
     assert len(world.markers) == 6
     assert set(world.alarms) == {"capture_unreachable"}
+
+
+def test_a_failed_capture_is_restarted_also_while_a_commit_in_the_source_hangs() -> None:
+    """As one does that waits for a standby, or whose server has vanished."""
+    answered = threading.Event()
+
+    class Hanging(World):
+        def commit_marker(self, marker: Marker) -> None:
+            answered.wait(60)
+
+    world = Hanging(state=CaptureState.FAILED)
+    thread = SourceWatchThread(world.watch(), name="bank", every_s=0.01)
+    try:
+        wait_until(lambda: world.restarts, timeout_s=10, what="the restart")
+    finally:
+        thread.close()
+        answered.set()
 
 
 def test_a_failed_capture_is_restarted() -> None:

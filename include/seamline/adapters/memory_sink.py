@@ -24,7 +24,7 @@ from seamline.domain.errors import (
     Refused,
     SchemaConflict,
 )
-from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
 from seamline.domain.left_out import filled, filled_row, lacks_values
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import PASS, SyncPlan
@@ -74,6 +74,7 @@ class MemorySink:
         self._schema = plan.destinations[0].schema if plan.is_pass else ""
         self._database = database
         self._failpoints = failpoints or Unarmed()
+        self._row: LedgerRow | None = None
 
     def read_ledger(self, stream: StreamId) -> LedgerRow | None:
         return self._database.ledgers.get(stream)
@@ -82,12 +83,15 @@ class MemorySink:
         row = self._database.ledgers.get(stream)
         if row is None:
             raise Refused(f"the destination holds no ledger of {stream}", hint="onboard the sync first")
+        if after_epoch is not None and self._row is not None:
+            refuse_one_that_went_back(row, confirmed=self._row)
         if after_epoch is not None and row.epoch != after_epoch:
             raise Fenced(f"{stream}: epoch {after_epoch} is over, the ledger's is {row.epoch}")
         row = replace(row, epoch=row.epoch + 1)
         self._database.ledgers[stream] = row
         for owner in [owner for owner in self._database.pieces if owner[0] == stream and owner[1] < row.epoch]:
             del self._database.pieces[owner]
+        self._row = row
         return Lease(stream, row.epoch, row)
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
@@ -102,6 +106,8 @@ class MemorySink:
         before = database.ledgers.get(lease.stream)
         if before is None:
             raise Fenced(f"{lease.stream}: epoch {lease.epoch} is over, its ledger is gone")
+        confirmed = self._row if self._row and self._row.epoch == lease.epoch else lease.ledger
+        refuse_one_that_went_back(before, confirmed=confirmed)
         if _is_my_lost_answer(before, lease, progress):
             return Commit(before)
         keyed = {name: dict(rows) for name, rows in database.keyed.items()}
@@ -125,6 +131,7 @@ class MemorySink:
             database.commits += 1
         if lost is not None:
             raise CommitUnknown("the answer of the commit is lost")
+        self._row = row
         return Commit(row, tuple(findings), len(findings))
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:

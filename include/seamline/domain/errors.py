@@ -11,6 +11,7 @@ SeamlineError
 │  ├─ Refused          a check before the work said no (preflight, guarantee)
 │  ├─ GateFailed       a check of the result said no
 │  ├─ Diverged         the destination does not hold what the log builds on
+│  ├─ WentBack         the destination does not hold what it had confirmed: restored, or failed over
 │  └─ Fenced           another owner took a higher epoch: final for this worker
 ├─ CommitUnknown       sent, no answer: take a new epoch and read the ledger, never retry blindly
 └─ InvariantViolated   our own bug: stop and keep the evidence
@@ -105,6 +106,10 @@ class GateFailed(TerminalError):
 
 class Diverged(TerminalError):
     """The destination does not hold the rows that the log builds on."""
+
+
+class WentBack(TerminalError):
+    """The ledger stands before what this worker was told: the destination was restored, or a late replica took over."""
 
 
 class Fenced(TerminalError):

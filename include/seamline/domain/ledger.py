@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from seamline.domain.cutover import Boundary
+from seamline.domain.errors import WentBack
 from seamline.domain.position import Position
 
 
@@ -36,3 +37,19 @@ class LedgerRow:
     def is_catching_up(self) -> bool:
         """Until the largest boundary is passed the tables stand at different positions."""
         return any(not boundary.ended for boundary in self.boundaries)
+
+
+def refuse_one_that_went_back(found: LedgerRow, *, confirmed: LedgerRow) -> None:
+    """`confirmed` is what the destination has said before. A ledger takes neither its epoch nor, within one, its offset
+    back: only the destination itself can, which was put back or failed over to a replica that was behind."""
+    if (found.epoch, found.next_offset) < (confirmed.epoch, confirmed.next_offset):
+        stream = found.stream
+        raise WentBack(
+            f"destination {stream.destination} went back: the ledger of {stream} stands at offset {found.next_offset}"
+            f" under epoch {found.epoch}, and it had confirmed offset {confirmed.next_offset} under epoch"
+            f" {confirmed.epoch}",
+            hint="nothing of the source is lost: once the restore or the failover is over, `seamline stream restart"
+            f" {stream.sync} {stream.destination}` goes on from this ledger, as far as the log is kept; then reconcile",
+            sync=stream.sync,
+            position=str(found.position),
+        )

@@ -34,6 +34,10 @@ SOURCE_UNREACHABLE = "source_unreachable"
 SOURCE_ALARMS = (SOURCE_UNREACHABLE, CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UNREACHABLE, LOG_SIZE)
 
 
+class _Turn(Protocol):
+    def __call__(self, *, now_s: float) -> None: ...
+
+
 class Alarms(Protocol):
     def raise_alarm(self, kind: str, subject: str, message: str) -> None: ...
 
@@ -64,7 +68,8 @@ class _Every:
 
 
 class SourceWatch:
-    """One source. `step` is called about every second by one thread; a server that hangs holds back only this source.
+    """One source. `beat` and `look` are called about every second, each by a thread of its own: a source whose commits
+    hang, or Connect, holds back nothing else.
 
     A failed call is repeated at its next turn, with a new session where the old one may be broken.
     """
@@ -95,18 +100,22 @@ class SourceWatch:
         self._silent_since_s: float | None = None
         self._is_running = False
 
-    def step(self, *, now_s: float) -> None:
+    def beat(self, *, now_s: float) -> None:
+        """What is written into the source."""
         if self._heartbeat.is_due(now_s):
-            self._beat(now_s)
-        if self._status.is_due(now_s):
-            self._look(now_s)
-        if self._size.is_due(now_s):
-            self._weigh(now_s)
+            self._commit_heartbeat(now_s)
         if self._source is not None and self._is_running and self._prune.is_due(now_s):
             self._prune_markers(self._source)
 
-    def _beat(self, now_s: float) -> None:
-        """Commit a heartbeat: it closes what waits for an END and proves progress on an idle source."""
+    def look(self, *, now_s: float) -> None:
+        """What the capture says, and what is done about it."""
+        if self._status.is_due(now_s):
+            self._ask(now_s)
+        if self._size.is_due(now_s):
+            self._weigh(now_s)
+
+    def _commit_heartbeat(self, now_s: float) -> None:
+        """It closes what waits for an END and proves progress on an idle source."""
         try:
             if self._source is None:
                 self._source = self._open_source()
@@ -131,7 +140,7 @@ class SourceWatch:
         except SeamlineError as exc:
             log.warning("old markers stay: source=%s error=%s", self._plan.name, exc)
 
-    def _look(self, now_s: float) -> None:
+    def _ask(self, now_s: float) -> None:
         self._is_running = False
         try:
             probe = self._probed()
@@ -184,23 +193,23 @@ class SourceWatch:
 
 
 class SourceWatchThread:
-    """Steps one watch until it is closed."""
+    """Lets one watch beat and look until it is closed."""
 
     def __init__(self, watch: SourceWatch, *, name: str, every_s: float = 1.0) -> None:
-        self._watch = watch
         self._every_s = every_s
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._live, name=f"source {name}", daemon=True)
-        self._thread.start()
+        for what, turn in (("heartbeats of", watch.beat), ("capture of", watch.look)):
+            threading.Thread(target=self._live, args=(turn,), name=f"{what} {name}", daemon=True).start()
 
-    def _live(self) -> None:
+    def _live(self, turn: _Turn) -> None:
         while not self._end.wait(self._every_s):
             try:
-                self._watch.step(now_s=time.monotonic())
+                turn(now_s=time.monotonic())
             except Exception:
-                # Without this thread there are no heartbeats, restarts nor size limit: it goes on, and the log tells.
+                # Without this thread there are no heartbeats, or no restarts and no size limit: it goes on, and the
+                # log tells.
                 log.exception("the watch of a source met an error of ours; it goes on")
 
     def close(self) -> None:
-        """Does not wait: the thread may be inside a call to a server that hangs."""
+        """Does not wait: a thread may be inside a call to a server that hangs."""
         self._end.set()

@@ -30,9 +30,10 @@ final class Markers {
         return newest;
     }
 
-    void requireNewestIn(JdbcConnection source) throws SQLException {
+    /** @param waits a question that brings a row where the server may hold a commit back after its log has it */
+    void requireNewestIn(JdbcConnection source, String waits) throws SQLException {
         if (newest != null && place != null) {
-            newest.requireIn(source, place);
+            newest.requireIn(source, place, waits);
         }
     }
 

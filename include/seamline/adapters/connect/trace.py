@@ -22,6 +22,12 @@ _CURES = (
         f"if the source was restored, or is another one, {_BEGIN_ANEW}; if somebody only deleted that row of the marker"
         " table, put the row back: its id as said, kind `heartbeat`, payload `{}`",
     ),
+    (
+        "does not show it yet",
+        "once the standby confirms it the capture goes on by itself (PostgreSQL waits for `synchronous_standby_names`,"
+        " MariaDB for semi-synchronous replicas with AFTER_SYNC); ten minutes after the marker the place counts as lost"
+        f". If the source was restored, {_BEGIN_ANEW}",
+    ),
     ("refuses what the capture asks", "the capture's login needs SELECT on the marker table: docs/reference/grants.md"),
     *((text, _ONBOARD_AGAIN) for text in _PLACE_LOST),
     ("Access denied", "check login, password and grants of the capture's connection"),

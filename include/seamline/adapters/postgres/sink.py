@@ -38,7 +38,7 @@ from seamline.domain.errors import (
     SeamlineError,
     TransientError,
 )
-from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 
@@ -87,31 +87,14 @@ class PostgresSink:
     def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
         self._drop_session()
         session = self._open(session_name(stream, None))
-        with translated("take a new epoch"):
-            known = ledger_tables.read_ledger(session, stream)
-            if known is None:
-                session.close()
-                raise Refused(
-                    f"destination {self._destination.name} holds no ledger of {stream}: nothing was published there",
-                    hint="onboard the sync first",
-                    sync=stream.sync,
-                )
-            epoch = None
-            if after_epoch in (None, known.epoch):
-                # A worker that hangs inside a transaction would make us wait for its time-out.
-                end_older_sessions(session, stream, below_epoch=known.epoch + 1)
-                epoch = ledger_tables.take_epoch(session, stream, after_epoch=after_epoch)
-            if epoch is None:
-                session.close()
-                raise Fenced(f"another owner took {stream} meanwhile", sync=stream.sync)
-            session.execute(f"SET application_name = '{session_name(stream, epoch).replace(chr(39), chr(39) * 2)}'")
-            end_older_sessions(session, stream, below_epoch=epoch)
-            row = ledger_tables.read_ledger(session, stream)
-        if row is None or row.epoch != epoch:
-            session.close()
-            raise Fenced(f"another owner took {stream} at the same moment", sync=stream.sync)
+        try:
+            with translated("take a new epoch"):
+                row = self._take_epoch(session, stream, after_epoch)
+        except SeamlineError:
+            self._close(session)
+            raise
         self._applier, self._row = SpanApplier(session, self._statements), row
-        return Lease(stream, epoch, row)
+        return Lease(stream, row.epoch, row)
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         on = self._statements[changes.table]
@@ -181,6 +164,30 @@ class PostgresSink:
     def close(self) -> None:
         self._drop_session()
 
+    def _take_epoch(self, session: Session, stream: StreamId, after_epoch: int | None) -> LedgerRow:
+        known = ledger_tables.read_ledger(session, stream)
+        if known is None:
+            raise Refused(
+                f"destination {self._destination.name} holds no ledger of {stream}: nothing was published there",
+                hint="onboard the sync first",
+                sync=stream.sync,
+            )
+        if after_epoch is not None and self._row is not None:
+            refuse_one_that_went_back(known, confirmed=self._row)
+        epoch = None
+        if after_epoch in (None, known.epoch):
+            # A worker that hangs inside a transaction would make us wait for its time-out.
+            end_older_sessions(session, stream, below_epoch=known.epoch + 1)
+            epoch = ledger_tables.take_epoch(session, stream, after_epoch=after_epoch)
+        if epoch is None:
+            raise Fenced(f"another owner took {stream} meanwhile", sync=stream.sync)
+        session.execute(f"SET application_name = '{session_name(stream, epoch).replace(chr(39), chr(39) * 2)}'")
+        end_older_sessions(session, stream, below_epoch=epoch)
+        row = ledger_tables.read_ledger(session, stream)
+        if row is None or row.epoch != epoch:
+            raise Fenced(f"another owner took {stream} at the same moment", sync=stream.sync)
+        return row
+
     # ---- one span -------------------------------------------------------------------------------------------------
 
     def _commit_in_any_order(
@@ -226,13 +233,14 @@ class PostgresSink:
             ledger_tables.keep_findings(session, lease.stream, findings, progress)
         self._failpoints.reach("app.dml_done")
         self._send_commit(session, "app.commit_sent")
-        before = self._row if self._row and self._row.epoch == lease.epoch else lease.ledger
-        self._row = _advanced(before, progress, step)
+        self._row = _advanced(self._confirmed(lease), progress, step)
         return Commit(self._row, tuple(findings), total)
 
     def _resolved(self, session: Session, lease: Lease, progress: Progress) -> LedgerRow:
         """The ledger did not stand where this span begins: why, read in a new transaction."""
         row = ledger_tables.read_ledger(session, lease.stream)
+        if row is not None:
+            refuse_one_that_went_back(row, confirmed=self._confirmed(lease))
         if row is None or row.epoch != lease.epoch:
             raise Fenced(
                 f"{lease.stream}: epoch {lease.epoch} is over, the ledger's is {row.epoch if row else 'gone'}",
@@ -247,6 +255,10 @@ class PostgresSink:
             sync=lease.stream.sync,
             position=str(row.position),
         )
+
+    def _confirmed(self, lease: Lease) -> LedgerRow:
+        """The ledger as it was when this lease last heard of it."""
+        return self._row if self._row and self._row.epoch == lease.epoch else lease.ledger
 
     def _send_commit(self, session: Session, failpoint: str) -> None:
         """COMMIT, and the only place where not knowing begins: from the moment it is sent until its answer is read."""

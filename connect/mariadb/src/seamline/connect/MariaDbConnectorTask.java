@@ -62,6 +62,12 @@ public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, Mar
     /** No two servers of one topology share it. (`server_uid` is made of a port and a network card's address.) */
     private static final String SERVER = "SELECT CONCAT('server_id ', @@server_id)";
 
+    /** With AFTER_COMMIT only the writer waits. A server without semi-synchronous replication has no such variables. */
+    private static final String WAITS_FOR_STANDBYS =
+            "SELECT 1 FROM information_schema.GLOBAL_VARIABLES WHERE (VARIABLE_NAME, VARIABLE_VALUE) IN"
+                    + " (('RPL_SEMI_SYNC_MASTER_ENABLED', 'ON'), ('RPL_SEMI_SYNC_MASTER_WAIT_POINT', 'AFTER_SYNC'))"
+                    + " HAVING count(*) = 2";
+
     private final Places places = new MariaDbPlaces();
     private PlacesBetweenTransactions between;
     private ToldWhole told;
@@ -164,7 +170,7 @@ public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, Mar
         try (MariaDbConnection connection = new MariaDbConnection(access, null)) {
             Server server = Server.requireSame(connection, SERVER, stored);
             MariaDbPlaces.requireIn(connection, stored);
-            markers.requireNewestIn(connection);
+            markers.requireNewestIn(connection, WAITS_FOR_STANDBYS);
             return server;
         } catch (SQLException failure) {
             throw Unanswered.because(failure);

@@ -32,6 +32,10 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
     private static final String GIVEN_UP =
             "SELECT 1 FROM pg_replication_slots WHERE slot_name = '%s' AND (wal_status = 'lost' OR restart_lsn IS NULL)";
 
+    /** Whether a session waits goes by its own `synchronous_commit`; where no standby is named, none does. */
+    private static final String WAITS_FOR_STANDBYS =
+            "SELECT 1 WHERE current_setting('synchronous_standby_names') <> ''";
+
     private final Places places = new PostgresPlaces();
     private PlacesBetweenTransactions between;
     private ToldWhole told;
@@ -95,7 +99,7 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
             Server server = Server.requireSame(connection, CLUSTER_AND_TIMELINE, stored);
             if (stored != null) {
                 refuseAnotherLog(stored, config, connection);
-                markers.requireNewestIn(connection);
+                markers.requireNewestIn(connection, WAITS_FOR_STANDBYS);
             }
             return server;
         } catch (SQLException failure) {
