@@ -11,7 +11,7 @@ import pytest
 from seamline.adapters.failpoints import NAMES, ArmedFailpoints, from_environment
 from seamline.domain.errors import ConfigError, TransientError
 from tests.dags.places import PLACES
-from tests.fault.real.test_kills import MET_HERE
+from tests.fault.real.places import MET_HERE
 from tests.waiting import wait_until
 
 
