@@ -56,6 +56,7 @@ _SHARES = {
     "no change": 3.0,
     "batch": 0.2,
 }
+_BATCHES = {"batch": 2.0}
 
 SCHEMA_MARIADB = (
     "CREATE TABLE account (id BIGINT PRIMARY KEY, ccy CHAR(3) NOT NULL, balance DECIMAL(20,4) NOT NULL, "
@@ -174,6 +175,17 @@ class BankWriters:
             self._may_write.set()
 
     @contextmanager
+    def with_batches(self) -> Iterator[None]:
+        """Now and then there is one anyway; here one comes within a second or two."""
+        for one in self._writers:
+            one.shares = _SHARES | _BATCHES
+        try:
+            yield
+        finally:
+            for one in self._writers:
+                one.shares = _SHARES
+
+    @contextmanager
     def still(self) -> Iterator[None]:
         """None of them is in a transaction: each knows what became of its last one, and begins no other."""
         with ExitStack() as held:
@@ -202,6 +214,8 @@ class _Writer:
     ) -> None:
         self.number = 0
         self.error: BaseException | None = None
+        # How often it does what, out of all of them.
+        self.shares = _SHARES
         # Held during each attempt, until its outcome is told.
         self.at_work = threading.Lock()
         self._writer = writer
@@ -228,7 +242,8 @@ class _Writer:
         with closing(self._open_session()) as session:
             self.number = self._committed(session)
             while not stop.is_set():
-                kind = self._chance.choices(list(_SHARES), cum_weights=list(accumulate(_SHARES.values())))[0]
+                shares = self.shares
+                kind = self._chance.choices(list(shares), cum_weights=list(accumulate(shares.values())))[0]
                 with self.at_work:
                     self._attempt(session, kind)
                 stop.wait(self._chance.random() * pause_s_max)

@@ -8,7 +8,7 @@ import signal
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -134,7 +134,8 @@ class BankUnderFire:
         is_hold = failpoint == "app.hold"
         if is_hold:
             self._hold_again_and_again(worker)
-        began = self._happened(worker, failpoint, mode)
+        with self.writers.with_batches() if failpoint in _OF_PIECES else nullcontext():
+            began = self._happened(worker, failpoint, mode)
         goes_on = mode is Mode.WAIT or (mode is Mode.ERROR and failpoint == _SURVIVED)
         if mode is Mode.ERROR and not goes_on:
             self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=(TRANSIENT,))
@@ -332,6 +333,8 @@ class BankUnderFire:
         for worker in self.workers:
             if not worker.is_over:
                 worker.kill()
+        # Each keeps a file open by which its end is seen.
+        self.workers.clear()
 
     def _checked(self, case: Case, before: int) -> Case:
         found = self.judged(before, case.recovery_s)
