@@ -11,7 +11,7 @@ from tests.fault.real.bank_under_fire import BankUnderFire, bank_under_fire
 from tests.fault.real.kinds import KINDS
 from tests.fault.real.report import Tally, written
 
-# Half of what they could write: a longer history makes every load and every comparison after it longer.
+# Two thirds of what they could write: a longer history makes every load and every comparison after it longer.
 PAUSE_S_MAX = 0.4
 TALLY = pytest.StashKey[Tally]()
 

@@ -18,8 +18,8 @@ from tests.fault.real import worker
 from tests.spark.hosts import session_of
 from tests.waiting import wait_until
 
-_FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload([worker.__name__])
+FORKED = multiprocessing.get_context("forkserver")
+FORKED.set_forkserver_preload([worker.__name__])
 # Reached by the readers of a snapshot: children of the process, or itself where one session reads all.
 OF_A_READER = ("snap.chunk_read",)
 
@@ -95,6 +95,6 @@ def started(what: str, folder: Path, *, number: int, arming: str, environment: M
     armed.write_text(arming, encoding="utf-8")
     log.touch()
     own = {**environment, "SEAMLINE_FAILPOINTS_FILE": str(armed)}
-    process = _FORKED.Process(target=worker.work_in_a_fork, args=(what, str(folder), str(log), own))
+    process = FORKED.Process(target=worker.work_in_a_fork, args=(what, str(folder), str(log), own))
     process.start()
     return Worker(what, process, armed, log)
