@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,13 +12,32 @@ import pytest
 from seamline.adapters.failpoints import NAMES, ArmedFailpoints, from_environment
 from seamline.domain.errors import ConfigError, TransientError
 from tests.dags.places import PLACES
-from tests.fault.real.test_kills import MET_HERE
+from tests.fault.real import places
+from tests.fault.real.places import MET_HERE
 from tests.waiting import wait_until
 
 
 def test_every_place_is_met_by_the_fault_layer_or_among_the_dags() -> None:
     assert MET_HERE | PLACES.keys() == NAMES
     assert MET_HERE.isdisjoint(PLACES)
+
+
+def test_each_kind_of_place_has_its_cases_and_each_bank_of_cases_is_held_against_its_source_at_the_end(
+    checkout: Path,
+) -> None:
+    texts = [file.read_text(encoding="utf-8") for file in (checkout / "tests/fault/real").glob("test_*.py")]
+    cases = [text for text in texts if "bank.disturb_" in text]
+    assert len(cases) == 3
+    assert all("assert_all_is_right_at_the_end(bank, tally)" in text for text in cases)
+    met = re.findall(r'parametrize\("failpoint", (\w+)\)|disturb_onboarding\((SLOT), mode\)', "".join(cases))
+    named = {one or other for one, other in met}
+    assert named == {"STREAM", "SLOT", "ONBOARDING", "JOINING", "COMPARING", "CAPTURING"}
+    assert set().union(*(placed(name) for name in named)) == MET_HERE
+
+
+def placed(name: str) -> set[str]:
+    found = getattr(places, name)
+    return {found} if isinstance(found, str) else {*found}
 
 
 def test_nothing_is_armed_unless_the_environment_says_so() -> None:

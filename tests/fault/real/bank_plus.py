@@ -31,7 +31,8 @@ ACCOUNTS = 1_000
 OPENING = Decimal("1000000.0000")
 WRITERS = 16
 BATCH_LEGS = 1_000
-_PAUSE_S_MAX = 0.24
+# How long a writer pauses at most between two attempts, unless a run says otherwise.
+PAUSE_S_MAX = 0.24
 _ACTIONS = ("look", "look", "sign", "hold ü€")
 _TYPED_ROWS_PER_WRITER = 8
 _MOVING_KEYS = [str(number) for number in range(WRITERS * _TYPED_ROWS_PER_WRITER)]
@@ -55,6 +56,7 @@ _SHARES = {
     "no change": 3.0,
     "batch": 0.2,
 }
+_BATCHES = {"batch": 2.0}
 
 SCHEMA_MARIADB = (
     "CREATE TABLE account (id BIGINT PRIMARY KEY, ccy CHAR(3) NOT NULL, balance DECIMAL(20,4) NOT NULL, "
@@ -143,14 +145,17 @@ def _currency(account: int) -> str:
 class BankWriters:
     """`open_session` gives sessions without autocommit. Other errors than a server's absence are raised by `stop`."""
 
-    def __init__(self, kind: str, open_session: Callable[[], Any], history: History, *, seed: str) -> None:
+    def __init__(
+        self, kind: str, open_session: Callable[[], Any], history: History, *, seed: str, pause_s_max: float
+    ) -> None:
         self.history = history
         self._stop = threading.Event()
         self._may_write = threading.Event()
         self._may_write.set()
         self._writers = [_Writer(n, kind, open_session, history, random.Random(f"{seed}/{n}")) for n in range(WRITERS)]
         self._threads = [
-            threading.Thread(target=one.write_until, args=(self._stop, self._may_write)) for one in self._writers
+            threading.Thread(target=one.write_until, args=(self._stop, self._may_write, pause_s_max))
+            for one in self._writers
         ]
 
     @property
@@ -169,6 +174,17 @@ class BankWriters:
             yield
         finally:
             self._may_write.set()
+
+    @contextmanager
+    def with_batches(self) -> Iterator[None]:
+        """Now and then there is one anyway; here one comes within a second or two."""
+        for one in self._writers:
+            one.shares = _SHARES | _BATCHES
+        try:
+            yield
+        finally:
+            for one in self._writers:
+                one.shares = _SHARES
 
     @contextmanager
     def still(self) -> Iterator[None]:
@@ -199,6 +215,8 @@ class _Writer:
     ) -> None:
         self.number = 0
         self.error: BaseException | None = None
+        # How often it does what, out of all of them.
+        self.shares = _SHARES
         # Held during each attempt, until its outcome is told.
         self.at_work = threading.Lock()
         self._writer = writer
@@ -212,23 +230,24 @@ class _Writer:
         # Entries of mine that still have their first key.
         self._movable: list[int] = []
 
-    def write_until(self, stop: threading.Event, may_write: threading.Event) -> None:
+    def write_until(self, stop: threading.Event, may_write: threading.Event, pause_s_max: float) -> None:
         while self.error is None and not stop.is_set():
             try:
-                self._write_in_one_session(stop, may_write)
+                self._write_in_one_session(stop, may_write, pause_s_max)
             except (pymysql.err.MySQLError, psycopg.Error) as exc:
                 if not _asks_again(exc):
                     self.error = exc
                 stop.wait(_AWAY_S)
 
-    def _write_in_one_session(self, stop: threading.Event, may_write: threading.Event) -> None:
+    def _write_in_one_session(self, stop: threading.Event, may_write: threading.Event, pause_s_max: float) -> None:
         with closing(self._open_session()) as session:
             self.number = self._committed(session)
             while not stop.is_set():
-                kind = self._chance.choices(list(_SHARES), cum_weights=list(accumulate(_SHARES.values())))[0]
+                shares = self.shares
+                kind = self._chance.choices(list(shares), cum_weights=list(accumulate(shares.values())))[0]
                 with self.at_work:
                     self._attempt(session, kind)
-                stop.wait(self._chance.random() * _PAUSE_S_MAX)
+                stop.wait(self._chance.random() * pause_s_max)
                 may_write.wait()
 
     def _committed(self, session: Any) -> int:
@@ -402,8 +421,10 @@ def _asks_again(error: Exception) -> bool:
 
 
 @contextmanager
-def bank_writers(kind: str, open_session: Callable[[], Any], history: History, *, seed: str) -> Iterator[BankWriters]:
-    writers = BankWriters(kind, open_session, history, seed=seed)
+def bank_writers(
+    kind: str, open_session: Callable[[], Any], history: History, *, seed: str, pause_s_max: float
+) -> Iterator[BankWriters]:
+    writers = BankWriters(kind, open_session, history, seed=seed, pause_s_max=pause_s_max)
     writers.start()
     try:
         yield writers

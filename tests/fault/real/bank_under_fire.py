@@ -5,17 +5,14 @@ Afterwards a process that has ended is started again, as its host or Airflow wou
 
 import json
 import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
-import psutil
 import psycopg
 
 from seamline import settings
@@ -28,6 +25,7 @@ from seamline.ports import Marker, Orders
 from tests.fault.real.anomalies import Commit, Stop, check_commits, check_rows, check_stops, value_differences
 from tests.fault.real.bank_plus import (
     MODELLED,
+    PAUSE_S_MAX,
     TABLES,
     TYPED,
     BankWriters,
@@ -42,6 +40,7 @@ from tests.fault.real.kinds import KINDS, SESSIONS
 from tests.fault.real.log_replay import LogReplay, Rows, differences
 from tests.fault.real.warehouse import Warehouse
 from tests.fault.real.worker import DESTINATION, FENCED, FINAL, TRANSIENT, ListInFile, write_orders, write_whole
+from tests.fault.real.workers import OF_A_READER, Worker, started
 from tests.integration.captured import Captured
 from tests.integration.databases import postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan
@@ -59,7 +58,7 @@ _ATTEMPTS_MAX = 5
 # How long a place is waited at. Inside of a transaction it is longer than the warehouse lets one idle.
 _WAITS_S = {"app.dml_half": 17.0}
 _WAITS_ELSE_S = 2.0
-# How long a second attempt works beside one that sleeps, unless it ends before.
+# How long a second attempt works beside one that sleeps, unless it ends before, or stands behind its lock.
 _BESIDE_S = 10.0
 # How each of two attempts side by side may end: a snapshot finds what it had staged cleared away by the other, of two
 # passes the newer epoch wins. The attempt after both has to succeed.
@@ -76,8 +75,6 @@ _SURVIVED = "app.commit_sent"
 _OF_A_CUTOVER = ("cut.overlap_ended",)
 # Reached only where a unit is larger than memory.
 _OF_PIECES = ("app.piece_staged",)
-# Reached by the readers of a snapshot: children of the process, or itself where one session reads all.
-_OF_A_READER = ("snap.chunk_read",)
 KILLED = -signal.SIGKILL
 
 
@@ -102,33 +99,6 @@ class Judged:
     commits: int
     transfers: int
     violations: tuple[str, ...]
-
-
-@dataclass
-class Worker:
-    """A process to which something happens at the failpoint that is armed in its own file."""
-
-    what: str
-    process: "subprocess.Popen[bytes]"
-    arming: Path
-    log: Path
-
-    @property
-    def fired(self) -> list[str]:
-        file = self.arming.with_name(self.arming.name + ".fired")
-        return file.read_text(encoding="utf-8").split() if file.exists() else []
-
-    def came_to(self, failpoint: str) -> bool:
-        """Once, but where several readers come to it."""
-        return {*self.fired} == {failpoint} and (len(self.fired) == 1 or failpoint in _OF_A_READER)
-
-    def ended(self, within_s: float) -> int:
-        """Its exit code; fails, with what it said, if it lives on."""
-        wait_until(lambda: self.process.poll() is not None, timeout_s=within_s, what=f"the end of {self.what}")
-        return self.process.returncode
-
-    def said(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")[-1500:]
 
 
 @dataclass
@@ -164,7 +134,8 @@ class BankUnderFire:
         is_hold = failpoint == "app.hold"
         if is_hold:
             self._hold_again_and_again(worker)
-        began = self._happened(worker, failpoint, mode)
+        with self.writers.with_batches() if failpoint in _OF_PIECES else nullcontext():
+            began = self._happened(worker, failpoint, mode)
         goes_on = mode is Mode.WAIT or (mode is Mode.ERROR and failpoint == _SURVIVED)
         if mode is Mode.ERROR and not goes_on:
             self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=(TRANSIENT,))
@@ -176,7 +147,7 @@ class BankUnderFire:
             self.start("stream")
         recovery_s = self.recovered(began)
         if mode is Mode.STOP:
-            self._wake(worker)
+            worker.wake()
             # Its successor has ended its session. Amid a piece it does not ask the ledger why, and whoever starts it
             # again asks first what is wanted.
             wanted = (FENCED, TRANSIENT) if failpoint in _OF_PIECES else (FENCED,)
@@ -267,11 +238,11 @@ class BankUnderFire:
         if mode is Mode.STOP:
             beside, until = self.start(step), began + _BESIDE_S
             wait_until(
-                lambda: beside.process.poll() is not None or time.monotonic() > until,
+                lambda: beside.is_over or self.warehouse.has_queue() or time.monotonic() > until,
                 timeout_s=2 * _BESIDE_S,
                 what="the second attempt",
             )
-            self._wake(worker)
+            worker.wake()
             for one in (worker, beside):
                 self.ended(one, within_s=_DIES_WITHIN_S, wanted=_ENDS_OF_TWO[step])
         elif mode is not Mode.KILL9:
@@ -285,18 +256,12 @@ class BankUnderFire:
         wait_until(lambda: worker.came_to(failpoint), timeout_s=_DIES_WITHIN_S, what=f"{worker.what} at {failpoint}")
         began = time.monotonic()
         if mode is Mode.STOP:
-            wait_until(lambda: _asleep(worker), timeout_s=20, what=f"{worker.what} asleep")
+            wait_until(worker.asleep, timeout_s=20, what=f"{worker.what} asleep")
         elif mode is Mode.WAIT:
             until = began + _WAITS_S.get(failpoint, _WAITS_ELSE_S)
             wait_until(lambda: time.monotonic() > until, timeout_s=60, what="the wait to be long enough")
-            worker.arming.write_text("", encoding="utf-8")
+            worker.disarm()
         return time.monotonic()
-
-    @staticmethod
-    def _wake(worker: Worker) -> None:
-        """Whoever of it sleeps goes on, and nobody falls asleep any more."""
-        worker.arming.write_text("", encoding="utf-8")
-        wait_until(lambda: not _woken(worker), timeout_s=20, what=f"{worker.what} awake")
 
     def onboard(self) -> None:
         """The first one, which nobody disturbs; from its publish on the warehouse looks at each commit."""
@@ -366,9 +331,10 @@ class BankUnderFire:
 
     def close(self) -> None:
         for worker in self.workers:
-            if worker.process.poll() is None:
-                worker.process.kill()
-                worker.process.wait()
+            if not worker.is_over:
+                worker.kill()
+        # Each keeps a file open by which its end is seen.
+        self.workers.clear()
 
     def _checked(self, case: Case, before: int) -> Case:
         found = self.judged(before, case.recovery_s)
@@ -416,20 +382,9 @@ class BankUnderFire:
     # ---- processes ------------------------------------------------------------------------------------------------
 
     def start(self, what: str, arming: str = "") -> Worker:
-        number = next(self.numbers)
         own = self.of_streams if what == "stream" else {}
-        armed = self.folder / f"failpoints-{number}"
-        armed.write_text(arming, encoding="utf-8")
-        log = self.folder / f"{what}-{number}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fault.real.worker", what, str(self.folder)],
-                cwd=Path(__file__).parents[3],
-                env=settings.process_environment() | own | {"SEAMLINE_FAILPOINTS_FILE": str(armed)},
-                stdout=output,
-                stderr=output,
-            )
-        worker = Worker(what, process, armed, log)
+        environment = settings.process_environment() | own
+        worker = started(what, self.folder, number=next(self.numbers), arming=arming, environment=environment)
         self.workers.append(worker)
         return worker
 
@@ -440,11 +395,11 @@ class BankUnderFire:
 
     def _killed(self, worker: Worker, failpoint: str) -> float:
         """Wait until it has died there, with all that it had started; when it died."""
-        wanted = (KILLED, TRANSIENT) if failpoint in _OF_A_READER else (KILLED,)
+        wanted = (KILLED, TRANSIENT) if failpoint in OF_A_READER else (KILLED,)
         self.ended(worker, within_s=_DIES_WITHIN_S, wanted=wanted)
         began = time.monotonic()
         assert worker.came_to(failpoint), f"{failpoint} did not fire: {worker.fired}"
-        wait_until(lambda: not _left_by(worker), timeout_s=20, what="the end of what the killed process had started")
+        wait_until(lambda: not worker.left(), timeout_s=20, what="the end of what the killed process had started")
         return began
 
     def _done(self, step: str) -> None:
@@ -452,7 +407,7 @@ class BankUnderFire:
         for _ in range(_ATTEMPTS_MAX):
             worker = self.start(step)
             self.ended(worker, within_s=_DIES_WITHIN_S, wanted=(0, TRANSIENT))
-            if worker.process.returncode == 0:
+            if worker.process.exitcode == 0:
                 return
         raise AssertionError(f"{step} did not succeed in {_ATTEMPTS_MAX} attempts: {self.workers[-1].said()}")
 
@@ -470,7 +425,7 @@ class BankUnderFire:
     def keep_streaming(self) -> bool:
         """As the stream host does: a stream that met trouble that may pass is started again."""
         worker = self.stream
-        if worker.process.poll() is not None:
+        if worker.is_over:
             self.ended(worker, within_s=1, wanted=(TRANSIENT,))
             self.start("stream")
         return True
@@ -526,32 +481,8 @@ class BankUnderFire:
         write_whole(self.folder / "run_id", f"t1/onboard/-/{next(self.numbers)}")
 
 
-def _left_by(worker: Worker) -> list[psutil.Process]:
-    """What runs with this worker's failpoints: its children inherit them."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("SEAMLINE_FAILPOINTS_FILE") == str(worker.arming):
-                found.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return [process for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
-
-
-def _asleep(worker: Worker) -> list[psutil.Process]:
-    return [process for process in _left_by(worker) if process.status() == psutil.STATUS_STOPPED]
-
-
-def _woken(worker: Worker) -> list[psutil.Process]:
-    """Those who slept: one may have been about to when the others were woken."""
-    asleep = _asleep(worker)
-    for process in asleep:
-        process.send_signal(signal.SIGCONT)
-    return asleep
-
-
 @contextmanager
-def bank_under_fire(kind: str, *, folder: Path, seed: str) -> Iterator[BankUnderFire]:
+def bank_under_fire(kind: str, *, folder: Path, seed: str, pause_s_max: float = PAUSE_S_MAX) -> Iterator[BankUnderFire]:
     """Captured, onboarded and under writers; its stream is not started yet."""
     with ExitStack() as opened:
         one: Captured = opened.enter_context(KINDS[kind]())
@@ -570,9 +501,16 @@ def bank_under_fire(kind: str, *, folder: Path, seed: str) -> Iterator[BankUnder
             open_types(session, kind)
         history = History(folder / "history.jsonl")
         writers = opened.enter_context(
-            bank_writers(kind, lambda: SESSIONS[kind](one.root), history, seed=f"{seed}/{kind}")
+            bank_writers(
+                kind,
+                lambda: SESSIONS[kind](one.root),
+                history,
+                seed=f"{seed}/{kind}",
+                pause_s_max=pause_s_max,
+            )
         )
-        bank = BankUnderFire(kind, one, Warehouse(database, one.plan.stream_id(DESTINATION)), writers, log, folder)
+        warehouse = opened.enter_context(closing(Warehouse(database, one.plan.stream_id(DESTINATION))))
+        bank = BankUnderFire(kind, one, warehouse, writers, log, folder)
         opened.callback(bank.close)
         wait_until(lambda: writers.committed > 50, timeout_s=60, what="writers at work")
         bank.onboard()

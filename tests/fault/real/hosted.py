@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 import psutil
 
 from seamline.plan.model import plan_to_json
-from tests.fault.real.bank_under_fire import RECOVERY_MAX_S, BankUnderFire, Worker
+from tests.fault.real.bank_under_fire import RECOVERY_MAX_S, BankUnderFire
 from tests.fault.real.worker import DESTINATION
+from tests.fault.real.workers import Worker
 from tests.spark.chains import SCRIPT
 from tests.spark.hosts import START_S, Failpoints, Hosts, hosts_of, is_gone, session_of
 from tests.waiting import wait_until

@@ -18,12 +18,13 @@ from seamline.domain.log import RecordKind
 from seamline.ports import Marker, Orders
 from tests.fault.real.anomalies import Stop, check_rows, check_stops
 from tests.fault.real.bank_plus import typed_keys
-from tests.fault.real.bank_under_fire import COMMITS_MIN, BankUnderFire, Worker
+from tests.fault.real.bank_under_fire import COMMITS_MIN, BankUnderFire
 from tests.fault.real.history import Attempt, Outcome
 from tests.fault.real.kinds import SESSIONS
 from tests.fault.real.log_replay import differences
 from tests.fault.real.plants import VARIABLE, Plant
 from tests.fault.real.worker import TRANSIENT
+from tests.fault.real.workers import Worker
 from tests.waiting import wait_until
 
 # Checks whose findings are no anomalies of the history checker.
@@ -74,7 +75,7 @@ class PlantedBank(BankUnderFire):
         wait_until(lambda: snapshot.came_to("snap.opened"), timeout_s=_STEP_S, what="open read views")
         before = self.writers.committed
         wait_until(lambda: self.writers.committed > before + 20, timeout_s=_STEP_S, what="commits behind the views")
-        snapshot.arming.write_text("", encoding="utf-8")
+        snapshot.disarm()
         self.ended(snapshot, within_s=_STEP_S, wanted=(0,))
         self._done("publish")
         self._begin_to_judge()
@@ -101,15 +102,14 @@ class PlantedBank(BankUnderFire):
         owner = self.start("stream", "app.epoch_taken=wait@1")
         wait_until(lambda: owner.came_to("app.epoch_taken"), timeout_s=_STEP_S, what="the new owner")
         before = self.warehouse.commits_seen()
-        self._wake(zombie)
+        zombie.wake()
         wait_until(
-            lambda: zombie.process.poll() is not None or self.warehouse.commits_seen() > before + COMMITS_MIN,
+            lambda: zombie.is_over or self.warehouse.commits_seen() > before + COMMITS_MIN,
             timeout_s=_STEP_S,
             what="the zombie to commit or end",
         )
-        zombie.process.kill()
-        zombie.process.wait()
-        owner.arming.write_text("", encoding="utf-8")
+        zombie.kill()
+        owner.disarm()
         self.stream_on()
 
     def stream_on(self) -> None:
@@ -163,7 +163,7 @@ class PlantedBank(BankUnderFire):
             super().ended(worker, within_s=within_s, wanted=wanted)
 
     def keep_streaming(self) -> bool:
-        if not self.is_over and self.stream.process.poll() is not None:
+        if not self.is_over and self.stream.is_over:
             self.ended(self.stream, within_s=1, wanted=(TRANSIENT,))
             if not self.is_over:
                 self.start("stream")

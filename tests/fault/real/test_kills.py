@@ -1,38 +1,19 @@
-"""T1: whatever works on a sync is killed, fails, waits, or sleeps until another has taken over, at every failpoint and
-under writers, and goes on by itself from the ledger.
+"""T1: a stream is killed, fails, waits, or sleeps until another has taken over, at every failpoint and under writers,
+and goes on by itself from the ledger; and what the warehouse must see at its commits.
 
 `./seamline test fault`; `--pytest="-k 'kill9 and commit_sent' --seed 17"` for a part with the hits of that seed.
 """
 
 import random
-from contextlib import closing
 
 import pytest
 
-from seamline.adapters.failpoints import NAMES, Mode
+from seamline.adapters.failpoints import Mode
 from tests.fault.real.anomalies import Anomaly, check_commits
-from tests.fault.real.bank_under_fire import COMMITS_MIN, BankUnderFire
-from tests.fault.real.kinds import SESSIONS
-from tests.fault.real.report import End, Tally
-
-# How often each case is made. A sleep costs more time than a kill, and all of it has 40 minutes.
-TIMES_A_STREAM = {Mode.KILL9: 2, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
-TIMES_A_RUN = {Mode.KILL9: 1, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
-# Where a place can be reached more often than once in the life of a process; then it dies at any of its first times.
-HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4, "app.piece_staged": 3, "app.reported": 4, "cut.overlap_ended": 1}
-HITS_MAX_ELSE = 25
-STREAM = sorted(name for name in NAMES if name.startswith(("app.", "cut.")))
-# MariaDB has no slots.
-SLOT = "snap.slot_created"
-ONBOARDING = sorted(name for name in NAMES if name.startswith(("snap.", "pub.")) and name != SLOT)
-COMPARING = sorted(name for name in NAMES if name.startswith("rec."))
-CAPTURING = sorted(name for name in NAMES if name.startswith("cap."))
-# Those of a pass, which is a stream too, and of its joining.
-JOINING = ("pub.commit_sent", "app.epoch_taken", "app.fetched", "app.commit_sent", "addtable.joined")
-
-
-# With those that `tests/dags` meets they are all that there are (tests/unit/test_failpoints.py).
-MET_HERE = frozenset({*STREAM, SLOT, *ONBOARDING, *JOINING, *COMPARING, *CAPTURING})
+from tests.fault.real.bank_under_fire import BankUnderFire
+from tests.fault.real.ends import assert_all_is_right_at_the_end
+from tests.fault.real.places import HITS_MAX, HITS_MAX_ELSE, STREAM, TIMES_A_STREAM
+from tests.fault.real.report import Tally
 
 # Wrong states by what the trigger must say of them; each is rolled back.
 WRONG_STATES = {
@@ -71,63 +52,6 @@ def test_the_warehouse_sees_by_which_epoch_a_commit_was_made(bank: BankUnderFire
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize("failpoint", ONBOARDING)
-def test_an_onboarding_that_is_disturbed_is_done_by_the_next_attempt(
-    bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
-) -> None:
-    for _ in range(TIMES_A_RUN[mode]):
-        case = bank.disturb_onboarding(failpoint, mode)
-        tally.cases.append(case)
-        assert case.violations == ()
-
-
-@pytest.mark.parametrize("bank", ["postgres"], indirect=True)
-@pytest.mark.parametrize("mode", list(Mode))
-def test_a_slot_goes_with_the_snapshot_that_was_disturbed_while_it_stood(
-    bank: BankUnderFire, tally: Tally, mode: Mode
-) -> None:
-    case = bank.disturb_onboarding(SLOT, mode)
-    tally.cases.append(case)
-    assert case.violations == ()
-    with closing(SESSIONS["postgres"](bank.source.root)) as session, session.cursor() as cursor:
-        cursor.execute("SELECT slot_name FROM pg_replication_slots WHERE temporary AND database = current_database()")
-        assert cursor.fetchall() == []
-
-
-@pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize("failpoint", JOINING)
-def test_tables_whose_joining_is_disturbed_join_by_the_next_attempt(
-    bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
-) -> None:
-    for _ in range(TIMES_A_RUN[mode]):
-        case = bank.disturb_joining(failpoint, mode)
-        tally.cases.append(case)
-        assert case.violations == ()
-
-
-@pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize("failpoint", COMPARING)
-def test_a_comparison_that_is_disturbed_is_made_by_the_next_attempt(
-    bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
-) -> None:
-    for _ in range(TIMES_A_RUN[mode]):
-        case = bank.disturb_comparison(failpoint, mode)
-        tally.cases.append(case)
-        assert case.violations == ()
-
-
-@pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize("failpoint", CAPTURING)
-def test_a_change_of_the_captured_tables_that_is_disturbed_is_made_by_the_next_attempt(
-    bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
-) -> None:
-    for _ in range(TIMES_A_RUN[mode]):
-        case = bank.disturb_capture(failpoint, mode)
-        tally.cases.append(case)
-        assert case.violations == ()
-
-
-@pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("failpoint", STREAM)
 def test_a_stream_that_is_disturbed_goes_on_from_the_ledger(
     bank: BankUnderFire, tally: Tally, failpoint: str, mode: Mode
@@ -142,17 +66,4 @@ def test_a_stream_that_is_disturbed_goes_on_from_the_ledger(
 def test_after_all_cases_every_transaction_is_there_once_and_the_destination_is_the_source(
     bank: BankUnderFire, tally: Tally
 ) -> None:
-    anomalies = bank.at_the_end()
-    commits = bank.warehouse.commits_seen()
-    tally.ends.append(
-        End(
-            bank.kind,
-            len(bank.writers.history.attempts),
-            bank.writers.committed,
-            bank.replay.units,
-            commits,
-            tuple(anomalies),
-        )
-    )
-    assert anomalies == []
-    assert commits >= COMMITS_MIN
+    assert_all_is_right_at_the_end(bank, tally)

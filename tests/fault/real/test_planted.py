@@ -44,7 +44,7 @@ def answers_lost(bank: PlantedBank) -> None:
     bank.load()
     stream = bank.start("stream", "app.commit_sent=error")
     bank.stream_on()
-    stream.arming.write_text("", encoding="utf-8")
+    stream.disarm()
 
 
 def error_in_a_commit(bank: PlantedBank) -> None:

@@ -23,10 +23,11 @@ from tests.integration.databases import postgres, writer_of
 
 
 class Warehouse:
-    """Each question is asked in a session of its own: the stream's are killed all the time."""
+    """The small questions of those who wait are asked in one session, each of the others in one of its own."""
 
     def __init__(self, database: Connection, stream: StreamId) -> None:
         self._database = database
+        self._asking: psycopg.Connection[Any] | None = None
         self._id = stream
         self._stream = str(stream)
 
@@ -45,6 +46,10 @@ class Warehouse:
         with postgres(writer_of(self._database)) as session:
             yield session
 
+    def close(self) -> None:
+        if self._asking is not None:
+            self._asking.close()
+
     def last_marker(self) -> str:
         return str(self._one("SELECT last_marker FROM seamline.ledger WHERE stream = %s", self._stream))
 
@@ -57,6 +62,16 @@ class Warehouse:
 
     def newest_commit(self) -> Commit:
         return self.commits(after=int(self._one("SELECT max(commit_id) - 1 FROM checked.commits")))[-1]
+
+    def has_queue(self) -> bool:
+        """Whether somebody has waited for more than a moment for the lock of all publishes."""
+        return bool(
+            self._one(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND (wait_event_type, wait_event) = ('Lock', 'advisory')"
+                " AND query_start < clock_timestamp() - interval '1 second'"
+            )
+        )
 
     def findings(self) -> int:
         return int(self._one("SELECT count(*) FROM seamline.finding"))
@@ -139,8 +154,17 @@ class Warehouse:
         return Dump([Leg(*row) for row in entries], [(writer, number) for writer, number in seq])
 
     def _one(self, statement: str, *values: str) -> Any:
-        with self.session() as session:
-            row = session.execute(statement.encode(), values or None).fetchone()
+        try:
+            return self._asked(statement, values)
+        except psycopg.OperationalError:
+            # Its server may have gone and come since the last question.
+            self.close()
+            self._asking = None
+            return self._asked(statement, values)
+
+    def _asked(self, statement: str, values: Sequence[str]) -> Any:
+        self._asking = self._asking or postgres(self._database)
+        row = self._asking.execute(statement.encode(), values or None).fetchone()
         assert row is not None
         return row[0]
 

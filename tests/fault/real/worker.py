@@ -1,6 +1,7 @@
 """A process of its own that does what production does, until a failpoint ends it: a stream, or a step of a run.
 
-Run as `python -m tests.fault.real.worker stream|snapshot|publish|join|compare|capture FOLDER`. The folder holds
+Forked (`workers.py`), or run as `python -m tests.fault.real.worker stream|snapshot|publish|join|compare|capture
+FOLDER`. The folder holds
 `plan.json` and `run_id`, `change.json` where the run changes the tables of the stream, and `capture.json`; the stream
 reads its orders from `orders.json` there, has small pieces where a file `small_pieces` lies, and writes its last report
 to `report.json`, a snapshot leaves `snapshot.json`, a comparison `verdicts.jsonl`. Connections and failpoints come from
@@ -12,7 +13,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -287,6 +288,18 @@ def main(what: str, folder: str) -> int:
         sys.stderr.write(f"{what}: {type(exc).__name__}: {exc}\n")
         return outcome_of(exc)
     return 0
+
+
+def work_in_a_fork(what: str, folder: str, log: str, environment: Mapping[str, str]) -> None:
+    """The whole life of a process that was forked. It leads a session, by which all that it starts can be found."""
+    os.setsid()
+    with Path(log).open("ab") as output:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(output.fileno(), stream.fileno())
+    # A fork has the environment of whoever forked it, which is the first one's.
+    os.environ.clear()  # noqa: TID251 (a process of its own is given its own)
+    os.environ.update(environment)  # noqa: TID251
+    sys.exit(main(what, folder))
 
 
 def outcome_of(error: SeamlineError) -> int:
