@@ -36,11 +36,9 @@ def _cast(column: Column, *, of: str) -> str:
         case Kind.DECIMAL:
             named = " ".join(f"WHEN '{wire}' THEN '{value}'" for wire, value in _NUMBERS.items())
             return f"(CASE {of} {named} ELSE {of} END)::{destination_type(column)}"
-        case Kind.CHAR:
+        case Kind.CHAR | Kind.STRING:
             # The padding is the source's way to store it.
-            return f"rtrim({of})::{UNLIMITED}"
-        case Kind.STRING:
-            return f"{of}::{UNLIMITED}"
+            return f"rtrim({of})::{UNLIMITED}" if column.kind is Kind.CHAR else f"{of}::{UNLIMITED}"
         case Kind.BYTES:
             return f"decode({of},'base64')"
         case Kind.DATE:
