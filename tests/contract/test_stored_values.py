@@ -4,18 +4,24 @@ import json
 import math
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.canonical import quoted
+from seamline.adapters.postgres.wire import WireForms
+from seamline.adapters.postgres.wire_mariadb import MARIADB
+from seamline.adapters.postgres.wire_postgres import POSTGRES
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.errors import SchemaConflict
 from seamline.domain.log import Span
 from seamline.ports import Progress
 from tests.contract.wire_values import wire_value
 from tests.contract.worlds import MemoryWorld, PostgresWorld
+from tests.integration.databases import postgres
 from tests.integration.kinds import CASES
 from tests.log_topic import STREAM, position, publication
 
@@ -136,6 +142,38 @@ def test_every_kind_can_be_a_key_where_the_source_allows_it(sink_database: Conne
     apply(made, TableChanges("keyed_by", [KeyedChange(i, True, True, i, 1) for i in images]))
     assert made.session.execute("SELECT count(*) FROM settlement.keyed_by").fetchone() == (0,)
     made.close()
+
+
+SHORT = Column("v", Kind.STRING, "varchar(3)", False, 3)
+
+
+@COPIES
+@pytest.mark.parametrize("key", [("v",), ()], ids=["keyed", "keyless"])
+def test_a_text_that_is_too_long_for_its_column_is_refused_and_never_cut(
+    sink_database: Connection, key: tuple[str, ...], copies: int
+) -> None:
+    table = Table("short", (SHORT,), key)
+    made = PostgresWorld((table,), sink_database)
+    made.sink().publish(STREAM, [made.load(table, [{"v": "abc"}])], publication=publication((table,)))
+    images = [b'{"v":"abcd"}', *(b'{"v":"%d"}' % number for number in range(300 if copies > 1 else 1))]
+    changes = [KeyedChange(image, False, False, image, 1) for image in images] if key else []
+    batch = TableChanges("short", changes, {} if key else dict.fromkeys(images, 1))
+    with pytest.raises(SchemaConflict, match="too long"):
+        apply(made, batch)
+    if key:
+        # Cut, it would be the key of another row.
+        gone = TableChanges("short", [KeyedChange(images[0], True, False, images[0], 1)])
+        apply(made, gone)
+    assert made.session.execute("SELECT v FROM settlement.short").fetchall() == [("abc",)]
+    made.close()
+
+
+@pytest.mark.parametrize("wire", [MARIADB, POSTGRES], ids=["mariadb", "postgres"])
+@pytest.mark.parametrize("kind", [Kind.CHAR, Kind.STRING], ids=["char", "varchar"])
+def test_no_cast_cuts_a_text(sink_database: Connection, wire: WireForms, kind: Kind) -> None:
+    cast = wire.cast(Column("v", kind, "", length=3), of="'abcd'::text")
+    with closing(postgres(sink_database)) as session:
+        assert session.execute(f"SELECT {cast}".encode()).fetchone() == ("abcd",)
 
 
 def test_the_sink_in_memory_keeps_them_too() -> None:

@@ -191,6 +191,28 @@ def test_records_before_a_corrupt_one_are_handed_over_first(topic: Topic) -> Non
     reader.close()
 
 
+def test_a_record_that_was_damaged_on_the_brokers_disk_is_told_and_never_read(
+    topic: Topic, stack: RunningStack
+) -> None:
+    topic.write(heartbeat(1), heartbeat(2))
+    topic.write(heartbeat(3))
+    topic.write(heartbeat(4))
+    (segment,) = (stack.settings.data / "kafka" / "log" / f"{topic.name}-0").glob("*.log")
+    place = segment.read_bytes().index(heartbeat(3)) + len(heartbeat(3)) - 2
+    with segment.open("r+b") as file:
+        file.seek(place)
+        file.write(b"7")
+    reader = topic.reader()
+    reader.assign(0)
+    assert [record.offset for record in read(reader, 2)] == [0, 1]
+    error = wait_until(fails(reader, LogCorrupted), timeout_s=20, what="the damaged record to be told")
+    assert "CRC" in str(error)
+    assert "stream restart" in str(error)
+    with pytest.raises(LogCorrupted):
+        reader.poll(0.1, 10)
+    reader.close()
+
+
 def test_a_reader_is_assigned_once(topic: Topic) -> None:
     reader = topic.reader()
     reader.assign(0)

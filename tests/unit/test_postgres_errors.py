@@ -18,6 +18,17 @@ from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, S
         # The address leads to a standby after a failover.
         (errors.ReadOnlySqlTransaction, TransientError),
         (errors.IdleInTransactionSessionTimeout, TransientError),
+        (errors.TransactionTimeout, TransientError),
+        (errors.QueryCanceled, TransientError),
+        (errors.IoError, TransientError),
+        (errors.ObjectInUse, TransientError),
+        # The client calls these operational too.
+        (errors.ProgramLimitExceeded, SchemaConflict),
+        (errors.StatementTooComplex, SchemaConflict),
+        (errors.ObjectNotInPrerequisiteState, SchemaConflict),
+        (errors.TriggeredDataChangeViolation, SchemaConflict),
+        (errors.FdwError, SchemaConflict),
+        (errors.RaiseException, SchemaConflict),
         (psycopg.OperationalError, TransientError),
         (errors.InsufficientPrivilege, Refused),
         (errors.UndefinedTable, SchemaConflict),
@@ -35,3 +46,4 @@ def test_an_error_of_the_destination_is_final_only_where_no_repeat_helps(
     assert type(error) is meant
     assert error.table == "account"
     assert "apply a span: words" in error.message
+    assert error.hint or meant is InvariantViolated

@@ -18,6 +18,12 @@ from seamline.plan.model import SyncPlan
 
 _REONBOARD = "the log no longer holds what this stream needs: onboard the sync again"
 _OLD_KEY = "__debezium.oldkey"
+# librdkafka says so once and reads on behind the batch; of the last one the broker itself says that it cannot read it.
+_DAMAGED = (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG)  # noqa: SLF001
+_READ_ANEW = (
+    "`seamline stream restart <sync>` reads it again: what was damaged on the way comes whole then. If the stream stops"
+    " here again, the topic's file is damaged: let the broker copy it from a whole replica, or onboard the sync again"
+)
 # A topic that was deleted and made again under the same name would go unnoticed until its offsets differ.
 _IDENTITY_EVERY_S = 30.0
 _IDENTITY_TIMEOUT_S = 5.0
@@ -34,6 +40,8 @@ _CONSUMER = {
     "isolation.level": "read_committed",
     # `earliest` would silently jump over records that were deleted.
     "auto.offset.reset": "error",
+    # Else a bit that flipped on the broker's disk or on the way is read as what it became.
+    "check.crcs": True,
     # A broker answers at once when there is something, also inside transactions: only an idle fetch waits this long.
     # With 10 ms ten idle streams cost 6 % of a core and are not faster (Kafka 4.3.1).
     "fetch.wait.max.ms": 5_000,
@@ -48,7 +56,8 @@ class KafkaLogReader:
     """ports.LogReader on one log topic.
 
     A broker that is away raises TransientError from `poll` now and then; the place is kept, calling again goes on. A
-    broken record is reported only after the records before it were handed over: the stream ends at its last good END.
+    broken record, or a batch of them, is reported only after the records before it were handed over: the stream ends at
+    its last good END.
     """
 
     def __init__(self, settings: dict[str, Any], *, topic: str, decoder: Decoder) -> None:
@@ -124,7 +133,7 @@ class KafkaLogReader:
         for message in messages:
             error = message.error()
             if error is not None:
-                self._pending = self._lost(error)
+                self._pending = self._trouble(error)
                 if self._pending is not None:
                     break
                 continue
@@ -138,9 +147,11 @@ class KafkaLogReader:
             records.append(record)
         return records
 
-    def _lost(self, error: KafkaError) -> PositionLost | None:
-        """A consumer error as a lost position; None where librdkafka mends it by itself and keeps the place."""
+    def _trouble(self, error: KafkaError) -> LogCorrupted | PositionLost | None:
+        """A consumer error that ends reading; None where librdkafka mends it by itself and keeps the place."""
         code = error.code()
+        if code in _DAMAGED:
+            return LogCorrupted(f"log topic {self.topic}: {error.str()}", hint=_READ_ANEW)
         if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
             return PositionLost(f"log topic {self.topic}: {error.str()}", hint=_REONBOARD)
         if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):  # noqa: SLF001

@@ -43,11 +43,15 @@ _SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "work_mem": "64MB",
     "temp_buffers": "128MB",
+    # What an administrator gave the role or the database must not end a span, a load or a publish of hours, each time.
+    "statement_timeout": "0",
     "lock_timeout": str(_PATIENCE_MS),
     "idle_in_transaction_session_timeout": str(_PATIENCE_MS),
     "tcp_user_timeout": str(_PATIENCE_MS),
     "client_min_messages": "warning",
 }
+# Beside _SETTINGS, which a server gets before its version is known: an old one would refuse the session for them.
+_LATE_SETTINGS = "SET transaction_timeout = 0; SET idle_session_timeout = 0"
 
 
 def open_session(connection: Connection, *, application_name: str, stalls_ms: int = _PATIENCE_MS) -> Session:
@@ -81,6 +85,8 @@ def open_session(connection: Connection, *, application_name: str, stalls_ms: in
             f"PostgreSQL of connection `{connection.connection_id}` has version {session.info.server_version // 10000}",
             hint="a destination needs PostgreSQL 17 or newer (MERGE … RETURNING)",
         )
+    with translated("set up a session"):
+        session.execute(_LATE_SETTINGS)
     return session
 
 
@@ -119,7 +125,6 @@ def end_older_sessions(session: Session, stream: StreamId, *, below_epoch: int) 
     )
 
 
-_AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 # A function that is not there for a type: somebody has altered a column's.
 _WRONG_SHAPE = (
     errors.UndefinedTable,
@@ -130,7 +135,12 @@ _WRONG_SHAPE = (
 )
 _RIGHTS = "`seamline grants <destination>` prints what its owner runs; the preflight of the sync names what is missing"
 # A standby, which a failover may leave behind the address; and a transaction that the server gave up.
-_NOT_NOW = (errors.ReadOnlySqlTransaction, errors.IdleInTransactionSessionTimeout)
+_NOT_NOW = (errors.ReadOnlySqlTransaction, errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout)
+# Broken connections, conflicts with others, resources that ran out, hands of an administrator, files that a server
+# cannot read. Not all that the client calls operational: of these no repeat mends anything else.
+_MAY_PASS = ("08", "40", "53", "57", "58", "55006", "55P03")
+# What a trigger or a foreign table raises in the destination.
+_OF_ITS_OWN = ("27", "2F", "38", "39", "HV", "P0")
 
 
 @contextmanager
@@ -162,10 +172,25 @@ def seamline_error(exc: psycopg.Error, doing: str, *, table: str = "") -> Seamli
             " `<sync>__tables`: it is loaded as it is by then",
             table=table,
         )
-    if (
-        isinstance(exc, (*_AWAY, *_NOT_NOW))
-        or exc.sqlstate is None
-        or exc.sqlstate[:2] in ("08", "40", "53", "55", "57")
-    ):
+    state = exc.sqlstate
+    if state is None or state.startswith(_MAY_PASS) or isinstance(exc, _NOT_NOW):
         return TransientError(text, hint="it is tried again; if it stays, look at the destination's log", table=table)
-    return InvariantViolated(text, table=table)
+    hint = _refusal_hint(state)
+    return SchemaConflict(text, hint=hint, table=table) if hint else InvariantViolated(text, table=table)
+
+
+def _refusal_hint(state: str) -> str:
+    """How to mend what the destination refuses for as long as nobody changes something there; "" for our own bug."""
+    if state.startswith("54"):
+        return (
+            "the destination cannot hold a row as large as this one. Where somebody made the index there, drop it and"
+            " start again; where it is the table's key, park the table (`parked: <why>`)"
+        )
+    if state == "55000":
+        return (
+            "the table in the destination is in a state in which it cannot be written, as one that is published there"
+            " without a replica identity: mend that, then start again"
+        )
+    if state.startswith(_OF_ITS_OWN):
+        return "a trigger or a foreign table in the destination says this: mend or drop it, then start again"
+    return ""

@@ -46,6 +46,12 @@ _KEYS_PER_STATEMENT = 500
 # The version from which bytes are cast to numbers.
 _CASTS_BYTES = 180_000
 # JIT compiles for longer than these scans save; the texts of the digest need these output settings.
+# What an administrator gave the role must not end a view in its hours.
+_PATIENT = (
+    "SET statement_timeout = 0",
+    "SET transaction_timeout = 0",
+    "SET idle_in_transaction_session_timeout = 0",
+)
 SESSION_SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET DateStyle = 'ISO, YMD'",
@@ -339,7 +345,7 @@ def _open_session(connection: Connection, sessions: "list[psycopg.Connection[Any
     except psycopg.Error as exc:
         raise cannot_connect(connection, exc) from exc
     sessions.append(session)
-    for setting in SESSION_SETTINGS:
+    for setting in (*_PATIENT, *SESSION_SETTINGS):
         session.execute(setting)
     session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     return session

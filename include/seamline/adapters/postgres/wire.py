@@ -33,6 +33,8 @@ WHOLE = WireForm(pa.int64(), "bigint")
 REAL = WireForm(pa.float64(), "double precision", frozenset({"NaN", "Infinity", "-Infinity"}))
 TRUTH = WireForm(pa.bool_(), "boolean")
 TEXT = WireForm(pa.string(), "text")
+# A cast to varchar(n) cuts what is longer without a word; only the assignment to a column of that type refuses it.
+UNLIMITED = "varchar"
 
 
 class Cast(Protocol):

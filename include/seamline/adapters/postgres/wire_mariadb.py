@@ -3,7 +3,7 @@ text, times in microseconds)."""
 
 from seamline.adapters.postgres.canonical import text_literal
 from seamline.adapters.postgres.types import destination_type
-from seamline.adapters.postgres.wire import REAL, TEXT, TRUTH, WHOLE, WireForm, WireForms, moment, unit_of
+from seamline.adapters.postgres.wire import REAL, TEXT, TRUTH, UNLIMITED, WHOLE, WireForm, WireForms, moment, unit_of
 from seamline.domain.catalogue import Column, Kind
 
 # What connect/ tells for a date that is none, as 0000-00-00 or 2026-02-31: a day in 10,000 BC (RowsAsStored.java).
@@ -29,6 +29,8 @@ def _cast(column: Column, *, of: str) -> str:
     match column.kind:
         case Kind.UNSIGNED:
             return _unsigned(of)
+        case Kind.CHAR | Kind.STRING:
+            return f"{of}::{UNLIMITED}"
         case Kind.BITS:
             return f"{of}::int::bigint" if column.length == 1 else _little_endian(of, column)
         case Kind.BINARY | Kind.BYTES:

@@ -2,7 +2,7 @@
 as text, `time.precision.mode=adaptive`) and its own converter of times (`seamline.connect.ExactTimes`)."""
 
 from seamline.adapters.postgres.types import destination_type
-from seamline.adapters.postgres.wire import REAL, TEXT, TRUTH, WHOLE, WireForm, WireForms, moment, unit_of
+from seamline.adapters.postgres.wire import REAL, TEXT, TRUTH, UNLIMITED, WHOLE, WireForm, WireForms, moment, unit_of
 from seamline.domain.catalogue import Column, Kind
 
 _NUMBERS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
@@ -36,9 +36,9 @@ def _cast(column: Column, *, of: str) -> str:
         case Kind.DECIMAL:
             named = " ".join(f"WHEN '{wire}' THEN '{value}'" for wire, value in _NUMBERS.items())
             return f"(CASE {of} {named} ELSE {of} END)::{destination_type(column)}"
-        case Kind.CHAR:
+        case Kind.CHAR | Kind.STRING:
             # The padding is the source's way to store it.
-            return f"rtrim({of})::{destination_type(column)}"
+            return f"rtrim({of})::{UNLIMITED}" if column.kind is Kind.CHAR else f"{of}::{UNLIMITED}"
         case Kind.BYTES:
             return f"decode({of},'base64')"
         case Kind.DATE:
