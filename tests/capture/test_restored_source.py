@@ -76,7 +76,9 @@ def test_a_marker_that_is_shown_a_moment_later_than_the_log_tells_it_is_waited_f
         bank.client.resume(bank.connector.name)
         wait_until(lambda: has_missed_it(bank), timeout_s=60, what="the connector to miss the marker", every_s=0.01)
         put_back_row(bank, marker)
-        assert bank.ensure().proof is not None
+        name = bank.connector.name
+        status = bank.client.wait_for(name, lambda one: one.is_running or one.is_failed, what="to a start")
+        assert status.is_running, status.error
         assert replay(bank, told_marker(bank)).units
 
 
