@@ -65,7 +65,7 @@ SCHEMA_MARIADB = (
     "account_id BIGINT NOT NULL, ccy CHAR(3) NOT NULL, amount DECIMAL(20,4) NOT NULL, "
     "booked_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), memo VARCHAR(100))",
     "CREATE TABLE seq (writer INT NOT NULL, n BIGINT NOT NULL, attempt BIGINT NOT NULL, PRIMARY KEY (writer, n))",
-    "CREATE TABLE audit (actor VARCHAR(20), action VARCHAR(20))",
+    "CREATE TABLE audit (actor VARCHAR(20), action VARCHAR(4000))",
     f"CREATE TABLE {TYPED} (id BIGINT PRIMARY KEY, "
     + ", ".join(f"`{case.column.name}` {case.mariadb_type}" for case in TYPED_CASES)
     + ")",

@@ -1,5 +1,5 @@
-"""A transaction with more rows than a stream keeps in memory, of a writer of its own: they come, and the next one takes
-them away again."""
+"""A transaction larger than what a stream keeps in memory, of a writer of its own: its rows come, and the next one of
+them takes them away again."""
 
 from collections import Counter
 from contextlib import closing
@@ -10,11 +10,14 @@ from tests.fault.real.bank_under_fire import BankUnderFire
 from tests.fault.real.history import Attempt, Outcome
 from tests.fault.real.kinds import SESSIONS
 
-ROWS = Pace().piece_rows_max * 11 // 10
 _WRITER = 100
 _ACTOR = "crowd"
-_KINDS_OF_ROWS = 1_000
-_NUMBERS = {"mariadb": f"seq_1_to_{ROWS}", "postgres": f"generate_series(1, {ROWS}) AS seq"}
+# Wide ones: few records are soon captured and read.
+_WIDE = "wide ü" * 600
+_KINDS_OF_ROWS = 10
+_COPIES = Pace().piece_bytes_max * 5 // 4 // len(_WIDE) // _KINDS_OF_ROWS
+_ROWS = _COPIES * _KINDS_OF_ROWS
+_NUMBERS = {"mariadb": f"seq_1_to_{_ROWS}", "postgres": f"generate_series(1, {_ROWS}) AS seq"}
 
 
 def commit_large_transaction(bank: BankUnderFire) -> None:
@@ -26,10 +29,10 @@ def commit_large_transaction(bank: BankUnderFire) -> None:
         if is_there:
             cursor.execute("DELETE FROM audit WHERE actor = %s", (_ACTOR,))
         else:
-            row = f"%s, concat('row ', mod(seq, {_KINDS_OF_ROWS}))"
+            row = f"%s, concat(mod(seq, {_KINDS_OF_ROWS}), '{_WIDE}')"
             cursor.execute(f"INSERT INTO audit SELECT {row} FROM {_NUMBERS[bank.kind]}", (_ACTOR,))
         cursor.execute("INSERT INTO seq (writer, n, attempt) VALUES (%s, %s, %s)", (_WRITER, number, attempt_id))
         session.commit()
-    copies = ROWS // _KINDS_OF_ROWS
-    audit = Counter({(_ACTOR, f"row {n}"): -copies if is_there else copies for n in range(_KINDS_OF_ROWS)})
+    copies = -_COPIES if is_there else _COPIES
+    audit = Counter({(_ACTOR, f"{kind}{_WIDE}"): copies for kind in range(_KINDS_OF_ROWS)})
     bank.writers.history.append(Attempt(attempt_id, _WRITER, "large", Outcome.OK, number, audit=audit))
