@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Protocol
 
 from seamline.domain.catalogue import shape_mark
@@ -81,6 +82,8 @@ class Pace:
     report_every_s: float = 1.0
     idle_report_every_s: float = 5.0
     poll_records_max: int = 2_000
+    # Of the images of the whole units that wait. While one span is applied as much waits again, and as much may be open.
+    span_bytes_max: int = 64 << 20
     # Above either of these an open unit is handed to the sink in pieces.
     piece_rows_max: int = 200_000
     piece_bytes_max: int = 64 << 20
@@ -233,6 +236,7 @@ class _SpanLoop:
             known=position,
             limits=IntakeLimits(
                 self._plan.stream.span_changes_max,
+                self._pace.span_bytes_max,
                 self._pace.poll_records_max,
                 self._pace.piece_rows_max,
                 self._pace.piece_bytes_max,
@@ -393,7 +397,7 @@ class _SpanLoop:
     def _wait_for_interval_s(self) -> float:
         """Seconds until `commit_every_ms` allows the next commit; a full span does not wait."""
         every_s = self._plan.stream.commit_every_ms / 1000
-        if not every_s or self._intake.changes >= self._plan.stream.span_changes_max:
+        if not every_s or self._intake.has_full_span:
             return 0.0
         return self._committed_at + every_s - self._clock.now()
 
@@ -444,15 +448,9 @@ class _SpanLoop:
         if stop is not None:
             self._commit_draft()
             raise stop
-        taken, changes = [first], len(first.rows)
         if stands_alone(first):
-            return taken
-        for unit in self._intake.after_first():
-            changes += len(unit.rows)
-            if changes > self._plan.stream.span_changes_max or stands_alone(unit):
-                break
-            taken.append(unit)
-        return taken
+            return [first]
+        return list(takewhile(lambda unit: not stands_alone(unit), self._intake.first_within_limits()))
 
     def _apply(self, units: Sequence[Unit]) -> None:
         """Pass these units, the first of those that wait, and commit what they change."""

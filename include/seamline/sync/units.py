@@ -43,11 +43,12 @@ class _OpenUnit:
     def total(self) -> int:
         return sum(self.counts.values())
 
-    def measure(self) -> None:
+    def measure(self) -> int:
         """Bring `row_bytes` up to date."""
         for row in self.rows[self.rows_measured :]:
             self.row_bytes += len(row.after or b"") + len(row.before or b"")
         self.rows_measured = len(self.rows)
+        return self.row_bytes
 
 
 class UnitAssembler:
@@ -290,6 +291,7 @@ class UnitAssembler:
             tuple(unit.markers),
             unit.pieces,
             unit.begin.follows.position if unit.begin.follows else None,
+            unit.measure(),
         )
 
 
