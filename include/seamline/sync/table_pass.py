@@ -29,7 +29,8 @@ from seamline.ports import (
     StreamReport,
 )
 from seamline.sync.onboard import publish, staged_snapshot
-from seamline.sync.span_loop import Clock, Pace, SystemClock, run_stream
+from seamline.sync.clock import Clock, SystemClock
+from seamline.sync.span_loop import Pace, run_stream
 
 _STANDS = ("failed", "stopped", "paused")
 _SILENT_S = 60.0
