@@ -28,8 +28,8 @@ from seamline.ports import (
     StreamDirector,
     StreamReport,
 )
-from seamline.sync.onboard import publish, staged_snapshot
 from seamline.sync.clock import Clock, SystemClock
+from seamline.sync.onboard import publish, staged_snapshot
 from seamline.sync.span_loop import Pace, run_stream
 
 _STANDS = ("failed", "stopped", "paused")
