@@ -54,7 +54,7 @@ def write_anew(
 
 @contextmanager
 def deletable(session: Session, table: Table, live: str, *, said: str) -> Iterator[None]:
-    """For the deletion of rows that come again: SchemaConflict where more would be lost, or a foreign key forbids it."""
+    """For the deletion of rows that come again: SchemaConflict where more would be lost, or a foreign key forbids."""
     columns = [column.name for column in table.columns]
     forbids = session.execute(_FORBIDS, {"live": live, "columns": columns}).fetchone()
     if forbids is not None:
