@@ -318,5 +318,8 @@ class ManualClock:
     def now(self) -> float:
         return self.time
 
+    def wall(self) -> float:
+        return self.time
+
     def sleep(self, seconds: float) -> None:
         self.time += seconds

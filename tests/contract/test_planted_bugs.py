@@ -13,7 +13,7 @@ from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres import sink as postgres_sink
 from seamline.adapters.postgres.sink import PostgresSink
-from seamline.adapters.postgres.statements import COPIES, DELETED, SpanStatements
+from seamline.adapters.postgres.statements import COPIES, DELETED, SpanStatements, TableStatements
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.domain.ledger import StreamId
@@ -21,6 +21,7 @@ from seamline.ports import Commit, Lease, Load, Progress, Publication, Staged
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS
+from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World
 from tests.log_topic import TABLES
 from tests.toast_log import NOTE
@@ -295,6 +296,33 @@ LEFT_OUT_ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     orphans_not_asked_for: {_ORPHANED},
     old_key_forgotten: {_MOVED},
 }
+
+
+def undone_pieces_gathered(patch: pytest.MonkeyPatch) -> None:
+    gather = TableStatements.gather_pieces
+    patch.setattr(TableStatements, "gather_pieces", lambda on, place, *, first: gather(on, place))
+
+
+def undone_pieces_joined_in_memory(patch: pytest.MonkeyPatch) -> None:
+    joined = memory_sink._joined
+
+    def planted(staged: Sequence[Staged]) -> list[TableChanges]:
+        is_emptied = {item.table for item in staged if item.batch.truncate_first}
+        kept = joined([Staged(item.table, replace(item.batch, truncate_first=False)) for item in staged])
+        return [replace(changes, truncate_first=changes.table in is_emptied) for changes in kept]
+
+    patch.setattr(memory_sink, "_joined", planted)
+
+
+def test_pieces_that_a_truncate_has_undone_and_that_come_back_are_caught(
+    sink_database: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every = {behaviour.__name__ for behaviour in TRUNCATE_BEHAVIOURS}
+    assert caught_by(TRUNCATE_BEHAVIOURS, lambda: MemoryWorld(TABLES)) == set()
+    undone_pieces_gathered(monkeypatch)
+    assert caught_by(TRUNCATE_BEHAVIOURS, lambda: PostgresWorld(TABLES, sink_database)) == every
+    undone_pieces_joined_in_memory(monkeypatch)
+    assert caught_by(TRUNCATE_BEHAVIOURS, lambda: MemoryWorld(TABLES)) == every
 
 
 def test_the_suite_of_left_out_values_passes_over_the_right_sink() -> None:

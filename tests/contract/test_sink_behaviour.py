@@ -11,6 +11,7 @@ from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS
+from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World, WorldMaker
 from tests.log_topic import TABLES
 from tests.toast_log import NOTE
@@ -35,6 +36,12 @@ def opened(make_world: WorldMaker, tables: Sequence[Table]) -> Iterator[World]:
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
 def test_every_sink_keeps_the_contract(behaviour: Behaviour, make_world: WorldMaker) -> None:
+    with opened(make_world, TABLES) as world:
+        behaviour(world)
+
+
+@pytest.mark.parametrize("behaviour", TRUNCATE_BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
+def test_every_sink_empties_a_table_amid_a_large_transaction(behaviour: Behaviour, make_world: WorldMaker) -> None:
     with opened(make_world, TABLES) as world:
         behaviour(world)
 

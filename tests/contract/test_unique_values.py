@@ -260,6 +260,42 @@ def test_a_new_owner_between_the_two_orders_fences_the_second(world: PostgresWor
     assert world.rows(ACCOUNT) == texts(account(1, "a"), account(2, "b"))
 
 
+# ---- published again ------------------------------------------------------------------------------------------------
+
+
+def publish_again(world: PostgresWorld, *accounts: dict[str, Any], run_id: str = "run-2") -> None:
+    loads = [world.load(table, accounts if table is ACCOUNT else []) for table in TABLES]
+    world.sink().publish(STREAM, loads, publication=publication_of(run_id=run_id))
+
+
+def written_at(world: PostgresWorld, number: int) -> tuple[Any, ...] | None:
+    return world.session.execute("SELECT xmin FROM settlement.account WHERE id = %s", (number,)).fetchone()
+
+
+def test_values_that_have_changed_places_are_published_into_a_table_with_a_unique_index(world: PostgresWorld) -> None:
+    holding(world, "a", "b", "c", "d")
+    before = written_at(world, 3)
+    publish_again(world, account(1, "b"), account(2, "a"), account(3, "c"), account(5, "d"))
+    assert world.rows(ACCOUNT) == texts(account(1, "b"), account(2, "a"), account(3, "c"), account(5, "d"))
+    assert written_at(world, 3) == before, "a row that is as it was is not written"
+
+
+def test_rows_that_differ_truly_under_a_unique_index_are_not_published(world: PostgresWorld) -> None:
+    holding(world, "a", "b")
+    with pytest.raises(SchemaConflict, match="row_by_row"):
+        publish_again(world, account(1, "b"), account(2, "b"))
+    assert world.rows(ACCOUNT) == texts(account(1, "a"), account(2, "b"))
+
+
+def test_rows_on_which_those_of_others_depend_are_not_published_in_the_other_order(world: PostgresWorld) -> None:
+    holding(world, "a", "b")
+    world.session.execute("CREATE TABLE settlement.own (account int REFERENCES settlement.account ON DELETE CASCADE)")
+    world.session.execute("INSERT INTO settlement.own VALUES (1)")
+    with pytest.raises(SchemaConflict, match=r"row_by_row.*settlement\.own"):
+        publish_again(world, account(1, "b"), account(2, "a"))
+    assert world.session.execute("SELECT account FROM settlement.own").fetchall() == [(1,)]
+
+
 # ---- values that the log left out -----------------------------------------------------------------------------------
 
 

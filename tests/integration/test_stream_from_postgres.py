@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.domain.errors import Diverged, SchemaConflict, TransientError
 from seamline.plan.model import StreamPlan
+from seamline.sync import span_loop
 from tests.conftest import RunningStack
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres_database
@@ -385,6 +387,74 @@ def test_values_outside_of_the_row_are_kept_in_a_column_whose_storage_is_plain_n
             (2, "0123456789", "0123456789")
         ]
         assert stream.differences("doc") == {}
+
+
+def test_a_truncate_amid_a_transaction_larger_than_memory_undoes_what_was_put_aside(
+    bank: PostgresCaptured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(span_loop, "Pace", partial(span_loop.Pace, piece_rows_max=100, poll_records_max=50))
+    with streamed(bank, warehouse, "account", "audit") as stream:
+        stream.start()
+        bank.execute("INSERT INTO account SELECT n, n, 'before' FROM generate_series(1, 10) n")
+        stream.wait_until_applied()
+        with closing(bank.session()) as session, session.transaction():
+            session.execute("INSERT INTO account SELECT n, n, 'undone' FROM generate_series(100, 500) n")
+            session.execute("INSERT INTO audit SELECT n % 3, 'undone' FROM generate_series(1, 300) n")
+            session.execute("TRUNCATE account, audit")
+            session.execute("INSERT INTO account SELECT n, n, 'kept' FROM generate_series(5, 350) n")
+            session.execute("INSERT INTO audit SELECT n % 3, 'kept' FROM generate_series(1, 250) n")
+            session.execute("UPDATE account SET a = a + 1 WHERE id % 2 = 0")
+            session.execute("DELETE FROM audit WHERE a = 1")
+        stream.wait_until_applied()
+        assert stream.differences("account", "audit") == {}
+        assert stream.findings() == 0
+
+
+NAMED = (
+    "CREATE TABLE named (k text PRIMARY KEY, a int, body text)",
+    "ALTER TABLE named ALTER COLUMN body SET STORAGE EXTERNAL",
+)
+
+
+def test_the_row_under_an_old_key_of_any_characters_is_found(stack: RunningStack, warehouse: Connection) -> None:
+    keys = r"VALUES (E'tab\there'), (E'two\nlines'), (E'quote\"\\'), ('grüße'), (E'\x01'), ('a=b,c'), ('17'), ('null')"
+    with (
+        captured_postgres("old_keys_pg", create=NAMED, tables=("named",)) as one,
+        streamed(one, warehouse, "named") as stream,
+    ):
+        stream.start()
+        one.execute(f"INSERT INTO named SELECT k, 1, {LARGE} FROM ({keys}) AS v(k)")
+        stream.wait_until_applied()
+        # The value that the second change leaves out stands in the span, then only in the destination.
+        with closing(one.session()) as session, session.transaction():
+            session.execute(f"UPDATE named SET body = {LARGE}")
+            session.execute(r"UPDATE named SET k = k || E'\t1'")
+        stream.wait_until_applied()
+        assert stream.differences("named") == {}
+        one.execute(r"UPDATE named SET k = k || E'\n2'")
+        stream.wait_until_applied()
+        assert left_out_in_log(one) >= 16
+        assert stream.differences("named") == {}
+        assert stream.findings() == 0
+
+
+def test_a_capture_from_before_a_setting_takes_it_over_at_the_next_onboarding_and_loses_nothing(
+    bank: PostgresCaptured, warehouse: Connection
+) -> None:
+    with streamed(bank, warehouse, "account") as stream:
+        stream.start()
+        bank.ensure()
+        config = bank.client.config(bank.connector.name) or {}
+        before = {name: value for name, value in config.items() if not name.startswith("header.")}
+        assert before != config
+        bank.client.put_config(bank.connector.name, before)
+        bank.execute("INSERT INTO account SELECT n, n, 'old setting' FROM generate_series(1, 50) n")
+        assert bank.ensure().changed
+        assert bank.client.config(bank.connector.name) == config
+        bank.execute("UPDATE account SET a = a + 1")
+        stream.wait_until_applied()
+        assert stream.differences("account") == {}
+        assert stream.findings() == 0
 
 
 def test_values_left_out_are_found_in_a_transaction_larger_than_memory(

@@ -104,3 +104,13 @@ def test_a_row_of_another_type_stops_also_where_rows_are_written_one_by_one(plac
     rows[place] |= wrong
     with pytest.raises(SchemaConflict, match="measure"):
         written(*rows)
+
+
+@pytest.mark.parametrize("table", [KEYED, KEYLESS], ids=["keyed", "keyless"])
+@pytest.mark.parametrize("lacking", ["memo", "whole"])
+def test_an_image_without_a_field_is_found_wherever_it_stands(table: Table, lacking: str) -> None:
+    rows = [measure(number, memo=f'{{"memo":null,"{number}":null}}' if number % 2 else None) for number in range(COUNT)]
+    assert len(written(*rows, table=table)) == COUNT
+    del rows[COUNT // 2][lacking]
+    with pytest.raises(SchemaConflict, match=f"missing.*{lacking}"):
+        written(*rows, table=table)

@@ -7,7 +7,9 @@ import pytest
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import BinlogPosition
 from seamline.ports import LogReader, StreamReport
+from seamline.sync.clock import SystemClock
 from seamline.sync.stream_reports import HEARTBEATS_MISSED_S, StreamReporter
+from tests.log_topic import ManualClock
 
 STREAM = StreamId("settlement", "warehouse")
 
@@ -33,9 +35,35 @@ class EmptyLog:
 )
 def test_silence_counts_as_lag_once_heartbeats_are_missing(silent_s: float, lag_s: float) -> None:
     heard = Heard()
-    reporter = StreamReporter(STREAM, heard, cast(LogReader, EmptyLog()))  # type: ignore[arg-type]
+    reporter = StreamReporter(STREAM, heard, cast(LogReader, EmptyLog()), ManualClock(1_000 + silent_s))  # type: ignore[arg-type]
     ledger = LedgerRow(STREAM, "topic", "id", 7, BinlogPosition("0-1-1"), 1, 1, committed_ms=1_000_000)
-    now = 1_000 + silent_s
-    reporter.catch_up(ledger, now=now)
-    reporter.tell("streaming", ledger, epoch=1, now=now)
+    reporter.catch_up(ledger)
+    reporter.tell("streaming", ledger, epoch=1)
     assert heard.reports[-1].lag_s == lag_s
+
+
+class PutBack(ManualClock):
+    """Its wall clock is put back by an hour at once; time goes on."""
+
+    def wall(self) -> float:
+        return self.time - 3_600
+
+
+def test_a_clock_that_is_put_back_keeps_no_report_waiting() -> None:
+    heard = Heard()
+    clock = PutBack(10_000.0)
+    reporter = StreamReporter(STREAM, heard, cast(LogReader, EmptyLog()), clock)  # type: ignore[arg-type]
+    ledger = LedgerRow(STREAM, "topic", "id", 7, BinlogPosition("0-1-1"), 1, 1, committed_ms=1_000_000)
+    reporter.tell("held", ledger, epoch=1)
+    assert heard.reports[-1].lag_s == 10_000 - 3_600 - 1_000
+    assert not reporter.is_due("held", every_s=1)
+    clock.sleep(1)
+    assert reporter.is_due("held", every_s=1)
+
+
+def test_the_clock_that_streams_wait_by_is_not_the_one_that_people_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SystemClock()
+    before = clock.now()
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    assert clock.wall() == 0.0
+    assert clock.now() >= before

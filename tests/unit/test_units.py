@@ -458,18 +458,19 @@ def test_a_truncate_of_a_table_of_others_is_counted_and_empties_nothing() -> Non
     assert one_unit(wal(wal_truncate("elsewhere"))).is_empty
 
 
-def test_a_truncate_after_a_piece_was_put_aside_stops_and_says_so() -> None:
-    records = wal(wal_row("account", 1), wal_truncate("elsewhere"), wal_row("audit", 2), wal_truncate("account"))
+def test_a_truncate_after_a_piece_goes_with_what_comes_behind_it() -> None:
+    early, late = [wal_row("account", 1), wal_row("audit", 2)], [wal_row("account", 4), wal_row("account", 5)]
+    records = wal(*early, wal_row("account", 3), wal_truncate("account"), *late)
     made = assembler()
-    made.feed(records[:2])
-    assert len(made.take_piece().rows) == 1
-    made.feed(records[2:4])
-    assert made.trouble is None, "a table of others may be emptied"
-    assert made.feed(records[4:]) == []
-    assert isinstance(made.trouble, LogCorrupted)
-    assert "offset 4: TRUNCATE of account" in str(made.trouble)
-    assert "put aside already" in str(made.trouble)
-    assert made.trouble.table == "account"
+    made.feed(records[:3])
+    assert made.take_piece().truncated == ()
+    made.feed(records[3:6])
+    piece = made.take_piece()
+    assert piece.truncated == ("account",)
+    assert [row.after for row in piece.rows] == [change_json(4)]
+    (unit,) = made.feed(records[6:])
+    assert (unit.truncated, unit.pieces) == ((), 2)
+    assert [row.after for row in unit.rows] == [change_json(5)]
 
 
 def test_a_truncate_after_pieces_of_other_tables_stands_in_the_rest() -> None:
@@ -481,14 +482,14 @@ def test_a_truncate_after_pieces_of_other_tables_stands_in_the_rest() -> None:
     assert (unit.truncated, [row.after for row in unit.rows], unit.pieces) == (("audit",), [change_json(3)], 1)
 
 
-def test_a_truncate_before_the_pieces_of_its_transaction_stands_in_its_rest() -> None:
+def test_a_truncate_before_the_pieces_of_its_transaction_goes_with_the_first() -> None:
     records = wal(wal_truncate("account"), wal_row("account", 1), wal_row("account", 2))
     made = assembler()
     made.feed(records[:3])
     piece = made.take_piece()
     (unit,) = made.feed(records[3:])
     assert [row.after for row in [*piece.rows, *unit.rows]] == [change_json(1), change_json(2)]
-    assert (unit.truncated, unit.pieces) == (("account",), 1)
+    assert (piece.truncated, unit.truncated, unit.pieces) == (("account",), (), 1)
 
 
 def test_a_message_is_counted_by_end_and_is_no_row() -> None:

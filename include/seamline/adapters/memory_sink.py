@@ -262,10 +262,10 @@ def _joined(staged: Sequence[Staged]) -> list[TableChanges]:
     joined: dict[str, TableChanges] = {}
     for item in sorted(staged, key=lambda item: item.batch.piece or 2**31):
         changes: TableChanges = item.batch
-        if changes.table not in joined:
+        before = joined.get(changes.table)
+        if before is None or changes.truncate_first:
             joined[changes.table] = changes
             continue
-        before = joined[changes.table]
         newest = {change.key: change for change in before.keyed}
         for change in changes.keyed:
             known = newest.get(change.key)
@@ -274,9 +274,7 @@ def _joined(staged: Sequence[Staged]) -> list[TableChanges]:
             newest[change.key] = replace(change, met_row=known.met_row) if known else change
         net = Counter(before.net)
         net.update(changes.net)
-        joined[changes.table] = TableChanges(
-            changes.table, list(newest.values()), dict(net), before.truncate_first or changes.truncate_first
-        )
+        joined[changes.table] = TableChanges(changes.table, list(newest.values()), dict(net), before.truncate_first)
     return list(joined.values())
 
 

@@ -81,7 +81,7 @@ class Unit:
     (END's `ts_ms`), milliseconds since the epoch. `markers` are the inserts into the marker table, apart from `rows`.
     `truncated`: tables emptied before `rows`, which hold nothing of them from before that.
     `pieces`: how many parts of a unit larger than memory were taken away before; `rows` is then the rest.
-    `follows`: the transaction that its BEGIN names.
+    `follows`: the transaction that its BEGIN names. `row_bytes`: the size of the images of `rows`.
     """
 
     unit_id: str
@@ -95,6 +95,7 @@ class Unit:
     markers: tuple[LogRecord, ...] = ()
     pieces: int = 0
     follows: Position | None = None
+    row_bytes: int = 0
 
     @property
     def is_empty(self) -> bool:

@@ -15,9 +15,11 @@ from seamline.sync.units import UnitAssembler
 
 @dataclass(frozen=True, slots=True)
 class IntakeLimits:
-    """How much is read ahead: changes of a span, records of a poll, rows and bytes of a unit that is still open."""
+    """How much is read ahead: changes and bytes of a span, records of a poll, rows and bytes of a unit that is still
+    open. One more poll may come on top."""
 
     span_changes_max: int
+    span_bytes_max: int
     poll_records_max: int
     piece_rows_max: int
     piece_bytes_max: int
@@ -43,7 +45,7 @@ class Intake:
         self._arrived = PositionTracker(after)
         self._known = PositionTracker(known)
         self._units: deque[Unit] = deque()
-        self.changes = 0
+        self._changes = self._bytes = 0
         # Why nothing can be read on; the units before it are good.
         self.trouble: SeamlineError | None = None
         # Whether the last look at the log found records.
@@ -57,12 +59,25 @@ class Intake:
     def first(self) -> Unit:
         return self._units[0]
 
-    def after_first(self) -> Iterator[Unit]:
-        return islice(self._units, 1, None)
+    def first_within_limits(self) -> Iterator[Unit]:
+        """The first unit, and those behind it that fill no more than one span with it."""
+        yield self.first
+        changes, size = len(self.first.rows), self.first.row_bytes
+        for unit in islice(self._units, 1, None):
+            changes += len(unit.rows)
+            size += unit.row_bytes
+            if changes > self._limits.span_changes_max or size > self._limits.span_bytes_max:
+                return
+            yield unit
 
     @property
     def is_full(self) -> bool:
-        return self.changes >= self._limits.span_changes_max or self.has_large_open_unit or self.trouble is not None
+        """Whether nothing more is read before something is applied."""
+        return self.has_full_span or self.has_large_open_unit or self.trouble is not None
+
+    @property
+    def has_full_span(self) -> bool:
+        return self._changes >= self._limits.span_changes_max or self._bytes >= self._limits.span_bytes_max
 
     @property
     def has_open_unit(self) -> bool:
@@ -92,13 +107,15 @@ class Intake:
 
     def pop(self) -> Unit:
         unit = self._units.popleft()
-        self.changes -= len(unit.rows)
+        self._changes -= len(unit.rows)
+        self._bytes -= unit.row_bytes
         return unit
 
     def put_back(self, units: Sequence[Unit]) -> None:
         """Units that were popped, in log order, before all that wait."""
         self._units.extendleft(reversed(units))
-        self.changes += sum(len(unit.rows) for unit in units)
+        self._changes += sum(len(unit.rows) for unit in units)
+        self._bytes += sum(unit.row_bytes for unit in units)
 
     def take_piece(self) -> tuple[Unit, int]:
         """The rows so far of the open unit and the piece's number, from 1."""
@@ -131,7 +148,8 @@ class Intake:
                 return
             self._arrived.pass_unit(unit.position)
             self._units.append(unit)
-            self.changes += len(unit.rows)
+            self._changes += len(unit.rows)
+            self._bytes += unit.row_bytes
         self.trouble = self._assembler.trouble
 
     def _has_come(self, transaction: Position) -> bool:

@@ -27,10 +27,11 @@ from seamline.ports import (
     TableRead,
 )
 from seamline.sync.capture import CaptureConnector, CaptureSource, LogTopics, ensure_capture
+from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
 from seamline.sync.snapshot import BulkRead
-from seamline.sync.span_loop import Clock, Pace, SystemClock, run_stream
+from seamline.sync.span_loop import Pace, run_stream
 
 _WITHIN_S = 180.0
 _PACE = Pace(

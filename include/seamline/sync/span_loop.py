@@ -6,11 +6,10 @@ trouble the next loop starts from what the destination's ledger says. The caller
 """
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from itertools import takewhile
 
 from seamline.domain.catalogue import shape_mark
 from seamline.domain.changes import TableChanges
@@ -42,6 +41,7 @@ from seamline.ports import (
     StreamReport,
     Unarmed,
 )
+from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.compaction import compact
 from seamline.sync.intake import Intake, IntakeLimits
 from seamline.sync.interpreter import CollectorByHand, quick_turns
@@ -52,21 +52,6 @@ from seamline.sync.stream_reports import StreamReporter
 # A stream that was quiet for this many seconds may wait one.
 _QUIET_FACTOR = 30.0
 _Submit = Callable[[Callable[[], Commit]], "Future[Commit]"]
-
-
-class Clock(Protocol):
-    def now(self) -> float:
-        """Seconds since the epoch."""
-
-    def sleep(self, seconds: float) -> None: ...
-
-
-class SystemClock:
-    def now(self) -> float:
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +66,8 @@ class Pace:
     report_every_s: float = 1.0
     idle_report_every_s: float = 5.0
     poll_records_max: int = 2_000
+    # Of the images of whole units that wait; beside them as much may be on its way, and as much in an open unit.
+    span_bytes_max: int = 64 << 20
     # Above either of these an open unit is handed to the sink in pieces.
     piece_rows_max: int = 200_000
     piece_bytes_max: int = 64 << 20
@@ -173,8 +160,8 @@ class _SpanLoop:
         self._failpoints = failpoints
         self._clock = clock
         self._pace = pace
-        self._reporter = StreamReporter(self._stream, control, reader)
-        self._committed_at = 0.0
+        self._reporter = StreamReporter(self._stream, control, reader, clock)
+        self._committed_at = -math.inf
         self._changed_at = self._clock.now()
         self._reached_hold = ""
         self._sent: _Sent | None = None
@@ -233,6 +220,7 @@ class _SpanLoop:
             known=position,
             limits=IntakeLimits(
                 self._plan.stream.span_changes_max,
+                self._pace.span_bytes_max,
                 self._pace.poll_records_max,
                 self._pace.piece_rows_max,
                 self._pace.piece_bytes_max,
@@ -370,7 +358,7 @@ class _SpanLoop:
         if self._draft.units and self._is_draft_due():
             self._commit_draft()
         if not self._intake.found_records and not self._intake:
-            self._reporter.catch_up(self._ledger, now=self._clock.now())
+            self._reporter.catch_up(self._ledger)
         every = self._pace.report_every_s if self._intake.found_records else self._pace.idle_report_every_s
         self._tell_if_due("catching_up" if self._gate.is_open else "streaming", every)
 
@@ -393,7 +381,7 @@ class _SpanLoop:
     def _wait_for_interval_s(self) -> float:
         """Seconds until `commit_every_ms` allows the next commit; a full span does not wait."""
         every_s = self._plan.stream.commit_every_ms / 1000
-        if not every_s or self._intake.changes >= self._plan.stream.span_changes_max:
+        if not every_s or self._intake.has_full_span:
             return 0.0
         return self._committed_at + every_s - self._clock.now()
 
@@ -444,15 +432,9 @@ class _SpanLoop:
         if stop is not None:
             self._commit_draft()
             raise stop
-        taken, changes = [first], len(first.rows)
         if stands_alone(first):
-            return taken
-        for unit in self._intake.after_first():
-            changes += len(unit.rows)
-            if changes > self._plan.stream.span_changes_max or stands_alone(unit):
-                break
-            taken.append(unit)
-        return taken
+            return [first]
+        return list(takewhile(lambda unit: not stands_alone(unit), self._intake.first_within_limits()))
 
     def _apply(self, units: Sequence[Unit]) -> None:
         """Pass these units, the first of those that wait, and commit what they change."""
@@ -534,16 +516,16 @@ class _SpanLoop:
         self._committed_at = self._clock.now()
         if draft.changes:
             self._changed_at = self._committed_at
-        self._reporter.count(commit, units=len(draft.units), changes=draft.changes, now=self._committed_at)
+        self._reporter.count(commit, units=len(draft.units), changes=draft.changes)
 
     # ---- reports --------------------------------------------------------------------------------------------------
 
     def _tell(self, state: str, *, hold_id: str = "") -> None:
-        self._reporter.tell(state, self._ledger, epoch=self._lease.epoch, now=self._clock.now(), hold_id=hold_id)
+        self._reporter.tell(state, self._ledger, epoch=self._lease.epoch, hold_id=hold_id)
         self._failpoints.reach("app.reported")
 
     def _tell_if_due(self, state: str, every_s: float, *, hold_id: str = "") -> None:
-        if self._reporter.is_due(state, now=self._clock.now(), every_s=every_s, hold_id=hold_id):
+        if self._reporter.is_due(state, every_s=every_s, hold_id=hold_id):
             self._tell(state, hold_id=hold_id)
 
 

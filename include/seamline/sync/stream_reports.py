@@ -1,9 +1,11 @@
 """What a stream tells of itself: at once when its state changes, else now and then."""
 
+import math
 from dataclasses import replace
 
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.ports import Commit, LogReader, StreamControl, StreamReport
+from seamline.sync.clock import Clock
 
 # The host commits a heartbeat marker every 10 s: two of them missing is no chance any more.
 HEARTBEATS_MISSED_S = 30.0
@@ -12,18 +14,19 @@ HEARTBEATS_MISSED_S = 30.0
 class StreamReporter:
     """Keeps the last report and the counts since the start."""
 
-    def __init__(self, stream: StreamId, control: StreamControl, reader: LogReader) -> None:
+    def __init__(self, stream: StreamId, control: StreamControl, reader: LogReader, clock: Clock) -> None:
         self._control = control
         self._reader = reader
-        self._told_at = 0.0
+        self._clock = clock
+        self._told_at = -math.inf
         self._lag_s = 0.0
         self.last = StreamReport(stream, "starting")
         control.report(self.last)
 
-    def count(self, commit: Commit, *, units: int, changes: int, now: float) -> None:
+    def count(self, commit: Commit, *, units: int, changes: int) -> None:
         """Add a commit. Lag is measured here: how long after the source's commit its last unit became visible."""
         last = self.last
-        self._lag_s = max(0.0, now - commit.ledger.committed_ms / 1000)
+        self._lag_s = max(0.0, self._clock.wall() - commit.ledger.committed_ms / 1000)
         self.last = replace(
             last,
             units=last.units + units,
@@ -31,12 +34,12 @@ class StreamReporter:
             findings=last.findings + commit.findings_total,
         )
 
-    def catch_up(self, ledger: LedgerRow, *, now: float) -> None:
+    def catch_up(self, ledger: LedgerRow) -> None:
         """Nothing newer waits in the log. No lag, as long as the source's heartbeats come through it."""
-        silent_s = now - ledger.committed_ms / 1000 if ledger.committed_ms else 0.0
+        silent_s = self._clock.wall() - ledger.committed_ms / 1000 if ledger.committed_ms else 0.0
         self._lag_s = silent_s if silent_s > HEARTBEATS_MISSED_S else 0.0
 
-    def tell(self, state: str, ledger: LedgerRow, *, epoch: int, now: float, hold_id: str = "") -> None:
+    def tell(self, state: str, ledger: LedgerRow, *, epoch: int, hold_id: str = "") -> None:
         self.last = replace(
             self.last,
             state=state,
@@ -44,19 +47,18 @@ class StreamReporter:
             next_offset=ledger.next_offset,
             log_end_offset=self._reader.end_offset(),
             position=ledger.position,
-            lag_s=self._standing_lag_s(ledger, now) if state in ("paused", "held") else self._lag_s,
+            lag_s=self._standing_lag_s(ledger) if state in ("paused", "held") else self._lag_s,
             hold_id=hold_id,
         )
-        self._told_at = now
+        self._told_at = self._clock.now()
         self._control.report(self.last)
 
-    def is_due(self, state: str, *, now: float, every_s: float, hold_id: str = "") -> bool:
-        return self.is_news(state, hold_id) or now - self._told_at >= every_s
+    def is_due(self, state: str, *, every_s: float, hold_id: str = "") -> bool:
+        return self.is_news(state, hold_id) or self._clock.now() - self._told_at >= every_s
 
     def is_news(self, state: str, hold_id: str) -> bool:
         return (self.last.state, self.last.hold_id) != (state, hold_id)
 
-    @staticmethod
-    def _standing_lag_s(ledger: LedgerRow, now: float) -> float:
+    def _standing_lag_s(self, ledger: LedgerRow) -> float:
         # A stream that stands does not look at the log: this is the most that it can be behind.
-        return max(0.0, now - ledger.committed_ms / 1000) if ledger.committed_ms else 0.0
+        return max(0.0, self._clock.wall() - ledger.committed_ms / 1000) if ledger.committed_ms else 0.0

@@ -28,8 +28,9 @@ from seamline.ports import (
     StreamDirector,
     StreamReport,
 )
+from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.onboard import publish, staged_snapshot
-from seamline.sync.span_loop import Clock, Pace, SystemClock, run_stream
+from seamline.sync.span_loop import Pace, run_stream
 
 _STANDS = ("failed", "stopped", "paused")
 _SILENT_S = 60.0

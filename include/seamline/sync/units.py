@@ -18,9 +18,8 @@ _ONBOARD_AGAIN = "the log topic cannot be trusted beyond this offset: find the c
 class _OpenUnit:
     """A transaction between its BEGIN and its END.
 
-    `counts` is over all tables, also foreign ones. `row_bytes` is the size of the first
-    `rows_measured` rows. `in_pieces`: the tables of which pieces hold rows. `odd`: how many TRUNCATE and DDL records it
-    has, of any table.
+    `counts` is over all tables, also foreign ones. `row_bytes` is the size of the first `rows_measured` rows. `rows`
+    and `truncated` are what no piece has yet. `odd`: how many TRUNCATE and DDL records it has, of any table.
     """
 
     unit_id: str
@@ -36,18 +35,18 @@ class _OpenUnit:
     ddl: LogRecord | None = None
     last_offset: int = 0
     pieces: int = 0
-    in_pieces: set[str] = field(default_factory=set)
     odd: int = 0
 
     @property
     def total(self) -> int:
         return sum(self.counts.values())
 
-    def measure(self) -> None:
+    def measure(self) -> int:
         """Bring `row_bytes` up to date."""
         for row in self.rows[self.rows_measured :]:
             self.row_bytes += len(row.after or b"") + len(row.before or b"")
         self.rows_measured = len(self.rows)
+        return self.row_bytes
 
 
 class UnitAssembler:
@@ -85,7 +84,8 @@ class UnitAssembler:
         return self._open.pieces if self._open else 0
 
     def take_piece(self) -> Unit:
-        """The rows so far of the open unit, in order, which is then continued without them.
+        """The rows so far of the open unit, in order, and the tables emptied before them, which undoes also what
+        earlier pieces have of these. The unit is then continued without them.
 
         For units larger than memory. Counts go on over all rows, so END is verified as ever.
         """
@@ -95,9 +95,9 @@ class UnitAssembler:
             raise LogCorrupted("there is no open unit with rows to take a piece of", hint=_ONBOARD_AGAIN)
         unit.pieces += 1
         rows, unit.rows = unit.rows, []
-        unit.in_pieces.update(row.table for row in rows)
+        truncated, unit.truncated = _names(unit.truncated), []
         unit.row_bytes = unit.rows_measured = 0
-        return Unit(unit.unit_id, unit.start, unit.last_offset + 1, position, rows)
+        return Unit(unit.unit_id, unit.start, unit.last_offset + 1, position, rows, truncated=truncated)
 
     def feed(self, records: Sequence[LogRecord]) -> list[Unit]:
         """The units that these records complete, in log order."""
@@ -234,13 +234,6 @@ class UnitAssembler:
     @staticmethod
     def _empty(unit: _OpenUnit, truncate: LogRecord) -> None:
         """What the transaction did to the table before this is undone by it."""
-        if truncate.table in unit.in_pieces:
-            raise LogCorrupted(
-                f"offset {truncate.offset}: TRUNCATE of {truncate.table} after so many changes of it in transaction "
-                f"{unit.unit_id} that a part of them was put aside already",
-                hint="onboard the sync again; let such a job truncate in a transaction of its own, or first",
-                table=truncate.table,
-            )
         unit.rows = [row for row in unit.rows if row.table != truncate.table]
         unit.row_bytes = unit.rows_measured = 0
         unit.truncated.append(truncate)
@@ -285,11 +278,12 @@ class UnitAssembler:
             position,
             unit.rows,
             committed_ms,
-            tuple(dict.fromkeys(record.table for record in unit.truncated)),
+            _names(unit.truncated),
             unit.ddl,
             tuple(unit.markers),
             unit.pieces,
             unit.begin.follows.position if unit.begin.follows else None,
+            unit.measure(),
         )
 
 
@@ -297,6 +291,10 @@ def _is_all(unit: _OpenUnit, behind: LogRecord) -> bool:
     """Whether what is there of a unit without END is what the capture has told of it, by the word of the next BEGIN."""
     told = behind.follows
     return told is None or (told.position, told.has_end, told.records) == (unit.begin.position, False, unit.odd)
+
+
+def _names(truncated: Sequence[LogRecord]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(record.table for record in truncated))
 
 
 def _time_of(unit: _OpenUnit) -> int:

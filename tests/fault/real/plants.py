@@ -120,7 +120,7 @@ def repeats_not_dropped() -> None:
 
     def take_in(intake: Intake, units: Sequence[Unit]) -> None:
         intake._units.extend(units)
-        intake.changes += sum(len(unit.rows) for unit in units)
+        intake._changes += sum(len(unit.rows) for unit in units)
         intake.trouble = intake._assembler.trouble
 
     Intake._take_in = take_in  # type: ignore[method-assign]

@@ -37,6 +37,9 @@ class StreamClock:
     def now(self) -> float:
         return self._clock.time
 
+    def wall(self) -> float:
+        return self._clock.time
+
     def sleep(self, seconds: float) -> None:
         self._clock.time += seconds
         self._schedule.wait()

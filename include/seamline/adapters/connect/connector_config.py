@@ -73,6 +73,9 @@ _VALUES = {
     "decimal.handling.mode": "string",
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "key.converter.schemas.enable": "false",
+    # A header names the key that a row had before: only in one and the same writing it is found among the keys.
+    "header.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "header.converter.schemas.enable": "false",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter.schemas.enable": "false",
     # Else an explicit NULL arrives as the column's DEFAULT.

@@ -5,10 +5,14 @@ from one row to the next that neither the source nor the end of the span has: tw
 value that one row gives up and another takes. The fast way is one MERGE, which cannot be told where to begin.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from psycopg import errors
 
 from seamline.adapters.postgres.client import Row, Session
 from seamline.adapters.postgres.statements import SpanStatements, TableStatements
+from seamline.domain.catalogue import Table
 from seamline.domain.errors import SchemaConflict, SeamlineError
 
 # What a row that goes and comes again would lose, or do to others, without a sign.
@@ -20,10 +24,7 @@ SELECT 'its column ' || attname || ' is not of the sync, and its values would be
 WHERE attrelid = %(live)s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 AND NOT attname = ANY(%(columns)s) ORDER BY 1 LIMIT 1
 """
-_CURE = (
-    "make the unique constraint DEFERRABLE INITIALLY DEFERRED: it is then checked when the span commits. Nothing of the"
-    " span is applied"
-)
+_CURE = "make the unique constraint DEFERRABLE INITIALLY DEFERRED: it is then checked at the commit. Nothing is applied"
 
 
 def refused_on_the_way(exc: SeamlineError, on: TableStatements | None) -> str:
@@ -31,31 +32,40 @@ def refused_on_the_way(exc: SeamlineError, on: TableStatements | None) -> str:
     cause = exc.__cause__
     if on is None or not on.table.is_keyed or not isinstance(cause, errors.UniqueViolation):
         return ""
-    # Not the one that a trigger has met in a table of its own.
-    is_of_live = (cause.diag.schema_name, cause.diag.table_name) == (on.schema, on.table.name)
-    return exc.message if is_of_live else ""
+    return exc.message if is_of(cause, on.schema, on.table.name) else ""
+
+
+def is_of(refusal: errors.UniqueViolation, schema: str, table: str) -> bool:
+    """Whether an index of this table said so, and not of one that a trigger writes."""
+    return (refusal.diag.schema_name, refusal.diag.table_name) == (schema, table)
 
 
 def write_anew(
     session: Session, on: TableStatements, do: SpanStatements, parameter: tuple[str] | None, *, said: str
 ) -> list[Row]:
     """As `do.merge` in all that it leaves behind and returns. `said`: how the index refused the other order."""
-    columns = [column.name for column in on.table.columns]
-    forbids = session.execute(_FORBIDS, {"live": on.live, "columns": columns}).fetchone()
-    if forbids is not None:
-        raise _cannot(on, said, forbids[0])
-    session.execute(on.create_images.encode())
-    session.execute(do.set_apart(on.images), parameter, prepare=False)
-    try:
+    with deletable(session, on.table, on.live, said=said):
+        session.execute(on.create_images.encode())
+        session.execute(do.set_apart(on.images), parameter, prepare=False)
         session.execute(do.delete_touched, parameter, prepare=False)
-    except errors.ForeignKeyViolation as exc:
-        raise _cannot(on, said, exc.diag.message_primary or str(exc)) from exc
     session.execute(on.insert_images.encode())
     return session.execute(on.image_findings.encode()).fetchall()
 
 
-def _cannot(on: TableStatements, said: str, why: str) -> SchemaConflict:
-    name = on.table.name
+@contextmanager
+def deletable(session: Session, table: Table, live: str, *, said: str) -> Iterator[None]:
+    """For the deletion of rows that come again: SchemaConflict where more would be lost, or a foreign key forbids."""
+    columns = [column.name for column in table.columns]
+    forbids = session.execute(_FORBIDS, {"live": live, "columns": columns}).fetchone()
+    if forbids is not None:
+        raise _cannot(table.name, said, forbids[0])
+    try:
+        yield
+    except errors.ForeignKeyViolation as exc:
+        raise _cannot(table.name, said, exc.diag.message_primary or str(exc)) from exc
+
+
+def _cannot(name: str, said: str, why: str) -> SchemaConflict:
     return SchemaConflict(
         f"{said}; and rows of {name} cannot be deleted and inserted anew: {why}", hint=_CURE, table=name
     )

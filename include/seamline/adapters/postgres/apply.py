@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from seamline.adapters.postgres.anew import refused_on_the_way, write_anew
 from seamline.adapters.postgres.client import Row, Session, translated
 from seamline.adapters.postgres.encode import Encoded
-from seamline.adapters.postgres.statements import SpanStatements, TableStatements
+from seamline.adapters.postgres.statements import LAST_PIECE, SpanStatements, TableStatements
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Diverged, SeamlineError, TransientError
 
@@ -111,7 +111,9 @@ class SpanApplier:
                     copy.write(batch.document)
         if in_pieces:
             self._require_all_rows(on, sum(batch.rows for batch in batches))
-            self.session.execute(on.gather_pieces)
+            # What was put aside before a TRUNCATE is undone by it.
+            emptied = [batch.piece or LAST_PIECE for batch in batches if batch.truncate_first]
+            self.session.execute(on.gather_pieces(first=max(emptied, default=0)))
             self.session.execute(f"DROP TABLE {on.pieces}")
 
     def _require_all_rows(self, on: TableStatements, put: int) -> None:

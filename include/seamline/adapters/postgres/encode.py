@@ -135,8 +135,6 @@ class RowEncoder:
                 raise self._other_type(f"column {name} holds a value of type {type(value).__name__}")
 
     def _by_arrow(self, control: Sequence[Sequence[int]], images: Sequence[bytes]) -> bytes:
-        # Arrow reports a field too many, but reads a missing one as NULL: the first and last image speak for all,
-        # because a batch that spans a change of shape has its ends on both sides of it.
         self._check(images[0])
         self._check(images[-1])
         document = b"\n".join(images)
@@ -154,6 +152,12 @@ class RowEncoder:
         except pa.ArrowInvalid as exc:
             raise self._other_type(str(exc)) from exc
         rows = rows.select(self._names)
+        nulls = sum(column.null_count for column in rows.columns)
+        if nulls and nulls != document.count(b'":null') - document.count(b'\\":null'):
+            # Arrow reports a field too many, but reads a missing one as a NULL that nobody has written. What stands
+            # behind a backslash is inside of a text.
+            for image in images:
+                self._check(image)
         for index, values in enumerate(control):
             rows = rows.add_column(index, f"seamline.{index}", _whole_numbers(values))
         sink = io.BytesIO()

@@ -7,7 +7,10 @@ its differences to the staged rows are merged into it.
 import hashlib
 from collections.abc import Mapping, Sequence
 
+from psycopg import errors
+
 from seamline.adapters.postgres import ledger as ledger_tables
+from seamline.adapters.postgres.anew import deletable, is_of
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session
 from seamline.adapters.postgres.read import Relation
@@ -181,23 +184,54 @@ def _merge_into_live(session: Session, stream: StreamId, load: Load, destination
     live = f"{quoted(destination.schema)}.{quoted(table.name)}"
     staged = _staged(load, destination)
     _check_owned(session, stream, load, destination)
-    columns = [quoted(column.name) for column in table.columns]
-    listed = ", ".join(columns)
     if not table.is_keyed:
         for statement in multiset_merge(table, live, staged):
             session.execute(statement.encode())
     else:
-        same = " AND ".join(f"l.{quoted(name)} = s.{quoted(name)}" for name in table.key)
-        left, right = (", ".join(f"{alias}.{column}" for column in columns) for alias in ("l", "s"))
-        session.execute(f"DELETE FROM {live} AS l WHERE NOT EXISTS (SELECT FROM {staged} AS s WHERE {same})")
-        # `*<>` compares the stored bytes: `=` would keep -0.0 where the source has 0.0.
-        session.execute(
-            f"MERGE INTO {live} AS l USING {staged} AS s ON {same} "
-            f"WHEN MATCHED AND ROW({left})::record OPERATOR(pg_catalog.*<>) ROW({right})::record THEN UPDATE SET "
-            + ", ".join(f"{column} = s.{column}" for column in columns)
-            + f" WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({right})"
-        )
+        try:
+            # A savepoint: the staged tables before this one stay in place.
+            with session.transaction():
+                _merge_keyed(session, table, live, staged)
+        except errors.UniqueViolation as refusal:
+            if not is_of(refusal, destination.schema, table.name):
+                raise
+            said = f"cannot publish {table.name}: {refusal.diag.message_primary}"
+            _write_anew(session, table, live, staged, said=said)
     session.execute(f"DROP TABLE {staged}")
+
+
+def _merge_keyed(session: Session, table: Table, live: str, staged: str) -> None:
+    columns = [quoted(column.name) for column in table.columns]
+    left, right = (", ".join(f"{alias}.{column}" for column in columns) for alias in ("l", "s"))
+    same = _same_key(table)
+    session.execute(f"DELETE FROM {live} AS l WHERE NOT EXISTS (SELECT FROM {staged} AS s WHERE {same})")
+    # `*<>` compares the stored bytes: `=` would keep -0.0 where the source has 0.0.
+    session.execute(
+        f"MERGE INTO {live} AS l USING {staged} AS s ON {same} "
+        f"WHEN MATCHED AND ROW({left})::record OPERATOR(pg_catalog.*<>) ROW({right})::record THEN UPDATE SET "
+        + ", ".join(f"{column} = s.{column}" for column in columns)
+        + f" WHEN NOT MATCHED THEN INSERT ({', '.join(columns)}) VALUES ({right})"
+    )
+
+
+def _write_anew(session: Session, table: Table, live: str, staged: str, *, said: str) -> None:
+    """As `_merge_keyed`, where values change places under a unique index: all rows that differ go before any comes."""
+    columns = [quoted(column.name) for column in table.columns]
+    left, right = (", ".join(f"{alias}.{column}" for column in columns) for alias in ("l", "s"))
+    same = _same_key(table)
+    with deletable(session, table, live, said=said):
+        session.execute(
+            f"DELETE FROM {live} AS l WHERE NOT EXISTS (SELECT FROM {staged} AS s WHERE {same} "
+            f"AND ROW({left})::record OPERATOR(pg_catalog.*=) ROW({right})::record)"
+        )
+    session.execute(
+        f"INSERT INTO {live} ({', '.join(columns)}) SELECT {right} FROM {staged} AS s "
+        f"WHERE NOT EXISTS (SELECT FROM {live} AS l WHERE {same})"
+    )
+
+
+def _same_key(table: Table) -> str:
+    return " AND ".join(f"l.{quoted(name)} = s.{quoted(name)}" for name in table.key)
 
 
 def _check_owned(session: Session, stream: StreamId, load: Load, destination: DestinationPlan) -> None:

@@ -20,6 +20,8 @@ OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD = (
 )
 OFFSET, DELETED, MET, COPIES = map(quoted, (OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD))
 PIECE, FOUND = quoted("seamline.piece"), quoted("seamline.found")
+# Where the rest of a unit stands behind its pieces.
+LAST_PIECE = 2**31 - 1
 FINDINGS_KEPT_MAX = 1000
 # Stands for the JSON parameter while percent signs of names are doubled for the client.
 JSON_PARAMETER = "\0"
@@ -95,19 +97,20 @@ class TableStatements:
     @property
     def create_pieces(self) -> str:
         """Temporary, so that they end with the session: whoever reads the unit again does so in another one."""
-        columns = f"{PIECE} integer DEFAULT {2**31 - 1}, {self._definitions}"
+        columns = f"{PIECE} integer DEFAULT {LAST_PIECE}, {self._definitions}"
         return f"CREATE TEMPORARY TABLE IF NOT EXISTS seamline_pieces_{self.number} ({columns})"
 
     @property
     def copy_piece(self) -> str:
         return f"COPY {self.pieces} ({PIECE}, {self._fields}) FROM STDIN (FORMAT csv)"
 
-    @property
-    def gather_pieces(self) -> str:
-        """All pieces → the staging table: the newest change of a key, with what its first one expected to meet."""
+    def gather_pieces(self, *, first: int = 0) -> str:
+        """Pieces from `first` on → the staging table: the newest change of a key, with what its first one expected to
+        meet."""
+        pieces = f"{self.pieces} WHERE {PIECE} >= {first}"
         columns = ", ".join(quoted(column.name) for column in self.table.columns)
         if not self.table.is_keyed:
-            return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {self.pieces}"
+            return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {pieces}"
         keys = ", ".join(quoted(name) for name in self.table.key)
         window = f"OVER (PARTITION BY {keys} ORDER BY"
         # A value that the newest change left out is that of the newest one that has it.
@@ -123,7 +126,7 @@ class TableStatements:
             f"INSERT INTO {self.staging} ({OFFSET}, {DELETED}, {MET}, {columns}) "
             f"SELECT {OFFSET}, {DELETED}, first_met, {chosen} FROM ("
             f"SELECT *, first_value({MET}) {window} {PIECE}) AS first_met{named}, "
-            f"row_number() {window} {PIECE} DESC) AS age FROM {self.pieces}) AS p WHERE age = 1"
+            f"row_number() {window} {PIECE} DESC) AS age FROM {pieces}) AS p WHERE age = 1"
         )
 
 
