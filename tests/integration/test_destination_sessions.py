@@ -1,7 +1,6 @@
 """Sessions to a destination whose role and database have time-outs, and whose server refuses what no repeat mends."""
 
 import random
-import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -59,7 +58,7 @@ def test_time_outs_of_the_role_or_the_database_end_no_span(world: PostgresWorld,
     world.session.execute("CREATE TRIGGER slow AFTER INSERT ON settlement.account EXECUTE FUNCTION settlement.slow()")
     stream = Applying(world)
     stream.span(insert(ACCOUNT, **account(1)))
-    time.sleep(0.3)
+    world.session.execute("SELECT pg_sleep(0.3)")
     stream.span(insert(ACCOUNT, **account(2)))
     assert world.rows(ACCOUNT) == texts(account(1), account(2))
 
