@@ -300,7 +300,7 @@ LEFT_OUT_ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
 
 def undone_pieces_gathered(patch: pytest.MonkeyPatch) -> None:
     gather = TableStatements.gather_pieces
-    patch.setattr(TableStatements, "gather_pieces", lambda on, place, *, first: gather(on, place))
+    patch.setattr(TableStatements, "gather_pieces", lambda on, *, first: gather(on))
 
 
 def undone_pieces_joined_in_memory(patch: pytest.MonkeyPatch) -> None:
