@@ -269,7 +269,8 @@ def pieces_kept_of_a_transaction_that_is_told_anew(patch: pytest.MonkeyPatch) ->
 def order_of_units_not_verified(patch: pytest.MonkeyPatch) -> None:
     def take_in(taken: Any, found: Sequence[Unit]) -> None:
         taken._units.extend(found)
-        taken.changes += sum(len(unit.rows) for unit in found)
+        taken._changes += sum(len(unit.rows) for unit in found)
+        taken._bytes += sum(unit.row_bytes for unit in found)
         taken.trouble = taken._assembler.trouble
 
     patch.setattr(Intake, "_take_in", take_in)
@@ -478,12 +479,14 @@ def one_unit_too_many_before_a_barrier(patch: pytest.MonkeyPatch) -> None:
 
 _SUMS, _LEGS, _STATE, _POSITION, _FINDINGS = "I1 sums", "I2 legs", "I3 state", "I6 position", "findings"
 # The product's own guards.
-_LEDGER, _LOG, _ROWS = (f"unexplained stop: {error}" for error in ("InvariantViolated", "LogCorrupted", "Diverged"))
+_LEDGER, _BACK, _LOG, _ROWS = (
+    f"unexplained stop: {error}" for error in ("InvariantViolated", "WentBack", "LogCorrupted", "Diverged")
+)
 # Which checks may be the first to see it: where it is more than one, what is wrong first is up to the schedule.
 PLANTED: dict[Plant, set[str]] = {
     offset_before_data: {_STATE},
     epoch_ignored: {_LEDGER, "I6 epoch"},
-    start_offset_ignored: {_FINDINGS, _POSITION, _STATE},
+    start_offset_ignored: {_BACK, _FINDINGS, _POSITION, _STATE},
     unknown_commit_taken_for_done_by_the_sink: {_LEDGER},
     unknown_commit_taken_for_done: {_STATE, _FINDINGS},
     unknown_commit_taken_for_failed: {_FINDINGS, _POSITION, _STATE},
@@ -517,7 +520,7 @@ PLANTED: dict[Plant, set[str]] = {
     left_out_values_of_pieces_not_filled: {_STATE, _ROWS},
     joined_without_comparing_places: {"I10", _STATE},
     pass_ahead_of_its_stream: {"pass ahead"},
-    ledger_of_a_pass_forgotten: {_LEDGER, _STATE},
+    ledger_of_a_pass_forgotten: {_BACK, _STATE},
     old_epoch_goes_on_after_a_joining: {"I6 epoch"},
     plan_of_before_accepted_by_a_stream_that_starts: {_STATE},
     boundary_of_a_table_that_joins_forgotten: {_FINDINGS, _STATE},
