@@ -1,7 +1,9 @@
-"""What the client says of a Connect worker that takes a request and is silent."""
+"""What the client does where a Connect worker takes a request and is silent, or has an answer for the moment only."""
 
 import socket
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -30,3 +32,33 @@ def test_any_other_silence_sends_to_the_log_of_connect(silent: ConnectClient) ->
     with pytest.raises(TransientError, match=r"did not answer GET /connectors/one/status") as told:
         silent.status("one")
     assert "seamline status" in told.value.hint
+
+
+@pytest.fixture
+def wavering() -> Iterator[ConnectClient]:
+    """Answers the first request as Connect 4.3.1 does while Kafka still ends a transaction of the connector's id."""
+    answers = iter([(500, b'{"message":"Failed to modify offsets for source connector one"}'), (200, b"{}")])
+
+    class Worker(BaseHTTPRequestHandler):
+        def do_PATCH(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            status, body = next(answers)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    with HTTPServer(("127.0.0.1", 0), Worker) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield ConnectClient(Connection("connect", "http", "127.0.0.1", server.server_port))
+        server.shutdown()
+        thread.join()
+    assert next(answers, None) is None, "it was not asked again"
+
+
+def test_offsets_that_could_not_be_written_at_the_first_time_are_written_at_the_second(wavering: ConnectClient) -> None:
+    wavering.put_offset("one", partition={"server": "one"}, offset={"pos": 4})

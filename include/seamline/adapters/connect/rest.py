@@ -215,8 +215,9 @@ def _message(response: httpx.Response) -> str:
 
 
 def _is_busy(response: httpx.Response) -> bool:
-    """Rebalancing, starting, or a request that the herder timed out on: all over in seconds."""
+    """Rebalancing, starting, a request that the herder timed out on, or offsets written while Kafka still ends a
+    transaction of the same id (InvalidTxnStateException): all over in seconds, and every request may be repeated."""
     if response.status_code in (httpx.codes.CONFLICT, httpx.codes.SERVICE_UNAVAILABLE):
         return True
-    text = response.text
-    return response.status_code == httpx.codes.INTERNAL_SERVER_ERROR and ("imed out" in text or "ebalance" in text)
+    said = ("imed out", "ebalance", "Failed to modify offsets")
+    return response.status_code == httpx.codes.INTERNAL_SERVER_ERROR and any(word in response.text for word in said)
