@@ -30,7 +30,7 @@ dags: ## DAGs, operators and triggers
 	./seamline test dags
 spark: ## jobs in a local Spark session
 	./seamline test spark
-fault: ## every failpoint in every mode, on real servers: about 40 minutes
+fault: ## every failpoint in every mode, on real servers: 40 minutes at most, by design
 	./seamline test fault
 capture: ## real connectors: what reaches the log topic, whatever befalls them
 	./seamline test capture

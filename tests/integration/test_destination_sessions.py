@@ -13,6 +13,7 @@ from seamline.domain.errors import SchemaConflict
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import postgres, postgres_database
+from tests.integration.test_postgres_publish import publish
 from tests.log_topic import ACCOUNT, STREAM, TABLES, insert, publication
 
 TIME_OUTS = ("statement_timeout", "transaction_timeout", "lock_timeout", "idle_session_timeout")
@@ -42,11 +43,6 @@ def hasty(database: Connection) -> Iterator[None]:
         yield
         for name in TIME_OUTS:
             session.execute(f"ALTER DATABASE {database.database} RESET {name}".encode())
-
-
-def publish(world: PostgresWorld) -> None:
-    loads = [world.load(table, []) for table in TABLES]
-    world.sink().publish(STREAM, loads, publication=publication())
 
 
 def test_time_outs_of_the_role_or_the_database_end_no_span(world: PostgresWorld, hasty: None) -> None:

@@ -4,7 +4,6 @@ from seamline.adapters.failpoints import NAMES, Mode
 
 # How often each case is made. A sleep costs more time than a kill, and all of it has 40 minutes.
 TIMES_A_STREAM = {Mode.KILL9: 2, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
-TIMES_A_RUN = {Mode.KILL9: 1, Mode.ERROR: 1, Mode.STOP: 1, Mode.WAIT: 1}
 # Where a place can be reached more often than once in the life of a process; then it dies at any of its first times.
 HITS_MAX = {"app.epoch_taken": 1, "app.hold": 4, "app.piece_staged": 3, "app.reported": 4, "cut.overlap_ended": 1}
 HITS_MAX_ELSE = 25
