@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from seamline.domain.errors import Diverged, Refused
+from seamline.domain.errors import Diverged
 from seamline.domain.left_out import STAND_INS
 from seamline.domain.log import Span
 from seamline.ports import Progress
@@ -176,14 +176,52 @@ def a_row_of_the_rest_changes_its_key_after_pieces_that_did_not_touch_it(world: 
 
 
 @behaviour
-def a_row_that_pieces_touched_and_the_rest_moves_to_another_key_is_refused(world: World) -> None:
-    """Its values stand in no row yet: those of the row under the old key are from before the unit."""
-    (row,) = numbered(1)
-    changed = {**row, "body": "large and new"}
-    stream = opened(world, row)
-    with pytest.raises(Refused, match="large"):
-        stream.pieces([(row, changed)], [(changed, {**changed, "id": 50})])
-    assert_stored(world, row)
+def a_row_that_pieces_touched_and_the_rest_moves_takes_what_it_lacks_from_them(world: World) -> None:
+    first, second = numbered(2)
+    changed = {**first, "body": "large and new"}
+    again = {**changed, "body": "large and newer"}
+    titled = {**again, "title": "again"}
+    moved = {**titled, "id": 50}
+    stream = opened(world, first, second)
+    stream.pieces(
+        [(first, changed)], [(changed, again), (second, {**second, "title": "a"})], [(again, titled)], [(titled, moved)]
+    )
+    assert_stored(world, moved, {**second, "title": "a"})
+
+
+@behaviour
+def rows_that_move_from_piece_to_piece_take_their_values_along(world: World) -> None:
+    stream, there = opened(world), list[Row]()
+    for count in COUNTS:
+        rows = numbered(count, first=10_000 * count)
+        stream.span(*((None, row) for row in rows))
+        pieces = []
+        for step in (1_000, 2_000, 3_000):
+            moved = [{**row, "id": row["id"] + step, "scan": None if step == 2_000 else row["scan"]} for row in rows]
+            pieces.append(list(zip(rows, moved, strict=True)))
+            rows = moved
+        stream.pieces(*pieces)
+        there += rows
+        assert_stored(world, *there)
+
+
+@behaviour
+def a_key_that_pieces_gave_to_another_row_takes_nothing_from_the_one_that_had_it(world: World) -> None:
+    first, second = numbered(2)
+    other = note(0, "other", "large and other", None)
+    moved = {**other, "id": 50}
+    stream = opened(world, first, second)
+    stream.pieces([(first, None)], [(None, other)], [(other, moved)])
+    assert_stored(world, moved, second)
+
+
+@behaviour
+def a_row_that_pieces_deleted_and_that_moves_all_the_same_stops_the_stream(world: World) -> None:
+    first, second = numbered(2)
+    stream = opened(world, first, second)
+    with pytest.raises(Diverged, match=NOTE.name):
+        stream.pieces([(first, None)], [(first, {**first, "id": 50})])
+    assert_stored(world, first, second)
 
 
 @behaviour
@@ -200,5 +238,27 @@ def any_history_that_leaves_values_out_ends_with_the_source_s_rows(world: World)
             stream.units(*history.units[last:cut])
             last = cut
             assert_stored(world, *history.states[cut].values())
+
+    check()
+
+
+@behaviour
+def any_large_transaction_that_leaves_values_out_ends_with_the_source_s_rows(world: World) -> None:
+    stream = opened(world)
+
+    @settings(max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(toast_histories())
+    def check(history: ToastHistory) -> None:
+        stream.units(ToastLog().unit(truncated=True))
+        before, *rest = history.units
+        stream.units(before)
+        stream.batches(
+            *(
+                batch
+                for number, unit in enumerate(rest, 1)
+                for batch in compacted(unit, piece=number if number < len(rest) else 0)
+            )
+        )
+        assert_stored(world, *history.states[-1].values())
 
     check()

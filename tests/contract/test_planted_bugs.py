@@ -8,7 +8,7 @@ import pytest
 from seamline.adapters import memory_sink
 from seamline.adapters.connections import Connection
 from seamline.adapters.memory_sink import MemorySink
-from seamline.adapters.postgres import joining, statements
+from seamline.adapters.postgres import joining, left_out, statements
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres import sink as postgres_sink
@@ -255,16 +255,17 @@ def test_a_wrong_statement_is_caught(
 
 
 def stand_in_written_in_memory(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory_sink, "_completed", lambda table, change, row, before: row)
+    patch.setattr(memory_sink, "_completed", lambda table, row, origin, stored: row)
 
 
 def old_key_forgotten_in_memory(patch: pytest.MonkeyPatch) -> None:
     completed = memory_sink._completed  # noqa: SLF001
-    patch.setattr(
-        memory_sink,
-        "_completed",
-        lambda table, change, *rows: completed(table, replace(change, taken_from=None), *rows),
-    )
+    patch.setattr(memory_sink, "_completed", lambda table, row, origin, stored: completed(table, row, row, stored))
+
+
+def pieces_passed_over_in_memory(patch: pytest.MonkeyPatch) -> None:
+    moved = memory_sink._moved  # noqa: SLF001
+    patch.setattr(memory_sink, "_moved", lambda table, change, pieces, stored: moved(table, change, (), stored))
 
 
 def stand_in_written(patch: pytest.MonkeyPatch) -> None:
@@ -283,18 +284,31 @@ def old_key_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(postgres_sink, "with_old_values", lambda session, on, changes: changes)
 
 
+def pieces_passed_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(left_out, "_places_in_pieces", lambda *args: {})
+
+
+def oldest_piece_taken_for_the_newest(patch: pytest.MonkeyPatch) -> None:
+    text = left_out.as_client_text
+    patch.setattr(left_out, "as_client_text", lambda statement: text(statement).replace(" DESC", ""))
+
+
 _UPDATED = "an_update_that_lacks_values_keeps_the_stored_ones"
 _MOVED = "a_change_of_key_takes_what_it_lacks_from_the_row_under_the_old_key"
+_MOVED_BY_PIECES = "a_row_that_pieces_touched_and_the_rest_moves_takes_what_it_lacks_from_them"
 _ORPHANED = "a_change_that_lacks_values_of_a_row_that_is_not_there_stops_and_applies_nothing"
 LEFT_OUT_IN_MEMORY: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     stand_in_written_in_memory: {_UPDATED, _MOVED, _ORPHANED},
     old_key_forgotten_in_memory: {_MOVED},
+    pieces_passed_over_in_memory: {_MOVED_BY_PIECES},
 }
 LEFT_OUT_ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     stand_in_written: {_UPDATED, _ORPHANED},
     null_written_for_the_stand_in: {_UPDATED},
     orphans_not_asked_for: {_ORPHANED},
     old_key_forgotten: {_MOVED},
+    pieces_passed_over: {_MOVED_BY_PIECES},
+    oldest_piece_taken_for_the_newest: {_MOVED_BY_PIECES},
 }
 
 

@@ -96,7 +96,7 @@ class MemorySink:
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         self._check_shape(changes)
-        self._refuse_keys_in_pieces(lease, changes)
+        changes = self._with_old_values(lease, changes)
         if changes.piece:
             self._database.pieces.setdefault((lease.stream, lease.epoch), []).append(changes)
         return Staged(changes.table, changes)
@@ -231,13 +231,17 @@ class MemorySink:
     def close(self) -> None:
         return
 
-    def _refuse_keys_in_pieces(self, lease: Lease, changes: TableChanges) -> None:
-        """What a piece of the unit changed is in no row yet, from where a change of key could take it."""
-        wanting = {c.taken_from for c in changes.keyed if c.taken_from and not c.is_delete and lacks_values(c.row)}
-        before = self._database.pieces.get((lease.stream, lease.epoch), ())
-        touched = {c.key for piece in before if piece.table == changes.table for c in piece.keyed}
-        if wanting and (changes.piece or wanting & touched):
-            raise Refused(f"a large transaction leaves values of {changes.table} out", table=changes.table)
+    def _with_old_values(self, lease: Lease, changes: TableChanges) -> TableChanges:
+        """Changes of key with the values that the log left out: those of the row under the old key."""
+        table = self._tables[changes.table]
+        pieces = self._database.pieces.get((lease.stream, lease.epoch), ())
+        put_aside = [{c.key: c for c in piece.keyed} for piece in pieces if piece.table == changes.table]
+        stored = self._database.keyed.get(_place(self._schema, changes.table), {})
+        keyed = [
+            _moved(table, change, put_aside, stored) if change.taken_from and not change.is_delete else change
+            for change in changes.keyed
+        ]
+        return replace(changes, keyed=keyed)
 
     def _check_shape(self, changes: TableChanges) -> None:
         names = {column.name for column in self._tables[changes.table].columns}
@@ -287,7 +291,7 @@ def _apply_keyed(table: Table, rows: dict[Key, JsonRow], changes: TableChanges) 
         row = json.loads(change.row)
         key = _key_of(table, row)
         if lacks_values(change.row) and not change.is_delete:
-            row = _completed(table, change, row, before)
+            row = _completed(table, row, row, before)
         if change.met_row != (key in rows):
             findings.append(
                 Finding(
@@ -301,12 +305,27 @@ def _apply_keyed(table: Table, rows: dict[Key, JsonRow], changes: TableChanges) 
     return findings
 
 
-def _completed(table: Table, change: KeyedChange, row: JsonRow, before: Mapping[Key, JsonRow]) -> JsonRow:
-    """With the values that the log left out, which the stored row has."""
-    origin = json.loads(change.taken_from) if change.taken_from else row
-    if _key_of(table, origin) not in before:
+def _moved(
+    table: Table, change: KeyedChange, pieces: Sequence[Mapping[bytes, KeyedChange]], stored: Mapping[Key, JsonRow]
+) -> KeyedChange:
+    """Whole: with what the newest pieces say of the row under the old key, else with what is stored."""
+    old_key = change.taken_from or b""
+    image = change.row
+    for known in [piece[old_key] for piece in reversed(pieces) if old_key in piece]:
+        if known.is_delete:
+            stored = {}
+            break
+        image = filled(image, known.row)
+    if lacks_values(image):
+        image = json.dumps(_completed(table, json.loads(image), json.loads(old_key), stored)).encode()
+    return replace(change, row=image, taken_from=None)
+
+
+def _completed(table: Table, row: JsonRow, origin: JsonRow, stored: Mapping[Key, JsonRow]) -> JsonRow:
+    """With the values that the log left out, which the stored row of `origin`'s key has."""
+    if _key_of(table, origin) not in stored:
         raise Diverged(f"a change of {table.name} leaves values out of a row that is not there", table=table.name)
-    return filled_row(row, before[_key_of(table, origin)])
+    return filled_row(row, stored[_key_of(table, origin)])
 
 
 def _finding_kind(is_delete: bool, met_row: bool) -> str:  # noqa: FBT001 (two facts of one change)

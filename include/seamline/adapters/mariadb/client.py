@@ -32,9 +32,11 @@ def role(source: SourcePlan, connection_id: str) -> Connection:
     return replace(resolve(connection_id), database=source.database)
 
 
-def open_session(connection: Connection, *, read_timeout_s: float | None = _READ_TIMEOUT_S) -> "Session[Any]":
+def open_session(
+    connection: Connection, *, read_timeout_s: float | None = _READ_TIMEOUT_S, client_flag: int = 0
+) -> "Session[Any]":
     """A session in UTC, utf8mb4 and the default sql_mode, autocommit on. The caller closes it. `read_timeout_s` None:
-    waits for as long as a statement takes."""
+    waits for as long as a statement takes. `client_flag`: of pymysql.constants.CLIENT."""
     try:
         return pymysql.connect(
             host=connection.host,
@@ -47,6 +49,7 @@ def open_session(connection: Connection, *, read_timeout_s: float | None = _READ
             autocommit=True,
             connect_timeout=_CONNECT_TIMEOUT_S,
             read_timeout=read_timeout_s,
+            client_flag=client_flag,
         )
     except pymysql.err.MySQLError as exc:
         raise translated(exc, connection) from exc

@@ -33,8 +33,9 @@ from seamline.adapters.mariadb.sessions import (
     Address,
     Session,
     SnapshotLock,
-    begin_together,
+    begin,
     commits_held,
+    common_address,
     never_together,
 )
 from seamline.domain.errors import TransientError
@@ -145,21 +146,26 @@ class Coordinator:
         raise never_together(self._lock, len(self._sessions) + len(self._readers))
 
     def _open(self, turn: int) -> Address | None:
-        """One attempt; None where the sessions stand at different addresses or commits would be held for too long."""
-        held = commits_held(self._connection) if self._lock is SnapshotLock.BRIEF else nullcontext(time.monotonic())
-        patience_s = HELD_MAX_S if self._lock is SnapshotLock.BRIEF else _ANSWER_S
-        with held as since:
+        """One attempt; None where the sessions stand at different addresses, or a member does not answer."""
+        is_brief = self._lock is SnapshotLock.BRIEF
+        with commits_held(self._connection) if is_brief else nullcontext(time.monotonic()) as since:
             for member in self._members:
                 let_go(self._control, self._gates.name("open", turn=turn, member=member))
-            address = begin_together(self._sessions)
-            answers = [self._gates.name("answer", turn=turn, member=member) for member in self._members]
-            while used(self._control, answers) < len(answers) and time.monotonic() - since < patience_s:
-                time.sleep(_LOOK_EVERY_S)
+            begin(self._sessions)
+            self._wait_for_answers(turn, until=since + (HELD_MAX_S if is_brief else _ANSWER_S))
             self.held_s = time.monotonic() - since
+        # Who was slow to answer has perhaps opened in time.
+        self._wait_for_answers(turn, until=since + _ANSWER_S)
+        address = common_address(self._sessions)
         if address is None:
             return None
         proofs = [self._gates.at(address, turn=turn, session=reader) for reader in self._readers]
         return address if used(self._control, proofs) == len(proofs) else None
+
+    def _wait_for_answers(self, turn: int, *, until: float) -> None:
+        answers = [self._gates.name("answer", turn=turn, member=member) for member in self._members]
+        while used(self._control, answers) < len(answers) and time.monotonic() < until:
+            time.sleep(_LOOK_EVERY_S)
 
     def _wait_for_all(self, turn: int, is_alive: Callable[[], bool]) -> None:
         ready = [self._gates.name("ready", turn=turn, member=member) for member in self._members]

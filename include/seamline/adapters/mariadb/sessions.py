@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 import pymysql
-from pymysql.constants import ER
+from pymysql.constants import CLIENT, ER
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb import client
@@ -53,12 +53,10 @@ READ_ADDRESS = (
 # What READ_ADDRESS found, as `str(Address)`; empty where it is not certain. The same at any time of the transaction.
 ADDRESS_TEXT = "IF(@seamline_alone = 1 AND @seamline_address = @seamline_again, @seamline_address, '')"
 _READINGS_MAX = 20
-# How long commits may stand still for us, and how often an unlucky opening is repeated.
-HELD_MAX_S = 0.2
 ATTEMPTS_MAX = 60
-# If this process stops dead, the server itself ends the stage after so many idle seconds.
-_STAGE_IDLE_S = 2
-# Each waits for a second at most, so nobody queues behind us for longer.
+# How long new commits may queue behind the wait for those in flight, and then for us: 200 ms together.
+_COMMITS_END_S = 0.05
+HELD_MAX_S = 0.15
 _STAGE_ATTEMPTS = 10
 
 Session = pymysql.connections.Connection
@@ -124,39 +122,61 @@ def position_of(session: "Session[Any]", address: Address) -> BinlogPosition:
 
 @contextmanager
 def commits_held(connection: Connection) -> Iterator[float]:
-    """Commits of the whole server stand still inside. Gives the moment (monotonic) at which that began.
+    """Commits of the whole server stand still inside, until HELD_MAX_S are over. Gives the moment (monotonic) at which
+    that began. Whether it lasted for what was done inside, the addresses of the sessions tell.
 
-    TransientError when the stage is not to be had: another backup runs, or statements that cannot be interrupted.
-    Whatever happens to this process, the server ends the stage with the session.
+    TransientError when the stage is not to be had: another backup runs, or commits that do not end.
+    The server itself counts the time, so it holds also where this process or the network stands still.
     """
-    with closing(client.open_session(connection)) as session:
-        client.query(session, f"SET SESSION wait_timeout = {_STAGE_IDLE_S}, SESSION lock_wait_timeout = 1")
-        _take_stage(session, connection)
+    with (
+        closing(client.open_session(connection)) as gate,
+        closing(client.open_session(connection, client_flag=CLIENT.MULTI_STATEMENTS)) as session,
+    ):
+        stage = session.cursor()
+        ((number,),) = client.query(session, "SELECT CONNECTION_ID()")
+        let_go = f"'seamline.held.{number}'"
+        client.query(gate, f"DO GET_LOCK({let_go}, 0)")
+        _take_stage(stage, let_go, connection)
         try:
             yield time.monotonic()
         finally:
             with suppress(pymysql.err.MySQLError):
-                client.query(session, "BACKUP STAGE END")
+                client.query(gate, f"DO RELEASE_LOCK({let_go})")
+                while stage.nextset():
+                    pass
 
 
-def _take_stage(session: "Session[Any]", connection: Connection) -> None:
+def _take_stage(stage: pymysql.cursors.Cursor, let_go: str, connection: Connection) -> None:
+    """Commits stand still from here on, until the user lock is let go of or the time is over."""
+    held = (
+        f"SET SESSION max_statement_time = {_COMMITS_END_S}; BACKUP STAGE BLOCK_COMMIT;"
+        f" SET SESSION max_statement_time = 0; DO GET_LOCK({let_go}, {HELD_MAX_S}); BACKUP STAGE END"
+    )
     for attempt in range(1, _STAGE_ATTEMPTS + 1):
         try:
-            client.query(session, "BACKUP STAGE START")
-            client.query(session, "BACKUP STAGE BLOCK_COMMIT")
+            # In these stages no commit waits; a DDL may, for a second.
+            stage.execute("SET SESSION max_statement_time = 0, lock_wait_timeout = 1")
+            for name in ("START", "FLUSH", "BLOCK_DDL"):
+                stage.execute(f"BACKUP STAGE {name}")
+            stage.execute(held)
+            stage.nextset()
         except pymysql.err.MySQLError as exc:
             with suppress(pymysql.err.MySQLError):
-                client.query(session, "BACKUP STAGE END")
-            if attempt == _STAGE_ATTEMPTS or exc.args[0] != ER.LOCK_WAIT_TIMEOUT:
+                stage.execute("BACKUP STAGE END")
+            if attempt == _STAGE_ATTEMPTS or exc.args[0] not in (ER.LOCK_WAIT_TIMEOUT, ER.STATEMENT_TIMEOUT):
                 raise client.translated(exc, connection) from exc
         else:
             return
 
 
-def begin_together(sessions: Sequence["Session[Any]"]) -> Address | None:
-    """Open a snapshot in every session; their common address, or None where a commit came in between."""
+def begin(sessions: Sequence["Session[Any]"]) -> None:
+    """Open a snapshot in every session."""
     for session in sessions:
         client.query(session, BEGIN_SNAPSHOT)
+
+
+def common_address(sessions: Sequence["Session[Any]"]) -> Address | None:
+    """Where the sessions, opened one after the other, stand; None where a commit came in between."""
     # The first and the last prove it for all: between two equal addresses nothing was committed.
     first, last = address_of(sessions[0]), address_of(sessions[-1])
     return first if first == last else None
@@ -167,9 +187,10 @@ def bring_to_one_address(sessions: Sequence["Session[Any]"], *, lock: SnapshotLo
     for _ in range(ATTEMPTS_MAX):
         if lock is SnapshotLock.BRIEF and len(sessions) > 1:
             with commits_held(connection):
-                address = begin_together(sessions)
+                begin(sessions)
         else:
-            address = begin_together(sessions)
+            begin(sessions)
+        address = common_address(sessions)
         if address is not None:
             return address
     raise never_together(lock, len(sessions))

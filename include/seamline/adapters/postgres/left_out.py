@@ -1,66 +1,116 @@
-"""Values that the log left out of the new row of a change of key: those of the stored row under the old key."""
+"""Values that the log left out of the new row of a change of key: those of the row under the old key."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import orjson
 
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session, translated
-from seamline.adapters.postgres.statements import JSON_PARAMETER, TableStatements, as_client_text
+from seamline.adapters.postgres.statements import DELETED, JSON_PARAMETER, PIECE, TableStatements, as_client_text
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import Diverged, Refused
-from seamline.domain.left_out import STAND_INS, lacks_values
+from seamline.domain.left_out import STAND_INS, filled_row, lacks_values
+
+# Of one batch's values; the log, by whose size batches are bounded, does not have them.
+FETCHED_MAX_BYTES = 256 * 2**20
+_NUMBER = quoted("seamline.number")
+
+_Row = dict[str, Any]
 
 
 def with_old_values(session: Session, on: TableStatements, changes: TableChanges) -> TableChanges:
-    """The changes, each with all its values but those that its own stored row has. Seldom anything is to be done.
+    """The changes, each with all its values but those that its own row has. Seldom anything is to be done.
 
-    To be called before anything of the span is written: the rows under the old keys are still there. Earlier changes of
-    the same unit may stand in pieces: what they changed is in no row yet.
+    To be called before anything of the span is written: the rows under the old keys are still there. What the same
+    unit did to them before stands in its pieces.
     """
     wanting = [change for change in changes.keyed if _is_wanting(change)]
     if not wanting:
         return changes
-    if changes.piece or _are_in_pieces(session, on, wanting):
-        raise Refused(
-            f"a transaction larger than memory changes rows of {changes.table} and their keys, and leaves out values"
-            " that did not change",
-            hint=f"ALTER TABLE {changes.table} REPLICA IDENTITY FULL at the source, then onboard the sync again",
-            table=changes.table,
-        )
-    keyed = [_completed(session, on, change) if _is_wanting(change) else change for change in changes.keyed]
-    return replace(changes, keyed=keyed)
+    places = _places_in_pieces(session, on, [change.taken_from or b"" for change in wanting])
+    completed: dict[int, KeyedChange] = {}
+    fetched = 0
+    for number, change in enumerate(wanting, 1):
+        done = _completed(session, on, change, places.get(number, ()))
+        fetched += len(done.row)
+        if fetched > FETCHED_MAX_BYTES:
+            raise Refused(
+                f"one span changes so many keys of {changes.table} that the values which the log left out of its rows"
+                f" are more than {FETCHED_MAX_BYTES >> 20} MiB",
+                hint=f"ALTER TABLE {changes.table} REPLICA IDENTITY FULL at the source, then onboard the sync again",
+                table=changes.table,
+                position=f"offset {change.offset}",
+            )
+        completed[id(change)] = done
+    return replace(changes, keyed=[completed.get(id(change), change) for change in changes.keyed])
 
 
 def _is_wanting(change: KeyedChange) -> bool:
     return change.taken_from is not None and not change.is_delete and lacks_values(change.row)
 
 
-def _are_in_pieces(session: Session, on: TableStatements, changes: list[KeyedChange]) -> bool:
-    """Whether pieces of this unit hold a row under one of the old keys, which are written alike everywhere."""
+def _places_in_pieces(session: Session, on: TableStatements, old_keys: Sequence[bytes]) -> dict[int, list[str]]:
+    """Number of an old key, from 1 → where pieces before this one hold its row. Keys are written alike everywhere."""
+    names = ", ".join(quoted(name) for name in on.table.key)
     same = " AND ".join(f"p.{quoted(name)} = w.{quoted(name)}" for name in on.table.key)
-    statement = as_client_text(f"SELECT EXISTS (SELECT FROM {on.pieces} AS p, {_old_key(on)} WHERE {same})").encode()
+    statement = as_client_text(
+        f"SELECT w.{_NUMBER}, array_agg(p.ctid::text) FROM {on.pieces} AS p, ROWS FROM (json_to_recordset("
+        f"{JSON_PARAMETER}::json) AS ({on.wire.staging_definitions(on.table.key_columns)})) WITH ORDINALITY "
+        f"AS w({names}, {_NUMBER}) WHERE {same} GROUP BY 1"
+    )
     with translated("look for old keys in the pieces of a large transaction", table=on.table.name):
         if session.execute("SELECT to_regclass(%s)", (on.pieces,)).fetchone() == (None,):
-            return False
-        return any(session.execute(statement, _parameter(change)).fetchone() == (True,) for change in changes)
+            return {}
+        keys = (b"[" + b",".join(old_keys) + b"]").decode()
+        return {int(number): list(places) for number, places in session.execute(statement.encode(), (keys,))}
 
 
-def _completed(session: Session, on: TableStatements, change: KeyedChange) -> KeyedChange:
-    row = orjson.loads(change.row)
-    columns = [column for column in on.table.columns if row[column.name] in STAND_INS]
-    with translated("read the values that a change of key left out", table=on.table.name):
-        found = session.execute(_stored(on, columns).encode(), _parameter(change)).fetchone()
-    if found is None:
+def _completed(session: Session, on: TableStatements, change: KeyedChange, places: Sequence[str]) -> KeyedChange:
+    row: _Row = orjson.loads(change.row)
+    row, is_deleted = _filled_from_pieces(session, on, row, places)
+    columns = _lacking(on, row)
+    if columns and not is_deleted:
+        with translated("read the values that a change of key left out", table=on.table.name):
+            found = session.execute(_stored(on, columns).encode(), _parameter(change)).fetchone()
+        if found is not None:
+            row.update(zip((column.name for column in columns), found, strict=True))
+            columns = []
+    if columns:
         raise Diverged(
             f"a row of {on.table.name} changes its key and leaves out values that did not change, and the destination"
             " has no row under the old key",
             hint="somebody changed the table in the destination: reconcile it, then onboard it again",
             table=on.table.name,
+            position=f"offset {change.offset}",
         )
-    row.update(zip((column.name for column in columns), found, strict=True))
     return replace(change, row=orjson.dumps(row), taken_from=None)
+
+
+def _filled_from_pieces(session: Session, on: TableStatements, row: _Row, places: Sequence[str]) -> tuple[_Row, bool]:
+    """The row with what the newest pieces say of it, and whether they say that there is none under the old key."""
+    if not places:
+        return row, False
+    columns = _lacking(on, row)
+    texts = ", ".join(f"p.{quoted(column.name)}::text" for column in columns)
+    statement = as_client_text(
+        f"SELECT {DELETED}, {texts} FROM {on.pieces} AS p WHERE p.ctid = ANY ({JSON_PARAMETER}::tid[]) "
+        f"ORDER BY {PIECE} DESC"
+    )
+    with translated("read the values that a change of key left out", table=on.table.name):
+        for is_deleted, *values in session.execute(statement.encode(), (places,)):
+            if is_deleted:
+                return row, True
+            row = filled_row(row, {column.name: value for column, value in zip(columns, values, strict=True)})
+            if not _lacking(on, row):
+                break
+    return row, False
+
+
+def _lacking(on: TableStatements, row: _Row) -> list[Column]:
+    return [column for column in on.table.columns if row[column.name] in STAND_INS]
 
 
 def _stored(on: TableStatements, columns: list[Column]) -> str:

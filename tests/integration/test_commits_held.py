@@ -1,0 +1,62 @@
+"""How long commits of a source stand still for a read: no longer than its owner allowed, whatever the reader does."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.mariadb import sessions
+from seamline.adapters.mariadb.client import query
+from seamline.adapters.mariadb.sessions import commits_held
+from seamline.domain.errors import TransientError
+from tests.integration.databases import mariadb, mariadb_database
+from tests.waiting import wait_until
+
+COMMIT = "INSERT INTO t VALUES ()"
+# Many times what is promised, so that only a wait without a bound of the server's own is longer.
+NOT_FOR_EVER_S = 20
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[Connection]:
+    with mariadb_database("held") as connection:
+        with closing(mariadb(connection)) as session:
+            query(session, "CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY)")
+        yield connection
+
+
+def test_a_reader_that_stands_still_holds_no_commit_for_longer_than_the_server_was_told(source: Connection) -> None:
+    with closing(mariadb(source)) as writer, commits_held(source) as since:
+        # In the thread that should let them go: it does nothing else until this commit has been answered.
+        query(writer, COMMIT)
+        assert time.monotonic() - since < NOT_FOR_EVER_S
+
+
+def test_a_reader_that_is_done_lets_the_commits_go_at_once(source: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "HELD_MAX_S", 10 * NOT_FOR_EVER_S)
+    with closing(mariadb(source)) as writer, closing(mariadb(source)) as observer, ThreadPoolExecutor(1) as pool:
+        ((number,),) = query(writer, "SELECT CONNECTION_ID()")
+        state = f"SELECT state FROM information_schema.processlist WHERE id = {number}"
+        with commits_held(source):
+            answer = pool.submit(query, writer, COMMIT)
+            wait_until(
+                lambda: query(observer, state) == (("Waiting for backup lock",),), timeout_s=30, what="the commit waits"
+            )
+            assert not answer.done()
+        answer.result(NOT_FOR_EVER_S)
+
+
+def test_commits_go_on_where_the_stage_is_not_to_be_had(source: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "_STAGE_ATTEMPTS", 1)
+    with closing(mariadb(source)) as writer, closing(mariadb(source)) as backup:
+        query(backup, "BACKUP STAGE START")
+        with pytest.raises(TransientError), commits_held(source):
+            pass
+        query(writer, COMMIT)
+        query(backup, "BACKUP STAGE END")
+        with commits_held(source):
+            pass
+        query(writer, COMMIT)
