@@ -1,11 +1,14 @@
-"""How much of the log waits in memory: bounded by the size of its rows, and not by their number alone."""
+"""How much of the log waits in memory: bounded by the size of its rows, and not by their number alone; and where no
+transaction has any, by the number of transactions.
+"""
 
 from collections.abc import Sequence
 
 from seamline.domain.log import LogRecord
 from seamline.plan.model import StreamPlan
+from seamline.sync.intake import Intake, IntakeLimits
 from seamline.sync.span_loop import Pace
-from tests.log_topic import ACCOUNT, LogTopic, ScriptedControl, TopicReader, insert, sync_plan
+from tests.log_topic import ACCOUNT, MARKERS, LogTopic, ScriptedControl, TopicReader, insert, position, sync_plan
 from tests.unit.test_span_loop import Stage, published
 from tests.unit.test_table_pass import RunningClock
 
@@ -65,4 +68,35 @@ def test_a_span_that_is_full_by_its_bytes_waits_for_no_interval() -> None:
     times: list[float] = []
     stage.sink.after_commit = lambda _: times.append(stage.clock.time)
     stage.run(pace=Pace(span_bytes_max=int(3.5 * LARGE)))
+    assert times[1] < 60
+
+
+def test_transactions_that_touch_none_of_the_tables_fill_what_is_read_ahead_too() -> None:
+    log = LogTopic()
+    for _ in range(500):
+        log.transaction()
+    reader = TopicReader(log)
+    reader.assign(0)
+    start = position(0)
+    limits = IntakeLimits(50, 1_000_000, 10, 1_000, 1_000_000)
+    intake = Intake(reader, [ACCOUNT.name], marker_table=MARKERS, after=start, known=start, limits=limits)
+    passed: list[int] = []
+    while not reader.is_drained:
+        intake.read(0.0)
+        passed.append(0)
+        while intake:
+            intake.pop()
+            passed[-1] += 1
+    assert max(passed) <= 60
+    assert sum(passed) == 500
+
+
+def test_what_came_before_a_large_open_transaction_waits_for_no_interval() -> None:
+    log = large_rows(2)
+    log.transaction(*[insert(ACCOUNT, id=100 + n, name="x") for n in range(30)])
+    stage = stage_of(log, commit_every_ms=60_000, at_most=3)
+    stage.clock = RunningClock(0.0)
+    times: list[float] = []
+    stage.sink.after_commit = lambda _: times.append(stage.clock.time)
+    stage.run(pace=Pace(piece_rows_max=10))
     assert times[1] < 60

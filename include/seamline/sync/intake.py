@@ -62,9 +62,9 @@ class Intake:
     def first_within_limits(self) -> Iterator[Unit]:
         """The first unit, and those behind it that fill no more than one span with it."""
         yield self.first
-        changes, size = len(self.first.rows), self.first.row_bytes
+        changes, size = _changes_of(self.first), self.first.row_bytes
         for unit in islice(self._units, 1, None):
-            changes += len(unit.rows)
+            changes += _changes_of(unit)
             size += unit.row_bytes
             if changes > self._limits.span_changes_max or size > self._limits.span_bytes_max:
                 return
@@ -73,11 +73,8 @@ class Intake:
     @property
     def is_full(self) -> bool:
         """Whether nothing more is read before something is applied."""
-        return self.has_full_span or self.has_large_open_unit or self.trouble is not None
-
-    @property
-    def has_full_span(self) -> bool:
-        return self._changes >= self._limits.span_changes_max or self._bytes >= self._limits.span_bytes_max
+        has_full_span = self._changes >= self._limits.span_changes_max or self._bytes >= self._limits.span_bytes_max
+        return has_full_span or self.has_large_open_unit or self.trouble is not None
 
     @property
     def has_open_unit(self) -> bool:
@@ -107,14 +104,14 @@ class Intake:
 
     def pop(self) -> Unit:
         unit = self._units.popleft()
-        self._changes -= len(unit.rows)
+        self._changes -= _changes_of(unit)
         self._bytes -= unit.row_bytes
         return unit
 
     def put_back(self, units: Sequence[Unit]) -> None:
         """Units that were popped, in log order, before all that wait."""
         self._units.extendleft(reversed(units))
-        self._changes += sum(len(unit.rows) for unit in units)
+        self._changes += sum(map(_changes_of, units))
         self._bytes += sum(unit.row_bytes for unit in units)
 
     def take_piece(self) -> tuple[Unit, int]:
@@ -148,12 +145,17 @@ class Intake:
                 return
             self._arrived.pass_unit(unit.position)
             self._units.append(unit)
-            self._changes += len(unit.rows)
+            self._changes += _changes_of(unit)
             self._bytes += unit.row_bytes
         self.trouble = self._assembler.trouble
 
     def _has_come(self, transaction: Position) -> bool:
         return self._arrived.has_passed(transaction) or self._known.has_passed(transaction)
+
+
+def _changes_of(unit: Unit) -> int:
+    """At least one: a MariaDB tells every transaction of the server, and most may be of other tables."""
+    return max(1, len(unit.rows))
 
 
 def _one_lost(unit: Unit) -> SeamlineError:

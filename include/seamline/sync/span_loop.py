@@ -379,9 +379,9 @@ class _SpanLoop:
         return min(self._pace.idle_wait_s, max(0.001, wait_s)) if wait_s > 0 else 0.0
 
     def _wait_for_interval_s(self) -> float:
-        """Seconds until `commit_every_ms` allows the next commit; a full span does not wait."""
+        """Seconds until `commit_every_ms` allows the next commit; what lets nothing more be read does not wait."""
         every_s = self._plan.stream.commit_every_ms / 1000
-        if not every_s or self._intake.has_full_span:
+        if not every_s or self._intake.is_full:
             return 0.0
         return self._committed_at + every_s - self._clock.now()
 
