@@ -241,6 +241,39 @@ def test_a_live_table_of_another_shape_is_refused_with_the_cure(world: PostgresW
     assert world.rows(ACCOUNT) == texts(account(1)), "the old rows stand"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [((), ("actor",)), (("actor",), ()), (("actor",), ("actor", "action"))], ids=str
+)
+def test_a_live_table_under_another_key_is_refused_with_the_cure(
+    world: PostgresWorld, before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    """Its rows could not be told apart by the new key, or would be kept apart by the old one."""
+    row = {"actor": "x", "action": "y"}
+    columns = tuple(replace(column, nullable=False) for column in AUDIT.columns)
+    old, new = (replace(AUDIT, columns=columns, key=key) for key in (before, after))
+    world.sink().publish(STREAM, [world.load(old, [row])], publication=publication([old]))
+    load = world.load(new, [row])
+    with pytest.raises(SchemaConflict, match="acti?o[rn].*primary key") as caught:
+        world.sink().publish(STREAM, [load], publication=publication([new], run_id="run-2"))
+    assert "rename or drop settlement.audit" in caught.value.hint
+    world.session.execute("DROP TABLE settlement.audit")
+    world.sink().publish(STREAM, [load], publication=publication([new], run_id="run-2"))
+    assert world.rows(new) == texts(row)
+
+
+def test_a_live_column_that_takes_no_null_where_the_source_has_some_is_named_with_the_cure(
+    world: PostgresWorld,
+) -> None:
+    publish(world)
+    world.session.execute("ALTER TABLE settlement.audit ALTER COLUMN actor SET NOT NULL")
+    with pytest.raises(SchemaConflict, match="takes no NULL in the columns actor") as caught:
+        publish(world, "run-2")
+    cure, _, _ = caught.value.hint.partition(";")
+    world.session.execute(cure)
+    publish(world, "run-2", audit=[{"actor": None, "action": "y"}])
+    assert world.rows(AUDIT) == texts({"actor": None, "action": "y"})
+
+
 def test_a_reader_that_blocks_the_publish_makes_it_try_later(world: PostgresWorld, database: Connection) -> None:
     publish(world, account=[account(1)])
     with postgres(database) as reader:

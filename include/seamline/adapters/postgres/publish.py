@@ -4,8 +4,8 @@ A first publish creates the names. A table that people already use keeps its ide
 its differences to the staged rows are merged into it.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from psycopg import errors
 
@@ -15,7 +15,8 @@ from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session
 from seamline.adapters.postgres.read import Relation
 from seamline.adapters.postgres.staged_rows import require_as_compared
-from seamline.adapters.postgres.statements import identity_index, multiset_merge
+from seamline.adapters.postgres.staging import index_rows
+from seamline.adapters.postgres.statements import multiset_merge
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.ledger import StreamId
@@ -53,7 +54,8 @@ def prepare(
             shape=load.table,
             position=publication.position,
         )
-        _build_indexes(session, load, destination)
+        if not _has_index(session, _staged(load, destination), load.table):
+            index_rows(session, load.table, _staged(load, destination))
     return False
 
 
@@ -126,28 +128,11 @@ def _require_there(session: Session, load: Load, destination: DestinationPlan) -
         )
 
 
-def _build_indexes(session: Session, load: Load, destination: DestinationPlan) -> None:
-    place = _staged(load, destination)
-    if not _has_index(session, place, load.table):
-        session.execute("SET maintenance_work_mem = '256MB'")
-        if load.table.is_keyed:
-            columns = ", ".join(quoted(name) for name in load.table.key)
-            session.execute(f"ALTER TABLE {place} ADD CONSTRAINT {quoted(_key_name(place))} PRIMARY KEY ({columns})")
-        else:
-            session.execute(identity_index(load.table, place))
-    session.execute(f"ALTER TABLE {place} SET LOGGED")
-    session.execute(f"ANALYZE {place}")
-
-
 def _has_index(session: Session, place: str, table: Table) -> bool:
     """Whether the primary key, or the index over the identity of keyless rows, stands already."""
     kind = "indisprimary" if table.is_keyed else "indexprs IS NOT NULL"
     row = session.execute(f"SELECT 1 FROM pg_index WHERE indrelid = %s::regclass AND {kind}", (place,)).fetchone()
     return row is not None
-
-
-def _key_name(place: str) -> str:
-    return f"key_{hashlib.sha256(place.encode()).hexdigest()[:24]}"
 
 
 def _exists(session: Session, schema: str, name: str) -> bool:
@@ -248,19 +233,37 @@ def _check_owned(session: Session, stream: StreamId, load: Load, destination: De
             sync=stream.sync,
             table=load.table.name,
         )
-    shapes = [
-        session.execute(
-            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
-            "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attname",
-            (place,),
-        ).fetchall()
-        for place in (f"{quoted(destination.schema)}.{quoted(load.table.name)}", _staged(load, destination))
-    ]
-    if shapes[0] != shapes[1]:
-        differing = sorted({column for column, _ in set(shapes[0]) ^ set(shapes[1])})
+    places = (f"{quoted(destination.schema)}.{quoted(load.table.name)}", _staged(load, destination))
+    live, staged = (_shape_of(session, place) for place in places)
+    if differing := sorted({shape.column for shape in live.keys() ^ staged.keys()}):
         raise SchemaConflict(
-            f"table {name} has another shape than the source now: columns {', '.join(differing)}",
+            f"table {name} has another shape than the source now: columns {', '.join(differing)} (types, primary key)",
             hint=f"rename or drop {name} (and what depends on it), then run the onboarding again",
             sync=stream.sync,
             table=load.table.name,
         )
+    if refusing := sorted(shape.column for shape, is_required in live.items() if is_required and not staged[shape]):
+        cure = ", ".join(f"ALTER COLUMN {quoted(column)} DROP NOT NULL" for column in refusing)
+        raise SchemaConflict(
+            f"table {name} takes no NULL in the columns {', '.join(refusing)}, which may be NULL at the source now",
+            hint=f"ALTER TABLE {places[0]} {cure}; then run the onboarding again",
+            sync=stream.sync,
+            table=load.table.name,
+        )
+
+
+class _Shape(NamedTuple):
+    column: str
+    type: str
+    is_key: bool
+
+
+def _shape_of(session: Session, place: str) -> dict[_Shape, bool]:
+    """Each column, and whether it is NOT NULL."""
+    rows = session.execute(
+        "SELECT attname, format_type(atttypid, atttypmod), coalesce(attnum = ANY (conkey), false), attnotnull "
+        "FROM pg_attribute LEFT JOIN pg_constraint ON conrelid = attrelid AND contype = 'p' "
+        "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
+        (place,),
+    ).fetchall()
+    return {_Shape(str(name), str(kind), bool(is_key)): bool(is_required) for name, kind, is_key, is_required in rows}
