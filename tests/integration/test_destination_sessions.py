@@ -1,13 +1,18 @@
-"""Sessions to a destination whose role and database have time-outs, and whose server refuses what no repeat mends."""
+"""Sessions to a destination whose role and database have time-outs, and whose server refuses what no repeat mends; and
+how long a session waits for a server that no packet reaches.
+"""
 
 import random
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.postgres import client as destination_client
 from seamline.adapters.postgres.staging import StagedPlace, build_index
+from seamline.adapters.postgres_source import client as source_client
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from tests.contract.behaviours import Applying, account, texts
@@ -57,6 +62,21 @@ def test_time_outs_of_the_role_or_the_database_end_no_span(world: PostgresWorld,
     world.session.execute("SELECT pg_sleep(0.3)")
     stream.span(insert(ACCOUNT, **account(2)))
     assert world.rows(ACCOUNT) == texts(account(1), account(2))
+
+
+@pytest.mark.parametrize(
+    "open_session",
+    [lambda c: destination_client.open_session(c, application_name="s"), source_client.open_session],
+    ids=["of a destination", "of a source"],
+)
+def test_a_question_of_which_every_packet_is_lost_is_given_up(
+    open_session: Callable[[Connection], destination_client.Session], database: Connection
+) -> None:
+    """What the system was told: to lose packets, which only a router does, takes one."""
+    with closing(open_session(database)) as session, socket.socket(fileno=session.fileno()) as wire:
+        told_ms = wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        wire.detach()
+    assert 0 < told_ms <= 60_000
 
 
 def test_a_row_too_large_for_an_index_stops_the_stream_by_name(world: PostgresWorld) -> None:

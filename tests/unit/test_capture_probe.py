@@ -15,17 +15,19 @@ PLAN = SourcePlan("bank", "mariadb", "bank", "r", "c", "m", "seamline.bank.log",
 
 
 class Servers:
-    """Connect and Kafka at once: a connector that runs, and the times that the broker tells, one per question."""
+    """Connect and Kafka at once: a connector that runs, and the ends of its topic that the broker tells, one per
+    question.
+    """
 
-    def __init__(self, *last_record_s: float, task: str = "RUNNING") -> None:
+    def __init__(self, *ends: int, task: str = "RUNNING") -> None:
         self.now_s = 0.0
-        self.answers = list(last_record_s)
+        self.answers = list(ends)
         self.state = "RUNNING"
         self.task = task
         self.restarts = 0
         self.ended: list[tuple[str, tuple[str, ...]]] = []
 
-    def time(self) -> float:
+    def monotonic(self) -> float:
         return self.now_s
 
     def status(self, name: str) -> ConnectorStatus:
@@ -39,8 +41,8 @@ class Servers:
     def restart_all(self, name: str) -> None:
         self.restarts += 1
 
-    def last_record_ms(self, topic: str) -> int:
-        return int(self.answers.pop(0) * 1000)
+    def written_end(self, topic: str) -> int:
+        return self.answers.pop(0)
 
     def states(self, monkeypatch: pytest.MonkeyPatch, *, at_s: list[float]) -> list[CaptureState]:
         monkeypatch.setattr(capture, "time", self)
@@ -71,9 +73,9 @@ def test_the_group_of_a_worker_is_the_stacks_own() -> None:
     assert server_settings.CONNECT["group.id"] == capture.GROUP
 
 
-def test_an_answer_without_a_time_takes_nothing_back_that_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    servers = Servers(1000, 1050, 0, 1095)
-    assert servers.states(monkeypatch, at_s=[1000, 1050, 1070, 1105]) == [CaptureState.RUNNING] * 4
+def test_a_capture_that_writes_now_and_then_is_none_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = Servers(10, 11, 11, 12)
+    assert servers.states(monkeypatch, at_s=[1000, 1029, 1058, 1087]) == [CaptureState.RUNNING] * 4
 
 
 def test_a_capture_that_writes_nothing_for_long_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:

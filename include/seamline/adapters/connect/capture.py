@@ -178,7 +178,8 @@ class ConnectCaptureProbe:
         self._client = client
         self._topics = topics
         self._running_since_s = 0.0
-        self._last_record_ms = 0
+        self._written_end = 0
+        self._written_at_s = 0.0
         self._starting_since_s = 0.0
         self._started_within_s = _STARTED_WITHIN_S
         self._silent_after_s = _SILENT_AFTER_S
@@ -222,7 +223,7 @@ class ConnectCaptureProbe:
         return None if given is None else float(given)
 
     def _starting(self) -> CaptureStatus:
-        now_s = time.time()
+        now_s = time.monotonic()
         self._starting_since_s = self._starting_since_s or now_s
         starting_s = now_s - self._starting_since_s
         if starting_s > self._started_within_s:
@@ -231,13 +232,13 @@ class ConnectCaptureProbe:
 
     def _running(self) -> CaptureStatus:
         self._starting_since_s, self._started_within_s = 0.0, _STARTED_WITHIN_S
-        now_s = time.time()
+        now_s = time.monotonic()
         self._running_since_s = self._running_since_s or now_s
-        # A broker under writers answers "none" now and then although there are records: what was seen stays seen.
-        newest_ms = self._topics.last_record_ms(self._topic)
-        if newest_ms > self._last_record_ms:
-            self._last_record_ms, self._silent_after_s = newest_ms, _SILENT_AFTER_S
-        silent_s = now_s - max(self._last_record_ms / 1000, self._running_since_s)
+        # The times of records are by another machine's clock, and either may be put back.
+        end = self._topics.written_end(self._topic)
+        if end != self._written_end:
+            self._written_end, self._written_at_s, self._silent_after_s = end, now_s, _SILENT_AFTER_S
+        silent_s = now_s - max(self._written_at_s, self._running_since_s)
         if silent_s > self._silent_after_s:
             return CaptureStatus(CaptureState.FAILED, f"it says RUNNING and has written nothing for {silent_s:.0f} s")
         return CaptureStatus(CaptureState.RUNNING)

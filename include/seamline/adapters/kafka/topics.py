@@ -106,15 +106,13 @@ class CaptureTopics:
         high = self._listed({place: OffsetSpec.latest()})  # type: ignore[no-untyped-call]
         return int(low.offset), int(high.offset)
 
-    def last_record_ms(self, topic: str) -> int:
-        """When the newest record was written (milliseconds since the epoch); 0 for an empty topic."""
-        # Committed only, the broker answers "none" while the newest record belongs to an open transaction (Kafka 4.3.1:
-        # 9 of 200 times under writers).
+    def written_end(self, topic: str) -> int:
+        """The offset after the newest record, whether its transaction has ended or not."""
         newest = self._listed(
-            {TopicPartition(topic, 0): OffsetSpec.max_timestamp()},  # type: ignore[no-untyped-call]
+            {TopicPartition(topic, 0): OffsetSpec.latest()},  # type: ignore[no-untyped-call]
             isolation=IsolationLevel.READ_UNCOMMITTED,
         )
-        return max(int(newest.timestamp), 0)
+        return int(newest.offset)
 
     def size_bytes(self, topic: str) -> int:
         """Bytes on the leader's disk."""

@@ -14,6 +14,8 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.ports import Problem, Survey
 
+# Of a destination; MariaDB takes 64 letters, of up to three bytes.
+_NAME_BYTES_MAX = 63
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 # An unsigned integer is kept as the next larger signed one.
 _UNSIGNED_BITS = {"tinyint": 16, "smallint": 32, "mediumint": 32, "int": 64}
@@ -170,6 +172,8 @@ def table_from_facts(
 
 def unsupported(facts: ColumnFacts) -> str:
     """Why a column cannot be kept exactly; "" where it can."""
+    if len(facts.name.encode()) > _NAME_BYTES_MAX:
+        return f"its name has more than {_NAME_BYTES_MAX} bytes, and PostgreSQL would cut it"
     if "COMPRESSED" in facts.column_type.upper():
         return "compressed columns stop the connector, also in tables that are not captured"
     if facts.data_type in _GEOMETRY:

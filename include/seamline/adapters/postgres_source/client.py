@@ -56,6 +56,8 @@ def libpq_arguments(connection: Connection, *, settings: Sequence[str] = ()) -> 
         "keepalives_idle": 5,
         "keepalives_interval": 5,
         "keepalives_count": 2,
+        # No keepalive is sent while a question is on its way: where every packet is lost, this ends the wait for it.
+        "tcp_user_timeout": 15_000,
         "client_encoding": "utf8",
     }
 
