@@ -20,6 +20,7 @@ from seamline.adapters.mariadb.preflight import (
 from seamline.adapters.mariadb.preflight_facts import grants_of
 
 VARIABLES = {
+    "version": "11.4.5-MariaDB-log",
     "log_bin": "ON",
     "log_bin_compress": "OFF",
     "binlog_format": "ROW",
@@ -61,6 +62,21 @@ def with_variable(name: str, value: str) -> SourceFacts:
 
 def test_a_server_as_it_must_be_has_no_problem() -> None:
     assert check(GOOD) == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "said", "is_fatal"),
+    [
+        ("10.11.14-MariaDB", "tested on 11.4", False),
+        ("11.40.1-MariaDB", "tested on 11.4", False),
+        ("8.4.6", "no MariaDB", True),
+        ("", "unknown", True),
+    ],
+)
+def test_a_version_that_was_never_tried_is_told(version: str, said: str, is_fatal: bool) -> None:  # noqa: FBT001 (a case)
+    (problem,) = check(with_variable("version", version))
+    assert said in problem.what
+    assert problem.is_fatal is is_fatal
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,7 @@ class BankUnderFire:
         _, anomalies = self.new_commits()
         if len(self.commits) != self.warehouse.commits_seen():
             anomalies.append(f"{self.warehouse.commits_seen()} commits were seen, {len(self.commits)} were checked")
+        anomalies += [f"commits have gone by unseen: no trigger {name}" for name in self.warehouse.missing_audit()]
         anomalies += [str(one) for one in (*check_rows(history, self.warehouse.dump()), *check_stops(self.stops))]
         anomalies += self.state_differences()
         anomalies += [f"not as the source: {said}" for said in differences(rows, self.source_rows())]

@@ -119,6 +119,13 @@ _WAKE = """
 CREATE TRIGGER wake AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON live.{table}
     FOR EACH STATEMENT EXECUTE FUNCTION checked.wake_by_rows()
 """
+# Without one of these a commit would go by unseen, or its transfers would not be looked at.
+_TRIGGERS = {
+    ("seamline.ledger", "wake"),
+    ("checked.woken", "look_at_commit"),
+    *(("live.entry", name) for name in ("inserted", "updated_to", "updated_from", "deleted")),
+    *((f"live.{table}", "wake") for table in TABLES),
+}
 # What `seamline.adapters.postgres.client.session_name` calls the session of a stream's owner.
 _OWNER = re.compile(r"seamline:.*:e(\d+)")
 
@@ -133,6 +140,15 @@ def install(session: "psycopg.Connection[Any]", stream: str) -> None:
             session.execute(_WAKE.format(table=table).encode())
         with session.cursor() as cursor:
             cursor.executemany("INSERT INTO checked.opening VALUES (%s, %s)", list(opening_totals().items()))
+
+
+def missing(session: "psycopg.Connection[Any]") -> list[str]:
+    """Triggers of the audit that are gone, or that fire no more."""
+    rows = session.execute(
+        "SELECT nspname || '.' || relname, tgname FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid "
+        "JOIN pg_namespace n ON n.oid = relnamespace WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')"
+    ).fetchall()
+    return sorted(f"{name} on {table}" for table, name in _TRIGGERS - {(str(t), str(n)) for t, n in rows})
 
 
 def commits(session: "psycopg.Connection[Any]", *, after: int = 0) -> list[Commit]:

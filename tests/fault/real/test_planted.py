@@ -132,6 +132,16 @@ def test_without_a_bug_no_check_finds_anything(planted: PlantedBank) -> None:
     assert caught.transfers
 
 
+def test_an_audit_that_a_commit_could_go_by_unseen_is_found(planted: PlantedBank) -> None:
+    warehouse = planted.warehouse
+    assert warehouse.missing_audit() == []
+    with warehouse.session() as session:
+        session.execute("ALTER TABLE live.seq DISABLE TRIGGER wake")
+        assert warehouse.missing_audit() == ["wake on live.seq"]
+        session.execute("ALTER TABLE live.seq ENABLE TRIGGER wake")
+    assert warehouse.missing_audit() == []
+
+
 @pytest.mark.parametrize(
     ("bank", "plant"),
     CASES,

@@ -17,7 +17,7 @@ from seamline.domain.position import Position
 from seamline.ports import ReadView
 from tests.fault.real.anomalies import Commit, Dump, Leg
 from tests.fault.real.bank_plus import MODELLED
-from tests.fault.real.commit_audit import commits, install
+from tests.fault.real.commit_audit import commits, install, missing
 from tests.fault.real.log_replay import Rows
 from tests.integration.databases import postgres, writer_of
 
@@ -76,13 +76,16 @@ class Warehouse:
     def findings(self) -> int:
         return int(self._one("SELECT count(*) FROM seamline.finding"))
 
+    def missing_audit(self) -> list[str]:
+        with self.session() as session:
+            return missing(session)
+
     def leftovers(self) -> list[str]:
-        """Tables that only work in progress needs: staged ones, and pieces of large transactions."""
+        """Staged tables; pieces of large transactions are temporary, and gone with their session."""
         with self.session() as session:
             rows = session.execute(
-                "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND ("
-                "relnamespace = 'live_stage'::regnamespace "
-                "OR starts_with(relname, 'seamline_pieces_')) ORDER BY 1"
+                "SELECT oid::regclass::text FROM pg_class"
+                " WHERE relkind = 'r' AND relnamespace = 'live_stage'::regnamespace ORDER BY 1"
             ).fetchall()
         return [str(name) for (name,) in rows]
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from seamline.ports import Problem
 
 GRANTS = "docs/reference/grants.md has the statements for the database's owner"
+# The only one that anything here was tried on; log, catalogue and connector all go by the server's version.
+TESTED_VERSION = "11.4"
 EXPIRE_LEAST_S = 24 * 3600
 EXPIRE_ADVISED_S = 7 * 24 * 3600
 PACKET_ADVISED_BYTES = 16 * 1024 * 1024
@@ -86,6 +88,20 @@ _WANTED = {
 def check(facts: SourceFacts) -> tuple[Problem, ...]:
     """Every problem of every rule, in the order of the rules."""
     return tuple(problem for rule in RULES for problem in rule(facts))
+
+
+def version(facts: SourceFacts) -> Sequence[Problem]:
+    said = facts.variables.get("version", "")
+    if "MARIADB" not in said.upper():
+        what = f"the server is no MariaDB (version {said or 'unknown'}): what its log and catalogue say was never tried"
+        return [Problem(what, "declare a MariaDB; MySQL is not supported yet")]
+    if said.startswith(f"{TESTED_VERSION}."):
+        return []
+    what = f"the server is MariaDB {said}, and Seamline is tested on {TESTED_VERSION}"
+    cure = (
+        "try a copy of it first: `./seamline certify` sends every type both ways, and the nightly comparison every row"
+    )
+    return [Problem(what, cure, is_fatal=False)]
 
 
 def binlog_settings(facts: SourceFacts) -> Sequence[Problem]:
@@ -310,6 +326,7 @@ def marker_role(facts: SourceFacts) -> Sequence[Problem]:
 
 
 RULES: tuple[Rule, ...] = (
+    version,
     binlog_settings,
     session_settings,
     untested_modes,
