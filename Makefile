@@ -1,6 +1,6 @@
 # Aliases only: every target calls ./seamline, which needs no make. `make` lists them.
 .DEFAULT_GOAL := list
-.PHONY: list setup demo up down status doctor test unit fault soak contract dags spark capture integration e2e check format schema validate explain lock
+.PHONY: list setup demo up down status doctor test unit fault soak contract dags spark capture integration e2e simulator stack check format schema validate explain lock
 
 bin := .seamline/env/venv/bin
 
@@ -30,7 +30,7 @@ dags: ## DAGs, operators and triggers
 	./seamline test dags
 spark: ## jobs in a local Spark session
 	./seamline test spark
-fault: ## every failpoint in every mode, on real servers: 40 minutes at most, by design
+fault: ## every failpoint in every mode, on real servers: half an hour
 	./seamline test fault
 capture: ## real connectors: what reaches the log topic, whatever befalls them
 	./seamline test capture
@@ -38,6 +38,10 @@ integration: ## tests with real servers
 	./seamline test integration
 e2e: ## the demo at reduced size, through Airflow
 	./seamline test e2e
+simulator: ## 2,000 seeded schedules of the protocol, and every planted bug
+	./seamline test simulator
+stack: ## the local stack itself, and sessions of tests
+	./seamline test stack
 check: ## linters, types, import contracts, house rules
 	./seamline test unit --pytest="-k 'gate or tidy or contract'"
 format: ## put every file into form

@@ -1,4 +1,4 @@
-"""The statements that the owner of a MariaDB database runs once: four roles, each with the least it needs."""
+"""The statements that the owner of a MariaDB database runs once: three roles, each with the least it needs."""
 
 from collections.abc import Sequence
 
