@@ -14,6 +14,7 @@ import psutil
 from seamline import settings
 from seamline.stack import leftovers, supervisor
 from seamline.stack.layout import Layout
+from tests.checkout import day_and_commit
 from tests.waiting import wait_until
 
 CORE_GOAL = 0.15
@@ -71,4 +72,5 @@ def let_pass(seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    print(day_and_commit(), flush=True)
     sys.exit(main())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from seamline.adapters.connections import Connection
 from seamline.plan.model import plan_to_json
+from tests.checkout import day_and_commit
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id
@@ -115,4 +116,5 @@ def quiet(*, seconds: float) -> None:
 
 
 if __name__ == "__main__":
+    print(day_and_commit(), flush=True)
     sys.exit(main())

@@ -34,6 +34,7 @@ from seamline.plan.model import TablePlan
 from seamline.ports import Marker
 from seamline.stack import jars
 from seamline.stack.layout import Layout
+from tests.checkout import day_and_commit
 from tests.integration.captured import Captured, captured
 from tests.integration.connect_worker import connect_worker
 from tests.integration.databases import postgres, postgres_database
@@ -282,4 +283,5 @@ def _plugin(layout: Layout, folder: Path) -> Path:
 
 
 if __name__ == "__main__":
+    print(day_and_commit(), flush=True)
     raise SystemExit(main())

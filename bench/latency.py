@@ -25,6 +25,7 @@ from seamline.adapters.connections import Connection
 from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline.ports import Orders, StreamReport
 from seamline.sync.span_loop import run_stream
+from tests.checkout import day_and_commit
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import mariadb, postgres, postgres_database
@@ -186,4 +187,5 @@ def visible(committed: dict[int, float], seen: dict[int, float]) -> Iterator[flo
 
 
 if __name__ == "__main__":
+    print(day_and_commit(), flush=True)
     raise SystemExit(main())

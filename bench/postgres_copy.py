@@ -32,6 +32,7 @@ from seamline.domain.digest import Segment
 from seamline.domain.position import PostgresPosition
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.stack.postgres import binaries
+from tests.checkout import day_and_commit
 from tests.integration.databases import postgres, postgres_database
 
 DESTINATION = DestinationPlan("warehouse", "postgres", "bench_pg_copy", "bench")
@@ -171,4 +172,5 @@ def check(bench: Bench, place: StagedPlace) -> None:
 
 
 if __name__ == "__main__":
+    print(day_and_commit(), flush=True)
     sys.exit(main())

@@ -30,6 +30,7 @@ from seamline.domain.position import BinlogPosition
 from seamline.domain.verdict import Verdict
 from seamline.ports import ReadView
 from seamline.sync.comparison import Work, compare_tables
+from tests.checkout import day_and_commit
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 
 POSITION = BinlogPosition("0-1-1")
@@ -233,4 +234,5 @@ def _processor_s(threads: Sequence[int]) -> float:
 
 
 if __name__ == "__main__":
+    print(day_and_commit(), flush=True)
     raise SystemExit(main())

@@ -39,6 +39,7 @@ from seamline.stack.layout import Layout
 from seamline.stack.postgres import binaries
 from seamline_spark.session import open_session
 from seamline_spark.snapshot.bulk_read import SparkReader
+from tests.checkout import day_and_commit
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.known import known_by_id
 
@@ -272,4 +273,5 @@ def check(bench: Bench, place: StagedPlace) -> None:
 
 
 if __name__ == "__main__":
+    print(day_and_commit(), flush=True)
     sys.exit(main())

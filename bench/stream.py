@@ -26,6 +26,7 @@ from seamline.plan.model import SyncPlan, TablePlan
 from seamline.ports import Marker, Orders, StreamReport
 from seamline.sync.markers import read_until_marker
 from seamline.sync.span_loop import run_stream
+from tests.checkout import day_and_commit
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import mariadb, postgres, postgres_database
 from tests.integration.known import destination_known_by_id
@@ -215,4 +216,5 @@ def require_equal(bank: Captured, warehouse: Connection, one: str, other: str) -
 
 
 if __name__ == "__main__":
+    print(day_and_commit(), flush=True)
     raise SystemExit(main())

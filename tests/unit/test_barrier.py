@@ -54,7 +54,10 @@ class World:
     def now(self) -> float:
         return self.time
 
-    def pause(self, seconds: float) -> None:
+    def wall(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
         self.time += seconds
         self.sequence += 1
         if not self.hold_id:

@@ -9,17 +9,16 @@ Everything that may go wrong here ends in a `NotAligned` with its reason, never 
 stream that stands on purpose refuses the hold: trying again by itself would not help.
 """
 
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import Position
 from seamline.ports import Failpoints, Marker, ReadView, Sink, Source, StreamDirector, Unarmed
+from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.reconcile import is_same_place
 
 _MOVING = ("streaming", "catching_up")
@@ -31,22 +30,6 @@ class NotAligned(SeamlineError):
 
 class NotComparable(SeamlineError):
     """The sync is in a state in which its tables must not be compared (not onboarded, catching up)."""
-
-
-class Clock(Protocol):
-    """Monotonic seconds, and a wait between two looks."""
-
-    def now(self) -> float: ...
-
-    def pause(self, seconds: float) -> None: ...
-
-
-class SystemClock:
-    def now(self) -> float:
-        return time.monotonic()
-
-    def pause(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +93,7 @@ class Barrier:
                 except NotAligned:
                     if attempt == self.patience.attempts:
                         raise
-                    self.clock.pause(self.patience.look_every_s)
+                    self.clock.sleep(self.patience.look_every_s)
                 else:
                     stack.push(opened.pop_all())
                     return aligned
@@ -172,7 +155,7 @@ class Barrier:
                     f"the stream still lags {report.lag_s:.0f} s behind after a wait of {self.patience.catch_up_s:g} s",
                     hint="compare again when it has caught up",
                 )
-            self.clock.pause(self.patience.look_every_s)
+            self.clock.sleep(self.patience.look_every_s)
 
     def _wait_until_held(self, hold_id: str, deadline: float) -> LedgerRow:
         """The ledger as it stands while the stream reports this very hold."""
@@ -233,7 +216,7 @@ class Barrier:
     def _look_again(self, deadline: float, reason: str) -> None:
         if self.clock.now() + self.patience.look_every_s >= deadline:
             raise NotAligned(f"{reason} within the lease of {self.patience.lease_s:g} s")
-        self.clock.pause(self.patience.look_every_s)
+        self.clock.sleep(self.patience.look_every_s)
 
     def _require_lease(self, deadline: float, what: str) -> None:
         if self.clock.now() >= deadline:

@@ -13,7 +13,7 @@ from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind
 from seamline.ports import LogReader
-from seamline.sync.obstacles import marker_row
+from seamline.sync.obstacles import marker_fields
 from seamline.sync.stream_reports import HEARTBEATS_MISSED_S
 
 # A log is pruned only where every ledger has passed, and who holds a stream waits until it has read on: so far, and for
@@ -96,7 +96,7 @@ class LogListener:
     def _row(self, record: LogRecord) -> None:
         if record.table != self._marker_table:
             self._told[record.table] = record.offset
-        elif record.op == "c" and marker_row(record)["kind"] not in _MARKERS_OF_OTHERS:
+        elif record.op == "c" and marker_fields(record)["kind"] not in _MARKERS_OF_OTHERS:
             self._told_all = record.offset
 
 

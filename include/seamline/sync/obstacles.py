@@ -19,13 +19,13 @@ def obstacle(unit: Unit, tables: Collection[str], gate: BoundaryGate) -> Seamlin
     if unit.ddl is not None:
         return _changed_structure(unit, unit.ddl, tables, gate)
     for marker in unit.markers:
-        row = marker_row(marker)
+        row = marker_fields(marker)
         if row["kind"] == "tables":
             return _lost_tables(marker, json.loads(row["payload"] or "{}"), tables)
     return None
 
 
-def marker_row(marker: LogRecord) -> dict[str, str]:
+def marker_fields(marker: LogRecord) -> dict[str, str]:
     """`id`, `kind` and `payload` of a row of the marker table."""
     row = json.loads(marker.after or b"{}")
     return {name: str(row.get(name) or "") for name in ("id", "kind", "payload")}

@@ -45,7 +45,7 @@ from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.compaction import compact
 from seamline.sync.intake import Intake, IntakeLimits
 from seamline.sync.interpreter import CollectorByHand, quick_turns
-from seamline.sync.obstacles import marker_row, obstacle, stands_alone
+from seamline.sync.obstacles import marker_fields, obstacle, stands_alone
 from seamline.sync.progress import PositionTracker
 from seamline.sync.stream_reports import StreamReporter
 
@@ -455,7 +455,7 @@ class _SpanLoop:
         draft = self._draft
         draft.units.append(self._intake.pop())
         for marker in unit.markers:
-            row = marker_row(marker)
+            row = marker_fields(marker)
             if row["kind"] != "heartbeat":
                 draft.last_marker = row["id"]
                 draft.ended.extend(self._gate.end_at_marker(row["id"]))

@@ -41,7 +41,7 @@ _PACE = Pace(
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class JoinPatience:
     """Seconds. The stream stands still for at most `lease_s` each time; `attempts`: how often it is asked to."""
 
     lease_s: float = 30.0
@@ -59,7 +59,7 @@ class PassTools:
     open_shapes: Callable[[SyncPlan], ShapeGuard | None]
     failpoints: Failpoints
     clock: Clock = field(default_factory=SystemClock)
-    patience: Patience = field(default_factory=Patience)
+    patience: JoinPatience = field(default_factory=JoinPatience)
 
 
 def join_stream(run: Run, destination: str, change: ListChange, *, tools: PassTools) -> Commit:

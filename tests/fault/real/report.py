@@ -1,13 +1,11 @@
 """What a run has found, as a page for docs/reliability."""
 
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
 
 from seamline.adapters.failpoints import NAMES, Mode
+from tests.checkout import day_and_commit
 from tests.dags.places import PLACES
 from tests.fault.real.bank_under_fire import Case
 
@@ -76,7 +74,7 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
     yield "# T1: every failpoint, in every mode"
     yield ""
     yield (
-        f"{datetime.now(UTC).date()}, commit {commit_of_checkout()}, seed {tally.seed}, {_minutes(tally)} min: "
+        f"{day_and_commit()}, seed {tally.seed}, {_minutes(tally)} min: "
         f"{len(tally.cases)} cases at {len(reached)} of {len(WANTED)} failpoints, {commits} commits checked, "
         f"{len(violations)} violations; {failed} of {tests} tests failed; slowest recovery {slowest:.1f} s."
     )
@@ -156,10 +154,3 @@ def _told_of(mode: Mode, cases: Sequence[Case]) -> str:
 
 def _minutes(tally: Tally) -> str:
     return f"{(time.monotonic() - tally.began) / 60:.0f}"
-
-
-def commit_of_checkout() -> str:
-    # `-dirty`: with changes that no commit holds.
-    command = ["git", "describe", "--always", "--dirty"]
-    ended = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return ended.stdout.strip() or "unknown"

@@ -258,7 +258,10 @@ class Direction:
     def now(self) -> float:
         return self.clock.time
 
-    def pause(self, seconds: float) -> None:
+    def wall(self) -> float:
+        return self.clock.time
+
+    def sleep(self, seconds: float) -> None:
         self.clock.time += seconds
         self.schedule.wait()
         self.schedule.step("look")

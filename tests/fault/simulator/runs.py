@@ -15,7 +15,7 @@ from seamline.plan.list_change import ListChange, entering_only, list_change
 from seamline.plan.model import Run, SyncPlan, plan_to_json
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
-from seamline.sync.table_pass import PassTools, Patience, join_stream
+from seamline.sync.table_pass import JoinPatience, PassTools, join_stream
 from tests.fault.simulator.bank_source import TABLES
 from tests.fault.simulator.checks import Checks
 from tests.fault.simulator.ports import Direction, SteppedFailpoints, SteppedSink, SteppedSource
@@ -168,7 +168,7 @@ class Runs:
             open_shapes=lambda plan: None,
             failpoints=SteppedFailpoints(self.schedule),
             clock=StreamClock(self.direction.clock, self.schedule),
-            patience=Patience(lease_s=self.schedule.dice.choice([2.0, 5.0, 30.0]), attempts=2),
+            patience=JoinPatience(lease_s=self.schedule.dice.choice([2.0, 5.0, 30.0]), attempts=2),
         )
         join_stream(run, "warehouse", change, tools=tools)
 

@@ -15,12 +15,12 @@ import pytest
 
 from seamline.adapters.connections import resolve
 from seamline.stack.layout import Layout
+from tests.checkout import commit_of_checkout
 from tests.conftest import RunningStack
 from tests.fault.real.bank_under_fire import RECOVERY_MAX_S, WAREHOUSE, BankUnderFire, bank_under_fire
 from tests.fault.real.history import Outcome
 from tests.fault.real.hosted import hosted
 from tests.fault.real.kinds import KINDS
-from tests.fault.real.report import commit_of_checkout
 from tests.fault.real.window import Window
 from tests.fault.soak.journal import Begun, Done, Ended, Journal
 from tests.fault.soak.kafka_links import kafka_links
