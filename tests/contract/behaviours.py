@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.failpoints import ArmedFailpoints
-from seamline.adapters.memory_sink import LostAnswer
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import (
@@ -47,6 +46,7 @@ from tests.log_topic import (
     publication,
     update,
 )
+from tests.memory_sink import LostAnswer
 
 Behaviour = Callable[[World], None]
 BEHAVIOURS: list[Behaviour] = []

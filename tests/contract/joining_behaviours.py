@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from seamline.adapters.memory_sink import LostAnswer
 from seamline.domain.catalogue import Table, shape_mark
 from seamline.domain.errors import CommitUnknown, Fenced, NotAbreast, Refused
 from seamline.ports import Commit, Joining
 from tests.contract.behaviours import Applying, Behaviour, account, texts
 from tests.contract.worlds import Row, World
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, insert, publication, sync_plan
+from tests.memory_sink import LostAnswer
 
 JOINING_BEHAVIOURS: list[Behaviour] = []
 LEG = {"tx": 1, "leg": 1, "amount": "5.0000"}

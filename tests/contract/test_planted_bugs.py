@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from seamline.adapters import memory_sink
 from seamline.adapters.connections import Connection
-from seamline.adapters.memory_sink import MemorySink
 from seamline.adapters.postgres import joining, left_out, statements
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres import publish as publishing
@@ -18,12 +16,14 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.ports import Commit, Lease, Load, Progress, Publication, Staged
+from tests import memory_sink
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World
 from tests.log_topic import TABLES
+from tests.memory_sink import MemorySink
 from tests.toast_log import NOTE
 
 

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import psycopg
 
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.adapters.postgres.types import column_definitions
@@ -23,6 +22,7 @@ from seamline.ports import Failpoints, Load, Sink
 from tests.bank_history import text_of
 from tests.integration.databases import either_of, postgres
 from tests.log_topic import sync_plan
+from tests.memory_sink import LostAnswer, MemoryDestination, MemorySink
 
 Row = dict[str, Any]
 

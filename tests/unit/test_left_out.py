@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.adapters.memory_sink import MemoryDestination, MemorySink
 from seamline.domain.changes import KeyedChange
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import LogCorrupted
@@ -21,6 +20,7 @@ from seamline.domain.left_out import (
 from seamline.domain.log import LogRecord, RecordKind, Unit
 from seamline.sync.compaction import compact
 from tests.log_topic import AUDIT, STREAM, position, publication, sync_plan
+from tests.memory_sink import MemoryDestination, MemorySink
 from tests.toast_log import (
     NOTE,
     STAND_IN,

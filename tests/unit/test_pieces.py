@@ -2,7 +2,6 @@
 
 import pytest
 
-from seamline.adapters.memory_sink import LostAnswer
 from seamline.domain.errors import TransientError
 from seamline.sync.span_loop import Pace
 from tests.log_topic import (
@@ -14,6 +13,7 @@ from tests.log_topic import (
     TopicReader,
     insert,
 )
+from tests.memory_sink import LostAnswer
 from tests.unit.test_span_loop import Stage, published
 
 

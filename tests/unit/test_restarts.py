@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.failpoints import ArmedFailpoints
-from seamline.adapters.memory_sink import LostAnswer, MemorySink
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.errors import Fenced, LogCorrupted, SchemaConflict, TransientError, WentBack
 from seamline.domain.ledger import LedgerRow, StreamId
@@ -26,6 +25,7 @@ from tests.log_topic import (
     sync_plan,
     update,
 )
+from tests.memory_sink import LostAnswer, MemorySink
 from tests.unit.test_span_loop import Stage, WatchedSink, published
 
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.adapters.failpoints import ArmedFailpoints
-from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import Fenced, LogCorrupted, PositionLost, SchemaConflict, TransientError
 from seamline.domain.ledger import LedgerRow
@@ -37,6 +36,7 @@ from tests.log_topic import (
     publication,
     sync_plan,
 )
+from tests.memory_sink import LostAnswer, MemoryDestination, MemorySink
 
 
 def published(*, covered: int = 0, next_offset: int = 0, ended: bool = False) -> MemoryDestination:

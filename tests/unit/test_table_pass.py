@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.adapters.failpoints import ArmedFailpoints
-from seamline.adapters.memory_sink import MemoryDestination, MemorySink
 from seamline.domain.errors import Fenced, InvariantViolated, LogCorrupted, Refused, SchemaConflict, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import position_to_json
@@ -34,6 +33,7 @@ from tests.log_topic import (
     publication,
     sync_plan,
 )
+from tests.memory_sink import MemoryDestination, MemorySink
 from tests.unit.test_span_loop import Stage, state_of
 
 ENTERING = (TRANSFER, AUDIT)

@@ -13,8 +13,6 @@ from tests.unit.tidy_rules import RULES, TEXT_SUFFIXES, File, Rule
 
 FOLDERS = (".ci", "bench", "dags", "deploy", "docs", "include", "jars", "plugins", "schemas", "spark_jobs", "tests")
 PACKAGES = ("include/seamline", "plugins/seamline_airflow", "spark_jobs/seamline_spark")
-# Part of the product because others test their use cases with it.
-FOR_TESTS = {"seamline.adapters.memory_sink"}
 # Written by machines, read by machines.
 GENERATED = ("requirements.txt", "jars/jars.lock")
 
@@ -186,7 +184,7 @@ def dead_modules(files: list[File]) -> set[str]:
     packages = {name for name, file in modules.items() if file.path.endswith("__init__.py")}
     # Alembic runs every file of its folder.
     migrations = {name for name in modules if ".migrations." in name}
-    return set(modules) - used - commands - packages - migrations - FOR_TESTS
+    return set(modules) - used - commands - packages - migrations
 
 
 def _commands(modules: dict[str, File]) -> set[str]:

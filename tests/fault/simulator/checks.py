@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seamline.adapters.memory_sink import MemoryDestination
 from seamline.domain.ledger import LedgerRow, StreamId
 from tests.fault.simulator.bank_source import CURRENCIES, OPENING, TABLES, BankSource, State
 from tests.fault.simulator.schedule import EndedEarly, Violation
 from tests.fault.simulator.topic import Capture
 from tests.log_topic import STREAM
+from tests.memory_sink import MemoryDestination
 
 COVERED_IN_DISORDER = "covered units in disorder are dropped"
 

@@ -6,8 +6,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from seamline.adapters import memory_sink
-from seamline.adapters.memory_sink import MemorySink
 from seamline.domain import cutover
 from seamline.domain.changes import KeyedChange
 from seamline.domain.cutover import BoundaryGate
@@ -24,9 +22,11 @@ from seamline.sync.progress import PositionTracker
 from seamline.sync.span_loop import _SpanLoop
 from seamline.sync.table_pass import ReaderBehind
 from seamline.sync.units import UnitAssembler
+from tests import memory_sink
 from tests.contract import test_planted_bugs as contract
 from tests.fault.simulator import runs, simulation
 from tests.fault.simulator.ports import SteppedSink
+from tests.memory_sink import MemorySink
 
 # ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -307,7 +307,7 @@ def identity_of_the_topic_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def stand_in_written_as_a_value(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory_sink, "_completed", lambda table, change, row, before: row)
+    patch.setattr(memory_sink, "_completed", lambda table, row, origin, stored: row)
 
 
 def left_out_value_taken_from_the_stored_row_though_the_span_has_a_newer_one(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from seamline.adapters.memory_sink import LostAnswer, MemoryDestination, MemorySink
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.digest import Segment, SegmentDigest
@@ -36,6 +35,7 @@ from tests.fault.simulator.bank_source import TABLES, BankSource
 from tests.fault.simulator.checks import Checks, as_held, held_by
 from tests.fault.simulator.schedule import Process, Schedule
 from tests.log_topic import STREAM, ManualClock
+from tests.memory_sink import LostAnswer, MemoryDestination, MemorySink
 from tests.unit.memory_views import MemoryView
 
 # Those that the real code reaches over a destination in memory.

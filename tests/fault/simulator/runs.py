@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from seamline.adapters.memory_sink import MemoryDestination
 from seamline.domain.errors import CommitUnknown, Fenced, Refused, SeamlineError, TransientError
 from seamline.domain.runs import RunKind, RunState
 from seamline.plan.list_change import ListChange, entering_only, list_change
@@ -22,6 +21,7 @@ from tests.fault.simulator.ports import Direction, SteppedFailpoints, SteppedSin
 from tests.fault.simulator.schedule import Crash, Process, Schedule, Violation
 from tests.fault.simulator.topic import Capture, SimulatedReader
 from tests.log_topic import STREAM, ManualClock
+from tests.memory_sink import MemoryDestination
 
 ATTEMPTS_MAX = 6
 _NAMES = tuple(table.name for table in TABLES)

@@ -11,7 +11,6 @@ from itertools import takewhile
 
 import pytest
 
-from seamline.adapters.memory_sink import MemoryDestination
 from seamline.domain.errors import (
     CommitUnknown,
     Fenced,
@@ -36,6 +35,7 @@ from tests.fault.simulator.runs import Runs, StreamClock
 from tests.fault.simulator.schedule import Committer, Crash, EndedEarly, Odds, Process, Schedule, Violation
 from tests.fault.simulator.topic import Capture, Loss
 from tests.log_topic import MARKERS, STREAM, ManualClock, sync_plan
+from tests.memory_sink import MemoryDestination
 
 RESTARTS_AFTER_THE_LAST_FAULT = 3
 COMMITS_MAX = 60
