@@ -234,14 +234,22 @@ class MemorySink:
     def _with_old_values(self, lease: Lease, changes: TableChanges) -> TableChanges:
         """Changes of key with the values that the log left out: those of the row under the old key."""
         table = self._tables[changes.table]
-        pieces = self._database.pieces.get((lease.stream, lease.epoch), ())
-        put_aside = [{c.key: c for c in piece.keyed} for piece in pieces if piece.table == changes.table]
+        pieces = self.put_aside(lease, changes.table)
         stored = self._database.keyed.get(_place(self._schema, changes.table), {})
+        wanting = [change for change in changes.keyed if change.taken_from and not change.is_delete]
+        if wanting and self._database.ledgers[lease.stream].epoch != lease.epoch:
+            # A server ends the sessions of an owner that is over, so it reads nothing of what came after it.
+            raise Fenced(f"{lease.stream}: epoch {lease.epoch} is over")
         keyed = [
-            _moved(table, change, put_aside, stored) if change.taken_from and not change.is_delete else change
+            _moved(table, change, pieces, stored) if change.taken_from and not change.is_delete else change
             for change in changes.keyed
         ]
         return replace(changes, keyed=keyed)
+
+    def put_aside(self, lease: Lease, table: str) -> list[dict[bytes, KeyedChange]]:
+        """What the pieces of the open unit, in their order, do to each key of a table."""
+        pieces = self._database.pieces.get((lease.stream, lease.epoch), ())
+        return [{change.key: change for change in piece.keyed} for piece in pieces if piece.table == table]
 
     def _check_shape(self, changes: TableChanges) -> None:
         names = {column.name for column in self._tables[changes.table].columns}

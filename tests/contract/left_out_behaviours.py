@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from seamline.domain.errors import Diverged
+from seamline.domain.errors import Diverged, Fenced, TransientError
 from seamline.domain.left_out import STAND_INS
 from seamline.domain.log import Span
 from seamline.ports import Progress
@@ -135,6 +135,19 @@ def a_change_that_lacks_values_of_a_row_that_is_not_there_stops_and_applies_noth
             assert (known.next_offset, known.epoch) == (before, ledger.epoch)
     stream.span((rows[0], {**rows[0], "title": "on"}))
     assert_stored(world, {**rows[0], "title": "on"})
+
+
+@behaviour
+def an_owner_that_is_over_takes_a_row_that_the_new_one_has_moved_for_none_that_is_lost(world: World) -> None:
+    (row,) = numbered(1)
+    moved = {**row, "id": 50}
+    over = opened(world, row)
+    NoteStream(world.sink()).span((row, moved))
+    # The first attempt may meet a session that was ended, the second one opens another.
+    for _ in range(2):
+        with pytest.raises((Fenced, TransientError)):
+            over.span((row, moved))
+    assert_stored(world, moved)
 
 
 @behaviour

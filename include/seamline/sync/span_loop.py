@@ -16,6 +16,7 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate, is_covered
 from seamline.domain.errors import (
     CommitUnknown,
+    Diverged,
     Fenced,
     InvariantViolated,
     PositionLost,
@@ -244,6 +245,8 @@ class _SpanLoop:
         self._gate = self._gate_of(ledger)
         self._tracker = PositionTracker(ledger.position)
         self._pieces: list[Staged] = []
+        # What is wrong with them. END tells first whether the log has all of their unit.
+        self._pieces_trouble: Diverged | None = None
         self._draft = _Draft(ledger.next_offset, ledger.next_offset)
 
     def _gate_of(self, ledger: LedgerRow) -> BoundaryGate:
@@ -400,7 +403,10 @@ class _SpanLoop:
             self._settle()
             unit, number = self._intake.take_piece()
             changes = compact([unit], tables=self._tables, gate=self._gate, piece=number)
-            self._pieces += self._stage(changes)
+            try:
+                self._pieces += [] if self._pieces_trouble else self._stage(changes)
+            except Diverged as trouble:
+                self._pieces_trouble = trouble
             self._failpoints.reach("app.piece_staged")
             self._draft.changes += sum(found.changes_in for found in changes.values())
             self._take_in(0.0)
@@ -439,6 +445,9 @@ class _SpanLoop:
     def _apply(self, units: Sequence[Unit]) -> None:
         """Pass these units, the first of those that wait, and commit what they change."""
         self._failpoints.reach("app.tx_assembled")
+        if units[0].pieces and self._pieces_trouble is not None:
+            self._commit_draft()
+            raise self._pieces_trouble
         # While a full span is encoded and applied the next one is read and decoded; a small one is not worth a thread.
         submit = self._committer.submit if self._intake.is_full else _run_now
         changes = compact(units, tables=self._tables, gate=self._gate)

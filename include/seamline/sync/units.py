@@ -94,7 +94,10 @@ class UnitAssembler:
         if unit is None or position is None:
             raise LogCorrupted("there is no open unit with rows to take a piece of", hint=_ONBOARD_AGAIN)
         unit.pieces += 1
-        rows, unit.rows = unit.rows, []
+        # The last delete may be half of a change of key. Both halves belong to one piece: the other takes values that
+        # the log left out from the row as it was before.
+        held_back = unit.rows[-1:] if len(unit.rows) > 1 and unit.rows[-1].op == "d" else []
+        rows, unit.rows = unit.rows[: len(unit.rows) - len(held_back)], held_back
         truncated, unit.truncated = _names(unit.truncated), []
         unit.row_bytes = unit.rows_measured = 0
         return Unit(unit.unit_id, unit.start, unit.last_offset + 1, position, rows, truncated=truncated)

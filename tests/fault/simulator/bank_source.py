@@ -215,7 +215,8 @@ class BankSource:
 
     def _large(self, changes: list[Change]) -> None:
         of_money = [self._transfer, self._transfer, self._note, self._reinsert]
-        kinds = self.dice.choice([of_money, of_money, [*of_money, self._write_note], [self._write_note]])
+        of_notes = [self._write_note, self._rename]
+        kinds = self.dice.choice([of_money, of_money, [*of_money, *of_notes], of_notes])
         while len(changes) < LARGE_ROWS:
             self.dice.choice(kinds)(changes)
 

@@ -333,6 +333,11 @@ def left_out_values_of_pieces_not_filled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory_sink, "filled", lambda image, older: image)
 
 
+def left_out_value_of_a_moved_row_taken_from_before_its_pieces(patch: pytest.MonkeyPatch) -> None:
+    right = memory_sink._moved
+    patch.setattr(memory_sink, "_moved", lambda table, change, pieces, stored: right(table, change, (), stored))
+
+
 # ---- tables that join -----------------------------------------------------------------------------------------------
 
 
@@ -518,6 +523,7 @@ PLANTED: dict[Plant, set[str]] = {
     left_out_value_taken_from_whoever_had_the_new_key: {_STATE, _ROWS},
     chain_of_key_changes_not_followed: {_ROWS},
     left_out_values_of_pieces_not_filled: {_STATE, _ROWS},
+    left_out_value_of_a_moved_row_taken_from_before_its_pieces: {_STATE, _ROWS},
     joined_without_comparing_places: {"I10", _STATE},
     pass_ahead_of_its_stream: {"pass ahead"},
     ledger_of_a_pass_forgotten: {_BACK, _STATE},

@@ -94,6 +94,9 @@ class SteppedSink(MemorySink):
         self._schedule.step("stage", is_network=True)
         if changes.piece:
             self._schedule.tally["piece staged"] += 1
+        before = {key for piece in self.put_aside(lease, changes.table) for key in piece}
+        moved = {c.taken_from for c in changes.keyed if c.taken_from and lacks_values(c.row)}
+        self._schedule.tally["moved behind a piece"] += len(moved & before)
         self._schedule.tally["values left out"] += sum(lacks_values(change.row) for change in changes.keyed)
         return super().stage(lease, changes)
 

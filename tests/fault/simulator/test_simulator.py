@@ -98,6 +98,7 @@ MET = (
     "lost answer: applied",
     "lost answer: late",
     "lost answer: not applied",
+    "moved behind a piece",
     "not abreast",
     "pass published, generation 1",
     "piece staged",

@@ -31,6 +31,7 @@ from seamline.adapters.postgres.wire_postgres import POSTGRES
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import (
     CommitUnknown,
+    Diverged,
     Fenced,
     InvariantViolated,
     Refused,
@@ -99,7 +100,11 @@ class PostgresSink:
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         on = self._statements[changes.table]
         if on.left_out:
-            changes = with_old_values(self._applier_of(lease).session, on, changes)
+            try:
+                changes = with_old_values(self._applier_of(lease).session, on, changes)
+            except Diverged as exc:
+                # A row that is not there may have been moved by a new owner.
+                raise self._fenced_or(exc, lease) from exc
         batch = self._encoders[changes.table].encode(changes)
         if not batch.piece:
             return Staged(changes.table, batch)
@@ -318,8 +323,8 @@ class PostgresSink:
             self._close(self._applier.session)
             self._applier = None
 
-    def _fenced_or(self, error: TransientError, lease: Lease) -> SeamlineError:
-        """A session that broke may have been ended by a new owner; then trying again would be wrong."""
+    def _fenced_or(self, error: SeamlineError, lease: Lease) -> SeamlineError:
+        """What happened because a new owner has come is that; then trying again would be wrong."""
         try:
             row = self.read_ledger(lease.stream)
         except SeamlineError:
