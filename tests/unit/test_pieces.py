@@ -2,7 +2,9 @@
 
 import pytest
 
-from seamline.domain.errors import TransientError
+from seamline.domain.changes import TableChanges
+from seamline.domain.errors import Diverged, LogCorrupted, TransientError
+from seamline.ports import Lease, Staged
 from seamline.sync.span_loop import Pace
 from tests.log_topic import (
     ACCOUNT,
@@ -68,3 +70,29 @@ def test_pieces_of_a_transaction_that_is_told_anew_are_in_no_commit(poll: int) -
     stage.run(pace=Pace(piece_rows_max=8))
     assert sorted(int(row["action"]) for row in destination.rows(AUDIT)) == list(range(30))
     assert len(stage.commits) == 1
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_is_wrong_with_a_transaction_is_told_before_what_its_pieces_have_met(
+    is_whole: bool,  # noqa: FBT001 (a case)
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, id=0, name="before"))
+    log.transaction(*[insert(ACCOUNT, id=n, name="a") for n in range(1, 30)])
+    if not is_whole:
+        del log.records[-3]
+    stage = Stage(log, published())
+    stage.reader = TopicReader(log, at_most=4)
+    stage.control = ScriptedControl(stage.reader)
+    right = stage.sink.stage
+
+    def missing_a_row(lease: Lease, changes: TableChanges) -> Staged:
+        if changes.piece == 2:
+            raise Diverged("a row is not there")
+        return right(lease, changes)
+
+    monkeypatch.setattr(stage.sink, "stage", missing_a_row)
+    with pytest.raises(Diverged if is_whole else LogCorrupted):
+        stage.run(pace=Pace(piece_rows_max=8))
+    assert [row["name"] for row in stage.destination.rows(ACCOUNT)] == ["before"]

@@ -473,6 +473,18 @@ def test_a_truncate_after_a_piece_goes_with_what_comes_behind_it() -> None:
     assert [row.after for row in unit.rows] == [change_json(5)]
 
 
+def test_a_delete_that_may_be_half_of_a_change_of_key_goes_into_the_piece_of_the_other_half() -> None:
+    half, other = replace(wal_row("account", 2), op="d"), wal_row("account", 3)
+    records = wal(wal_row("account", 1), half, other, counts={"account": 3}, total=3)
+    made = assembler()
+    made.feed(records[:3])
+    assert [row.op for row in made.take_piece().rows] == ["c"]
+    assert made.open_rows == 1
+    made.feed(records[3:4])
+    assert [row.op for row in made.take_piece().rows] == ["d", "c"]
+    assert [unit.pieces for unit in made.feed(records[4:])] == [2]
+
+
 def test_a_truncate_after_pieces_of_other_tables_stands_in_the_rest() -> None:
     made = assembler()
     records = wal(wal_row("account", 1), wal_row("audit", 2), wal_truncate("audit"), wal_row("audit", 3))
