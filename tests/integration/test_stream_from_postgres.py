@@ -360,6 +360,30 @@ def test_values_that_an_update_leaves_out_of_the_log_are_kept(
         assert stream.findings() == 0
 
 
+def test_keys_change_amid_a_transaction_larger_than_memory_and_large_values_stay(
+    documents: PostgresCaptured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into pieces of seven rows, an odd number, so that some end between the halves of a change of key."""
+    monkeypatch.setattr(span_loop, "Pace", partial(span_loop.Pace, piece_rows_max=7, poll_records_max=5))
+    with streamed(documents, warehouse, "document") as stream:
+        stream.start()
+        documents.execute(insert_documents(1_001, 1_060))
+        stream.wait_until_applied()
+        with closing(documents.session()) as session, session.transaction():
+            session.execute(f"UPDATE document SET body = {LARGE}, a = 5 WHERE id BETWEEN 1020 AND 1040")
+            session.execute("UPDATE document SET raw = NULL, doc = NULL WHERE id BETWEEN 1030 AND 1050")
+            session.execute("DELETE FROM document WHERE id BETWEEN 1055 AND 1060")
+            session.execute("UPDATE document SET id = id + 1000 WHERE id BETWEEN 1001 AND 1060")
+            session.execute("UPDATE document SET a = a + 1 WHERE id % 3 = 0 AND id > 2000")
+            session.execute("UPDATE document SET part = part + 1, id = id - 990 WHERE id BETWEEN 2001 AND 2050")
+            session.execute(insert_documents(2_001, 2_010))
+            session.execute("UPDATE document SET id = id + 10 WHERE id BETWEEN 2001 AND 2010")
+        stream.wait_until_applied()
+        assert left_out_in_log(documents) > 100
+        assert stream.differences("document") == {}
+        assert stream.findings() == 0
+
+
 DIGITS = "repeat('0123456789', 1000)"
 
 

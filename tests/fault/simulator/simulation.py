@@ -200,7 +200,7 @@ class Simulation:
             self._wait_some(80)
             self._align()
 
-    def _align(self) -> bool:
+    def _align(self, *, lease_s: float = 5.0) -> bool:
         """One comparison through the real barrier; whether both sides could be opened at one position."""
         barrier = Barrier(
             STREAM,
@@ -209,7 +209,7 @@ class Simulation:
             SteppedSink(self.plan, self.destination, self.schedule, self.checks, Process("barrier")),
             self.world.open_destination,
             clock=self.direction,
-            patience=Patience(lease_s=5.0, attempts=2, lag_max_s=float("inf"), look_every_s=0.1),
+            patience=Patience(lease_s=lease_s, attempts=2, lag_max_s=float("inf"), look_every_s=0.1),
         )
         try:
             with barrier.aligned(1) as aligned:
@@ -358,7 +358,11 @@ class Simulation:
         self.restarts = 0
         self.schedule.run(self._is_through, each=self._supervise, what="the stream's way to the end of the log")
         aligned: list[bool] = []
-        self.schedule.spawn(Process("last barrier", may_crash=False), lambda: aligned.append(self._align()))
+        # With the lease that it has by default: each wait of a worker for its log may take a second of the same clock.
+        lease_s = Patience().lease_s
+        self.schedule.spawn(
+            Process("last barrier", may_crash=False), lambda: aligned.append(self._align(lease_s=lease_s))
+        )
         self.schedule.run(lambda: bool(aligned), each=self._supervise, what="the last barrier")
         if not aligned[0]:
             raise Violation("I10", "an undisturbed barrier could not bring both sides to one position")
