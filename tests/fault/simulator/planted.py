@@ -528,7 +528,7 @@ PLANTED: dict[Plant, set[str]] = {
     pass_ahead_of_its_stream: {"pass ahead"},
     ledger_of_a_pass_forgotten: {_BACK, _STATE},
     old_epoch_goes_on_after_a_joining: {"I6 epoch"},
-    # Or the barrier, which sees that the stream does not carry what the ledger does.
+    # Or the last barrier: the boundary of a table that the stream does not carry never ends.
     plan_of_before_accepted_by_a_stream_that_starts: {_STATE, "I10"},
     boundary_of_a_table_that_joins_forgotten: {_FINDINGS, _STATE},
     units_of_before_expected_for_one_table_taken_for_all: {"I9 nothing beyond"},
