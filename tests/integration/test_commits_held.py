@@ -15,6 +15,10 @@ from seamline.domain.errors import TransientError
 from tests.integration.databases import mariadb, mariadb_database
 from tests.waiting import wait_until
 
+WAITING = (
+    "SELECT count(*) FROM information_schema.processlist"
+    " WHERE info LIKE '%DO GET_LOCK(''seamline.held.%, 200%' AND id <> CONNECTION_ID()"
+)
 COMMIT = "INSERT INTO t VALUES ()"
 # Many times what is promised, so that only a wait without a bound of the server's own is longer.
 NOT_FOR_EVER_S = 20
@@ -36,6 +40,7 @@ def test_a_reader_that_stands_still_holds_no_commit_for_longer_than_the_server_w
 
 
 def test_a_reader_that_is_done_lets_the_commits_go_at_once(source: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sessions._COMMITS_END_S + sessions.HELD_MAX_S <= 0.2
     monkeypatch.setattr(sessions, "HELD_MAX_S", 10 * NOT_FOR_EVER_S)
     with closing(mariadb(source)) as writer, closing(mariadb(source)) as observer, ThreadPoolExecutor(1) as pool:
         ((number,),) = query(writer, "SELECT CONNECTION_ID()")
@@ -46,6 +51,8 @@ def test_a_reader_that_is_done_lets_the_commits_go_at_once(source: Connection, m
                 lambda: query(observer, state) == (("Waiting for backup lock",),), timeout_s=30, what="the commit waits"
             )
             assert not answer.done()
+            # Who waits for us is the server: it would end the stage by itself.
+            assert query(observer, WAITING) == ((1,),)
         answer.result(NOT_FOR_EVER_S)
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.domain.errors import Diverged, SchemaConflict, TransientError
+from seamline.domain.log import Unit
 from seamline.plan.model import StreamPlan
 from seamline.sync import span_loop
+from seamline.sync.units import UnitAssembler
 from tests.conftest import RunningStack
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres_database
@@ -365,6 +367,13 @@ def test_keys_change_amid_a_transaction_larger_than_memory_and_large_values_stay
 ) -> None:
     """Into pieces of seven rows, an odd number, so that some end between the halves of a change of key."""
     monkeypatch.setattr(span_loop, "Pace", partial(span_loop.Pace, piece_rows_max=7, poll_records_max=5))
+    take_piece, taken = UnitAssembler.take_piece, list[int]()
+
+    def counted(assembler: UnitAssembler) -> Unit:
+        taken.append(assembler.open_rows)
+        return take_piece(assembler)
+
+    monkeypatch.setattr(UnitAssembler, "take_piece", counted)
     with streamed(documents, warehouse, "document") as stream:
         stream.start()
         documents.execute(insert_documents(1_001, 1_060))
@@ -379,6 +388,7 @@ def test_keys_change_amid_a_transaction_larger_than_memory_and_large_values_stay
             session.execute(insert_documents(2_001, 2_010))
             session.execute("UPDATE document SET id = id + 10 WHERE id BETWEEN 2001 AND 2010")
         stream.wait_until_applied()
+        assert len(taken) > 20
         assert left_out_in_log(documents) > 100
         assert stream.differences("document") == {}
         assert stream.findings() == 0

@@ -64,6 +64,21 @@ def test_a_server_as_it_must_be_has_no_problem() -> None:
     assert check(GOOD) == ()
 
 
+class Gathered(dict[str, str]):
+    """Refuses to be asked for what `gather` does not ask a server for, and would so be unknown of every server."""
+
+    def get(self, name: str, other: Any = None) -> Any:
+        assert name in preflight_facts._VARIABLES.split(), name
+        return super().get(name, other)
+
+
+def test_every_variable_that_a_rule_asks_for_is_gathered() -> None:
+    asked = replace(GOOD, variables=Gathered(VARIABLES))
+    assert check(asked) == ()
+    with pytest.raises(AssertionError, match="innodb_read_only"):
+        asked.variables.get("innodb_read_only")
+
+
 @pytest.mark.parametrize(
     ("version", "said", "is_fatal"),
     [

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table, alterations
-from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.changes import TableChanges
+from seamline.domain.errors import Diverged, SchemaConflict, TransientError
 from seamline.domain.position import BinlogPosition, Position
 from seamline.plan.model import StreamPlan
-from seamline.ports import StreamReport
+from seamline.ports import Lease, Staged, StreamReport
 from seamline.sync.span_loop import Pace, run_stream
 from tests.log_topic import (
     ACCOUNT,
@@ -184,6 +185,20 @@ def test_the_guard_is_asked_before_the_pieces_of_a_large_transaction_are_committ
         run(stage, guard, pace=Pace(piece_rows_max=8))
     assert stage.destination.rows(ACCOUNT) == []
     assert guard.asked == [BinlogPosition(gtid(1), "mdb-bin.000001", 1000)]
+
+
+def test_the_guard_is_asked_before_what_pieces_have_met_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who altered the table at the source is to hear of that, and not of a row that is not there."""
+    log = LogTopic()
+    log.transaction(*[insert(ACCOUNT, id=n, name="a") for n in range(20)])
+    stage = one_by_one(log, at_most=4)
+
+    def stage_piece(lease: Lease, changes: TableChanges) -> Staged:
+        raise Diverged("a row is not there")
+
+    monkeypatch.setattr(stage.sink, "stage", stage_piece)
+    with pytest.raises(SchemaConflict, match="is now text"):
+        run(stage, Guard(altered_from(1)), pace=Pace(piece_rows_max=8))
 
 
 def test_units_that_change_nothing_are_committed_at_the_end_without_asking_the_guard() -> None:

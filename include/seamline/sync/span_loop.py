@@ -447,6 +447,8 @@ class _SpanLoop:
         self._failpoints.reach("app.tx_assembled")
         if units[0].pieces and self._pieces_trouble is not None:
             self._commit_draft()
+            if self._shapes is not None:
+                self._shapes.verify(units[0].position)
             raise self._pieces_trouble
         # While a full span is encoded and applied the next one is read and decoded; a small one is not worth a thread.
         submit = self._committer.submit if self._intake.is_full else _run_now

@@ -89,8 +89,8 @@ CHARACTER_SETS = frozenset(
 )
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _COLUMN_CURE = (
-    "leave the table out of the sync, or change the column at the source: its type, its character set or, of a VIRTUAL"
-    " one, its expression"
+    "leave the table out of the sync, or change the column at the source: its name, its type, its character set or, of"
+    " a VIRTUAL one, its expression"
 )
 _OTHER_KINDS = {
     "VIEW": "is a view: name the tables it reads",

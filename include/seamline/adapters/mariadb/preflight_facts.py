@@ -18,7 +18,7 @@ from seamline.domain.catalogue import Table
 _VARIABLES = (
     "log_bin log_bin_compress binlog_format binlog_row_image binlog_row_metadata gtid_strict_mode sync_binlog"
     " innodb_flush_log_at_trx_commit binlog_expire_logs_seconds sql_mode max_allowed_packet server_id wsrep_on"
-    " lower_case_table_names"
+    " lower_case_table_names version"
 )
 _GRANT = re.compile(r"^GRANT (.+?) ON (\*|`(?:[^`]|``)+`)\.\* TO ", re.IGNORECASE)
 # Its INSERT is rolled back, so it never reaches the binlog.

@@ -93,7 +93,8 @@ class Coordinator:
     a member that looks late must still find `good` held.
 
     `sessions` are its own, at least one; `readers` is the number of sessions of all members together. `held_s` tells
-    how long commits stood still in the turn that succeeded, `turns` how many it took.
+    how long all sessions took to open in the turn that succeeded, while commits stood still or, of a longer one, for a
+    part of it; `turns` how many it took.
     """
 
     def __init__(

@@ -58,6 +58,10 @@ ATTEMPTS_MAX = 60
 _COMMITS_END_S = 0.05
 HELD_MAX_S = 0.15
 _STAGE_ATTEMPTS = 10
+# Commits go on for longer than they have waited.
+_PAUSE_S = 0.3
+# If this process stops dead between two statements, the server ends what it has begun after so many idle seconds.
+_STAGE_IDLE_S = 2
 
 Session = pymysql.connections.Connection
 
@@ -154,8 +158,8 @@ def _take_stage(stage: pymysql.cursors.Cursor, let_go: str, connection: Connecti
     )
     for attempt in range(1, _STAGE_ATTEMPTS + 1):
         try:
-            # In these stages no commit waits; a DDL may, for a second.
-            stage.execute("SET SESSION max_statement_time = 0, lock_wait_timeout = 1")
+            # In these stages no commit waits. A DDL may, and a write to a table without transactions, as long as we do.
+            stage.execute(f"SET SESSION max_statement_time = 0, lock_wait_timeout = 1, wait_timeout = {_STAGE_IDLE_S}")
             for name in ("START", "FLUSH", "BLOCK_DDL"):
                 stage.execute(f"BACKUP STAGE {name}")
             stage.execute(held)
@@ -165,6 +169,7 @@ def _take_stage(stage: pymysql.cursors.Cursor, let_go: str, connection: Connecti
                 stage.execute("BACKUP STAGE END")
             if attempt == _STAGE_ATTEMPTS or exc.args[0] not in (ER.LOCK_WAIT_TIMEOUT, ER.STATEMENT_TIMEOUT):
                 raise client.translated(exc, connection) from exc
+            time.sleep(_PAUSE_S)
         else:
             return
 
@@ -193,6 +198,8 @@ def bring_to_one_address(sessions: Sequence["Session[Any]"], *, lock: SnapshotLo
         address = common_address(sessions)
         if address is not None:
             return address
+        if lock is SnapshotLock.BRIEF:
+            time.sleep(_PAUSE_S)
     raise never_together(lock, len(sessions))
 
 
@@ -202,6 +209,7 @@ class NeverTogether(Refused):
 
 def never_together(lock: SnapshotLock, count: int) -> NeverTogether:
     allowed = "allow `snapshot: {lock: brief}` for this source (commits stand still for a few milliseconds)"
+    in_time = f"is the link to it slow? While commits stand still the sessions have {1000 * HELD_MAX_S:g} ms to open"
     slower = (
         "read at a quieter hour, or with more task slots: each opens its share of the sessions; or onboard a few of the"
         " tables and add the others with `<sync>__tables`, each at a position of its own"
@@ -209,7 +217,7 @@ def never_together(lock: SnapshotLock, count: int) -> NeverTogether:
     return NeverTogether(
         f"{count} sessions did not come to stand at one binlog position in {ATTEMPTS_MAX} attempts: the source commits"
         " too often",
-        hint=slower if lock is SnapshotLock.BRIEF else f"{allowed}, or {slower}",
+        hint=f"{in_time}; {slower}" if lock is SnapshotLock.BRIEF else f"{allowed}, or {slower}",
     )
 
 

@@ -35,17 +35,23 @@ def with_old_values(session: Session, on: TableStatements, changes: TableChanges
     fetched = 0
     for number, change in enumerate(wanting, 1):
         done = _completed(session, on, change, places.get(number, ()))
-        fetched += len(done.row)
+        fetched += len(done.row) - len(change.row)
         if fetched > FETCHED_MAX_BYTES:
-            raise Refused(
-                f"one span changes so many keys of {changes.table} that the values which the log left out of its rows"
-                f" are more than {FETCHED_MAX_BYTES >> 20} MiB",
-                hint=f"ALTER TABLE {changes.table} REPLICA IDENTITY FULL at the source, then onboard the sync again",
-                table=changes.table,
-                position=f"offset {change.offset}",
-            )
+            raise _too_much(changes, change)
         completed[id(change)] = done
     return replace(changes, keyed=[completed.get(id(change), change) for change in changes.keyed])
+
+
+def _too_much(changes: TableChanges, change: KeyedChange) -> Refused:
+    full = f"ALTER TABLE {changes.table} REPLICA IDENTITY FULL at the source and onboard the sync again"
+    smaller = "declare a smaller `stream: {span_changes_max: …}`; if one transaction has them all, "
+    return Refused(
+        f"one span changes so many keys of {changes.table} that the values which the log left out of its rows are more"
+        f" than {FETCHED_MAX_BYTES >> 20} MiB",
+        hint=full if changes.piece else smaller + full,
+        table=changes.table,
+        position=f"offset {change.offset}",
+    )
 
 
 def _is_wanting(change: KeyedChange) -> bool:

@@ -331,7 +331,7 @@ class PostgresSink:
             return error
         if row is not None and row.epoch > lease.epoch:
             return Fenced(
-                f"{lease.stream}: a new owner with epoch {row.epoch} ended this session", sync=lease.stream.sync
+                f"{lease.stream}: a new owner with epoch {row.epoch} has taken the stream", sync=lease.stream.sync
             )
         return error
 
