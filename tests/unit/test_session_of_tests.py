@@ -56,8 +56,17 @@ def kept(around: Settings) -> list[Path]:
 def test_a_layer_that_fails_does_not_stop_the_next(around: Settings) -> None:
     first, second = run_layers(around, {"first": FAILS, "second": PASSES})
     assert (first.passed, second.passed) == (False, True)
-    assert re.fullmatch(r"=+ first: 1 failed in [\d.]+s =+", first.line)
-    assert re.fullmatch(r"=+ second: 1 passed in [\d.]+s =+", second.line)
+    assert re.fullmatch(r"=+ first: 1 failed in [\d.]+s =+", first.lines[0])
+    assert re.fullmatch(r"=+ second: 1 passed in [\d.]+s =+", second.lines[0])
+
+
+def test_the_end_names_each_test_that_failed(around: Settings) -> None:
+    first, broken, green = run_layers(around, {"first": FAILS, "broken": "import nothing_of_this_name\n", "ok": PASSES})
+    assert [line.partition(" - ")[0] for line in first.lines[1:]] == [
+        "FAILED tests/first/test_planted.py::test_one_is_two"
+    ]
+    assert [line.partition(" - ")[0] for line in broken.lines[1:]] == ["ERROR tests/broken/test_planted.py"]
+    assert green.lines[1:] == []
 
 
 def test_a_layer_without_tests_has_not_passed(around: Settings) -> None:
@@ -184,7 +193,8 @@ def test_two_sessions_of_one_checkout_share_nothing(around: Settings) -> None:
 
 def beside(around: Settings, tests: dict[str, str], *, patch: pytest.MonkeyPatch) -> SessionBeside:
     """A session beside this one, over planted layers: a program that says what `seamline test` would say."""
-    said = "; ".join(f"print('=== {layer}: {text} ===')" for layer, text in tests.items())
+    lines = [line for layer, text in tests.items() for line in f"=== {layer}: {text}".splitlines()]
+    said = "; ".join(f"print({line!r} + ' ===' * {line.startswith('=')})" for line in lines)
     program = around.root / "seamline_said.py"
     is_red = any("failed" in text for text in tests.values())
     program.write_text(f"{said}\nraise SystemExit({int(is_red)})\n", encoding="utf-8")
@@ -195,12 +205,13 @@ def beside(around: Settings, tests: dict[str, str], *, patch: pytest.MonkeyPatch
 
 def test_what_ran_beside_counts_as_much(around: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with beside(around, {"one": "3 passed in 1.00s", "two": "4 passed in 2.00s"}, patch=monkeypatch) as both:
-        assert [(one.line.strip("= "), one.passed) for one in both.outcomes()] == [
+        assert [(one.lines[0].strip("= "), one.passed) for one in both.outcomes()] == [
             ("one: 3 passed in 1.00s", True),
             ("two: 4 passed in 2.00s", True),
         ]
-    with beside(around, {"one": "3 passed in 1.00s", "two": "1 failed in 2.00s"}, patch=monkeypatch) as red:
-        assert not all(one.passed for one in red.outcomes())
+    with beside(around, {"one": "3 passed in 1.00s", "two": "1 failed in 2.00s\nFAILED x"}, patch=monkeypatch) as red:
+        assert not any(one.passed for one in red.outcomes())
+        assert [one.lines[1:] for one in red.outcomes()] == [[], ["FAILED x"]]
 
 
 def test_a_layer_beside_of_which_nothing_is_said_has_not_passed(
@@ -291,7 +302,7 @@ def test_a_layer_in_a_folder_of_another_name_is_found(around: Settings) -> None:
     with TestSession(around, python=Path(sys.executable)) as session:
         outcome = session.run(Layer("named", folder="deep/inside"), ["-p", "no:cacheprovider"])
     assert outcome.passed
-    assert " named: 1 passed" in outcome.line
+    assert " named: 1 passed" in outcome.lines[0]
 
 
 def test_every_make_target_calls_a_command_that_exists(checkout: Path) -> None:

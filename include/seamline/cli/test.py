@@ -1,8 +1,8 @@
 """Run the tests, layer by layer, against a stack of their own that is gone afterwards.
 
-Every layer is run, whatever became of the one before; the exit code is 0 only if all of them passed. `fault` and `soak`
-run only when they are named. Servers are started for the layers that need them, in a data folder and on ports that
-nothing else uses, so a running demo is not disturbed.
+Every layer is run, whatever became of the one before; the exit code is 0 only if all of them passed, and the last lines
+name the tests that did not. `fault` and `soak` run only when they are named. Servers are started for the layers that
+need them, in a data folder and on ports that nothing else uses, so a running demo is not disturbed.
 
 Where no layer is named, three sessions run at the same time, each with servers of its own; the lines of the second and
 third begin with a number and a bar.
@@ -44,5 +44,5 @@ def run(args: argparse.Namespace) -> int:
             session.stop_servers()
         outcomes += [outcome for other in others for outcome in other.outcomes()]
     for outcome in outcomes:
-        sys.stdout.write(f"{outcome.line}\n")
+        sys.stdout.write("".join(f"{line}\n" for line in outcome.lines))
     return 0 if all(outcome.passed for outcome in outcomes) else 1

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from types import TracebackType
 
-from seamline.stack.test_session import Layer, Outcome
+from seamline.stack.test_session import NAMED_FAILURE, Layer, Outcome
 
 _LAYER_LINE = re.compile(r"^=+ (?P<layer>\w+): (?P<said>.*?) =+$")
 
@@ -25,6 +25,7 @@ class SessionBeside:
         self._command += [f"--pytest={pytest_arguments}"] if pytest_arguments else []
         self._process: subprocess.Popen[str] | None = None
         self._said: dict[str, str] = {}
+        self._failures: dict[str, list[str]] = {}
         self._reading = threading.Thread(target=self._read)
 
     def __enter__(self) -> "SessionBeside":
@@ -50,15 +51,24 @@ class SessionBeside:
         self._reading.join()
         code = self._process.wait()
         return [
-            Outcome(layer.name, code == 0, self._said.get(layer.name, f"its session ended with exit code {code}"))
+            Outcome(
+                layer.name,
+                code == 0,
+                self._said.get(layer.name, f"its session ended with exit code {code}"),
+                tuple(self._failures.get(layer.name, ())),
+            )
             for layer in self._layers
         ]
 
     def _read(self) -> None:
         assert self._process is not None
+        layer = ""
         for line in self._process.stdout or ():
             sys.stdout.write(f"{self._number}| {line}")
             sys.stdout.flush()
             told = _LAYER_LINE.match(line.strip())
             if told is not None and told["layer"] in {layer.name for layer in self._layers}:
-                self._said[told["layer"]] = told["said"]
+                layer = told["layer"]
+                self._said[layer] = told["said"]
+            elif layer and NAMED_FAILURE.match(line):
+                self._failures.setdefault(layer, []).append(line.rstrip())

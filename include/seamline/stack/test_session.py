@@ -29,6 +29,8 @@ from seamline.stack.waiting import wait_until
 # Below the range from which systems hand out ports to clients.
 _BASES = range(22_000, 32_000, 100)
 _CLOSING_LINE = re.compile(r"^(?:=+ )?(?P<said>\d+ \w+.* in \d+[\d.]*s.*?|no tests ran in .*?)(?: =+)?$")
+# As pytest's short summary names each, and as the end of a session of tests repeats them.
+NAMED_FAILURE = re.compile(r"^(?:FAILED|ERROR) \S.*")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _NO_TESTS = 5
 _ENDS_ALONE_WITHIN_S = 5.0
@@ -101,11 +103,12 @@ class Outcome:
     layer: str
     passed: bool
     said: str
+    failures: tuple[str, ...] = ()
 
     @property
-    def line(self) -> str:
-        """As pytest closes: `===== unit: 412 passed in 12.34s =====`."""
-        return f" {self.layer}: {self.said} ".center(100, "=")
+    def lines(self) -> list[str]:
+        """As pytest closes, `===== unit: 412 passed in 12.34s =====`, and a line for each test that failed."""
+        return [f" {self.layer}: {self.said} ".center(100, "="), *self.failures]
 
 
 class TestSession:
@@ -153,7 +156,7 @@ class TestSession:
             self.stop_servers()
         elif not set(layer.needs) <= set(self._up) and not self._bring_up(layer.needs):
             return self._outcome(layer, is_passed=False, said=f"1 error in {time.monotonic() - began:.2f}s (no stack)")
-        code, said = self._pytest(layer, at, pytest_arguments)
+        code, said, failures = self._pytest(layer, at, pytest_arguments)
         if code == _NO_TESTS:
             said = said or "no tests ran"
         left = _end_leftovers(at, keep=self._up)
@@ -163,15 +166,15 @@ class TestSession:
         if layer.is_own_stack:
             self._seamline(at, "down")
         took = f"ended with exit code {code} in {time.monotonic() - began:.2f}s"
-        return self._outcome(layer, is_passed=code == 0, said=said or took)
+        return self._outcome(layer, is_passed=code == 0, said=said or took, failures=failures)
 
     def stop_servers(self) -> None:
         """Nobody needs them now; a layer that does brings them up again."""
         self._take_down(self._folder)
 
-    def _outcome(self, layer: Layer, *, is_passed: bool, said: str) -> Outcome:
+    def _outcome(self, layer: Layer, *, is_passed: bool, said: str, failures: Sequence[str] = ()) -> Outcome:
         self._is_clean = self._is_clean and is_passed
-        return Outcome(layer.name, is_passed, said)
+        return Outcome(layer.name, is_passed, said, tuple(failures))
 
     def _settings(self, folder: str) -> Settings:
         data = self._folder / folder
@@ -179,13 +182,15 @@ class TestSession:
             self._around, data=data, ports=self._ports, connections=data / "connections.json", connection_uris={}
         )
 
-    def _pytest(self, layer: Layer, at: Settings, arguments: Sequence[str]) -> tuple[int, str]:
+    def _pytest(self, layer: Layer, at: Settings, arguments: Sequence[str]) -> tuple[int, str, list[str]]:
+        """Its exit code, what it closes with, and the lines that name its failures."""
         command = [str(self._python), "-m", "pytest", str(at.root / "tests" / layer.path)]
         command += ["-o", f"faulthandler_timeout={layer.test_max_s}", "-o", "faulthandler_exit_on_timeout=true"]
         command += arguments
         if sys.stdout.isatty():
             command.append("--color=yes")
         said = ""
+        failures = []
         with subprocess.Popen(
             command, cwd=at.root, env=self._environment(at), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         ) as process:
@@ -193,14 +198,17 @@ class TestSession:
                 for line in process.stdout or ():
                     sys.stdout.write(line)
                     sys.stdout.flush()
-                    closing = _CLOSING_LINE.match(_COLOUR.sub("", line.rstrip()))
+                    plain = _COLOUR.sub("", line.rstrip())
+                    closing = _CLOSING_LINE.match(plain)
                     said = closing["said"] if closing else said
+                    if NAMED_FAILURE.match(plain):
+                        failures.append(plain)
                 code = process.wait()
             finally:
                 # Still running means that this session was interrupted.
                 if process.poll() is None:
                     process.terminate()
-            return code, said
+            return code, said, failures
 
     def _bring_up(self, needs: Sequence[str]) -> bool:
         at = self._settings("data")
