@@ -1,22 +1,30 @@
 """Transactions larger than memory: put aside in pieces, joined in the one commit of the unit."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import Diverged, LogCorrupted, TransientError
-from seamline.ports import Lease, Staged
+from seamline.domain.log import LogRecord
+from seamline.ports import Lease, Orders, Staged
 from seamline.sync.span_loop import Pace
 from tests.log_topic import (
     ACCOUNT,
     AUDIT,
     Change,
     LogTopic,
+    ManualClock,
     ScriptedControl,
     TopicReader,
     insert,
 )
 from tests.memory_sink import LostAnswer
 from tests.unit.test_span_loop import Stage, published
+
+# A record of the third transaction, behind its first piece.
+AMID = 18
+SLOW_S = 4.0
 
 
 def test_a_transaction_larger_than_memory_is_put_aside_in_pieces_and_committed_once() -> None:
@@ -96,3 +104,48 @@ def test_what_is_wrong_with_a_transaction_is_told_before_what_its_pieces_have_me
     with pytest.raises(Diverged if is_whole else LogCorrupted):
         stage.run(pace=Pace(piece_rows_max=8))
     assert [row["name"] for row in stage.destination.rows(ACCOUNT)] == ["before"]
+
+
+class Reader(TopicReader):
+    def __init__(self, log: LogTopic, clock: ManualClock) -> None:
+        super().__init__(log, at_most=4)
+        self.clock = clock
+        self.began = clock.time
+
+
+class SlowReader(Reader):
+    """Amid the transaction nothing comes for longer than units without changes wait for their commit."""
+
+    def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        if self._next == AMID and self.clock.time < self.began + SLOW_S:
+            self.clock.time += SLOW_S / 4
+            return ()
+        return super().poll(timeout_s, records_max)
+
+
+@pytest.mark.parametrize("lost", list(LostAnswer))
+@pytest.mark.parametrize("reader", [Reader, SlowReader])
+def test_a_lost_answer_beside_what_pieces_have_met_has_the_transaction_read_again(
+    lost: LostAnswer, reader: type[Reader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogTopic()
+    log.transaction(insert(ACCOUNT, id=0, name="before"))
+    log.transaction()
+    log.transaction(*[insert(ACCOUNT, id=n, name="a") for n in range(1, 30)])
+    destination = published()
+    for expected in (TransientError, Diverged):
+        stage = Stage(log, destination)
+        stage.reader = reader(log, stage.clock)
+        stage.control = ScriptedControl(stage.reader, orders=[Orders()] * 20)
+        right = stage.sink.stage
+
+        def missing_a_row(lease: Lease, changes: TableChanges) -> Staged:
+            if changes.piece == 1:
+                destination.lose_answer = lost if expected is TransientError else None  # noqa: B023
+                raise Diverged("a row is not there")
+            return right(lease, changes)  # noqa: B023
+
+        monkeypatch.setattr(stage.sink, "stage", missing_a_row)
+        with pytest.raises(expected):
+            stage.run(pace=Pace(piece_rows_max=8))
+        assert [row["name"] for row in destination.rows(ACCOUNT)] == ["before"]

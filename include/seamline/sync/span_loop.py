@@ -281,7 +281,7 @@ class _SpanLoop:
 
     def _recover(self, unknown: CommitUnknown) -> None:
         """The answer is lost, not the commit: a new epoch waits for it or fences it, then the ledger is final."""
-        sent, draft, had_pieces = self._sent, self._draft, bool(self._pieces)
+        sent, draft, had_pieces = self._sent, self._draft, bool(self._pieces or self._pieces_trouble)
         self._sent = None
         if sent is None:
             raise InvariantViolated(f"{self._stream}: an answer is lost although no commit was sent") from unknown
