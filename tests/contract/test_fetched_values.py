@@ -1,15 +1,18 @@
 """Values that the log left out and a change of key fetches are no part of the log, by whose size spans are bounded."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres import left_out
-from seamline.domain.errors import Refused
+from seamline.adapters.postgres.sink import PostgresSink
+from seamline.domain.changes import TableChanges
+from seamline.domain.errors import SchemaConflict
+from seamline.ports import Lease, Staged
 from tests.contract.left_out_behaviours import assert_stored, numbered, opened
 from tests.contract.worlds import PostgresWorld
-from tests.toast_log import NOTE
+from tests.toast_log import NOTE, NoteStream, Row, compacted, note
 
 
 @pytest.fixture
@@ -19,18 +22,70 @@ def world(sink_database: Connection) -> Iterator[PostgresWorld]:
     one.close()
 
 
-def test_a_span_that_would_fetch_more_values_than_memory_should_hold_stops_and_names_the_cure(
-    world: PostgresWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [{**row, "body": row["body"] * 100} for row in numbered(20)]
-    stream = opened(world, *rows)
-    changes = [(row, {**row, "id": row["id"] + 100}) for row in rows]
-    monkeypatch.setattr(left_out, "FETCHED_MAX_BYTES", 10_000)
-    with pytest.raises(Refused, match=NOTE.name) as caught:
-        stream.span(*changes)
-    assert "REPLICA IDENTITY FULL" in caught.value.hint
-    assert caught.value.position.startswith("offset ")
-    assert_stored(world, *rows)
-    monkeypatch.setattr(left_out, "FETCHED_MAX_BYTES", 1_000_000)
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """In how many parts each batch was staged, where one holds 10 kB of fetched values."""
+    monkeypatch.setattr(left_out, "PART_BYTES", 10_000)
+    counts: list[int] = []
+    right = PostgresSink.stage
+
+    def counted(sink: PostgresSink, lease: Lease, changes: TableChanges) -> Staged:
+        staged = right(sink, lease, changes)
+        counts.append(len(staged.batch))
+        return staged
+
+    monkeypatch.setattr(PostgresSink, "stage", counted)
+    return counts
+
+
+def moves(rows: list[Row]) -> tuple[list[tuple[Row, Row]], list[Row]]:
+    """Rows that take the keys of others, which have moved on: what one part holds stands under the old key of what
+    another one has. With the rows as they then are."""
+    half = len(rows) // 2
+    away = [{**row, "id": row["id"] + 200} for row in rows[:half]]
+    instead = [{**row, "id": row["id"] - half} for row in rows[half:]]
+    further = [{**row, "id": row["id"] + 300} for row in rows[:half]]
+    changes = [
+        *zip(rows, away, strict=False),
+        *zip(rows[half:], instead, strict=True),
+        *zip(away, further, strict=True),
+    ]
+    return changes, [*instead, *further]
+
+
+def in_one_span(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
     stream.span(*changes)
-    assert_stored(world, *(after for _, after in changes))
+
+
+def in_a_piece(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
+    stream.pieces([], changes, [(None, note(1000))])
+
+
+def behind_pieces(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
+    stream.pieces([(None, note(1000))], changes)
+
+
+@pytest.mark.parametrize("bring", [in_one_span, in_a_piece, behind_pieces])
+def test_more_fetched_values_than_memory_should_hold_are_staged_in_parts_and_committed_once(
+    bring: Callable[[NoteStream, list[tuple[Row, Row]]], None], world: PostgresWorld, parts: list[int]
+) -> None:
+    rows = [{**row, "body": row["body"] * 100} for row in numbered(40)]
+    stream = opened(world, *rows)
+    parts.clear()
+    changes, stored = moves(rows)
+    bring(stream, changes)
+    assert_stored(world, *stored, *([] if bring is in_one_span else [note(1000)]))
+    assert max(parts) > 2
+
+
+@pytest.mark.parametrize("renamed", ["title", "body"])
+def test_a_change_of_key_under_another_shape_of_the_table_stops_by_name(renamed: str, world: PostgresWorld) -> None:
+    first, *others = numbered(3)
+    stream = opened(world, first, *others)
+    (before,) = compacted(stream.log.unit((first, {**first, "title": "x"})), piece=1)
+    (moved,) = compacted(stream.log.unit((first, {**first, "id": 50})), piece=2)
+    for change in moved.keyed:
+        change.row = change.row.replace(f'"{renamed}"'.encode(), b'"headline"')
+    with pytest.raises(SchemaConflict, match="headline"):
+        stream.batches(before, moved)
+    assert_stored(world, first, *others)

@@ -281,7 +281,7 @@ def orphans_not_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_key_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(postgres_sink, "with_old_values", lambda session, on, changes: changes)
+    patch.setattr(postgres_sink, "with_old_values", lambda session, on, changes, **rest: changes)
 
 
 def pieces_passed_over(patch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """The bulk path: whole tables from MariaDB into staging tables of PostgreSQL, every value as it was."""
 
+import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,12 +15,14 @@ from seamline import settings
 from seamline.adapters.bulk_copy import Copied, CopyItem, copy_group, copy_one, grouped
 from seamline.adapters.bulk_source import BulkRead
 from seamline.adapters.connections import Connection
+from seamline.adapters.mariadb import rendezvous
 from seamline.adapters.mariadb.bulk import BulkReaders, arrow_schema
 from seamline.adapters.mariadb.client import query
 from seamline.adapters.mariadb.one_session import OneSessionReaders
 from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
 from seamline.adapters.mariadb.sessions import (
     BEGIN_SNAPSHOT,
+    Address,
     SnapshotLock,
     address_of,
     close_all,
@@ -160,6 +164,25 @@ def test_every_value_of_every_kind_arrives_as_it_was(
             assert [str(v) for (v,) in found] == ["None", *(str(edge.value) for edge in case.edges)], case.column.name
     left.close()
     right.close()
+
+
+def test_commits_go_on_between_two_turns_of_a_meeting(
+    source: Connection, destination: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendezvous, "PAUSE_S", 1.0)
+    held: list[tuple[float, float]] = []
+    right = Coordinator._open  # noqa: SLF001
+
+    def first_in_vain(coordinator: Coordinator, turn: int) -> Address | None:
+        began = time.monotonic()
+        address = right(coordinator, turn)
+        held.append((began, time.monotonic()))
+        return None if turn == 0 else address
+
+    monkeypatch.setattr(Coordinator, "_open", first_in_vain)
+    copied([FLOATS], source, destination)
+    assert all(after[0] - before[1] >= 1.0 for before, after in itertools.pairwise(held))
+    assert len(held) > 1
 
 
 def test_an_empty_table_proves_its_position_too(source: Connection, destination: Connection) -> None:

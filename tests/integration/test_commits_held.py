@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -60,10 +60,42 @@ def test_commits_go_on_where_the_stage_is_not_to_be_had(source: Connection, monk
     monkeypatch.setattr(sessions, "_STAGE_ATTEMPTS", 1)
     with closing(mariadb(source)) as writer, closing(mariadb(source)) as backup:
         query(backup, "BACKUP STAGE START")
-        with pytest.raises(TransientError), commits_held(source):
+        with pytest.raises(TransientError, match="did not stand still") as caught, commits_held(source):
             pass
+        assert "another backup runs" in caught.value.hint
         query(writer, COMMIT)
         query(backup, "BACKUP STAGE END")
         with commits_held(source):
             pass
         query(writer, COMMIT)
+
+
+@contextmanager
+def commits_that_wait_for_a_replica(source: Connection) -> Iterator[None]:
+    """Each commit is in flight for as long as the server is told to wait for a replica, and there is none."""
+    with closing(mariadb(source)) as session:
+        query(session, f"SET GLOBAL rpl_semi_sync_master_timeout = {1000 * NOT_FOR_EVER_S}")
+        query(session, "SET GLOBAL rpl_semi_sync_master_enabled = ON")
+        try:
+            yield
+        finally:
+            query(session, "SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+            query(session, "SET GLOBAL rpl_semi_sync_master_timeout = DEFAULT")
+
+
+def test_new_commits_do_not_queue_for_long_behind_one_that_does_not_end(
+    source: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_STAGE_ATTEMPTS", 2)
+    monkeypatch.setattr(sessions, "PAUSE_S", 0.0)
+    with closing(mariadb(source)) as writer, closing(mariadb(source)) as observer, ThreadPoolExecutor(1) as pool:
+        ((number,),) = query(writer, "SELECT CONNECTION_ID()")
+        state = f"SELECT state FROM information_schema.processlist WHERE id = {number}"
+        with commits_that_wait_for_a_replica(source):
+            answer = pool.submit(query, writer, COMMIT)
+            wait_until(lambda: "semi-sync" in str(query(observer, state)), timeout_s=30, what="the commit is in flight")
+            with pytest.raises(TransientError, match="within 50 ms, in 2 attempts") as caught, commits_held(source):
+                pass
+            assert "lock: none" in caught.value.hint
+            assert not answer.done()
+        answer.result(NOT_FOR_EVER_S)

@@ -8,6 +8,8 @@ from typing import Any
 
 from seamline.domain.errors import SchemaConflict
 
+# Of a name in PostgreSQL, which cuts longer ones without a word (NAMEDATALEN - 1).
+NAME_BYTES_MAX = 63
 # What a person does about a table that was altered.
 PARK_IT = (
     "Write `parked: <why>` on the table in the sync's file and run `<sync>__tables`: the others go on, its rows are "

@@ -4,12 +4,10 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from seamline.domain.catalogue import alterations
+from seamline.domain.catalogue import NAME_BYTES_MAX, alterations
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.plan.model import Run, SyncPlan
-
-_NAME_MAX = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ def kept_name(table: str, run_id: str) -> str:
     """
     whole = "\0".join((run_id, table))
     mark = f"__removed_{hashlib.sha256(whole.encode()).hexdigest()[:10]}"
-    return table.encode()[: _NAME_MAX - len("_pkey") - len(mark)].decode(errors="ignore") + mark
+    return table.encode()[: NAME_BYTES_MAX - len("_pkey") - len(mark)].decode(errors="ignore") + mark
 
 
 def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
 from seamline.domain.canonical import INEXACT_KINDS, floats_agree
-from seamline.domain.catalogue import Column, Table
+from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Table
 from seamline.domain.certificate import Certificate, ColumnParity, DestinationParity, LeftOut, Unlike
 from seamline.domain.changes import Finding
 from seamline.domain.errors import InvariantViolated, SeamlineError, TerminalError
@@ -20,7 +20,6 @@ from seamline.domain.probe import NULL, Probe, probe_of
 from seamline.plan.model import SyncPlan
 from seamline.sync.probe_run import CertifyTools, ProbeDestination, ProbeRun
 
-_NAME_MAX = 63
 _SHOWN_MAX = 20
 _Unlikes = dict[tuple[str, str], tuple[Unlike, ...]]
 
@@ -98,9 +97,9 @@ def _chosen(table: Table, tools: CertifyTools) -> _Chosen:
 
 def _probe_name(table: str) -> str:
     name = f"seamline_certify_{table}"
-    if len(name) <= _NAME_MAX:
+    if len(name) <= NAME_BYTES_MAX:
         return name
-    return f"{name[: _NAME_MAX - 9]}_{hashlib.sha256(table.encode()).hexdigest()[:8]}"
+    return f"{name[: NAME_BYTES_MAX - 9]}_{hashlib.sha256(table.encode()).hexdigest()[:8]}"
 
 
 def _told(error: SeamlineError) -> str:

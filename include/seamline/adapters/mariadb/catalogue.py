@@ -10,12 +10,11 @@ from seamline.adapters.mariadb import table_text
 from seamline.adapters.mariadb.client import Session, query
 from seamline.adapters.mariadb.generated import virtual_fault
 from seamline.adapters.mariadb.table_text import show_create
-from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.ports import Problem, Survey
 
 # Of a destination; MariaDB takes 64 letters, of up to three bytes.
-_NAME_BYTES_MAX = 63
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 # An unsigned integer is kept as the next larger signed one.
 _UNSIGNED_BITS = {"tinyint": 16, "smallint": 32, "mediumint": 32, "int": 64}
@@ -172,8 +171,8 @@ def table_from_facts(
 
 def unsupported(facts: ColumnFacts) -> str:
     """Why a column cannot be kept exactly; "" where it can."""
-    if len(facts.name.encode()) > _NAME_BYTES_MAX:
-        return f"its name has more than {_NAME_BYTES_MAX} bytes, and PostgreSQL would cut it"
+    if len(facts.name.encode()) > NAME_BYTES_MAX:
+        return f"its name has more than {NAME_BYTES_MAX} bytes, and PostgreSQL would cut it"
     if "COMPRESSED" in facts.column_type.upper():
         return "compressed columns stop the connector, also in tables that are not captured"
     if facts.data_type in _GEOMETRY:

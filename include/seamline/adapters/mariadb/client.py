@@ -22,7 +22,7 @@ _SETTINGS = (
 _CONNECT_TIMEOUT_S = 10
 _READ_TIMEOUT_S = 60
 _LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, CR.CR_CONNECTION_ERROR, 0}
-_RETRY = {ER.LOCK_WAIT_TIMEOUT, ER.STATEMENT_TIMEOUT, ER.LOCK_DEADLOCK, ER.SERVER_SHUTDOWN, ER.CON_COUNT_ERROR, 1927}
+_RETRY = {ER.LOCK_WAIT_TIMEOUT, ER.LOCK_DEADLOCK, ER.SERVER_SHUTDOWN, ER.CON_COUNT_ERROR, 1927}
 _LOGIN = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
 _NOT_GRANTED = {ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR}
 
@@ -76,6 +76,8 @@ def translated(exc: pymysql.err.MySQLError, connection: Connection) -> SeamlineE
         return ConfigError(f"{where} has no database `{connection.database}`", hint="correct `database` of the source")
     if code in _NOT_GRANTED:
         return Refused(f"{where}: {text}", hint="the grants each role needs are in docs/reference/grants.md")
-    if code in _LOST or code in _RETRY:
+    if code in _LOST:
         return TransientError(f"{where} is away: {text}", hint="is the server up? `seamline status` tells")
+    if code in _RETRY:
+        return TransientError(f"{where}: {text} (error {code})")
     return TerminalError(f"{where}: {text} (error {code})")

@@ -29,6 +29,7 @@ from seamline.adapters.mariadb.sessions import (
     ADDRESS_TEXT,
     ATTEMPTS_MAX,
     HELD_MAX_S,
+    PAUSE_S,
     READ_ADDRESS,
     Address,
     Session,
@@ -142,6 +143,8 @@ class Coordinator:
                     let_go(self._control, self._gates.name("decide", turn=turn, member=member))
                 if address is not None:
                     return address
+                if self._lock is SnapshotLock.BRIEF:
+                    time.sleep(PAUSE_S)
         except pymysql.err.MySQLError as exc:
             raise client.translated(exc, self._connection) from exc
         raise never_together(self._lock, len(self._sessions) + len(self._readers))

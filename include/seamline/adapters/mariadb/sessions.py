@@ -59,7 +59,7 @@ _COMMITS_END_S = 0.05
 HELD_MAX_S = 0.15
 _STAGE_ATTEMPTS = 10
 # Commits go on for longer than they have waited.
-_PAUSE_S = 0.3
+PAUSE_S = 0.3
 # If this process stops dead between two statements, the server ends what it has begun after so many idle seconds.
 _STAGE_IDLE_S = 2
 
@@ -167,9 +167,16 @@ def _take_stage(stage: pymysql.cursors.Cursor, let_go: str, connection: Connecti
         except pymysql.err.MySQLError as exc:
             with suppress(pymysql.err.MySQLError):
                 stage.execute("BACKUP STAGE END")
-            if attempt == _STAGE_ATTEMPTS or exc.args[0] not in (ER.LOCK_WAIT_TIMEOUT, ER.STATEMENT_TIMEOUT):
+            if exc.args[0] not in (ER.LOCK_WAIT_TIMEOUT, ER.STATEMENT_TIMEOUT):
                 raise client.translated(exc, connection) from exc
-            time.sleep(_PAUSE_S)
+            if attempt == _STAGE_ATTEMPTS:
+                raise TransientError(
+                    f"commits of MariaDB did not stand still within {_COMMITS_END_S * 1000:g} ms, in {attempt}"
+                    f" attempts: {exc.args[-1]}",
+                    hint="another backup runs, or commits take longer: read at a quieter hour, or declare `snapshot:"
+                    " {lock: none}`",
+                ) from exc
+            time.sleep(PAUSE_S)
         else:
             return
 
@@ -199,7 +206,7 @@ def bring_to_one_address(sessions: Sequence["Session[Any]"], *, lock: SnapshotLo
         if address is not None:
             return address
         if lock is SnapshotLock.BRIEF:
-            time.sleep(_PAUSE_S)
+            time.sleep(PAUSE_S)
     raise never_together(lock, len(sessions))
 
 

@@ -9,6 +9,7 @@ import psycopg
 from psycopg import errors
 
 from seamline.adapters.connections import Connection
+from seamline.domain.catalogue import NAME_BYTES_MAX
 from seamline.domain.errors import (
     ConfigError,
     InvariantViolated,
@@ -24,7 +25,6 @@ Row = tuple[Any, ...]
 
 # A worker that stands still must not hold locks for longer than this, nor wait for one.
 _PATIENCE_MS = 15_000
-_NAME_MAX = 63
 _VERSION_MIN = 170_000
 # A handful per table; the client forgets the oldest beyond this.
 _STATEMENTS_MAX = 5_000
@@ -67,7 +67,7 @@ def open_session(connection: Connection, *, application_name: str, stalls_ms: in
             user=connection.login,
             password=connection.password,
             dbname=connection.database,
-            application_name=application_name[:_NAME_MAX],
+            application_name=application_name[:NAME_BYTES_MAX],
             options=options,
             connect_timeout=10,
             keepalives_idle=5,

@@ -29,7 +29,7 @@ from seamline.adapters.postgres.client import Session, open_session, translated
 from seamline.adapters.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns
 from seamline.adapters.postgres.read import Relation
 from seamline.adapters.postgres.staged_rows import require_as_compared
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import NAME_BYTES_MAX, Table
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
 from seamline.domain.position import Position, position_from_json, position_to_json
@@ -41,7 +41,6 @@ DATE_COLUMN = "cut_business_date"
 VERSION_COLUMN = "cut_version"
 # Publishers of cuts in one database take turns: versions are counted and partitioned tables are made under it.
 _LOCK = 7_305_805_512_440_011
-_NAME_MAX = 63
 _LOOK_EVERY_S = 0.02
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS seamline;
@@ -477,6 +476,6 @@ def _date(day: date) -> str:
 
 def _name(wanted: str) -> str:
     """PostgreSQL cuts a long name silently; two long ones must stay apart."""
-    if len(wanted.encode()) <= _NAME_MAX:
+    if len(wanted.encode()) <= NAME_BYTES_MAX:
         return wanted
     return f"{wanted.encode()[:50].decode(errors='ignore')}~{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"

@@ -1,6 +1,6 @@
 """Values that the log left out of the new row of a change of key: those of the row under the old key."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,21 +8,32 @@ import orjson
 
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session, translated
-from seamline.adapters.postgres.statements import DELETED, JSON_PARAMETER, PIECE, TableStatements, as_client_text
+from seamline.adapters.postgres.statements import (
+    DELETED,
+    JSON_PARAMETER,
+    LAST_PIECE,
+    PIECE,
+    TableStatements,
+    as_client_text,
+)
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import KeyedChange, TableChanges
-from seamline.domain.errors import Diverged, Refused
+from seamline.domain.errors import Diverged
 from seamline.domain.left_out import STAND_INS, filled_row, lacks_values
 
-# Of one batch's values; the log, by whose size batches are bounded, does not have them.
-FETCHED_MAX_BYTES = 256 * 2**20
+# How much of them is held in memory; the log, by whose size batches are bounded, does not have them.
+PART_BYTES = 64 * 2**20
 _NUMBER = quoted("seamline.number")
 
 _Row = dict[str, Any]
 
 
-def with_old_values(session: Session, on: TableStatements, changes: TableChanges) -> TableChanges:
+def with_old_values(
+    session: Session, on: TableStatements, changes: TableChanges, *, put_aside: Callable[[TableChanges], None]
+) -> TableChanges:
     """The changes, each with all its values but those that its own row has. Seldom anything is to be done.
+
+    Where they become too large, `put_aside` is given them part by part, as a piece, and what is returned is the rest.
 
     To be called before anything of the span is written: the rows under the old keys are still there. What the same
     unit did to them before stands in its pieces.
@@ -30,28 +41,20 @@ def with_old_values(session: Session, on: TableStatements, changes: TableChanges
     wanting = [change for change in changes.keyed if _is_wanting(change)]
     if not wanting:
         return changes
+    # Of all of them before the first part is put aside: its rows are no older than the others.
     places = _places_in_pieces(session, on, [change.taken_from or b"" for change in wanting])
-    completed: dict[int, KeyedChange] = {}
+    numbers = {id(change): number for number, change in enumerate(wanting, 1)}
+    part = replace(changes, keyed=[])
     fetched = 0
-    for number, change in enumerate(wanting, 1):
-        done = _completed(session, on, change, places.get(number, ()))
+    for change in changes.keyed:
+        number = numbers.get(id(change))
+        done = change if number is None else _completed(session, on, change, places.get(number, ()))
+        part.keyed.append(done)
         fetched += len(done.row) - len(change.row)
-        if fetched > FETCHED_MAX_BYTES:
-            raise _too_much(changes, change)
-        completed[id(change)] = done
-    return replace(changes, keyed=[completed.get(id(change), change) for change in changes.keyed])
-
-
-def _too_much(changes: TableChanges, change: KeyedChange) -> Refused:
-    full = f"ALTER TABLE {changes.table} REPLICA IDENTITY FULL at the source and onboard the sync again"
-    smaller = "declare a smaller `stream: {span_changes_max: …}`; if one transaction has them all, "
-    return Refused(
-        f"one span changes so many keys of {changes.table} that the values which the log left out of its rows are more"
-        f" than {FETCHED_MAX_BYTES >> 20} MiB",
-        hint=full if changes.piece else smaller + full,
-        table=changes.table,
-        position=f"offset {change.offset}",
-    )
+        if fetched > PART_BYTES:
+            put_aside(replace(part, piece=changes.piece or LAST_PIECE))
+            part, fetched = replace(changes, keyed=[]), 0
+    return part
 
 
 def _is_wanting(change: KeyedChange) -> bool:
@@ -97,9 +100,9 @@ def _completed(session: Session, on: TableStatements, change: KeyedChange, place
 
 def _filled_from_pieces(session: Session, on: TableStatements, row: _Row, places: Sequence[str]) -> tuple[_Row, bool]:
     """The row with what the newest pieces say of it, and whether they say that there is none under the old key."""
-    if not places:
-        return row, False
     columns = _lacking(on, row)
+    if not places or not columns:
+        return row, False
     texts = ", ".join(f"p.{quoted(column.name)}::text" for column in columns)
     statement = as_client_text(
         f"SELECT {DELETED}, {texts} FROM {on.pieces} AS p WHERE p.ctid = ANY ({JSON_PARAMETER}::tid[]) "
@@ -116,7 +119,8 @@ def _filled_from_pieces(session: Session, on: TableStatements, row: _Row, places
 
 
 def _lacking(on: TableStatements, row: _Row) -> list[Column]:
-    return [column for column in on.table.columns if row[column.name] in STAND_INS]
+    """A column that the row does not have is another shape of the table, and the encoder says so."""
+    return [column for column in on.table.columns if row.get(column.name) in STAND_INS]
 
 
 def _stored(on: TableStatements, columns: list[Column]) -> str:

@@ -17,14 +17,13 @@ from seamline.adapters.postgres.read import Relation
 from seamline.adapters.postgres.staged_rows import require_as_compared
 from seamline.adapters.postgres.staging import index_rows
 from seamline.adapters.postgres.statements import multiset_merge
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import NAME_BYTES_MAX, Table
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.ledger import StreamId
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import PASS, DestinationPlan
 from seamline.ports import Load, Publication
 
-_NAME_MAX = 63
 # Long enough for a report to end, short enough not to queue everybody behind us; the task that publishes tries again.
 _LOCK_TIMEOUT = "5s"
 
@@ -158,7 +157,7 @@ def _move(session: Session, stream: StreamId, load: Load, destination: Destinati
         session.execute(f"ALTER TABLE {moved} RENAME TO {live}")
     # In a pass it keeps the name of its own: one like the others would be in the way when the table moves on.
     if load.table.is_keyed and PASS not in stream.sync:
-        wanted, place = f"{load.table.name}_pkey"[:_NAME_MAX], f"{quoted(destination.schema)}.{live}"
+        wanted, place = f"{load.table.name}_pkey"[:NAME_BYTES_MAX], f"{quoted(destination.schema)}.{live}"
         for name in _keys_of(session, place):
             if name != wanted and not _exists(session, destination.schema, wanted):
                 session.execute(f"ALTER TABLE {place} RENAME CONSTRAINT {quoted(name)} TO {quoted(wanted)}")

@@ -99,31 +99,40 @@ class PostgresSink:
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         on = self._statements[changes.table]
+        batches: list[Encoded] = []
         if on.left_out:
             try:
-                changes = with_old_values(self._applier_of(lease).session, on, changes)
+                changes = with_old_values(
+                    self._applier_of(lease).session,
+                    on,
+                    changes,
+                    put_aside=lambda part: batches.append(self._put_aside(lease, part)),
+                )
             except Diverged as exc:
                 # A row that is not there may have been moved by a new owner.
                 raise self._fenced_or(exc, lease) from exc
-        batch = self._encoders[changes.table].encode(changes)
-        if not batch.piece:
-            return Staged(changes.table, batch)
+        is_piece = changes.piece > 0
+        batches.append(self._put_aside(lease, changes) if is_piece else self._encoders[changes.table].encode(changes))
+        return Staged(changes.table, batches)
+
+    def _put_aside(self, lease: Lease, piece: TableChanges) -> Encoded:
+        on, batch = self._statements[piece.table], self._encoders[piece.table].encode(piece)
         session = self._applier_of(lease).session
         try:
-            with translated("put a piece of a large transaction aside", table=changes.table):
+            with translated("put a piece of a large transaction aside", table=piece.table):
                 session.execute(on.create_pieces)
                 with session.cursor().copy(on.copy_piece) as copy:
                     copy.write(batch.document)
         except SeamlineError:
             self._drop_session()
             raise
-        return Staged(changes.table, replace(batch, document=b""))
+        return replace(batch, document=b"")
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
         applier = self._applier_of(lease)
         batches: dict[str, list[Encoded]] = {}
         for item in staged:
-            batches.setdefault(item.table, []).append(item.batch)
+            batches.setdefault(item.table, []).extend(item.batch)
         try:
             applier.prepare_tables(batches)
             with translated("commit a span"):
