@@ -14,7 +14,6 @@ from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.ports import Problem, Survey
 
-# Of a destination; MariaDB takes 64 letters, of up to three bytes.
 _INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
 # An unsigned integer is kept as the next larger signed one.
 _UNSIGNED_BITS = {"tinyint": 16, "smallint": 32, "mediumint": 32, "int": 64}
@@ -171,6 +170,7 @@ def table_from_facts(
 
 def unsupported(facts: ColumnFacts) -> str:
     """Why a column cannot be kept exactly; "" where it can."""
+    # MariaDB takes 64 letters, of up to three bytes.
     if len(facts.name.encode()) > NAME_BYTES_MAX:
         return f"its name has more than {NAME_BYTES_MAX} bytes, and PostgreSQL would cut it"
     if "COMPRESSED" in facts.column_type.upper():
