@@ -32,9 +32,13 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
 
 
 def check_source(plan: SyncPlan) -> Sequence[Problem]:
-    """Every problem of a source whose tables are as planned."""
+    """Every problem of a source whose tables are as planned, and of its capture: Connect may have come back with
+    another connector than the one that was asked at onboarding."""
+    from seamline.adapters import registry
+
     with parts.source(plan) as source:
-        return source.preflight([table.shape for table in plan.tables])
+        problems = source.preflight([table.shape for table in plan.tables])
+    return [*problems, *registry.capture_problems(plan)]
 
 
 def ledgers(plan: SyncPlan) -> dict[str, LedgerRow | None]:

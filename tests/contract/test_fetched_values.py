@@ -10,7 +10,8 @@ from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import SchemaConflict
 from seamline.ports import Lease, Staged
-from tests.contract.left_out_behaviours import assert_stored, numbered, opened
+from tests.contract.behaviours import Behaviour
+from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS, assert_stored, numbered, opened
 from tests.contract.worlds import PostgresWorld
 from tests.toast_log import NOTE, NoteStream, Row, compacted, note
 
@@ -89,3 +90,11 @@ def test_a_change_of_key_under_another_shape_of_the_table_stops_by_name(renamed:
     with pytest.raises(SchemaConflict, match="headline"):
         stream.batches(before, moved)
     assert_stored(world, first, *others)
+
+
+@pytest.mark.parametrize("behaviour", LEFT_OUT_BEHAVIOURS, ids=lambda one: one.__name__)
+def test_a_part_for_each_row_leaves_every_behaviour_as_it_is(
+    behaviour: Behaviour, world: PostgresWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_out, "PART_BYTES", -1)
+    behaviour(world)

@@ -270,12 +270,17 @@ def test_the_source_is_checked_every_day_for_the_tables_that_are_carried(
     problems = [Problem("binlog_row_image is MINIMAL", "SET GLOBAL binlog_row_image = FULL")]
     source = SimpleNamespace(preflight=lambda tables: asked.append(tables) or tuple(problems))
     monkeypatch.setattr("seamline_airflow.parts.source", lambda plan: nullcontext(source))
+    of_capture: list[Problem] = []
+    monkeypatch.setattr("seamline.adapters.registry.capture_problems", lambda plan: tuple(of_capture))
     operator = SourceCheckOperator(task_id="check", plan_json=plan_to_json(results.plan()))
     with pytest.raises(AirflowFailException, match="MINIMAL"):
         operator.execute(context())
     assert [table.name for table in asked[0]] == ["account", "ledger_entry"]
     problems[0] = replace(problems[0], is_fatal=False)
     assert operator.execute(context()) == 1
+    of_capture.append(Problem("connector 9.9 was not tested", "install a tested one"))
+    with pytest.raises(AirflowFailException, match=r"9\.9"):
+        operator.execute(context())
 
 
 def test_a_verdict_that_is_late_opens_an_alarm_and_ends_it_when_it_comes(platform: results.Platform) -> None:

@@ -60,9 +60,8 @@ def test_commits_go_on_where_the_stage_is_not_to_be_had(source: Connection, monk
     monkeypatch.setattr(sessions, "_STAGE_ATTEMPTS", 1)
     with closing(mariadb(source)) as writer, closing(mariadb(source)) as backup:
         query(backup, "BACKUP STAGE START")
-        with pytest.raises(TransientError, match="did not stand still") as caught, commits_held(source):
+        with pytest.raises(TransientError, match="another backup runs"), commits_held(source):
             pass
-        assert "another backup runs" in caught.value.hint
         query(writer, COMMIT)
         query(backup, "BACKUP STAGE END")
         with commits_held(source):
@@ -94,7 +93,10 @@ def test_new_commits_do_not_queue_for_long_behind_one_that_does_not_end(
         with commits_that_wait_for_a_replica(source):
             answer = pool.submit(query, writer, COMMIT)
             wait_until(lambda: "semi-sync" in str(query(observer, state)), timeout_s=30, what="the commit is in flight")
-            with pytest.raises(TransientError, match="within 50 ms, in 2 attempts") as caught, commits_held(source):
+            with (
+                pytest.raises(TransientError, match="in 2 attempts: commits take longer than 50 ms") as caught,
+                commits_held(source),
+            ):
                 pass
             assert "lock: none" in caught.value.hint
             assert not answer.done()

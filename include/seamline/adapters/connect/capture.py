@@ -61,7 +61,7 @@ class DebeziumCapture:
 
     def problems(self) -> tuple[Problem, ...]:
         if not self._client.is_healthy():
-            return (Problem(f"Connect at {self._client.url} is not ready", "start it: `seamline up`, then try again"),)
+            raise TransientError(f"Connect at {self._client.url} is not ready", hint="start it: `seamline up`")
         reason = untested_version(self._source.kind, self._client.plugin_versions())
         if reason:
             return (Problem(reason, _TESTED_PLUGINS),)

@@ -162,6 +162,7 @@ def _take_stage(stage: pymysql.cursors.Cursor, let_go: str, connection: Connecti
             stage.execute(f"SET SESSION max_statement_time = 0, lock_wait_timeout = 1, wait_timeout = {_STAGE_IDLE_S}")
             for name in ("START", "FLUSH", "BLOCK_DDL"):
                 stage.execute(f"BACKUP STAGE {name}")
+            name = "BLOCK_COMMIT"
             stage.execute(held)
             stage.nextset()
         except pymysql.err.MySQLError as exc:
@@ -170,15 +171,22 @@ def _take_stage(stage: pymysql.cursors.Cursor, let_go: str, connection: Connecti
             if exc.args[0] not in (ER.LOCK_WAIT_TIMEOUT, ER.STATEMENT_TIMEOUT):
                 raise client.translated(exc, connection) from exc
             if attempt == _STAGE_ATTEMPTS:
-                raise TransientError(
-                    f"commits of MariaDB did not stand still within {_COMMITS_END_S * 1000:g} ms, in {attempt}"
-                    f" attempts: {exc.args[-1]}",
-                    hint="another backup runs, or commits take longer: read at a quieter hour, or declare `snapshot:"
-                    " {lock: none}`",
-                ) from exc
+                raise _never_held(name, attempt, exc) from exc
             time.sleep(PAUSE_S)
         else:
             return
+
+
+def _never_held(stage: str, attempts: int, exc: pymysql.err.MySQLError) -> TransientError:
+    waits_for = {
+        "START": "another backup runs",
+        "BLOCK_COMMIT": f"commits take longer than {_COMMITS_END_S * 1000:g} ms",
+    }.get(stage, "a DDL or a write to a table without transactions is at work")
+    return TransientError(
+        f"commits of MariaDB did not stand still in {attempts} attempts: {waits_for} (BACKUP STAGE {stage}:"
+        f" {exc.args[-1]})",
+        hint="read at a quieter hour, or declare `snapshot: {lock: none}`",
+    )
 
 
 def begin(sessions: Sequence["Session[Any]"]) -> None:

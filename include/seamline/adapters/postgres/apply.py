@@ -121,8 +121,8 @@ class SpanApplier:
         row = self.session.execute(f"SELECT count(*) FROM {on.pieces}").fetchone()
         if row is None or row[0] != put:
             raise TransientError(
-                f"{row[0] if row else 0} rows of a large transaction lie aside, {put} were put there",
-                hint="the destination lost them; the transaction is read again",
+                f"{row[0] if row else 0} rows lie aside, {put} were put there",
+                hint="the destination lost them; the span is read again",
                 table=on.table.name,
             )
 

@@ -21,8 +21,8 @@ from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import Diverged
 from seamline.domain.left_out import STAND_INS, filled_row, lacks_values
 
-# How much of them is held in memory; the log, by whose size batches are bounded, does not have them.
-PART_BYTES = 64 * 2**20
+# How much of them one table's batch holds in memory; the log, by whose size batches are bounded, does not have them.
+PART_BYTES = 8 * 2**20
 _NUMBER = quoted("seamline.number")
 
 _Row = dict[str, Any]

@@ -119,7 +119,7 @@ class PostgresSink:
         on, batch = self._statements[piece.table], self._encoders[piece.table].encode(piece)
         session = self._applier_of(lease).session
         try:
-            with translated("put a piece of a large transaction aside", table=piece.table):
+            with translated("put rows aside", table=piece.table):
                 session.execute(on.create_pieces)
                 with session.cursor().copy(on.copy_piece) as copy:
                     copy.write(batch.document)
