@@ -29,6 +29,8 @@ from tests.waiting import wait_until
 
 _STREAM_FAILPOINTS = ("app.epoch_taken", "app.fetched", "app.dml_half", "app.commit_sent", "app.commit_acked")
 _BOTH = ("mariadb", "postgres")
+# Whoever gives up a silent server, worker or lease has given it up before this.
+LONGER_THAN_PATIENCE_S = (35.0, 75.0)
 _LINK, _CAPTURE_LINK = attrgetter("link"), attrgetter("capture_link")
 _STREAM_KAFKA, _CONNECT_KAFKA = attrgetter("kafka.stream"), attrgetter("kafka.connect")
 
@@ -97,9 +99,12 @@ def _come_to(scene: Scene, failpoints: Sequence[str], mode: str) -> None:
     scene.bank.come_to(name, mode)
 
 
-def suspend_worker(scene: Scene) -> None:
-    with suspended(scene.bank.worker().pid):
-        scene.lasting(5, 15)
+def suspending_worker(least_s: float, most_s: float) -> Callable[[Scene], None]:
+    def suspend(scene: Scene) -> None:
+        with suspended(scene.bank.worker().pid):
+            scene.lasting(least_s, most_s)
+
+    return suspend
 
 
 def lose_the_answer_of_a_commit(scene: Scene) -> None:
@@ -145,16 +150,16 @@ def refuse_platform_database(scene: Scene) -> None:
 
 
 def cutting(link: Callable[[Scene], Link]) -> Callable[[Scene], None]:
-    return partial(_in_state, link, State.CUT)
+    return partial(_in_state, link, State.CUT, (3, 12))
 
 
-def silencing(link: Callable[[Scene], Link]) -> Callable[[Scene], None]:
-    return partial(_in_state, link, State.SILENT)
+def silencing(link: Callable[[Scene], Link], lasting_s: tuple[float, float] = (3, 12)) -> Callable[[Scene], None]:
+    return partial(_in_state, link, State.SILENT, lasting_s)
 
 
-def _in_state(link: Callable[[Scene], Link], state: State, scene: Scene) -> None:
+def _in_state(link: Callable[[Scene], Link], state: State, lasting_s: tuple[float, float], scene: Scene) -> None:
     link(scene).state = state
-    scene.lasting(3, 12)
+    scene.lasting(*lasting_s)
     link(scene).state = State.OPEN
 
 
@@ -281,7 +286,9 @@ def suspended(pid: int) -> Iterator[None]:
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        # Who sleeps for long may have been ended meanwhile.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager
@@ -304,6 +311,7 @@ def all_suspended(leader: psutil.Process) -> Iterator[None]:
 def _faults_of(name: str, link: Callable[[Scene], Link]) -> Iterator[Fault]:
     yield Fault(f"{name} cut", cutting(link))
     yield Fault(f"{name} silent", silencing(link))
+    yield Fault(f"{name} silent for long", silencing(link, LONGER_THAN_PATIENCE_S))
     yield Fault(f"{name} slow", slowing(link))
 
 
@@ -312,7 +320,8 @@ FAULTS = (
     Fault("stream's worker killed at a failpoint", kill_worker_at_a_failpoint),
     Fault("stream's worker killed amid a transaction larger than memory", kill_worker_amid_a_large_transaction),
     Fault("stream fails at a failpoint", fail_worker_at_a_failpoint),
-    Fault("stream's worker suspended", suspend_worker),
+    Fault("stream's worker suspended", suspending_worker(5, 15)),
+    Fault("stream's worker suspended for long", suspending_worker(*LONGER_THAN_PATIENCE_S)),
     Fault("answer of a COMMIT lost", lose_the_answer_of_a_commit),
     Fault("stream host killed", disturbing(kill_host)),
     Fault("JVM of the stream host killed", disturbing(kill_jvm)),
