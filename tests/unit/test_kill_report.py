@@ -1,5 +1,7 @@
 """The report of the fault layer tells what happened where, mode by mode, what did not, and every violation."""
 
+from collections import Counter
+
 from seamline.adapters.failpoints import Mode
 from tests.fault.real.bank_under_fire import Case
 from tests.fault.real.report import TOLD_MAX, WANTED, End, PlantedBug, Tally, written
@@ -51,3 +53,9 @@ def test_planted_bugs_are_told_apart_and_count_for_nothing() -> None:
     assert "| mariadb | deletes dropped | state, torn | 44 |" in text
     assert "| postgres | epoch ignored | nothing | 41 |" in text
     assert "planted" not in written(Tally("1"), tests=0, failed=0)
+
+
+def test_what_was_proven_beside_the_failpoints_is_told_with_how_often() -> None:
+    text = written(Tally("1", proven=Counter({"a million rows": 1, "a table published": 12})), tests=13, failed=0)
+    assert "\n- a million rows\n- a table published: 12 times\n" in text
+    assert "Beside them" not in written(Tally("1"), tests=0, failed=0)

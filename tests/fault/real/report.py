@@ -1,6 +1,7 @@
 """What a run has found, as a page for docs/reliability."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -56,6 +57,8 @@ class Tally:
     ends: list[End] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)
     planted: list[PlantedBug] = field(default_factory=list)
+    # What was proven beside them, in words → how often.
+    proven: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
 
 
@@ -104,6 +107,11 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
         )
     yield from _told_of_troubles(tally.troubles)
     yield from _told_of_planted(tally.planted)
+    if tally.proven:
+        yield ""
+        yield "Beside them:"
+        yield ""
+        yield from (f"- {what}: {times} times" if times > 1 else f"- {what}" for what, times in tally.proven.items())
     met = {(case.failpoint, case.mode) for case in tally.cases}
     left = [f"- `{name}`: {mode}" for name in sorted(WANTED) for mode in Mode if (name, mode) not in met]
     if left:

@@ -5,6 +5,7 @@ its snapshot holds and what the log tells of it is together what the source has,
 import pytest
 
 from tests.conftest import RunningStack
+from tests.fault.real.report import Tally
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, captured_postgres
 from tests.integration.databases import postgres_database
 from tests.integration.known import destination_known_by_id
@@ -24,7 +25,9 @@ def small_writers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_a_table_that_is_published_amid_eight_writers_is_exact_in_every_round(number: int, stack: RunningStack) -> None:
+def test_a_table_that_is_published_amid_eight_writers_is_exact_in_every_round(
+    number: int, stack: RunningStack, tally: Tally
+) -> None:
     name = WAREHOUSE.connection
     with (
         captured_postgres("added_pg", create=(ACCOUNT, AUDIT, FULL), tables=TABLES, destinations=(WAREHOUSE,)) as bank,
@@ -34,3 +37,4 @@ def test_a_table_that_is_published_amid_eight_writers_is_exact_in_every_round(nu
         bank.ensure()
         bank.execute("CREATE TABLE later (id bigint PRIMARY KEY, a int, memo text)")
         a_table_is_published_amid_writers(bank, warehouse, "later", number=number)
+    tally.proven[f"postgres: a table published amid {WRITERS} writers, exact"] += 1
