@@ -237,7 +237,8 @@ class MemorySink:
         pieces = self.put_aside(lease, changes.table)
         stored = self._database.keyed.get(_place(self._schema, changes.table), {})
         wanting = [change for change in changes.keyed if change.taken_from and not change.is_delete]
-        if wanting and self._database.ledgers[lease.stream].epoch != lease.epoch:
+        ledger = self._database.ledgers.get(lease.stream)
+        if wanting and (ledger is None or ledger.epoch != lease.epoch):
             # A server ends the sessions of an owner that is over, so it reads nothing of what came after it.
             raise Fenced(f"{lease.stream}: epoch {lease.epoch} is over")
         keyed = [

@@ -6,9 +6,10 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres import left_out
+from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.changes import TableChanges
-from seamline.domain.errors import SchemaConflict
+from seamline.domain.errors import Fenced, SchemaConflict
 from seamline.ports import Lease, Staged
 from tests.contract.behaviours import Behaviour
 from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS, assert_stored, numbered, opened
@@ -98,3 +99,16 @@ def test_a_part_for_each_row_leaves_every_behaviour_as_it_is(
 ) -> None:
     monkeypatch.setattr(left_out, "PART_BYTES", -1)
     behaviour(world)
+
+
+@pytest.mark.parametrize("left", ["DELETE FROM", "DROP TABLE"])
+def test_a_change_of_key_of_a_stream_whose_tables_have_joined_another_is_fenced(
+    left: str, world: PostgresWorld
+) -> None:
+    (row,) = numbered(1)
+    stream = opened(world, row)
+    here = f"{left} settlement.{quoted(NOTE.name)}"
+    for statement in ("DELETE FROM seamline.boundary", "DELETE FROM seamline.ledger", here):
+        world.session.execute(statement.encode())
+    with pytest.raises(Fenced, match="its ledger is gone"):
+        stream.span((row, {**row, "id": 50}))

@@ -39,6 +39,9 @@ def violations(seeds: range, tally: Counter[str]) -> list[str]:
             tally += run_seed(seed)
         except Violation as violation:
             found.append(f"SEAMLINE_SEED={seed}: {violation}")
+        except BaseException as broken:
+            broken.add_note(f"SEAMLINE_SEED={seed}")
+            raise
     return found
 
 

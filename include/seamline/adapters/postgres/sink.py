@@ -108,8 +108,8 @@ class PostgresSink:
                     changes,
                     put_aside=lambda part: batches.append(self._put_aside(lease, part)),
                 )
-            except Diverged as exc:
-                # A row that is not there may have been moved by a new owner.
+            except (Diverged, SchemaConflict) as exc:
+                # A row, or a table, that is not there may have been moved by a new owner.
                 raise self._fenced_or(exc, lease) from exc
         is_piece = changes.piece > 0
         batches.append(self._put_aside(lease, changes) if is_piece else self._encoders[changes.table].encode(changes))
@@ -338,7 +338,9 @@ class PostgresSink:
             row = self.read_ledger(lease.stream)
         except SeamlineError:
             return error
-        if row is not None and row.epoch > lease.epoch:
+        if row is None:
+            return Fenced(f"{lease.stream}: its ledger is gone, as when its tables join", sync=lease.stream.sync)
+        if row.epoch > lease.epoch:
             return Fenced(
                 f"{lease.stream}: a new owner with epoch {row.epoch} has taken the stream", sync=lease.stream.sync
             )
