@@ -339,7 +339,11 @@ class PostgresSink:
         except SeamlineError:
             return error
         if row is None:
-            return Fenced(f"{lease.stream}: its ledger is gone, as when its tables join", sync=lease.stream.sync)
+            return Fenced(
+                f"{lease.stream}: its ledger is gone",
+                hint="a pass is over once its tables have joined; where the destination was made anew, onboard again",
+                sync=lease.stream.sync,
+            )
         if row.epoch > lease.epoch:
             return Fenced(
                 f"{lease.stream}: a new owner with epoch {row.epoch} has taken the stream", sync=lease.stream.sync
