@@ -20,6 +20,7 @@ from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import PUBLISHER, either_of, postgres, postgres_database, writer_of
 from tests.integration.known import destination_variables
 from tests.log_topic import ACCOUNT, STREAM, TABLES, insert, publication
+from tests.waiting import wait_until
 
 DATABASE = "two_logins"
 # What a person would notice, each as a statement that the publisher may run.
@@ -99,7 +100,9 @@ def test_tables_for_a_large_transaction_are_temporary_and_end_with_its_stream(
     asked = "SELECT pg_get_userbyid(relowner), relpersistence::text FROM pg_class WHERE relname LIKE 'seamline_pieces%'"
     assert world.session.execute(asked).fetchall() == [(writer_of(database).login, "t")]
     again = Applying(world)
-    assert world.session.execute(asked).fetchall() == [], "the session of the epoch before is over"
+    wait_until(
+        lambda: not world.session.execute(asked).fetchall(), timeout_s=30, what="the session of the epoch before to end"
+    )
     again.span(*changes, pieces=3)
     assert world.rows(ACCOUNT) == texts(*(account(n) for n in range(20)))
 
