@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from seamline.domain.errors import Fenced
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import plan_from_json
 from seamline.ports import StreamReport, WantedStream
@@ -41,7 +42,7 @@ def stream_trouble(stream: StreamId, report: StreamReport | None, *, lag_max_s: 
     if report is None:
         return Trouble("stream_silent", str(stream), "it has never reported; is its stream host running?")
     if report.state in _ENDED:
-        return Trouble("stream_ended", str(stream), f"it is {report.state}: {report.error or 'no error was reported'}")
+        return None if _is_taken_over(report) else _ended(stream, report)
     if report.state == "no_slot":
         return Trouble(
             "stream_no_slot", str(stream), "its host has no slot for it; give the host more, or another pool"
@@ -64,6 +65,15 @@ def stream_trouble(stream: StreamId, report: StreamReport | None, *, lag_max_s: 
             " its way",
         )
     return None
+
+
+def _is_taken_over(report: StreamReport) -> bool:
+    """A run that publishes takes the stream from its worker, and starts it again a moment later."""
+    return report.error.startswith(Fenced.__name__) and report.age_s <= SILENCE_MAX_S
+
+
+def _ended(stream: StreamId, report: StreamReport) -> Trouble:
+    return Trouble("stream_ended", str(stream), f"it is {report.state}: {report.error or 'no error was reported'}")
 
 
 def host_troubles(hosts: Iterable[HostLike], pools: Iterable[str]) -> list[Trouble]:

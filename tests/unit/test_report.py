@@ -136,10 +136,21 @@ def test_rows_that_came_after_the_cut_of_the_date_before_are_shown() -> None:
 
 def test_a_stream_shows_its_lag_and_its_error() -> None:
     report = StreamReport(
-        StreamId("settlement", "warehouse"), "failed", next_offset=10, log_end_offset=1510, lag_s=2.5, error="torn unit"
+        StreamId("settlement", "warehouse"),
+        "failed",
+        epoch=3,
+        next_offset=10,
+        log_end_offset=1510,
+        lag_s=2.5,
+        error="torn unit",
     )
     text = render([reconciliation(MATCH)], [report])
     assert "failed, lag 2.5 s (1,500 records)" in text
     assert "torn unit" in text
     assert "heard" not in text
     assert "heard 44 s ago" in render([reconciliation(MATCH)], [replace(report, age_s=44.4)])
+
+
+def test_a_stream_without_a_worker_shows_no_figures_that_nobody_has_read() -> None:
+    said_by_the_host = StreamReport(StreamId("settlement", "warehouse"), "failed", error="torn unit")
+    assert "stream settlement@warehouse: failed\n  torn unit" in render([], [said_by_the_host])

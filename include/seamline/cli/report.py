@@ -47,9 +47,10 @@ def render(reconciliations: Sequence[Reconciliation], streams: Sequence[StreamRe
 
 def stream_line(report: StreamReport) -> str:
     behind = max(0, report.log_end_offset - report.next_offset)
-    text = (
-        f"stream {report.stream}: {report.state}, lag {report.lag_s:.1f} s ({behind:,} records), epoch {report.epoch}"
-    )
+    text = f"stream {report.stream}: {report.state}"
+    if report.epoch:
+        # What the host says of a stream without a worker has no figures.
+        text += f", lag {report.lag_s:.1f} s ({behind:,} records), epoch {report.epoch}"
     if report.age_s >= HEARD_S:
         text += f", heard {report.age_s:.0f} s ago"
     if report.findings:
