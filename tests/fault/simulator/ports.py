@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -211,6 +211,10 @@ class Direction:
     apply_to: Position | None = None
     holds: int = 0
     report: StreamReport | None = None
+    reported_at: float = 0.0
+
+    def hear(self, report: StreamReport) -> None:
+        self.report, self.reported_at = report, self.clock.time
 
     def want_again(self) -> None:
         """By the plan that was wanted last."""
@@ -239,7 +243,7 @@ class Direction:
 
     def latest_report(self, stream: StreamId) -> StreamReport | None:
         self.schedule.step("report read")
-        return self.report
+        return self.report and replace(self.report, age_s=self.clock.time - self.reported_at)
 
     def hold(self, stream: StreamId, *, lease_s: float) -> str:
         self.schedule.step("hold")
@@ -284,7 +288,7 @@ class Control:
         return self._direction.orders()
 
     def report(self, report: StreamReport) -> None:
-        self._direction.report = report
+        self._direction.hear(report)
 
 
 class Tables:

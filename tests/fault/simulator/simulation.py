@@ -314,13 +314,13 @@ class Simulation:
                 # As the host does: not started again until somebody wants it anew.
                 self.tally["started by the plan of before"] += 1
                 self.given_up_want = max(self.given_up_want, process.want_number)
-                self.direction.report = StreamReport(STREAM, "failed", error=str(error))
+                self.direction.hear(StreamReport(STREAM, "failed", error=str(error)))
             case TerminalError() if self.capture.lost_at is not None:
                 assert self.capture.loss is not None
                 if not isinstance(error, _NAMED[self.capture.loss]):
                     raise Violation("I9 named stop", f"{self.capture.loss.value} ended in {error!r}")
                 self.stopped_by = error
-                self.direction.report = StreamReport(STREAM, "failed", error=str(error))
+                self.direction.hear(StreamReport(STREAM, "failed", error=str(error)))
             case _:
                 raise Violation(f"unexplained stop: {type(error).__name__}", f"{error}") from error
 
