@@ -159,7 +159,7 @@ class Runs:
             self.schedule.step("waits for those left alone")
             steps += 1
             if steps > SOON:
-                # The stream may wait for the next run: then they wait in vain for the stream, as long as is given to them.
+                # The stream may wait for the next run, and they for the stream: until their patience ends.
                 self.direction.clock.time += 1.0
         self._left_alone.clear()
 
