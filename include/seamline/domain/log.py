@@ -38,13 +38,13 @@ class LogRecord:
     before: bytes | None = None
     after: bytes | None = None
     position: Position | None = None
+    is_partial: bool = False
+    old_key: bytes | None = None
     total: int = 0
     counts: dict[str, int] | None = None
     statement: str = ""
     ts_ms: int = 0
     tables: tuple[str, ...] = ()
-    is_partial: bool = False
-    old_key: bytes | None = None
     is_whole: bool = False
     follows: "ToldBefore | None" = None
 

@@ -1,5 +1,7 @@
 """The position a stream stands at while it passes units, kept cheap for millions of them."""
 
+from functools import lru_cache
+
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition, gtid_sequences
 
@@ -41,6 +43,8 @@ class PositionTracker:
             self._position = PostgresPosition(lsn=unit.lsn)
 
 
+# Several questions are asked of each unit.
+@lru_cache(maxsize=16)
 def _single_gtid(gtid: str) -> tuple[int, int]:
     """(domain, sequence number) of one transaction's GTID."""
     domain, _, rest = gtid.partition("-")

@@ -1,6 +1,7 @@
 """Records of Debezium's MariaDB connector → LogRecord. The hot path of every stream from a binlog."""
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -71,6 +72,12 @@ class _Row(msgspec.Struct, gc=False):
 _decode_row = msgspec.json.Decoder(_Row).decode
 
 
+# A transaction is named three times: by its BEGIN, its END, and the BEGIN that follows.
+@lru_cache(maxsize=16)
+def _position_of(transaction: str) -> BinlogPosition | None:
+    return BinlogPosition(transaction) if _GTID.fullmatch(transaction) else None
+
+
 class _Statement:
     """A statement without its comments and texts, and with a number for each quoted name."""
 
@@ -128,7 +135,8 @@ class BinlogDecoder:
         self._gtid = ""
         self._position = BinlogPosition("")
 
-    def __call__(self, offset: int, key: bytes | None, value: bytes | None) -> LogRecord:
+    def decode(self, offset: int, key: bytes | None, value: bytes | None) -> LogRecord:
+        """As `Decoder` says."""
         if value is None:
             raise LogCorrupted(f"offset {offset}: a record without value", hint=RECAPTURE)
         try:
@@ -165,26 +173,12 @@ class BinlogDecoder:
         else:
             raise LogCorrupted(f"offset {offset}: a change of kind {op!r} in table {source.table}", hint=RECAPTURE)
         # Positional, in the field order of LogRecord: keywords cost another quarter of a microsecond.
-        return LogRecord(
-            offset,
-            _ROW,
-            gtid,
-            source.table,
-            op,
-            key,
-            before,
-            after,
-            self._position,
-            0,
-            None,
-            "",
-            source.ts_ms,
-        )
+        return LogRecord(offset, _ROW, self._gtid, source.table, op, key, before, after, self._position)
 
     def _other(self, offset: int, value: bytes) -> LogRecord:
         record = decode_record(value)
         if record.status:
-            return self._bracket(offset, record)
+            return bracket(offset, record, record.id, _position_of, self._plain)
         if record.source is None:
             if record.ddl is not None or not record.ts_ms:
                 raise unknown_shape(offset, value)
@@ -194,20 +188,6 @@ class BinlogDecoder:
         if record.ddl is not None:
             return self._ddl(offset, record)
         raise unknown_shape(offset, value)
-
-    def _bracket(self, offset: int, record: Record) -> LogRecord:
-        def position_of(transaction: str) -> BinlogPosition:
-            if _GTID.fullmatch(transaction) is None or record.status not in ("BEGIN", "END"):
-                raise LogCorrupted(f"offset {offset}: {record.status} of transaction {transaction!r}", hint=RECAPTURE)
-            return BinlogPosition(transaction)
-
-        return bracket(
-            offset,
-            record,
-            unit_id=record.id,
-            position_of=position_of,
-            table_of=lambda collection: self._plain(offset, collection),
-        )
 
     def _truncate(self, offset: int, source: _RowSource) -> LogRecord:
         return LogRecord(

@@ -4,7 +4,6 @@ Debezium's envelope is read only as far as order, counts and placement need it; 
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
@@ -59,22 +58,20 @@ class Record(msgspec.Struct):
 decode_record = msgspec.json.Decoder(Record).decode
 
 
-class Decoder(Protocol):
-    """One record's bytes → LogRecord; LogCorrupted (with the offset) for anything a capture does not write."""
-
-    def __call__(self, offset: int, key: bytes | None, value: bytes | None) -> LogRecord: ...
+# (offset, key, value) of one record → LogRecord; LogCorrupted (with the offset) for anything a capture does not write.
+Decoder = Callable[[int, bytes | None, bytes | None], LogRecord]
 
 
 def bracket(
     offset: int,
     record: Record,
-    *,
     unit_id: str,
-    position_of: Callable[[str], Position],
-    table_of: Callable[[str], str],
+    position_of: Callable[[str], Position | None],
+    table_of: Callable[[int, str], str],
 ) -> LogRecord:
-    """BEGIN or END. `position_of` reads a transaction's id, `table_of` gives a table's plain name; both may refuse."""
-    position = position_of(record.id)
+    """BEGIN or END. `position_of` reads a transaction's id, None where it is none; `table_of` gives the plain name of
+    the table of a record, or refuses it."""
+    position = _position(offset, record, record.id, position_of)
     if record.status == "BEGIN":
         return LogRecord(
             offset,
@@ -83,11 +80,11 @@ def bracket(
             position=position,
             ts_ms=record.ts_ms,
             is_whole=record.seamline == "whole",
-            follows=_told_before(record.seamline_follows, position_of) if record.seamline_follows else None,
+            follows=_told_before(offset, record, position_of) if record.seamline_follows else None,
         )
     if record.event_count is None:
         raise LogCorrupted(f"offset {offset}: END of {record.id} carries no counts", hint=RECAPTURE)
-    counts = {table_of(c.data_collection): c.event_count for c in record.data_collections or ()}
+    counts = {table_of(offset, c.data_collection): c.event_count for c in record.data_collections or ()}
     return LogRecord(
         offset,
         RecordKind.END,
@@ -99,11 +96,18 @@ def bracket(
     )
 
 
-def _told_before(said: str, position_of: Callable[[str], Position]) -> ToldBefore:
+def _position(offset: int, record: Record, transaction: str, position_of: Callable[[str], Position | None]) -> Position:
+    position = position_of(transaction)
+    if position is None or record.status not in ("BEGIN", "END"):
+        raise LogCorrupted(f"offset {offset}: {record.status} of transaction {transaction!r}", hint=RECAPTURE)
+    return position
+
+
+def _told_before(offset: int, record: Record, position_of: Callable[[str], Position | None]) -> ToldBefore:
     """`END 0-7-12`; or `BEGIN 0-7-12 1`: without END, and with one record."""
-    last, _, rest = said.partition(" ")
+    last, _, rest = (record.seamline_follows or "").partition(" ")
     transaction, _, records = rest.partition(" ")
-    return ToldBefore(position_of(transaction), last == "END", int(records or 0))
+    return ToldBefore(_position(offset, record, transaction, position_of), last == "END", int(records or 0))
 
 
 def unknown_shape(offset: int, value: bytes) -> LogCorrupted:

@@ -7,7 +7,6 @@ import msgspec
 from seamline.adapters.debezium.envelope import (
     NOTHING,
     RECAPTURE,
-    Record,
     bracket,
     decode_record,
     foreign,
@@ -48,6 +47,11 @@ class _Row(msgspec.Struct, gc=False):
 _decode_row = msgspec.json.Decoder(_Row).decode
 
 
+def _position_of(transaction: str) -> PostgresPosition | None:
+    match = _TRANSACTION.fullmatch(transaction)
+    return PostgresPosition(int(match[2]), int(match[1])) if match else None
+
+
 class WalDecoder:
     """Records of Debezium's PostgreSQL connector 3.7.0.Final, JSON converter without schemas.
 
@@ -63,7 +67,8 @@ class WalDecoder:
         self._unit_id = ""
         self._position = PostgresPosition(0)
 
-    def __call__(self, offset: int, key: bytes | None, value: bytes | None) -> LogRecord:
+    def decode(self, offset: int, key: bytes | None, value: bytes | None) -> LogRecord:
+        """As `Decoder` says."""
         if value is None:
             raise LogCorrupted(f"offset {offset}: a record without value", hint=RECAPTURE)
         try:
@@ -104,18 +109,13 @@ class WalDecoder:
             None if before == _NULL else before,
             None if after == _NULL else after,
             self._position,
-            0,
-            None,
-            "",
-            source.ts_ms,
-            (),
             may_lack_values(after),
         )
 
     def _other(self, offset: int, value: bytes) -> LogRecord:
         record = decode_record(value)
         if record.status:
-            return self._bracket(offset, record)
+            return bracket(offset, record, record.id.partition(":")[0], _position_of, self._plain)
         if record.source is None:
             if record.op or record.ddl is not None or not record.ts_ms:
                 raise unknown_shape(offset, value)
@@ -125,21 +125,6 @@ class WalDecoder:
         if record.op == "m":
             return LogRecord(offset, _ROW, table=_MESSAGES, op="m", ts_ms=record.ts_ms)
         raise unknown_shape(offset, value)
-
-    def _bracket(self, offset: int, record: Record) -> LogRecord:
-        def position_of(transaction: str) -> PostgresPosition:
-            match = _TRANSACTION.fullmatch(transaction)
-            if match is None or record.status not in ("BEGIN", "END"):
-                raise LogCorrupted(f"offset {offset}: {record.status} of transaction {transaction!r}", hint=RECAPTURE)
-            return PostgresPosition(int(match[2]), int(match[1]))
-
-        return bracket(
-            offset,
-            record,
-            unit_id=record.id.partition(":")[0],
-            position_of=position_of,
-            table_of=lambda collection: self._plain(offset, collection),
-        )
 
     def _truncate(self, offset: int, source: _RowSource) -> LogRecord:
         return LogRecord(
