@@ -27,6 +27,7 @@ class LogRecord:
     before; `follows` is what the capture told before it, None where it does not say. END: `counts` maps every captured
     table to its number of rows and `total` is their sum.
     DDL: `statement` and the `tables` it names, or WHOLE_DATABASE. TRUNCATE: `total` is what END counts for it.
+    `ts_ms`: milliseconds since the epoch, of all but rows.
     """
 
     offset: int
