@@ -6,7 +6,6 @@ values: the assembler orders, counts and separates.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from seamline.domain.errors import LogCorrupted, SeamlineError
 from seamline.domain.log import LogRecord, RecordKind, Unit, touched
@@ -45,7 +44,7 @@ class _OpenUnit:
     def measure(self) -> int:
         """Bring `row_bytes` up to date."""
         size = 0
-        for row in islice(self.rows, self.rows_measured, None):
+        for row in self.rows[self.rows_measured :]:
             size += len(row.after or b"") + len(row.before or b"")
         self.row_bytes += size
         self.rows_measured = len(self.rows)
