@@ -289,3 +289,12 @@ def test_text_of_the_envelope_that_is_no_utf_8_stops_and_names_the_offset(field:
 def test_an_unknown_kind_of_source_has_no_decoder() -> None:
     with pytest.raises(InvariantViolated):
         decoder_for("oracle", source_name="x", database="y")
+
+
+@pytest.mark.parametrize("name", [name for name, (_, value) in RECORDS.items() if value[2:8] == b"before"])
+def test_a_row_reads_the_same_without_what_our_connector_leaves_out(name: str) -> None:
+    key, value = RECORDS[name]
+    told = json.loads(value)
+    source = {field: told["source"][field] for field in ("name", "ts_ms", "db", "table", "gtid", "file", "pos")}
+    lean = {"before": told["before"], "after": told["after"], "source": source, "op": told["op"]}
+    assert decoded(key, json.dumps(lean, separators=(",", ":")).encode()) == of(name)

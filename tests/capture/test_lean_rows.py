@@ -1,0 +1,79 @@
+"""What the log carries of a row, byte by byte: its images, its operation and where it stands."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from seamline.adapters.connections import resolve
+from seamline.adapters.kafka.client import client_settings
+from tests.conftest import RunningStack
+from tests.integration.captured import Captured, captured, finish, replay
+from tests.integration.captured_postgres import captured_postgres
+
+OF_BINLOG = ["name", "ts_ms", "db", "table", "gtid", "file", "pos"]
+OF_WAL = ["name", "ts_ms", "db", "schema", "table", "txId", "lsn"]
+
+
+@pytest.fixture(params=["mariadb", "postgres"])
+def bank(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Captured]:
+    assert stack
+    with captured("lean_rows") if request.param == "mariadb" else captured_postgres("lean_rows") as one:
+        yield one
+
+
+def test_a_row_is_told_with_what_a_stream_reads_and_with_nothing_else(bank: Captured) -> None:
+    bank.ensure()
+    start = bank.topics.end_offset()
+    bank.execute(
+        "INSERT INTO account (id, a, memo) VALUES (1, 1, 'x'), (2, 2, NULL)",
+        "UPDATE account SET a = 5 WHERE id = 1",
+        "UPDATE account SET id = 3 WHERE id = 2",
+        "DELETE FROM account WHERE id = 3",
+        "INSERT INTO audit (a, memo) VALUES (1, 'x')",
+        "TRUNCATE TABLE audit",
+        "INSERT INTO audit (a, memo) VALUES (2, 'y')",
+    )
+    state = replay(bank, finish(bank))
+    told = [value for value in values_of(bank, start) if "op" in value]
+    of_source = OF_BINLOG if bank.source_plan.kind == "mariadb" else OF_WAL
+    assert {tuple(value) for value in told} == {("before", "after", "source", "op")}
+    assert {tuple(value["source"]) for value in told} == {tuple(of_source)}
+    assert [value["op"] for value in told if value["source"]["table"] == "account"] == ["c", "c", "u", "d", "c", "d"]
+    assert [value["op"] for value in told if value["source"]["table"] == "audit"] == ["c", "t", "c"]
+    assert state.holds("account") == bank.rows("account") == [(1, 5, "x")]
+    assert state.holds("audit") == bank.rows("audit") == [(2, "y")]
+
+
+def test_the_rows_behind_an_alter_have_the_new_columns(bank: Captured) -> None:
+    bank.ensure()
+    start = bank.topics.end_offset()
+    bank.execute(
+        "INSERT INTO account (id, a, memo) VALUES (1, 1, 'x')",
+        "ALTER TABLE account ADD COLUMN extra INT",
+        "INSERT INTO account (id, a, memo, extra) VALUES (2, 2, 'y', 7)",
+    )
+    replay(bank, finish(bank))
+    images = [value["after"] for value in values_of(bank, start) if value.get("op") == "c"]
+    assert [image for image in images if "memo" in image] == [
+        {"id": 1, "a": 1, "memo": "x"},
+        {"id": 2, "a": 2, "memo": "y", "extra": 7},
+    ]
+
+
+def values_of(one: Captured, start: int) -> list[dict[str, Any]]:
+    """All records from `start` on that are there now."""
+    topic = one.source_plan.log_topic
+    settings = {**client_settings(resolve("kafka")), "group.id": "seamline-test", "isolation.level": "read_committed"}
+    end = one.kafka.offsets(topic)[1]
+    found: list[dict[str, Any]] = []
+    with closing(Consumer(settings)) as consumer:
+        consumer.assign([TopicPartition(topic, 0, start)])
+        while consumer.position([TopicPartition(topic, 0)])[0].offset < end:
+            for message in consumer.consume(1_000, 1.0):
+                assert message.error() is None, message.error()
+                found.append(json.loads(message.value() or b"{}"))
+    return found
