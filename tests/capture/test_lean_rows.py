@@ -11,8 +11,9 @@ from confluent_kafka import Consumer, TopicPartition
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, finish, replay
+from tests.integration.captured import Captured, captured, finish
 from tests.integration.captured_postgres import captured_postgres
+from tests.waiting import wait_until
 
 OF_BINLOG = ["name", "ts_ms", "db", "table", "gtid", "file", "pos"]
 OF_WAL = ["name", "ts_ms", "db", "schema", "table", "txId", "lsn"]
@@ -37,15 +38,12 @@ def test_a_row_is_told_with_what_a_stream_reads_and_with_nothing_else(bank: Capt
         "TRUNCATE TABLE audit",
         "INSERT INTO audit (a, memo) VALUES (2, 'y')",
     )
-    state = replay(bank, finish(bank))
-    told = [value for value in values_of(bank, start) if "op" in value]
+    told = [value for value in values_of(bank, start, finish(bank)) if "op" in value]
     of_source = OF_BINLOG if bank.source_plan.kind == "mariadb" else OF_WAL
     assert {tuple(value) for value in told} == {("before", "after", "source", "op")}
     assert {tuple(value["source"]) for value in told} == {tuple(of_source)}
     assert [value["op"] for value in told if value["source"]["table"] == "account"] == ["c", "c", "u", "d", "c", "d"]
     assert [value["op"] for value in told if value["source"]["table"] == "audit"] == ["c", "t", "c"]
-    assert state.holds("account") == bank.rows("account") == [(1, 5, "x")]
-    assert state.holds("audit") == bank.rows("audit") == [(2, "y")]
 
 
 def test_the_rows_behind_an_alter_have_the_new_columns(bank: Captured) -> None:
@@ -56,24 +54,24 @@ def test_the_rows_behind_an_alter_have_the_new_columns(bank: Captured) -> None:
         "ALTER TABLE account ADD COLUMN extra INT",
         "INSERT INTO account (id, a, memo, extra) VALUES (2, 2, 'y', 7)",
     )
-    replay(bank, finish(bank))
-    images = [value["after"] for value in values_of(bank, start) if value.get("op") == "c"]
+    images = [value["after"] for value in values_of(bank, start, finish(bank)) if value.get("op") == "c"]
     assert [image for image in images if "memo" in image] == [
         {"id": 1, "a": 1, "memo": "x"},
         {"id": 2, "a": 2, "memo": "y", "extra": 7},
     ]
 
 
-def values_of(one: Captured, start: int) -> list[dict[str, Any]]:
-    """All records from `start` on that are there now."""
-    topic = one.source_plan.log_topic
+def values_of(one: Captured, start: int, marker: str) -> list[dict[str, Any]]:
+    """All records from `start` up to this marker."""
     settings = {**client_settings(resolve("kafka")), "group.id": "seamline-test", "isolation.level": "read_committed"}
-    end = one.kafka.offsets(topic)[1]
     found: list[dict[str, Any]] = []
     with closing(Consumer(settings)) as consumer:
-        consumer.assign([TopicPartition(topic, 0, start)])
-        while consumer.position([TopicPartition(topic, 0)])[0].offset < end:
-            for message in consumer.consume(1_000, 1.0):
-                assert message.error() is None, message.error()
-                found.append(json.loads(message.value() or b"{}"))
+        consumer.assign([TopicPartition(one.source_plan.log_topic, 0, start)])
+
+        def is_there() -> bool:
+            messages = consumer.consume(1_000, 0.5)
+            found.extend(json.loads(message.value() or b"{}") for message in messages if message.error() is None)
+            return any((value.get("after") or {}).get("id") == marker for value in found)
+
+        wait_until(is_there, timeout_s=60, what="the last marker")
     return found

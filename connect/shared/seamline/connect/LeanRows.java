@@ -50,14 +50,15 @@ final class LeanRows {
     }
 
     private static Shape shapeOf(Schema debeziums) {
-        SchemaBuilder source = SchemaBuilder.struct();
+        SchemaBuilder source = SchemaBuilder.struct().name(debeziums.field(SOURCE).schema().name());
         for (Field field : debeziums.field(SOURCE).schema().fields()) {
             if (KEPT_OF_THE_SOURCE.contains(field.name())) {
                 source.field(field.name(), field.schema());
             }
         }
         Schema ofTheSource = source.build();
-        SchemaBuilder row = SchemaBuilder.struct();
+        // By this name Debezium itself knows a row, also behind us.
+        SchemaBuilder row = SchemaBuilder.struct().name(debeziums.name()).version(debeziums.version());
         for (String name : KEPT) {
             row.field(name, name.equals(SOURCE) ? ofTheSource : debeziums.field(name).schema());
         }
