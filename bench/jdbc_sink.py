@@ -74,7 +74,9 @@ _TYPES: Mapping[str, tuple[str, str]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--changes", type=int, default=600_000)
-    parser.add_argument("--rounds", type=int, default=3, help="of its fastest mode, the first of the search among them")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="of its fastest mode; its drain in the search is one of them"
+    )
     chosen = parser.parse_args()
     with captured(NAME) as bank, postgres_database(NAME) as warehouse, destination_known_by_id(warehouse, NAME):
         bank.execute(*CREATE)

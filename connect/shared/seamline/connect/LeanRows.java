@@ -11,7 +11,7 @@ import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
- * Rows with their images, their operation and where they stand, and without what no stream reads, which is half of the log.
+ * Rows with their images, their operation and where they stand, and without what no stream reads.
  *
  * What is told of a row stays what Debezium told, under its names and in its order (ADR 27).
  */
