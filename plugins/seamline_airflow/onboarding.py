@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamline import settings
+from seamline.domain.errors import TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.plan.model import Run, SyncPlan
 from seamline.ports import Problem
@@ -21,7 +22,7 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
     with parts.source(plan) as source:
         found = source.survey([table.name for table in plan.tables])
         problems = list(source.preflight(found.tables))
-    problems += registry.capture_problems(plan)
+    problems += _of_capture(plan, behind=problems)
     for destination in plan.destinations:
         problems += registry.destination_problems(plan, destination.name)
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
@@ -34,11 +35,21 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
 def check_source(plan: SyncPlan) -> Sequence[Problem]:
     """Every problem of a source whose tables are as planned, and of its capture: Connect may have come back with
     another connector than the one that was asked at onboarding."""
-    from seamline.adapters import registry
-
     with parts.source(plan) as source:
         problems = source.preflight([table.shape for table in plan.tables])
-    return [*problems, *registry.capture_problems(plan)]
+    return [*problems, *_of_capture(plan, behind=problems)]
+
+
+def _of_capture(plan: SyncPlan, *, behind: Sequence[Problem]) -> Sequence[Problem]:
+    from seamline.adapters import registry
+
+    try:
+        return registry.capture_problems(plan)
+    except TransientError:
+        # What ends the step is known already, and its cure need not wait for Connect to come back.
+        if any(problem.is_fatal for problem in behind):
+            return ()
+        raise
 
 
 def ledgers(plan: SyncPlan) -> dict[str, LedgerRow | None]:

@@ -283,6 +283,25 @@ def test_the_source_is_checked_every_day_for_the_tables_that_are_carried(
         operator.execute(context())
 
 
+def test_what_is_wrong_with_a_source_is_told_also_while_connect_is_away(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems = [Problem("binlog_row_image is MINIMAL", "SET GLOBAL binlog_row_image = FULL")]
+    source = SimpleNamespace(preflight=lambda tables: tuple(problems))
+    monkeypatch.setattr("seamline_airflow.parts.source", lambda plan: nullcontext(source))
+
+    def away(plan: Any) -> Any:
+        raise TransientError("Connect is not ready")
+
+    monkeypatch.setattr("seamline.adapters.registry.capture_problems", away)
+    operator = SourceCheckOperator(task_id="check", plan_json=plan_to_json(results.plan()))
+    with pytest.raises(AirflowFailException, match="MINIMAL"):
+        operator.execute(context())
+    problems.clear()
+    with pytest.raises(AirflowException, match="not ready"):
+        operator.execute(context())
+
+
 def test_a_verdict_that_is_late_opens_an_alarm_and_ends_it_when_it_comes(platform: results.Platform) -> None:
     asyncio.run(deadline.verdict_is_late("settlement", context={"dag_run": {"partition_key": "2026-11-19"}}))
     assert list(platform.alarms) == [("verdict_late", "settlement 2026-11-19")]
