@@ -48,6 +48,9 @@ def run(args: argparse.Namespace) -> int:
         except SeamlineError:
             demo.show_state()
             raise
+        except KeyboardInterrupt:
+            demo.progress.say("the servers, Airflow and the bank's writers go on: `./seamline down` stops them")
+            raise
         return demo.show(dates)
 
 
