@@ -7,8 +7,8 @@ table, side by side: upserts by key, inserts where there is no key. Not among it
 DATE nor a DATETIME(6) (3.6.0.Final). All results must be equal to each other and to the source. Goal: at least 3 times
 as fast.
 
-A backlog of half an hour at 1,000 changes a second: of 600,000 changes a good part of the span loop's three seconds is
-its first read and its last commit, beside which nothing else runs, and readings scatter by half.
+A backlog of half an hour at 1,000 changes a second, so that the first read and the last commit of the span loop, beside
+which nothing else runs, weigh little.
 
 On the servers of the local stack: `./seamline exec python -m bench.jdbc_sink`.
 """

@@ -46,17 +46,16 @@ def test_a_failed_run_is_told_after_the_verdicts_and_the_way_into_airflow(
 def test_a_demo_that_is_interrupted_tells_what_goes_on_and_how_to_stop_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupt(_: demo.Demo) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(demo.boot, "up", lambda *_: None)
-    monkeypatch.setattr(demo.Demo, "fill_bank", lambda *_: None)
-    monkeypatch.setattr(demo.Demo, "tell", interrupt)
+    monkeypatch.setattr(demo.Demo, "fill_bank", interrupt)
     assert main(["demo"]) == 130
     said = capsys.readouterr()
-    assert "writers go on: `./seamline down`" in said.out + said.err
+    assert "goes on: `./seamline down` stops it" in said.out + said.err
 
 
 DATES = [date(2026, 11, 23), date(2026, 11, 21), date(2026, 11, 22)]

@@ -37,21 +37,11 @@ def run(args: argparse.Namespace) -> int:
     demo = Demo(Layout(settings.load()))
     # A second onboarding beside the first would take the sync from it in mid-way.
     with alone(demo.layout, "demo", what="`seamline demo`"):
-        with demo.phase("stack"):
-            boot.up(demo.layout, components.choose(), demo.progress)
-        with demo.phase("bank"):
-            demo.fill_bank(SIZES[args.size])
-            boot.up(demo.layout, components.choose(only=[WRITERS]), demo.progress)
         try:
-            with demo.phase("runs"):
-                dates = demo.tell()
-        except SeamlineError:
-            demo.show_state()
-            raise
+            return demo.play(SIZES[args.size])
         except KeyboardInterrupt:
-            demo.progress.say("the servers, Airflow and the bank's writers go on: `./seamline down` stops them")
+            demo.progress.say("what was started, the bank's writers too, goes on: `./seamline down` stops it")
             raise
-        return demo.show(dates)
 
 
 @dataclass(slots=True)
@@ -67,6 +57,20 @@ class Demo:
         began = self.progress.elapsed_s
         yield
         self.times.append((name, self.progress.elapsed_s - began))
+
+    def play(self, size: bank.BankSize) -> int:
+        with self.phase("stack"):
+            boot.up(self.layout, components.choose(), self.progress)
+        with self.phase("bank"):
+            self.fill_bank(size)
+            boot.up(self.layout, components.choose(only=[WRITERS]), self.progress)
+        try:
+            with self.phase("runs"):
+                dates = self.tell()
+        except SeamlineError:
+            self.show_state()
+            raise
+        return self.show(dates)
 
     def plan(self) -> SyncPlan:
         return compile_plan(load_declarations(self.layout.settings.declarations), SYNC)
