@@ -15,13 +15,13 @@ import time
 import uuid
 from contextlib import closing
 from decimal import Decimal
+from itertools import chain
 
 import orjson
 import psycopg
 
 from seamline.adapters import registry
 from seamline.adapters.connections import Connection
-from seamline.domain.log import RecordKind
 from seamline.plan.model import SyncPlan, TablePlan
 from seamline.ports import Marker, Orders, StreamReport
 from seamline.sync.markers import read_until_marker
@@ -162,12 +162,10 @@ def drained_by_batches(plan: SyncPlan, warehouse: Connection, last: Marker, star
         batch: dict[str, list[dict[str, object]]] = {}
         size, is_last = 0, False
         while not is_last:
-            for record in reader.poll(0.2, BATCH - size):
-                if record.kind is not RecordKind.ROW:
-                    continue
-                is_last = is_last or (record.table == "seamline_marker" and last.id.encode() in (record.after or b""))
-                if record.table in statements:
-                    batch.setdefault(record.table, []).append(orjson.loads(record.after or b""))
+            for row in chain.from_iterable(record.rows for record in reader.poll(0.2, BATCH - size)):
+                is_last = is_last or (row.table == "seamline_marker" and last.id.encode() in (row.after or b""))
+                if row.table in statements:
+                    batch.setdefault(row.table, []).append(orjson.loads(row.after or b""))
                     size += 1
             if size >= BATCH or is_last:
                 with session.cursor() as cursor:

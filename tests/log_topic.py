@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seamline.domain.catalogue import Column, Kind, Table, shape_mark
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import StreamId
-from seamline.domain.log import LogRecord, RecordKind, ToldBefore
+from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
 from seamline.domain.position import BinlogPosition, Position
 from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Orders, Publication, StreamReport
@@ -161,11 +161,6 @@ class LogTopic:
             self._seen[change.table] = self._seen.get(change.table, 0) + 1
         self._row += 1
 
-    def repeat(self, record: LogRecord) -> None:
-        """The same row told again, at a new offset."""
-        fields = {name: getattr(record, name) for name in LogRecord.__slots__}
-        self.records.append(LogRecord(**{**fields, "offset": self._next_offset()}))
-
     def finish(self, counts: dict[str, int] | None = None) -> None:
         found = self._seen if counts is None else counts
         self.before, self.begun = ToldBefore(BinlogPosition(gtid(self._number)), has_end=True), None
@@ -186,7 +181,6 @@ class LogTopic:
             RecordKind.TRUNCATE,
             unit_id=gtid(self._number),
             table=table,
-            op="t",
             tables=(table,),
             position=self._place(),
         )
@@ -220,16 +214,19 @@ class LogTopic:
         return _json({column: row[column] for column in table.key})
 
     def _add_row(self, table: str, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
-        self._add(
-            RecordKind.ROW,
-            unit_id=gtid(self._number),
-            table=table,
-            op=op,
-            key=self._key(table, after if after is not None else before),
-            before=None if before is None else _json(before),
-            after=None if after is None else _json(after),
-            position=self._place(),
+        self._add_told(
+            RowChange(
+                self._next_offset(),
+                table,
+                op,
+                self._key(table, after if after is not None else before),
+                None if before is None else _json(before),
+                None if after is None else _json(after),
+            )
         )
+
+    def _add_told(self, row: RowChange) -> None:
+        self.records.append(row_record(row, gtid(self._number), self._place()))
 
     def _place(self) -> BinlogPosition:
         return BinlogPosition(gtid(self._number), FILE, self._number * 1000)
@@ -242,6 +239,22 @@ class LogTopic:
         # Every seventh offset belongs to a transaction marker, which no reader sees.
         self._offset += 2 if offset % 7 == 5 else 1
         return offset
+
+
+def row_record(row: RowChange, unit_id: str = "", position: Position | None = None) -> LogRecord:
+    return LogRecord(row.offset, RecordKind.ROWS, unit_id, position, [row])
+
+
+def in_runs(records: Sequence[LogRecord]) -> list[LogRecord]:
+    """Rows of one transaction that follow each other as one record, as a decoder tells them."""
+    told: list[LogRecord] = []
+    for record in records:
+        last = told[-1] if told else record
+        if record.rows and last.rows and record is not last and record.unit_id == last.unit_id:
+            told[-1] = replace(last, rows=[*last.rows, *record.rows])
+        else:
+            told.append(record)
+    return told
 
 
 def _json(row: dict[str, Any]) -> bytes:
@@ -272,7 +285,7 @@ class TopicReader:
         taken = self._log.records[self._next : self._next + min(records_max, self._at_most)]
         self._next += len(taken)
         self.idle_polls = self.idle_polls + 1 if timeout_s and not taken else 0
-        return taken
+        return in_runs(taken)
 
     @property
     def is_drained(self) -> bool:

@@ -14,7 +14,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.left_out import UNAVAILABLE, UNAVAILABLE_BYTES, may_lack_values
-from seamline.domain.log import LogRecord, RecordKind, Span, Unit
+from seamline.domain.log import RowChange, Span, Unit
 from seamline.ports import Commit, Lease, Progress, Sink
 from seamline.sync.compaction import compact
 from tests.log_topic import STREAM, position
@@ -75,13 +75,13 @@ class ToastLog:
 
     def unit(self, *changes: Change, truncated: bool = False) -> Unit:
         start = self.offset
-        rows = [record for before, after in changes for record in self._records(before, after)]
+        rows = [row for before, after in changes for row in self._rows(before, after)]
         self.offset += 2
         self.number += 1
         emptied = (NOTE.name,) if truncated else ()
         return Unit(str(self.number), start, self.offset, position(self.number), rows, truncated=emptied)
 
-    def _records(self, before: Row | None, after: Row | None) -> Iterable[LogRecord]:
+    def _rows(self, before: Row | None, after: Row | None) -> Iterable[RowChange]:
         if before is None:
             assert after is not None
             yield self._row("c", after["id"], after=after)
@@ -95,15 +95,14 @@ class ToastLog:
 
     def _row(
         self, op: str, number: int, *, before: Row | None = None, after: Row | None = None, old: int | None = None
-    ) -> LogRecord:
+    ) -> RowChange:
         self.offset += 1
         image = None if after is None else to_json(after)
         is_partial = image is not None and may_lack_values(image)
-        return LogRecord(
+        return RowChange(
             self.offset,
-            RecordKind.ROW,
-            table=NOTE.name,
-            op=op,
+            NOTE.name,
+            op,
             key=key_of(number),
             before=None if before is None else to_json(before),
             after=image,

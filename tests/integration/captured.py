@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 import pytest
@@ -23,7 +24,7 @@ from seamline.adapters.logins import Logins
 from seamline.adapters.mariadb.grants import grant_script, statements_of
 from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.errors import PositionLost
-from seamline.domain.log import LogRecord, RecordKind, ToldBefore
+from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Source
@@ -309,9 +310,8 @@ def told_rows(one: Captured, table: str, count: int) -> list[dict[str, Any]]:
         reader.assign(one.kafka.offsets(one.source_plan.log_topic)[0])
 
         def is_whole() -> bool:
-            records = reader.poll(1.0, 1_000)
-            ours = [record for record in records if record.kind is RecordKind.ROW and record.table == table]
-            found.extend(json.loads(record.after or record.before or b"") for record in ours)
+            rows = chain.from_iterable(record.rows for record in reader.poll(1.0, 1_000))
+            found.extend(json.loads(row.after or row.before or b"") for row in rows if row.table == table)
             return len(found) >= count
 
         wait_until(is_whole, timeout_s=60, what="the rows in the log")
@@ -320,7 +320,7 @@ def told_rows(one: Captured, table: str, count: int) -> list[dict[str, Any]]:
 
 def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
     state = Replayed()
-    unit: list[LogRecord] = []
+    unit: list[RowChange] = []
     counted: Counter[str] = Counter()
     open_id, is_last = "", False
     begun: Position | None = None
@@ -341,11 +341,11 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
             unit = []
             counted = Counter()
             open_id = record.unit_id
-        elif record.kind is RecordKind.ROW:
+        elif record.kind is RecordKind.ROWS:
             assert record.unit_id == open_id, f"row of {record.unit_id} inside {open_id}"
-            unit.append(record)
-            counted[record.table] += 1
-            is_last = is_last or (record.op == "c" and marker_id.encode() in (record.after or b""))
+            unit += record.rows
+            counted.update(row.table for row in record.rows)
+            is_last = is_last or any(row.op == "c" and marker_id.encode() in (row.after or b"") for row in record.rows)
         elif record.kind is RecordKind.END:
             assert record.unit_id == open_id, f"END of {record.unit_id} inside {open_id}"
             assert (dict(counted), counted.total()) == (record.counts, record.total), record
@@ -371,7 +371,7 @@ def _row(state: Replayed, table: str, image: bytes | None) -> tuple[Any, ...] | 
     return state.meant(table, tuple(json.loads(image).values())) if image else None
 
 
-def apply_unit(state: Replayed, unit: Sequence[LogRecord]) -> None:
+def apply_unit(state: Replayed, unit: Sequence[RowChange]) -> None:
     for row in unit:
         state.rows += 1
         before, after = (_row(state, row.table, image) for image in (row.before, row.after))
@@ -379,11 +379,11 @@ def apply_unit(state: Replayed, unit: Sequence[LogRecord]) -> None:
             counter = state.keyless.setdefault(row.table, Counter())
             counter.update([after] if after else [])
             counter.subtract([before] if before else [])
-            assert not before or counter[before] >= 0, f"{row.unit_id} deletes a row of {row.table} that is not there"
+            assert not before or counter[before] >= 0, f"offset {row.offset} deletes a row of {row.table} not there"
         elif after is None:
             held = state.keyed.get(row.table, {}).pop(row.key, None)
-            assert held is not None, f"{row.unit_id} deletes {row.table} {row.key!r}, which is not there"
+            assert held is not None, f"offset {row.offset} deletes {row.table} {row.key!r}, which is not there"
         else:
             is_known = row.key in state.keyed.get(row.table, {})
-            assert row.op != "c" or not is_known, f"{row.unit_id} inserts {row.table} {row.key!r}, which is there"
+            assert row.op != "c" or not is_known, f"offset {row.offset} inserts {row.table} {row.key!r}, which is there"
             state.keyed.setdefault(row.table, {})[row.key] = after

@@ -15,7 +15,7 @@ from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.cutover import is_covered
 from seamline.domain.errors import GateFailed
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.domain.position import Position, position_from_json
 from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import Run
@@ -150,25 +150,27 @@ def rows_in(warehouse: Connection, schema: str, names: dict[str, str]) -> Rows:
         }
 
 
-def units_of(bank: Captured, through: str) -> Iterator[tuple[LogRecord, Position, list[LogRecord]]]:
+def units_of(bank: Captured, through: str) -> Iterator[tuple[LogRecord, Position, list[RowChange]]]:
     """(END, position, rows) of every unit from the first on, up to the unit of a marker."""
     with closing(bank.open_log()) as reader:
         reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])
-        rows: list[LogRecord] = []
+        rows: list[RowChange] = []
+        begins: Position | None = None
         while records := wait_until(lambda: reader.poll(1.0, 20_000), timeout_s=60, what="more of the log"):
             for record in records:
                 if record.kind is RecordKind.BEGIN:
-                    rows = []
-                elif record.kind is RecordKind.ROW:
-                    rows.append(record)
+                    rows, begins = [], None
+                elif record.kind is RecordKind.ROWS:
+                    rows += record.rows
+                    begins = begins or record.position
                 elif record.kind is RecordKind.END:
                     assert record.total == len(rows), f"unit {record.unit_id} is not whole"
-                    position = next((row.position for row in rows if row.position), record.position)
+                    position = begins or record.position
                     assert position is not None
                     yield record, position, rows
                     if any(through.encode() in (row.after or b"") for row in rows):
                         return
-                    rows = []
+                    rows, begins = [], None
 
 
 def state_at(bank: Captured, position: Position, next_offset: int, high_marker: str, tables: Sequence[str]) -> Replayed:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind, Unit
+from seamline.domain.log import RowChange, Unit
 from seamline.domain.position import BinlogPosition
 from seamline.sync.compaction import compact
 from seamline.sync.units import UnitAssembler
@@ -163,15 +163,15 @@ def test_a_truncate_forgets_what_came_before_it_in_the_span() -> None:
     assert [change.key for change in changes.keyed] == [b'{"id":2}']
 
 
-def emptied_first(*rows: LogRecord, truncated: tuple[str, ...] = ("account", "audit"), number: int = 2) -> Unit:
+def emptied_first(*rows: RowChange, truncated: tuple[str, ...] = ("account", "audit"), number: int = 2) -> Unit:
     """A transaction of a source whose TRUNCATE may stand among rows."""
     return Unit(
         gtid(number), 10 * number, 10 * number + 5, BinlogPosition(gtid(number)), list(rows), truncated=truncated
     )
 
 
-def added(table: str, key: bytes | None, after: bytes) -> LogRecord:
-    return LogRecord(21, RecordKind.ROW, gtid(2), table, "c", key=key, after=after)
+def added(table: str, key: bytes | None, after: bytes) -> RowChange:
+    return RowChange(21, table, "c", key, after=after)
 
 
 def test_two_tables_are_emptied_and_filled_again_by_one_transaction() -> None:
@@ -229,7 +229,7 @@ def test_a_table_emptied_again_in_a_later_transaction_forgets_what_the_first_fil
 def test_a_change_without_key_or_full_image_stops(
     table: str, op: str, before: bytes | None, after: bytes | None, key: bytes | None
 ) -> None:
-    row = LogRecord(3, RecordKind.ROW, "0-1-1", table, op, key, before, after, position(1))
-    unit = Unit("0-1-1", 0, 5, position(1), [row])
-    with pytest.raises(LogCorrupted, match="offset 3"):
+    unit = Unit("0-1-1", 0, 5, position(1), [RowChange(3, table, op, key, before, after)])
+    with pytest.raises(LogCorrupted, match="offset 3") as caught:
         compact([unit], tables=BY_NAME, gate=open_gate())
+    assert (caught.value.table, caught.value.position) == (table, str(position(1)))

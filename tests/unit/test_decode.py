@@ -9,8 +9,9 @@ import pytest
 from seamline.adapters.debezium.binlog import altered_tables, dropped_database
 from seamline.adapters.debezium.decode import decoder_for
 from seamline.domain.errors import InvariantViolated, LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind, ToldBefore, touched
+from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore, touched
 from seamline.domain.position import BinlogPosition
+from tests.told import Told, decode
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
 for line in Path(__file__).with_name("mariadb_records.jsonl").read_text(encoding="utf-8").splitlines():
@@ -21,7 +22,8 @@ OFFSET = 77
 
 
 def decoded(key: bytes | None, value: bytes | None, *, name: str = "seamline-core_bank") -> LogRecord:
-    return decoder_for("mariadb", source_name=name, database="bank")(OFFSET, key, value)
+    (record,) = decode(decoder_for("mariadb", source_name=name, database="bank"), Told(OFFSET, key, value))
+    return record
 
 
 def of(name: str) -> LogRecord:
@@ -52,18 +54,15 @@ def test_a_begin_of_ours_names_the_bracket_before_it_and_others_name_none() -> N
 
 EXPECTED = {
     "begin": LogRecord(
-        OFFSET, RecordKind.BEGIN, "0-7-3087", position=BinlogPosition("0-7-3087"), ts_ms=1795224400000, is_whole=True
+        OFFSET, RecordKind.BEGIN, "0-7-3087", BinlogPosition("0-7-3087"), ts_ms=1795224400000, is_whole=True
     ),
     "heartbeat": LogRecord(OFFSET, RecordKind.HEARTBEAT, ts_ms=1795224433517),
     "insert": LogRecord(
         OFFSET,
-        RecordKind.ROW,
+        RecordKind.ROWS,
         "0-7-3087",
-        "account",
-        "c",
-        key=b'{"id":1}',
-        after=b'{"id":1,"a":1,"memo":"x"}',
-        position=BinlogPosition("0-7-3087", "binlog.000001", 136819703),
+        BinlogPosition("0-7-3087", "binlog.000001", 136819703),
+        [RowChange(OFFSET, "account", "c", b'{"id":1}', after=b'{"id":1,"a":1,"memo":"x"}')],
     ),
     "end": LogRecord(
         OFFSET,
@@ -78,9 +77,8 @@ EXPECTED = {
         OFFSET,
         RecordKind.TRUNCATE,
         "0-7-3093",
-        "account",
-        "t",
-        position=BinlogPosition("0-7-3093", "binlog.000001", 136821322),
+        BinlogPosition("0-7-3093", "binlog.000001", 136821322),
+        table="account",
         tables=("account",),
         ts_ms=1795224433000,
     ),
@@ -106,16 +104,26 @@ def test_a_record_is_read_whole(name: str) -> None:
 def test_row_images_and_keys_stay_the_bytes_they_were(
     name: str, op: str, key: bytes | None, before: bytes | None, after: bytes | None
 ) -> None:
-    record = of(name)
-    assert record.kind is RecordKind.ROW
-    assert (record.op, record.key, record.before, record.after) == (op, key, before, after)
+    (row,) = of(name).rows
+    assert (row.op, row.key, row.before, row.after) == (op, key, before, after)
 
 
-def test_rows_of_one_transaction_share_one_position() -> None:
-    decode = decoder_for("mariadb", source_name="seamline-core_bank", database="bank")
-    first, second = (decode(OFFSET, *RECORDS[name]) for name in ("key change, old key", "key change, new key"))
-    assert first.position is second.position
-    assert decode(OFFSET, *RECORDS["update"]).position != first.position
+def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None:
+    names = ("key change, old key", "key change, new key", "update", "heartbeat", "update")
+    decoder = decoder_for("mariadb", source_name="seamline-core_bank", database="bank")
+    told = decode(decoder, *(Told(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
+    assert [[row.op for row in record.rows] for record in told] == [["d", "c"], ["u"], [], ["u"]]
+    assert [(record.offset, record.end) for record in told] == [(77, 79), (79, 80), (80, 81), (81, 82)]
+    assert told[0].position == BinlogPosition("0-7-3088", "binlog.000001", 136819988)
+    assert told[1].position is told[3].position, "also behind a heartbeat: where its first row stands"
+
+
+def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
+    decoder = decoder_for("mariadb", source_name="seamline-core_bank", database="bank")
+    told: list[LogRecord] = []
+    with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: a record of unknown shape"):
+        decoder.decode([Told(OFFSET, *RECORDS["insert"]), Told(OFFSET + 1, None, b"{}")], told)
+    assert told == [EXPECTED["insert"]]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from seamline.adapters.debezium.decode import decoder_for
 from seamline.adapters.debezium.envelope import Decoder
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.left_out import UNAVAILABLE
-from seamline.domain.log import LogRecord, RecordKind, ToldBefore
+from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
 from seamline.domain.position import PostgresPosition
+from tests.told import Told, decode
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
 for line in Path(__file__).with_name("postgres_records.jsonl").read_text(encoding="utf-8").splitlines():
@@ -30,7 +31,8 @@ def decoder(*, name: str = "seamline-core_bank", database: str = "bank", schema:
 
 
 def decoded(key: bytes | None, value: bytes | None, **source: str) -> LogRecord:
-    return decoder(**source)(OFFSET, key, value)
+    (record,) = decode(decoder(**source), Told(OFFSET, key, value))
+    return record
 
 
 def of(name: str) -> LogRecord:
@@ -55,18 +57,15 @@ def test_a_begin_of_ours_names_the_end_before_it() -> None:
 
 EXPECTED = {
     "begin": LogRecord(
-        OFFSET, RecordKind.BEGIN, "792", position=PostgresPosition(41687152, 792), ts_ms=1795338657657, is_whole=True
+        OFFSET, RecordKind.BEGIN, "792", PostgresPosition(41687152, 792), ts_ms=1795338657657, is_whole=True
     ),
     "heartbeat": LogRecord(OFFSET, RecordKind.HEARTBEAT, ts_ms=1795338658012),
     "insert": LogRecord(
         OFFSET,
-        RecordKind.ROW,
+        RecordKind.ROWS,
         "792",
-        "account",
-        "c",
-        key=b'{"id":1}',
-        after=b'{"id":1,"a":1,"t":"xyzxyzxy","b":"AP8Q"}',
-        position=PostgresPosition(41687152, 792),
+        PostgresPosition(41687152, 792),
+        [RowChange(OFFSET, "account", "c", b'{"id":1}', after=b'{"id":1,"a":1,"t":"xyzxyzxy","b":"AP8Q"}')],
     ),
     "end": LogRecord(
         OFFSET,
@@ -93,14 +92,13 @@ EXPECTED = {
         OFFSET,
         RecordKind.TRUNCATE,
         "801",
-        "account",
-        "t",
-        position=PostgresPosition(41805008, 801),
+        PostgresPosition(41805008, 801),
+        table="account",
         total=1,
         tables=("account",),
         ts_ms=1795338657717,
     ),
-    "message": LogRecord(OFFSET, RecordKind.ROW, table="@messages", op="m", ts_ms=1795338659000),
+    "message": LogRecord(OFFSET, RecordKind.ROWS, rows=(RowChange(OFFSET, "@messages", "m"),)),
 }
 LEFT_OUT = f'"t":"{UNAVAILABLE}","b":"c2VhbWxpbmU6dW5jaGFuZ2VkLXZhbHVlLWxlZnQtb3V0OjVmMGM5YjFlN2E="}}'.encode()
 
@@ -131,42 +129,55 @@ def test_a_record_is_read_whole(name: str) -> None:
 def test_row_images_and_keys_stay_the_bytes_they_were(
     name: str, op: str, key: bytes | None, before: bytes | None, after: bytes | None
 ) -> None:
-    record = of(name)
-    assert record.kind is RecordKind.ROW
-    assert (record.op, record.key, record.before, record.after) == (op, key, before, after)
+    (row,) = of(name).rows
+    assert (row.op, row.key, row.before, row.after) == (op, key, before, after)
 
 
 @pytest.mark.parametrize("name", [name for name in RECORDS if b'"before"' in RECORDS[name][1]])
 def test_an_image_that_is_null_is_none_and_not_a_text(name: str) -> None:
-    document, record = json.loads(RECORDS[name][1]), of(name)
-    for image, found in (("before", record.before), ("after", record.after)):
-        assert (found is None) == (document[image] is None)
+    document = json.loads(RECORDS[name][1])
+    for row in of(name).rows:
+        assert (row.before is None, row.after is None) == (document["before"] is None, document["after"] is None)
 
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_only_a_row_whose_log_left_values_out_is_partial(name: str) -> None:
-    assert of(name).is_partial == (name in ("update, before null", "key change, new key"))
+    lacking = ["update, before null", "key change, new key"]
+    assert [name for row in of(name).rows if row.is_partial] == [one for one in lacking if one == name]
+
+
+def test_a_row_that_lacks_values_tells_the_key_it_had_before() -> None:
+    told = Told(OFFSET, *RECORDS["key change, new key"], (("__debezium.oldkey", b'{"id":1}'),))
+    ((row,),) = (record.rows for record in decode(decoder(), told))
+    assert (row.is_partial, row.old_key) == (True, b'{"id":1}')
 
 
 def test_a_row_belongs_to_its_transaction_and_table() -> None:
     record = of("marker")
-    assert (record.unit_id, record.table) == ("802", "seamline_marker")
+    assert (record.unit_id, [row.table for row in record.rows]) == ("802", ["seamline_marker"])
     assert record.position == PostgresPosition(41805424, 802)
 
 
-def test_rows_of_one_transaction_share_one_position() -> None:
-    decode = decoder()
-    first, second = (decode(OFFSET, *RECORDS[name]) for name in ("key change, old key", "key change, new key"))
-    assert first.position is second.position
-    assert first.unit_id == second.unit_id == "794"
-    later = decode(OFFSET, *RECORDS["delete, key only"])
-    assert (later.unit_id, later.position) == ("800", PostgresPosition(41801968, 800))
+def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None:
+    names = ("key change, old key", "key change, new key", "delete, key only", "heartbeat", "delete, key only")
+    told = decode(decoder(), *(Told(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
+    assert [[row.op for row in record.rows] for record in told] == [["d", "c"], ["d"], [], ["d"]]
+    assert [(record.offset, record.end) for record in told] == [(77, 79), (79, 80), (80, 81), (81, 82)]
+    assert [record.unit_id for record in told] == ["794", "800", "", "800"]
+    assert told[1].position is told[3].position
+    assert told[1].position == PostgresPosition(41801968, 800)
+
+
+def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
+    told: list[LogRecord] = []
+    with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: a record of unknown shape"):
+        decoder().decode([Told(OFFSET, *RECORDS["insert"]), Told(OFFSET + 1, None, b"{}")], told)
+    assert told == [EXPECTED["insert"]]
 
 
 def test_a_truncate_after_rows_of_its_transaction_belongs_to_it() -> None:
-    decode = decoder()
-    row = decode(OFFSET, *RECORDS["insert"])
-    truncate = decode(OFFSET, None, altered("truncate", source__txId=792, source__lsn=41687300))
+    cut = altered("truncate", source__txId=792, source__lsn=41687300)
+    row, truncate = decode(decoder(), Told(OFFSET, *RECORDS["insert"]), Told(OFFSET + 1, None, cut))
     assert (truncate.unit_id, truncate.position) == (row.unit_id, row.position)
 
 
@@ -240,4 +251,4 @@ def test_a_row_reads_the_same_without_what_our_connector_leaves_out(name: str) -
     told = json.loads(value)
     source = {field: told["source"][field] for field in ("name", "ts_ms", "db", "schema", "table", "txId", "lsn")}
     lean = {"before": told["before"], "after": told["after"], "source": source, "op": told["op"]}
-    assert decoder()(OFFSET, key, json.dumps(lean, separators=(",", ":")).encode()) == of(name)
+    assert decoded(key, json.dumps(lean, separators=(",", ":")).encode()) == of(name)

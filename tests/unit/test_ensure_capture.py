@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from seamline.domain.errors import PositionLost, Refused, TerminalError, TransientError
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.domain.position import BinlogPosition, Position
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Problem
 from seamline.sync import markers
 from seamline.sync.capture import CaptureState, ensure_capture, reset_capture, wanted_tables
+from tests.log_topic import row_record
 
 SOURCE = SourcePlan(
     name="core_bank",
@@ -171,12 +172,13 @@ class SourceSide:
         if self.world.state.is_running and SOURCE.marker_table in self.world.settings[1]:
             payload = json.dumps({"id": marker.id, "payload": json.dumps(dict(marker.payload))}).encode()
             position = BinlogPosition(f"0-7-{len(self.world.log) + 2}")
-            for kind, fields in (
-                (RecordKind.BEGIN, {}),
-                (RecordKind.ROW, {"table": SOURCE.marker_table, "op": "c", "after": payload}),
-                (RecordKind.END, {"total": 1}),
-            ):
-                self.world.log.append(LogRecord(len(self.world.log), kind, position=position, **fields))
+            at = len(self.world.log)
+            row = RowChange(at + 1, SOURCE.marker_table, "c", after=payload)
+            self.world.log += [
+                LogRecord(at, RecordKind.BEGIN, position=position),
+                row_record(row, position=position),
+                LogRecord(at + 2, RecordKind.END, position=position, total=1),
+            ]
 
     def let_go(self) -> None:
         self.world.did("source let go")
@@ -256,7 +258,7 @@ def test_another_sync_adds_its_tables_and_takes_none_away() -> None:
     assert world.calls == ["stopped", "list changed", "started", "marker tables", "registry written"]
     assert state.tables == ("account", "card", "ledger_entry", "seamline_marker")
     assert state.generation == 2
-    marker = json.loads(json.loads(world.log[-2].after or b"")["payload"])
+    marker = json.loads(json.loads(world.log[-2].rows[0].after or b"")["payload"])
     assert marker == {"generation": 2, "tables": list(state.tables)}
 
 

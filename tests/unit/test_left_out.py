@@ -17,7 +17,7 @@ from seamline.domain.left_out import (
     lacks_values,
     may_lack_values,
 )
-from seamline.domain.log import LogRecord, RecordKind, Unit
+from seamline.domain.log import RowChange, Unit
 from seamline.sync.compaction import compact
 from tests.log_topic import AUDIT, STREAM, position, publication, sync_plan
 from tests.memory_sink import MemoryDestination, MemorySink
@@ -209,7 +209,7 @@ def test_a_key_that_becomes_another_row_s_has_nothing_of_the_deleted_one() -> No
 def test_a_row_of_a_table_without_a_key_must_have_all_its_values() -> None:
     def unit(after: Row) -> Unit:
         image = to_json(after)
-        row = LogRecord(3, RecordKind.ROW, "1", "audit", "u", None, b"{}", image, is_partial=may_lack_values(image))
+        row = RowChange(3, "audit", "u", None, b"{}", image, is_partial=may_lack_values(image))
         return Unit("1", 0, 5, position(1), [row])
 
     tables = {AUDIT.name: AUDIT}

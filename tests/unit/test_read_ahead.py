@@ -22,7 +22,7 @@ class Measured(TopicReader):
 
     def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
         records = super().poll(timeout_s, records_max)
-        self.given += sum(len(record.after or b"") for record in records)
+        self.given += sum(len(row.after or b"") for record in records for row in record.rows)
         return records
 
 

@@ -14,13 +14,14 @@ from seamline.domain.canonical import canonical_row, digest_of
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.domain.position import BinlogPosition, position_to_json
 from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Problem, ReadView, TableRead
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
+from tests.log_topic import row_record
 from tests.unit.memory_views import AUDIT, ENTRY, RATE, MemoryView, Row, entries
 
 P = BinlogPosition("0-1-100", "log.000001", 4_000)
@@ -80,7 +81,7 @@ class World:
         at = BinlogPosition(self.low_marker_at)
         return [
             LogRecord(510, RecordKind.BEGIN, unit_id="u"),
-            LogRecord(511, RecordKind.ROW, unit_id="u", table="seamline_marker", op="c", after=after),
+            row_record(RowChange(511, "seamline_marker", "c", after=after), "u"),
             LogRecord(514, RecordKind.END, unit_id="u", position=at),
         ]
 

@@ -1,5 +1,5 @@
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.errors import LogCorrupted, SchemaConflict
-from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, Unit
+from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange, Unit
 from seamline.domain.position import BinlogPosition, PostgresPosition
 from seamline.sync.obstacles import obstacle
 from seamline.sync.units import UnitAssembler
-from tests.log_topic import ACCOUNT, AUDIT, MARKERS, Change, LogTopic, gtid, insert
+from tests.log_topic import ACCOUNT, AUDIT, MARKERS, Change, LogTopic, gtid, insert, row_record
 
 Wal = list[LogRecord]
 ROWS = [insert(ACCOUNT, id=n, name=f"n{n}") for n in range(5)]
@@ -194,7 +194,7 @@ def test_a_row_outside_begin_and_end_stops(foreign: bool) -> None:
 def test_a_row_of_another_transaction_inside_one_stops() -> None:
     log = LogTopic()
     log.begin()
-    log.records.append(LogRecord(1, RecordKind.ROW, gtid(7), "account", "c", b"{}", None, b"{}"))
+    log.records.append(row_record(RowChange(1, "account", "c", b"{}", None, b"{}"), gtid(7)))
     with pytest.raises(LogCorrupted, match=f"inside transaction {gtid(1)}"):
         units_of(log)
 
@@ -239,13 +239,13 @@ def test_a_truncate_that_writes_a_table_in_another_case_stops_the_stream_for_it_
 
 
 def test_a_truncate_of_a_wal_is_of_the_table_of_that_name_only() -> None:
-    record = LogRecord(5, RecordKind.TRUNCATE, "7", "Audit", "t", position=PostgresPosition(9, 7), tables=("Audit",))
+    record = LogRecord(5, RecordKind.TRUNCATE, "7", PostgresPosition(9, 7), table="Audit", tables=("Audit",))
     (unit,) = assembler().feed([record])
     assert unit.is_empty
 
 
 def test_a_truncate_alone_without_begin_is_a_unit_of_its_own() -> None:
-    record = LogRecord(5, RecordKind.TRUNCATE, "", "audit", "t", position=BinlogPosition(gtid(3)))
+    record = LogRecord(5, RecordKind.TRUNCATE, position=BinlogPosition(gtid(3)), table="audit")
     (unit,) = assembler().feed([record])
     assert (unit.truncated, unit.start, unit.end) == (("audit",), 5, 6)
 
@@ -333,7 +333,7 @@ def test_counts_are_verified_over_all_pieces() -> None:
 
 def wal(*changes: LogRecord, xid: int = 745, total: int | None = None, counts: dict[str, int] | None = None) -> Wal:
     """The records of one transaction of PostgreSQL: whole, unless END counts otherwise."""
-    seen = Counter(change.table for change in changes)
+    seen = Counter(change.rows[0].table if change.rows else change.table for change in changes)
     end = LogRecord(
         0,
         RecordKind.END,
@@ -345,21 +345,28 @@ def wal(*changes: LogRecord, xid: int = 745, total: int | None = None, counts: d
     )
     begin = LogRecord(0, RecordKind.BEGIN, str(xid), position=PostgresPosition(1_000, xid), is_whole=True)
     placed = [replace(change, unit_id=change.unit_id and str(xid)) for change in changes]
-    return [replace(record, offset=number) for number, record in enumerate((begin, *placed, end))]
+    return numbered((begin, *placed, end))
+
+
+def numbered(records: Iterable[LogRecord]) -> Wal:
+    return [
+        replace(record, offset=number, rows=[row._replace(offset=number) for row in record.rows])
+        for number, record in enumerate(records)
+    ]
 
 
 def wal_row(table: str, number: int, *, lsn: int = 1_000) -> LogRecord:
     key, after = b'{"id":%d}' % number, change_json(number)
     position = PostgresPosition(lsn, 745)
-    return LogRecord(0, RecordKind.ROW, "745", table, "c", key=key, after=after, position=position)
+    return row_record(RowChange(0, table, "c", key, after=after), "745", position)
 
 
 def wal_truncate(table: str) -> LogRecord:
     position = PostgresPosition(1_000, 745)
-    return LogRecord(0, RecordKind.TRUNCATE, "745", table, "t", position=position, total=1, tables=(table,))
+    return LogRecord(0, RecordKind.TRUNCATE, "745", position, table=table, total=1, tables=(table,))
 
 
-MESSAGE = LogRecord(0, RecordKind.ROW, table="@messages", op="m")
+MESSAGE = row_record(RowChange(0, "@messages", "m"))
 
 
 def one_unit(records: Wal) -> Unit:
@@ -373,7 +380,7 @@ def one_unit(records: Wal) -> Unit:
 
 def cut(records: Wal, *, after: int) -> Wal:
     """The first records of the transaction, behind which its connector ended, and then all of it again."""
-    return [replace(record, offset=number) for number, record in enumerate([*records[:after], *records])]
+    return numbered([*records[:after], *records])
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
@@ -387,7 +394,7 @@ def test_what_was_told_of_a_transaction_of_a_wal_before_its_second_begin_is_told
 def test_an_end_still_counts_what_a_transaction_of_a_wal_was_told_of_the_second_time() -> None:
     """A connector that went on where it was: what it passed over would be lost."""
     whole = wal(wal_row("account", 1), wal_row("account", 2))
-    records = [replace(record, offset=number) for number, record in enumerate([*whole[:2], whole[0], *whole[2:]])]
+    records = numbered([*whole[:2], whole[0], *whole[2:]])
     with pytest.raises(LogCorrupted, match="1 rows of 2"):
         one_unit(records)
 
@@ -474,7 +481,7 @@ def test_a_truncate_after_a_piece_goes_with_what_comes_behind_it() -> None:
 
 
 def test_a_delete_that_may_be_half_of_a_change_of_key_goes_into_the_piece_of_the_other_half() -> None:
-    half, other = replace(wal_row("account", 2), op="d"), wal_row("account", 3)
+    half, other = row_record(RowChange(0, "account", "d", b'{"id":2}', change_json(2)), "745"), wal_row("account", 3)
     records = wal(wal_row("account", 1), half, other, counts={"account": 3}, total=3)
     made = assembler()
     made.feed(records[:3])

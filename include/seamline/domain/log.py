@@ -1,31 +1,50 @@
 """The log topic's records, decoded far enough to be ordered, counted and placed."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from seamline.domain.position import Position
 
 
 class RecordKind(IntEnum):
     BEGIN = 1
-    ROW = 2
+    ROWS = 2
     END = 3
     TRUNCATE = 4
     DDL = 5
     HEARTBEAT = 6
 
 
+class RowChange(NamedTuple):
+    """What one record of the log topic tells of one row. `op` is c, u or d; `key` and the images are raw JSON.
+
+    `is_partial`: `after` may lack values that the update did not change; `old_key` is then the key that the row had
+    before a change of key.
+    """
+
+    offset: int
+    table: str
+    op: str
+    key: bytes | None = None
+    before: bytes | None = None
+    after: bytes | None = None
+    is_partial: bool = False
+    old_key: bytes | None = None
+
+
 @dataclass(slots=True)
 class LogRecord:
-    """One record of the log topic. Mutable only because millions are made; nobody changes one.
+    """One record of the log topic; of kind ROWS, the records of one transaction's `rows` that follow each other.
+
+    Mutable only because millions are made; nobody changes one. Where rows come, by far most records are rows: these
+    are tuples, and what all of them share is told once.
 
     `unit_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the xid).
-    ROW: `op` is c, u or d; `key`, `before`, `after` are raw JSON bytes or None.
-    `is_partial`: `after` may lack values that the update did not change; `old_key` is then the key that the row had
-    before a change of key. BEGIN: `is_whole` says that all of the transaction follows it, also where a part was told
-    before; `follows` is what the capture told before it, None where it does not say. END: `counts` maps every captured
-    table to its number of rows and `total` is their sum.
+    BEGIN: `is_whole` says that all of the transaction follows it, also where a part was told before; `follows` is what
+    the capture told before it, None where it does not say. END: `counts` maps every captured table to its number of
+    rows and `total` is their sum.
     DDL: `statement` and the `tables` it names, or WHOLE_DATABASE. TRUNCATE: `total` is what END counts for it.
     `ts_ms`: milliseconds since the epoch, of all but rows.
     """
@@ -33,14 +52,9 @@ class LogRecord:
     offset: int
     kind: RecordKind
     unit_id: str = ""
-    table: str = ""
-    op: str = ""
-    key: bytes | None = None
-    before: bytes | None = None
-    after: bytes | None = None
     position: Position | None = None
-    is_partial: bool = False
-    old_key: bytes | None = None
+    rows: Sequence[RowChange] = ()
+    table: str = ""
     total: int = 0
     counts: dict[str, int] | None = None
     statement: str = ""
@@ -48,6 +62,11 @@ class LogRecord:
     tables: tuple[str, ...] = ()
     is_whole: bool = False
     follows: "ToldBefore | None" = None
+
+    @property
+    def end(self) -> int:
+        """The offset behind it."""
+        return (self.rows[-1].offset if self.rows else self.offset) + 1
 
 
 # What `tables` of a statement is that takes the whole database away: no table has this name.
@@ -89,11 +108,11 @@ class Unit:
     start: int
     end: int
     position: Position
-    rows: list[LogRecord]
+    rows: list[RowChange]
     committed_ms: int = 0
     truncated: tuple[str, ...] = ()
     ddl: LogRecord | None = None
-    markers: tuple[LogRecord, ...] = ()
+    markers: tuple[RowChange, ...] = ()
     pieces: int = 0
     follows: Position | None = None
     row_bytes: int = 0

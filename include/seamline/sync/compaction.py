@@ -13,7 +13,7 @@ from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.left_out import filled, lacks_values
-from seamline.domain.log import LogRecord, Unit
+from seamline.domain.log import RowChange, Unit
 
 _FULL_IMAGES = (
     "the source must write full row images (binlog_row_image=FULL; REPLICA IDENTITY FULL for a table without a key);"
@@ -35,24 +35,38 @@ def compact(
         dropped = _dropped_tables(unit, gate) if gate.is_open else frozenset()
         for emptied in unit.truncated:
             _empty(emptied, dropped, found, keyed, piece)
-        name, changes, newest = "", TableChanges(""), None
-        for row in unit.rows:
-            # Rows of one table come in runs.
-            if row.table != name:
-                name = row.table
-                changes = found[name] if name in found else TableChanges(name, piece=piece)
-                if name not in dropped:
-                    found[name] = changes
-                newest = keyed.get(name)
-            if name in dropped:
-                continue
-            changes.changes_in += 1
-            if newest is None:
-                _add_images(changes.net, row)
-            else:
-                _keep_newest(newest, row)
+        try:
+            _take_in(unit.rows, dropped, found, keyed, piece)
+        except LogCorrupted as error:
+            error.position = str(unit.position)
+            raise
     _finish(found, keyed)
     return found
+
+
+def _take_in(
+    rows: Iterable[RowChange],
+    dropped: frozenset[str],
+    found: dict[str, TableChanges],
+    keyed: Mapping[str, dict[bytes, KeyedChange]],
+    piece: int,
+) -> None:
+    name, changes, newest = "", TableChanges(""), None
+    for row in rows:
+        # Rows of one table come in runs.
+        if row.table != name:
+            name = row.table
+            changes = found[name] if name in found else TableChanges(name, piece=piece)
+            if name not in dropped:
+                found[name] = changes
+            newest = keyed.get(name)
+        if name in dropped:
+            continue
+        changes.changes_in += 1
+        if newest is None:
+            _add_images(changes.net, row)
+        else:
+            _keep_newest(newest, row)
 
 
 def _empty(
@@ -81,24 +95,24 @@ def _dropped_tables(unit: Unit, gate: BoundaryGate) -> frozenset[str]:
     return frozenset(name for name in names if not gate.keeps(name, unit.position))
 
 
-def _keep_newest(newest: dict[bytes, KeyedChange], row: LogRecord) -> None:
-    key = row.key
-    is_delete = row.op == "d"
-    image = row.before if is_delete else row.after
+def _keep_newest(newest: dict[bytes, KeyedChange], row: RowChange) -> None:
+    offset, _, op, key, before, after, is_partial, _ = row
+    is_delete = op == "d"
+    image = before if is_delete else after
     if key is None or image is None:
         raise _without_image(row, "key" if key is None else "row image")
     known = newest.get(key)
-    if row.is_partial:
+    if is_partial:
         _keep_partial(newest, key, row, image)
     elif known is None:
-        newest[key] = KeyedChange(key, is_delete, row.op != "c", image, row.offset)
+        newest[key] = KeyedChange(key, is_delete, op != "c", image, offset)
     else:
         if is_delete:
             known.replaced = None if known.is_delete else known.row
-        known.is_delete, known.row, known.offset = is_delete, image, row.offset
+        known.is_delete, known.row, known.offset = is_delete, image, offset
 
 
-def _keep_partial(newest: dict[bytes, KeyedChange], key: bytes, row: LogRecord, image: bytes) -> None:
+def _keep_partial(newest: dict[bytes, KeyedChange], key: bytes, row: RowChange, image: bytes) -> None:
     """As `_keep_newest`, for an insert or update whose image lacks values."""
     known = newest.get(key)
     if row.op == "c" and row.old_key is None and lacks_values(image):
@@ -122,23 +136,23 @@ def _take_from_old_key(change: KeyedChange, old: KeyedChange | None, old_key: by
         change.taken_from = None
 
 
-def _add_images(net: dict[bytes, int], row: LogRecord) -> None:
-    if row.op != "c":
-        if row.before is None:
+def _add_images(net: dict[bytes, int], row: RowChange) -> None:
+    _, _, op, _, before, after, is_partial, _ = row
+    if op != "c":
+        if before is None:
             raise _without_image(row, "row image before the change")
-        net[row.before] = net.get(row.before, 0) - 1
-    if row.is_partial and row.after is not None and lacks_values(row.after):
+        net[before] = net.get(before, 0) - 1
+    if is_partial and after is not None and lacks_values(after):
         raise _without_image(row, "all values of the row")
-    if row.op != "d":
-        if row.after is None:
+    if op != "d":
+        if after is None:
             raise _without_image(row, "row image after the change")
-        net[row.after] = net.get(row.after, 0) + 1
+        net[after] = net.get(after, 0) + 1
 
 
-def _without_image(row: LogRecord, what: str) -> LogCorrupted:
+def _without_image(row: RowChange, what: str) -> LogCorrupted:
     return LogCorrupted(
         f"offset {row.offset}: a change of kind {row.op} without {what}",
         hint=_FULL_IMAGES,
         table=row.table,
-        position=str(row.position or row.offset),
     )

@@ -98,7 +98,8 @@ class Intake:
         while records:
             self._take_in(self._assembler.feed(records))
             # Less than asked for is all there was: what came is applied before more is waited for.
-            if self.is_full or (self._units and len(records) < self._limits.poll_records_max):
+            is_all = sum(len(record.rows) or 1 for record in records) < self._limits.poll_records_max
+            if self.is_full or (self._units and is_all):
                 break
             records = self._poll(0.0)
 

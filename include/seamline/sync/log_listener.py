@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind
+from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange
 from seamline.ports import LogReader
 from seamline.sync.obstacles import marker_fields
 from seamline.sync.stream_reports import HEARTBEATS_MISSED_S
@@ -57,8 +57,8 @@ class LogListener:
     def take_in(self, records: Sequence[LogRecord], *, now_s: float) -> None:
         """The next records of the log."""
         for record in records:
-            if record.kind is RecordKind.ROW:
-                self._row(record)
+            if record.kind is RecordKind.ROWS:
+                self._rows(record.rows)
             elif record.kind is RecordKind.END:
                 # Also of rows that are missing: it is the worker that finds this out.
                 for table, rows in (record.counts or {}).items():
@@ -67,7 +67,7 @@ class LogListener:
             elif record.kind in (RecordKind.DDL, RecordKind.TRUNCATE):
                 self._statement(record)
         if records:
-            self._next, self._heard_s = records[-1].offset + 1, now_s
+            self._next, self._heard_s = records[-1].end, now_s
 
     def _statement(self, record: LogRecord) -> None:
         if record.tables == WHOLE_DATABASE:
@@ -93,11 +93,12 @@ class LogListener:
             return f"idle for {now_s - idle.since_s:.0f} s"
         return ""
 
-    def _row(self, record: LogRecord) -> None:
-        if record.table != self._marker_table:
-            self._told[record.table] = record.offset
-        elif record.op == "c" and marker_fields(record)["kind"] not in _MARKERS_OF_OTHERS:
-            self._told_all = record.offset
+    def _rows(self, rows: Sequence[RowChange]) -> None:
+        for row in rows:
+            if row.table != self._marker_table:
+                self._told[row.table] = row.offset
+            elif row.op == "c" and marker_fields(row)["kind"] not in _MARKERS_OF_OTHERS:
+                self._told_all = row.offset
 
 
 class LogListenerThread:

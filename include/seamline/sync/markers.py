@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from seamline.domain.errors import TransientError
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.domain.position import Position
 from seamline.ports import LogReader
 
@@ -37,17 +37,20 @@ def read_until_marker(
     `while_silent` is called about once a second while nothing comes, and may raise. Raises TransientError after
     `timeout_s`: the capture does not run, or it lags further than that.
     """
-    found: LogRecord | None = None
+    found: RowChange | None = None
     for record in _records(reader, time.monotonic() + timeout_s, while_silent):
-        if found is None and record.kind is RecordKind.ROW and record.table == marker_table:
-            if json.loads(record.after or b"{}").get("id") == marker_id:
-                found = record
-        elif found is not None and record.kind is RecordKind.END and record.position is not None:
+        if found is None:
+            found = next((row for row in record.rows if _is_marker(row, marker_table, marker_id)), None)
+        elif record.kind is RecordKind.END and record.position is not None:
             return MarkerPlace(marker_id, found.offset, record.offset + 1, record.position)
     raise TransientError(
         f"marker {marker_id} was committed in the source but not read from {reader.topic} within {timeout_s:g} s",
         hint="is the capture running, and how far is it behind? `seamline status` tells",
     )
+
+
+def _is_marker(row: RowChange, marker_table: str, marker_id: str) -> bool:
+    return row.table == marker_table and json.loads(row.after or b"{}").get("id") == marker_id
 
 
 def _records(reader: LogReader, deadline: float, while_silent: Callable[[], None]) -> Iterator[LogRecord]:

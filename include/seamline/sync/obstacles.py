@@ -6,7 +6,7 @@ from collections.abc import Collection
 from seamline.domain.catalogue import PARK_IT
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import PositionLost, SchemaConflict, SeamlineError
-from seamline.domain.log import LogRecord, RecordKind, Unit, touched
+from seamline.domain.log import LogRecord, RecordKind, RowChange, Unit, touched
 
 
 def stands_alone(unit: Unit) -> bool:
@@ -21,11 +21,11 @@ def obstacle(unit: Unit, tables: Collection[str], gate: BoundaryGate) -> Seamlin
     for marker in unit.markers:
         row = marker_fields(marker)
         if row["kind"] == "tables":
-            return _lost_tables(marker, json.loads(row["payload"] or "{}"), tables)
+            return _lost_tables(unit, marker, json.loads(row["payload"] or "{}"), tables)
     return None
 
 
-def marker_fields(marker: LogRecord) -> dict[str, str]:
+def marker_fields(marker: RowChange) -> dict[str, str]:
     """`id`, `kind` and `payload` of a row of the marker table."""
     row = json.loads(marker.after or b"{}")
     return {name: str(row.get(name) or "") for name in ("id", "kind", "payload")}
@@ -46,7 +46,9 @@ def _changed_structure(unit: Unit, ddl: LogRecord, tables: Collection[str], gate
     )
 
 
-def _lost_tables(marker: LogRecord, payload: dict[str, object], tables: Collection[str]) -> SeamlineError | None:
+def _lost_tables(
+    unit: Unit, marker: RowChange, payload: dict[str, object], tables: Collection[str]
+) -> SeamlineError | None:
     listed = payload.get("tables")
     missing = sorted(name for name in tables if name not in listed) if isinstance(listed, list) else []
     if not missing:
@@ -56,5 +58,5 @@ def _lost_tables(marker: LogRecord, payload: dict[str, object], tables: Collecti
         f"(table list {payload.get('generation')})",
         hint="its later changes are not in the log: add the table to the capture and onboard the sync again",
         table=missing[0],
-        position=str(marker.position),
+        position=str(unit.position),
     )

@@ -4,13 +4,16 @@ The rules for records that are not plain units are those of the protocol, sectio
 values: the assembler orders, counts and separates.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from seamline.domain.errors import LogCorrupted, SeamlineError
-from seamline.domain.log import LogRecord, RecordKind, Unit, touched
+from seamline.domain.log import LogRecord, RecordKind, RowChange, Unit, touched
 from seamline.domain.position import Position, PostgresPosition
 
+_TABLE_OF = itemgetter(RowChange._fields.index("table"))
 _ONBOARD_AGAIN = "the log topic cannot be trusted beyond this offset: find the cause, then onboard the sync again"
 
 
@@ -25,8 +28,8 @@ class _OpenUnit:
     unit_id: str
     start: int
     begin: LogRecord
-    rows: list[LogRecord] = field(default_factory=list)
-    markers: list[LogRecord] = field(default_factory=list)
+    rows: list[RowChange] = field(default_factory=list)
+    markers: list[RowChange] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     row_bytes: int = 0
     rows_measured: int = 0
@@ -110,42 +113,34 @@ class UnitAssembler:
         if self.trouble is not None:
             return units
         try:
-            place = 0
-            while place < len(records):
-                if records[place].kind is RecordKind.ROW:
-                    place = self._rows(records, place)
+            for record in records:
+                if record.kind is RecordKind.ROWS:
+                    self._rows(record)
                 else:
-                    self._other(records[place], units)
-                    place += 1
+                    self._other(record, units)
         except LogCorrupted as trouble:
             self.trouble = trouble
         if self._open is not None:
             self._open.measure()
         return units
 
-    def _rows(self, records: Sequence[LogRecord], start: int) -> int:
-        """Take in the rows that follow each other from `start`; returns where they end. The hot path."""
+    def _rows(self, record: LogRecord) -> None:
+        """The hot path: what runs here once per row runs in C."""
         unit = self._open
-        if unit is None:
-            raise _row_outside(records[start], unit)
-        unit_id, counts, tables, keep = unit.unit_id, unit.counts, self._tables, unit.rows.append
+        if unit is None or (record.unit_id and record.unit_id != unit.unit_id):
+            raise _rows_outside(record, unit)
         if unit.position is None:
-            unit.position = records[start].position
-        is_row = RecordKind.ROW
-        for place in range(start, len(records)):
-            row = records[place]
-            if row.kind is not is_row:
-                return place
-            if row.unit_id != unit_id and row.unit_id:
-                raise _row_outside(row, unit)
-            table = row.table
-            counts[table] = counts.get(table, 0) + 1
-            unit.last_offset = row.offset
-            if table in tables:
-                keep(row)
-            elif table == self._marker_table and row.op == "c":
-                unit.markers.append(row)
-        return len(records)
+            unit.position = record.position
+        found = Counter(map(_TABLE_OF, record.rows))
+        for table, rows in found.items():
+            unit.counts[table] = unit.counts.get(table, 0) + rows
+        unit.last_offset = record.end - 1
+        if found.keys() <= self._tables:
+            unit.rows += record.rows
+            return
+        unit.rows += [row for row in record.rows if row.table in self._tables]
+        if self._marker_table in found:
+            unit.markers += [row for row in record.rows if row.table == self._marker_table and row.op == "c"]
 
     def _other(self, record: LogRecord, units: list[Unit]) -> None:
         match record.kind:
@@ -313,13 +308,13 @@ def _is_of_either_case(truncate: LogRecord, tables: Collection[str]) -> bool:
     return is_typed and truncate.table not in tables and bool(touched(truncate, tables))
 
 
-def _row_outside(row: LogRecord, unit: _OpenUnit | None) -> LogCorrupted:
+def _rows_outside(record: LogRecord, unit: _OpenUnit | None) -> LogCorrupted:
     where = f"inside transaction {unit.unit_id}" if unit else "outside BEGIN and END"
     return LogCorrupted(
-        f"offset {row.offset}: a row of transaction {row.unit_id or 'unknown'} {where}",
+        f"offset {record.offset}: a row of transaction {record.unit_id or 'unknown'} {where}",
         hint="an XA transaction leaves its rows like this, and the capture cannot carry XA. " + _ONBOARD_AGAIN,
-        table=row.table,
-        position=str(row.position or row.offset),
+        table=record.rows[0].table,
+        position=str(record.position or record.offset),
     )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from seamline.domain.log import LogRecord, RecordKind
+from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.ports import LogReader
 from tests.fault.real.bank_plus import MODELLED
 from tests.integration.captured import Replayed, apply_unit
@@ -42,7 +42,7 @@ class LogReplay:
 
     def advance(self, offset: int) -> None:
         """Apply every unit before `offset`, which must be where a unit ends."""
-        unit: list[LogRecord] = []
+        unit: list[RowChange] = []
         while self._passed < offset:
             if not self._ahead:
                 records = wait_until(
@@ -51,12 +51,12 @@ class LogReplay:
                 self._ahead.extend(records)
             record = self._ahead.popleft()
             assert record.offset < offset, f"the ledger stands at {offset}, where no unit ends"
-            self._passed = record.offset + 1
+            self._passed = record.end
             if record.kind is RecordKind.BEGIN:
                 # One that is told again is told from its first row on (ADR 14, 16).
                 unit = []
-            elif record.kind is RecordKind.ROW:
-                unit.append(record)
+            elif record.kind is RecordKind.ROWS:
+                unit += record.rows
             elif record.kind is RecordKind.END:
                 assert record.total == len(unit), f"unit {record.unit_id} is not whole in the log"
                 apply_unit(self._state, unit)

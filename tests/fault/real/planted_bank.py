@@ -140,10 +140,10 @@ class PlantedBank(BankUnderFire):
             reader.assign(max(first, behind - _TOLD_BEFORE))
             while at < behind - 1:
                 for record in reader.poll(1.0, _TOLD_BEFORE):
-                    at = record.offset
+                    at = record.end - 1
                     if record.kind is RecordKind.BEGIN:
                         begin, has_copies = at, False
-                    has_copies |= record.kind is RecordKind.ROW and (record.table, record.op) == ("audit", "c")
+                    has_copies |= any((row.table, row.op) == ("audit", "c") for row in record.rows)
                     if record.kind is RecordKind.END and has_copies and begin:
                         found = begin, at
         assert found[1], "no transaction of late has added rows without a key"

@@ -15,11 +15,12 @@ from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import CommitUnknown, TransientError
-from seamline.domain.log import Unit
+from seamline.domain.log import LogRecord, Unit
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.ports import Commit, Lease, Progress, Staged
 from seamline.sync import compaction
 from seamline.sync.intake import Intake
+from seamline.sync.units import UnitAssembler
 
 # ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
 VARIABLE = "SEAMLINE_T1_PLANT"
@@ -98,17 +99,23 @@ def boundary_off_by_one() -> None:
 
 def boundary_by_the_lsn_of_rows() -> None:
     """A row that was written before the snapshot is taken for one inside, whenever its transaction was committed."""
-    right = compaction._dropped_tables
+    right, right_rows = compaction._dropped_tables, UnitAssembler._rows
+    told_at: dict[str, Position | None] = {}
+
+    def rows(assembler: UnitAssembler, record: LogRecord) -> None:
+        told_at[record.unit_id] = record.position
+        right_rows(assembler, record)
 
     def dropped_tables(unit: Unit, gate: BoundaryGate) -> frozenset[str]:
         names = set(right(unit, gate))
         for row in unit.rows:
-            at = gate.boundaries[row.table].position
-            assert isinstance(row.position, PostgresPosition)
+            told, at = told_at[unit.unit_id], gate.boundaries[row.table].position
+            assert isinstance(told, PostgresPosition)
             assert isinstance(at, PostgresPosition)
-            names |= {row.table} if row.position.lsn < at.lsn else set()
+            names |= {row.table} if told.lsn < at.lsn else set()
         return frozenset(names)
 
+    UnitAssembler._rows = rows  # type: ignore[method-assign]
     compaction._dropped_tables = dropped_tables
 
 

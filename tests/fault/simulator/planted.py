@@ -11,7 +11,7 @@ from seamline.domain.changes import KeyedChange
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import CommitUnknown
 from seamline.domain.ledger import LedgerRow, StreamId
-from seamline.domain.log import LogRecord, RecordKind, Unit
+from seamline.domain.log import LogRecord, RecordKind, RowChange, Unit
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition, widen_xid
 from seamline.plan.model import PASS
 from seamline.ports import Commit, Joining, Lease, Load, Orders, Progress, Publication, Staged
@@ -146,16 +146,22 @@ def xmax_asked_before_xmin(patch: pytest.MonkeyPatch) -> None:
 
 
 def boundary_by_the_lsn_of_rows(patch: pytest.MonkeyPatch) -> None:
-    right = compaction._dropped_tables
+    right, right_rows = compaction._dropped_tables, UnitAssembler._rows
+    told_at: dict[str, Position | None] = {}
+
+    def rows(assembler: UnitAssembler, record: LogRecord) -> None:
+        told_at[record.unit_id] = record.position
+        right_rows(assembler, record)
 
     def dropped(unit: Unit, gate: BoundaryGate) -> frozenset[str]:
         names = set(right(unit, gate))
         for row in unit.rows:
-            at = gate.boundaries[row.table].position
-            if isinstance(row.position, PostgresPosition) and isinstance(at, PostgresPosition):
-                names |= {row.table} if row.position.lsn < at.lsn else set()
+            told, at = told_at[unit.unit_id], gate.boundaries[row.table].position
+            if isinstance(told, PostgresPosition) and isinstance(at, PostgresPosition):
+                names |= {row.table} if told.lsn < at.lsn else set()
         return frozenset(names)
 
+    patch.setattr(UnitAssembler, "_rows", rows)
     patch.setattr(compaction, "_dropped_tables", dropped)
 
 
@@ -209,7 +215,7 @@ def identical_rows_joined(patch: pytest.MonkeyPatch) -> None:
 def delete_of_a_key_change_applied_after_the_insert(patch: pytest.MonkeyPatch) -> None:
     right = compaction._keep_newest
 
-    def keep(newest: dict[bytes, KeyedChange], row: LogRecord) -> None:
+    def keep(newest: dict[bytes, KeyedChange], row: RowChange) -> None:
         known = newest.get(row.key or b"")
         if known is None or not known.is_delete or row.op != "c":
             right(newest, row)
@@ -240,7 +246,7 @@ def unit_applied_before_its_end(patch: pytest.MonkeyPatch) -> None:
     def feed(assembler: UnitAssembler, records: Sequence[LogRecord]) -> list[Unit]:
         found = right(assembler, records)
         opened = assembler._open
-        if opened is not None and opened.rows and records[-1].kind is RecordKind.ROW:
+        if opened is not None and opened.rows and records[-1].rows:
             found.append(assembler.take_piece())
             opened.pieces = 0
         return found
@@ -443,7 +449,7 @@ def rows_not_heard_for_an_idle_stream(patch: pytest.MonkeyPatch) -> None:
     right = LogListener.take_in
 
     def take_in(listener: LogListener, records: Sequence[LogRecord], *, now_s: float) -> None:
-        right(listener, [one for one in records if one.kind not in (RecordKind.ROW, RecordKind.END)], now_s=now_s)
+        right(listener, [one for one in records if one.kind not in (RecordKind.ROWS, RecordKind.END)], now_s=now_s)
 
     patch.setattr(LogListener, "take_in", take_in)
 

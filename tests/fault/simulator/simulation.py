@@ -294,8 +294,9 @@ class Simulation:
     def _require_nothing_for(self, idle: Listened) -> None:
         self.tally["idle streams checked"] += 1
         for record in takewhile(lambda one: one.offset >= idle.next_offset, reversed(self.capture.topic.records)):
-            if record.kind in (RecordKind.ROW, RecordKind.TRUNCATE) and record.table in idle.tables:
-                raise Violation("idle", f"{record.table} changed at offset {record.offset}, and nobody woke the stream")
+            emptied = {record.table} if record.kind is RecordKind.TRUNCATE else set()
+            for table in idle.tables & (emptied | {row.table for row in record.rows}):
+                raise Violation("idle", f"{table} changed at offset {record.offset}, and nobody woke the stream")
 
     def _wake(self, why: str) -> None:
         self.tally[f"woken: {why}"] += self.idle is not None

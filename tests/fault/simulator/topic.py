@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from seamline.domain.errors import PositionLost
-from seamline.domain.log import LogRecord, RecordKind, ToldBefore
+from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
 from seamline.domain.position import BinlogPosition, PostgresPosition
 from tests.fault.simulator.bank_source import TABLES, WIDTH, BankSource, Log, Transaction
 from tests.fault.simulator.left_out import as_told
 from tests.fault.simulator.schedule import Schedule, Violation
-from tests.log_topic import MARKERS, TOPIC_ID, Change, LogTopic, TopicReader, gtid
-
-_ROW = RecordKind.ROW
+from tests.log_topic import MARKERS, TOPIC_ID, Change, LogTopic, TopicReader, gtid, row_record
 
 
 class Loss(Enum):
@@ -61,7 +59,7 @@ class WalTopic(LogTopic):
     def truncate(self, table: str) -> None:
         self.begin()
         at = PostgresPosition(self._row_lsn(), self._xid())
-        self._add(RecordKind.TRUNCATE, unit_id=str(self._xid()), table=table, op="t", position=at, total=1)
+        self._add(RecordKind.TRUNCATE, unit_id=str(self._xid()), table=table, position=at, total=1)
         self._seen[table] = 1
         self.finish()
 
@@ -73,13 +71,10 @@ class WalTopic(LogTopic):
         self.change = change
         LogTopic.row(self, change)
 
-    def _add(self, kind: RecordKind, **fields: object) -> None:
-        if kind is _ROW:
-            assert self.change is not None
-            fields |= as_told(self.change, fields)
-            fields |= {"unit_id": str(self._xid()), "position": PostgresPosition(self._row_lsn(), self._xid())}
-        # Two arguments, for a class with slots is another one than its body saw.
-        LogTopic._add(self, kind, **fields)  # noqa: SLF001
+    def _add_told(self, row: RowChange) -> None:
+        assert self.change is not None
+        at = PostgresPosition(self._row_lsn(), self._xid())
+        self.records.append(row_record(as_told(self.change, row), str(self._xid()), at))
 
 
 @dataclass(slots=True)
@@ -174,7 +169,7 @@ class Capture:
         records = self.topic.records
         start, begins_at = len(records), self.topic.end
         self._write(told, is_plain=True)
-        places = [place for place in range(start, len(records)) if records[place].kind is _ROW]
+        places = [place for place in range(start, len(records)) if records[place].rows]
         if self.loss is Loss.ROW:
             del records[self.dice.choice([*places, start, len(records) - 1])]
         else:

@@ -3,16 +3,19 @@
 Debezium's envelope is read only as far as order, counts and placement need it; row images stay raw JSON.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind, ToldBefore
+from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
 from seamline.domain.position import Position
 
 RECAPTURE = "stop the sync and onboard it again; the log topic must be written by its own capture only"
 NOTHING = msgspec.Raw(b"null")
+OF_ROWS = frozenset("cud")
 
 
 class Collection(msgspec.Struct):
@@ -58,8 +61,37 @@ class Record(msgspec.Struct):
 decode_record = msgspec.json.Decoder(Record).decode
 
 
-# (offset, key, value) of one record → LogRecord; LogCorrupted (with the offset) for anything a capture does not write.
-Decoder = Callable[[int, bytes | None, bytes | None], LogRecord]
+class Message(Protocol):
+    """One message of the log topic, as Kafka's client has it."""
+
+    def offset(self) -> int | None: ...
+
+    def key(self) -> bytes | None: ...
+
+    def value(self) -> bytes | None: ...
+
+    def headers(self) -> Any:
+        """(name, value) pairs, or None."""
+
+
+class Decoder(Protocol):
+    """One belongs to one reader: it remembers the transaction it is in."""
+
+    def decode(self, messages: Iterable[Message], into: list[LogRecord]) -> None:
+        """Append what the messages tell, in order. Raises LogCorrupted (with the offset) for the first that a capture
+        does not write; what was told before it is then there."""
+
+
+# RowChange's own constructor is a function in Python: twice as slow, and this one runs once per row.
+new_row = cast(
+    Callable[[tuple[int, str, str, bytes | None, bytes | None, bytes | None, bool, bytes | None]], RowChange],
+    partial(tuple.__new__, RowChange),
+)
+
+
+def require_value(offset: int, value: bytes) -> None:
+    if not value:
+        raise LogCorrupted(f"offset {offset}: a record without value", hint=RECAPTURE)
 
 
 def bracket(
@@ -77,7 +109,7 @@ def bracket(
             offset,
             RecordKind.BEGIN,
             unit_id,
-            position=position,
+            position,
             ts_ms=record.ts_ms,
             is_whole=record.seamline == "whole",
             follows=_told_before(offset, record, position_of) if record.seamline_follows else None,
@@ -89,7 +121,7 @@ def bracket(
         offset,
         RecordKind.END,
         unit_id,
-        position=position,
+        position,
         total=record.event_count,
         counts=counts,
         ts_ms=record.ts_ms,

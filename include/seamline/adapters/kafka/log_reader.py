@@ -17,7 +17,6 @@ from seamline.domain.log import LogRecord
 from seamline.plan.model import SyncPlan
 
 _REONBOARD = "the log no longer holds what this stream needs: onboard the sync again"
-_OLD_KEY = "__debezium.oldkey"
 # librdkafka says so once and reads on behind the batch; of the last one the broker itself says that it cannot read it.
 _DAMAGED = (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG)  # noqa: SLF001
 _READ_ANEW = (
@@ -63,7 +62,7 @@ class KafkaLogReader:
     def __init__(self, settings: dict[str, Any], *, topic: str, decoder: Decoder) -> None:
         self.topic = topic
         self._settings = settings
-        self._decode = decoder
+        self._decoder = decoder
         self._topics = CaptureTopics(settings, request_timeout_s=_IDENTITY_TIMEOUT_S)
         self.topic_id = self._topics.topic_id(topic)
         if not self.topic_id:
@@ -129,23 +128,23 @@ class KafkaLogReader:
 
     def _decoded(self, messages: Sequence[Message]) -> list[LogRecord]:
         records: list[LogRecord] = []
-        decode = self._decode
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                self._pending = self._trouble(error)
-                if self._pending is not None:
-                    break
-                continue
-            try:
-                record = decode(message.offset() or 0, message.key(), message.value())
-            except LogCorrupted as exc:
-                self._pending = exc
-                break
-            if record.is_partial:
-                record.old_key = _old_key(message)
-            records.append(record)
+        try:
+            self._decoder.decode(self._good(messages), records)
+        except LogCorrupted as exc:
+            self._pending = exc
         return records
+
+    def _good(self, messages: Sequence[Message]) -> list[Message]:
+        """The messages without those that tell of an error, up to the first that ends reading."""
+        good = [message for message in messages if message.error() is None]
+        if len(good) == len(messages):
+            return good
+        for place, message in enumerate(messages):
+            error = message.error()
+            self._pending = None if error is None else self._trouble(error)
+            if self._pending is not None:
+                return [before for before in messages[:place] if before.error() is None]
+        return good
 
     def _trouble(self, error: KafkaError) -> LogCorrupted | PositionLost | None:
         """A consumer error that ends reading; None where librdkafka mends it by itself and keeps the place."""
@@ -184,12 +183,6 @@ class KafkaLogReader:
         what = f"was created anew (id {topic_id}, was {self.topic_id})" if topic_id else "was deleted"
         self._pending = PositionLost(f"log topic {self.topic} {what}", hint=_REONBOARD)
         raise self._pending
-
-
-def _old_key(message: Message) -> bytes | None:
-    """The key that a row had before its key was changed: Debezium tells it in a header of the new row's record."""
-    headers: dict[str, bytes] = dict(message.headers() or ())  # type: ignore[arg-type]
-    return headers.get(_OLD_KEY)
 
 
 def open_log_reader(plan: SyncPlan) -> KafkaLogReader:
