@@ -5,7 +5,7 @@ values: the assembler orders, counts and separates.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -13,7 +13,7 @@ from seamline.domain.errors import LogCorrupted, SeamlineError
 from seamline.domain.log import LogRecord, RecordKind, RowChange, Unit, touched
 from seamline.domain.position import Position, PostgresPosition
 
-_TABLE_OF = itemgetter(RowChange._fields.index("table"))
+_TABLE_OF, _BEFORE_OF, _AFTER_OF = (itemgetter(RowChange._fields.index(name)) for name in ("table", "before", "after"))
 _ONBOARD_AGAIN = "the log topic cannot be trusted beyond this offset: find the cause, then onboard the sync again"
 
 
@@ -46,10 +46,8 @@ class _OpenUnit:
 
     def measure(self) -> int:
         """Bring `row_bytes` up to date."""
-        size = 0
-        for row in self.rows[self.rows_measured :]:
-            size += len(row.after or b"") + len(row.before or b"")
-        self.row_bytes += size
+        new = self.rows[self.rows_measured :]
+        self.row_bytes += _bytes_of(map(_AFTER_OF, new)) + _bytes_of(map(_BEFORE_OF, new))
         self.rows_measured = len(self.rows)
         return self.row_bytes
 
@@ -291,6 +289,10 @@ def _is_all(unit: _OpenUnit, behind: LogRecord) -> bool:
     """Whether what is there of a unit without END is what the capture has told of it, by the word of the next BEGIN."""
     told = behind.follows
     return told is None or (told.position, told.has_end, told.records) == (unit.begin.position, False, unit.odd)
+
+
+def _bytes_of(images: Iterable[bytes | None]) -> int:
+    return sum(map(len, filter(None, images)))
 
 
 def _names(truncated: Sequence[LogRecord]) -> tuple[str, ...]:

@@ -140,6 +140,7 @@ class BinlogDecoder:
 
     def decode(self, messages: Iterable[Message], into: list[LogRecord]) -> None:
         offset, value = 0, b""
+        name, database = self._source_name, self._database
         # The rows that the next one follows, if it is of their transaction.
         rows: list[RowChange] | None = None
         try:
@@ -152,7 +153,7 @@ class BinlogDecoder:
                     continue
                 row = _decode_row(value)
                 source, op = row.source, row.op
-                if source.name != self._source_name or source.db != self._database:
+                if source.name != name or source.db != database:
                     raise self._foreign(offset, source.name, source.db)
                 if source.gtid != self._gtid:
                     rows = None
@@ -161,11 +162,11 @@ class BinlogDecoder:
                     rows = None
                     into.append(self._truncate(offset, op, source))
                     continue
+                before = None if row.before == NOTHING else bytes(row.before)
+                after = None if row.after == NOTHING else bytes(row.after)
                 if rows is None:
                     rows = []
                     into.append(LogRecord(offset, RecordKind.ROWS, self._gtid, self._position, rows))
-                before = None if row.before == NOTHING else bytes(row.before)
-                after = None if row.after == NOTHING else bytes(row.after)
                 rows.append(new_row((offset, source.table, op, message.key(), before, after, False, None)))
         except (msgspec.DecodeError, UnicodeDecodeError, InvariantViolated) as exc:
             raise LogCorrupted(

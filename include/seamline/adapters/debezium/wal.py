@@ -74,6 +74,7 @@ class WalDecoder:
 
     def decode(self, messages: Iterable[Message], into: list[LogRecord]) -> None:
         offset, value = 0, b""
+        name, database, schema = self._source_name, self._database, self._schema
         # The rows that the next one follows, if it is of their transaction.
         rows: list[RowChange] | None = None
         try:
@@ -86,7 +87,7 @@ class WalDecoder:
                     continue
                 row = _decode_row(value)
                 source, op = row.source, row.op
-                if source.name != self._source_name or source.db != self._database or source.schema != self._schema:
+                if source.name != name or source.db != database or source.schema != schema:
                     raise self._foreign(offset, source.name, f"{source.db}.{source.schema}")
                 if source.txId != self._xid:
                     rows = None
@@ -95,13 +96,13 @@ class WalDecoder:
                     rows = None
                     into.append(self._truncate(offset, op, source))
                     continue
-                if rows is None:
-                    rows = []
-                    into.append(LogRecord(offset, RecordKind.ROWS, self._unit_id, self._position, rows))
                 before = None if row.before == NOTHING else bytes(row.before)
                 after = None if row.after == NOTHING else bytes(row.after)
                 is_partial = after is not None and may_lack_values(after)
                 old_key = _old_key(message) if is_partial else None
+                if rows is None:
+                    rows = []
+                    into.append(LogRecord(offset, RecordKind.ROWS, self._unit_id, self._position, rows))
                 rows.append(new_row((offset, source.table, op, message.key(), before, after, is_partial, old_key)))
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise LogCorrupted(
