@@ -1,6 +1,5 @@
 """Lets Great Expectations judge. It costs 5 to 9 seconds and 300 MB to import, so it is imported when it is asked."""
 
-import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,39 +13,16 @@ Check = tuple[str, str, Mapping[str, Any], str]
 
 
 def load_checks(declarations: Path, suite: str) -> tuple[Check, ...]:
-    """The declared checks of `expectations/<suite>.yaml`, or of a native GX suite `<suite>.json`, whose expectations
-    name their table in `meta.table`. Read when it is needed; "" has none."""
+    """The checks of a declared suite, with the type as the reason of one that has none; () for "". Read when needed."""
     if not suite:
         return ()
-    native = declarations / "expectations" / f"{suite}.json"
-    if native.exists():
-        return _native_checks(native)
     from seamline.spec.load import read_folder
 
     declared = read_folder(declarations).expectations.get(suite)
     if declared is None or declared.spec is None:
         faults = "; ".join(str(fault) for fault in declared.document.faults) if declared else "there is no such file"
-        raise ConfigError(f"suite {suite} cannot be used: {faults}", hint=f"see include/expectations/{suite}.yaml")
-    return tuple((check.table, check.type, check.kwargs, check.why) for check in declared.spec.checks)
-
-
-def _native_checks(file: Path) -> tuple[Check, ...]:
-    try:
-        entries = json.loads(file.read_text(encoding="utf-8"))["expectations"]
-        return tuple(
-            (
-                entry["meta"]["table"],
-                entry["type"],
-                entry.get("kwargs") or {},
-                str(entry["meta"].get("why") or entry["type"]),
-            )
-            for entry in entries
-        )
-    except (ValueError, KeyError, TypeError) as exc:
-        raise ConfigError(
-            f"{file.name} is not a suite of Great Expectations: {exc!r}",
-            hint="each expectation needs `type`, `kwargs` and `meta: {table: …}`",
-        ) from exc
+        raise ConfigError(f"suite {suite} cannot be used: {faults}", hint="`seamline validate` tells all that is wrong")
+    return tuple((check.table, check.type, check.kwargs, check.why or check.type) for check in declared.spec.checks)
 
 
 def check(

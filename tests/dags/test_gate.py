@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.verdict import Verdict
+from seamline.spec.expectation_types import EXPECTATION_TYPES
 from seamline_airflow import gx_engine
 from seamline_airflow.expectations import GateResult, Weight, result_frames, staged_rows
 from seamline_airflow.gx_engine import load_checks
@@ -188,13 +189,19 @@ def test_the_declared_suite_and_a_native_one_are_read(checkout: Any, tmp_path: A
     assert (declared[0][0], declared[-1][0]) == ("ledger_entry", "account")
     (tmp_path / "expectations").mkdir()
     (tmp_path / "expectations" / "native.json").write_text(
-        '{"name": "n", "expectations": [{"type": "expect_column_values_to_be_unique", "kwargs": {"column": "id"},'
-        ' "meta": {"table": "account"}}]}'
+        '{"name": "native", "expectations": [{"type": "expect_column_values_to_be_unique", "kwargs": {"column": "id"},'
+        ' "meta": {"table": "account"}}], "meta": {"great_expectations_version": "1.24.1"}}'
     )
-    assert load_checks(tmp_path, "native") == (
-        ("account", "expect_column_values_to_be_unique", {"column": "id"}, "expect_column_values_to_be_unique"),
-    )
+    type_ = "expect_column_values_to_be_unique"
+    assert load_checks(tmp_path, "native") == (("account", type_, {"column": "id"}, type_),)
     assert load_checks(tmp_path, "") == ()
+
+
+def test_the_expectations_that_a_suite_may_name_are_those_that_great_expectations_knows() -> None:
+    import great_expectations  # noqa: F401 (it registers them)
+    from great_expectations.expectations.registry import list_registered_expectation_implementations
+
+    assert sorted(EXPECTATION_TYPES) == sorted(list_registered_expectation_implementations())
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ MISTAKES = {
     "schema of cuts": ("destinations/warehouse.yaml", "schema: settlement", "schema: x_cut", 4, "schema", "_cut and _stage", ""),
     "file and name differ": ("destinations/warehouse.yaml", ": warehouse\nkind", ": wharehouse\nkind", 1, "destination", "declares", "Rename"),
     "check of a strange table": ("expectations/settlement.yaml", "table: ledger_entry", "table: ledger", 12, "reconcile.expectations", "`ledger`", "`ledger_entry`, or"),
-    "not a check": ("expectations/settlement.yaml", "expect_column", "assert_column", 3, "checks[0].type", "does not fit", "as Great Expectations names it"),
+    "not a check": ("expectations/settlement.yaml", "expect_column", "assert_column", 3, "checks[0].type", "Did you mean `expect_column_values_to_be_unique`?", "as Great Expectations names it"),
     "not YAML": (SYNC_FILE, "sync: settlement", "sync: [settlement", 2, "", "not YAML", "Check indents"),
     "empty": (SYNC_FILE, SYNC, "", 1, "", "empty or not a mapping", ""),
 }  # fmt: skip

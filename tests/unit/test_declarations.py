@@ -302,6 +302,58 @@ def test_a_file_with_another_ending_is_not_silently_skipped(tmp_path: Path) -> N
     assert "not read" in the_fault(tmp_path, {"syncs/other.yml": SYNC}).cause
 
 
+NATIVE = """{
+  "name": "native",
+  "id": "0e8a",
+  "expectations": [
+    {
+      "type": "expect_column_values_to_be_unique",
+      "kwargs": {"column": "id"},
+      "meta": {"table": "ledger_entry", "why": "an entry has one number"}
+    }
+  ],
+  "meta": {"great_expectations_version": "1.24.1"}
+}
+"""
+OF_NATIVE = {SYNC_FILE: SYNC.replace("expectations: settlement", "expectations: native")}
+
+
+def test_a_suite_that_great_expectations_wrote_is_read_as_a_declared_one(tmp_path: Path) -> None:
+    folder = write_declarations(tmp_path, {**OF_NATIVE, "expectations/native.json": NATIVE})
+    (check,) = load_sync(folder / SYNC_FILE).expectations["native"].checks
+    assert (check.table, check.type, check.kwargs, check.why) == (
+        "ledger_entry",
+        "expect_column_values_to_be_unique",
+        {"column": "id"},
+        "an entry has one number",
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "file", "line", "path", "cause"),
+    [
+        ("to_be_unique", "to_be_uniqe", "native.json", 6, "expectations[0].type", "is not an expectation"),
+        ('"table": "ledger_entry", ', "", "native.json", 8, "expectations[0].meta.table", "is missing"),
+        ("ledger_entry", "ledger", "settlement.yaml", 12, "reconcile.expectations", "checks table `ledger`"),
+        ('"name": "native"', '"name": "other"', "native.json", 2, "name", "declares 'other'"),
+        ('"name": "native",', "", "native.json", 1, "name", "is missing"),
+    ],
+)
+def test_what_is_wrong_of_a_suite_that_great_expectations_wrote_is_told_with_its_line(
+    tmp_path: Path, before: str, after: str, file: str, line: int, path: str, cause: str
+) -> None:
+    fault = the_fault(tmp_path, {**OF_NATIVE, "expectations/native.json": NATIVE.replace(before, after)})
+    assert (fault.file.name, fault.line, fault.path) == (file, line, path), str(fault)
+    assert cause in fault.cause
+
+
+def test_two_suites_of_one_name_are_a_mistake(tmp_path: Path) -> None:
+    twice = {"expectations/settlement.json": NATIVE.replace('"native"', '"settlement"')}
+    fault = the_fault(tmp_path, twice)
+    assert fault.file.name == "settlement.yaml"
+    assert "settlement.json has the same name" in fault.cause
+
+
 def test_a_broken_sync_does_not_take_the_others_away(tmp_path: Path) -> None:
     folder = write_declarations(tmp_path, {"syncs/broken.yaml": "sync: broken\nsource: nowhere\n"})
     outcomes = load_each(folder)

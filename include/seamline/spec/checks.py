@@ -108,7 +108,7 @@ def _check_suite(document: Document, expectations: Mapping[str, Document]) -> No
     for place, name in document.texts("reconcile.expectations"):
         suite = expectations.get(name)
         checked: dict[str, Path_] = {}
-        for at, table in suite.texts("checks[].table") if suite else ():
+        for at, table in suite.texts("checks[].table", "expectations[].meta.table") if suite else ():
             if suite and suite.is_right(at):
                 checked.setdefault(table, at)
         for table, at in checked.items():

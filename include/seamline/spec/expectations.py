@@ -1,18 +1,31 @@
 """`include/expectations/<name>.yaml`: business rules that a staged cut must pass before it is published."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
+from seamline.spec.expectation_types import EXPECTATION_TYPES
+from seamline.spec.faults import guess, nearest, told
 from seamline.spec.fields import Declared, Identifier, Name
+
+
+def _known_type(value: str) -> str:
+    if value not in EXPECTATION_TYPES:
+        cure = guess(value, EXPECTATION_TYPES) if nearest(value, EXPECTATION_TYPES) else "Its gallery lists them"
+        raise ValueError(f"{told(value)} is not an expectation of Great Expectations. {cure}")
+    return value
+
+
+ExpectationType = Annotated[
+    str, AfterValidator(_known_type), WithJsonSchema({"type": "string", "enum": list(EXPECTATION_TYPES)})
+]
 
 
 class Check(Declared):
     """One expectation of Great Expectations on one staged table."""
 
     table: Identifier = Field(description="Table of the sync, or a derived table.")
-    type: str = Field(
-        pattern=r"^(expect_[a-z0-9_]+|unexpected_rows_expectation)$",
+    type: ExpectationType = Field(
         description="Type of the expectation as Great Expectations names it, as expect_column_values_to_be_unique.",
     )
     kwargs: dict[str, Any] = Field(
@@ -22,7 +35,39 @@ class Check(Declared):
 
 
 class ExpectationsSpec(Declared):
-    """A suite. What reconciliation found is checked beside it, always."""
+    """A suite. What reconciliation found is checked beside it, always.
+
+    The JSON of a suite that Great Expectations wrote, `<name>.json`, is taken as it is, if each of its expectations
+    names its table: `"meta": {"table": "account"}`.
+    """
 
     expectations: Name = Field(description="Name of the suite; the file has the same name.")
     checks: tuple[Check, ...] = Field(min_length=1, strict=False, description="The checks, in the order shown.")
+
+
+class _Native(BaseModel):
+    """What Great Expectations wrote: much in it is of no use here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class NativeMeta(_Native):
+    table: Identifier = Field(description="Table of the sync, or a derived table.")
+    why: str = Field("", description="What it means for the business when the check fails.")
+
+
+class NativeCheck(_Native):
+    type: ExpectationType = Field(description="Type of the expectation.")
+    kwargs: dict[str, Any] = Field(default_factory=dict, description="Its arguments.")
+    meta: NativeMeta = Field(description="Here `table` says of which table it is.")
+
+
+class NativeSuite(_Native):
+    name: Name = Field(description="Name of the suite; the file has the same name.")
+    expectations: tuple[NativeCheck, ...] = Field(min_length=1, strict=False, description="The expectations.")
+
+    def as_declared(self) -> ExpectationsSpec:
+        checks = tuple(
+            Check(table=one.meta.table, type=one.type, kwargs=one.kwargs, why=one.meta.why) for one in self.expectations
+        )
+        return ExpectationsSpec(expectations=self.name, checks=checks)

@@ -1,4 +1,5 @@
-"""Read a folder of declarations: `sources/`, `destinations/`, `syncs/`, `expectations/`, one YAML file per name.
+"""Read a folder of declarations: `sources/`, `destinations/`, `syncs/`, `expectations/`, one YAML file per name
+(a suite of expectations may also be the JSON that Great Expectations writes).
 
 `load_declarations` wants everything right. `load_sync` and `load_each` ask only for what one sync needs, so that one
 broken file does not take the other syncs away. Reading does nothing but read these files.
@@ -16,13 +17,14 @@ from seamline.domain.errors import ConfigError
 from seamline.spec.checks import check_connections, check_one_writer_per_table, check_sync, source_connections
 from seamline.spec.destination import DESTINATION_KINDS, DESTINATION_KINDS_PLANNED, DestinationSpec
 from seamline.spec.document import Document, Path_, read_document
-from seamline.spec.expectations import ExpectationsSpec
+from seamline.spec.expectations import ExpectationsSpec, NativeSuite
 from seamline.spec.faults import UNKNOWN_KEY, DeclarationsInvalid, Fault, guess, nearest, told
 from seamline.spec.fields import NAME
 from seamline.spec.source import SOURCE_KINDS, SOURCE_KINDS_PLANNED, SourceSpec
 from seamline.spec.sync import SyncSpec
 from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, take_as_meant
 
+_SUITES = (".json", ".yaml")
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
 
@@ -130,7 +132,7 @@ def read_folder(folder: Path) -> Folder:
             for file in _files(folder, "destinations", strays)
         },
         {file.stem: _read(file, "sync", SyncSpec) for file in _files(folder, "syncs", strays)},
-        {file.stem: _read(file, "expectations", ExpectationsSpec) for file in _files(folder, "expectations", strays)},
+        {file.stem: _read_suite(file) for file in _files(folder, "expectations", strays, _SUITES)},
         strays,
     )
     destinations = {name: declared.document for name, declared in read.destinations.items()}
@@ -143,14 +145,19 @@ def read_folder(folder: Path) -> Folder:
     return read
 
 
-def _files(folder: Path, kind: str, strays: list[Fault]) -> list[Path]:
-    found = sorted(path for path in (folder / kind).glob("*") if path.is_file() and not path.name.startswith("."))
-    strays.extend(
-        Fault(path, 1, "", "this file is not read: only files named `<name>.yaml` are", "Rename it or move it away")
-        for path in found
-        if path.suffix != ".yaml"
-    )
-    return [path for path in found if path.suffix == ".yaml"]
+def _files(folder: Path, kind: str, strays: list[Fault], suffixes: Sequence[str] = (".yaml",)) -> list[Path]:
+    read: dict[str, Path] = {}
+    for path in sorted(path for path in (folder / kind).glob("*") if path.is_file() and path.name[0] != "."):
+        if path.suffix not in suffixes:
+            named = " or ".join(f"`<name>{suffix}`" for suffix in suffixes)
+            cause = f"this file is not read: only files named {named} are"
+            strays.append(Fault(path, 1, "", cause, "Rename it or move it away"))
+        elif path.stem in read:
+            cause = f"this file is not read: {read[path.stem].name} has the same name"
+            strays.append(Fault(path, 1, "", cause, "Keep one of them"))
+        else:
+            read[path.stem] = path
+    return list(read.values())
 
 
 def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned: Sequence[str]) -> OneFile[SpecT]:
@@ -187,9 +194,16 @@ def _read(file: Path, word: str, model: type[SpecT]) -> OneFile[SpecT]:
     return OneFile(document) if document.data is None else _validated(document, word, model)
 
 
+def _read_suite(file: Path) -> OneFile[ExpectationsSpec]:
+    if file.suffix == ".yaml":
+        return _read(file, "expectations", ExpectationsSpec)
+    native = _read(file, "name", NativeSuite)
+    return OneFile(native.document, native.spec.as_declared() if native.spec else None)
+
+
 def _validated(document: Document, word: str, model: type[SpecT]) -> OneFile[SpecT]:
     """Secrets are taken out of the document already."""
-    if model is not ExpectationsSpec:
+    if model not in (ExpectationsSpec, NativeSuite):
         add_empty_faults(document)
     one: OneFile[SpecT] = OneFile(document)
     try:
@@ -203,7 +217,7 @@ def _validated(document: Document, word: str, model: type[SpecT]) -> OneFile[Spe
 def _check_file_name(document: Document, word: str) -> None:
     name = document.value((word,))
     if isinstance(name, str) and name != document.file.stem and document.is_right((word,)):
-        cure = f"Rename one: {name}.yaml" if NAME.fullmatch(name) else ""
+        cure = f"Rename one: {name}{document.file.suffix}" if NAME.fullmatch(name) else ""
         document.fault((word,), f"the file is named {document.file.name} but declares {told(name)}", cure)
 
 

@@ -20,6 +20,8 @@ _WORDS = {
     "number": "number",
     "boolean": "true or false",
 }
+# Of more values than these an editor shows the list; a table's cell would be a page.
+_LISTED_MAX = 12
 Schema = Mapping[str, Any]
 
 
@@ -62,7 +64,7 @@ def _resolved(schema: Schema, definitions: Schema) -> Schema:
 def _held(shape: Schema, items: Schema, definitions: Schema) -> str:
     if "const" in shape:
         return f"`{shape['const']}`"
-    if "enum" in shape:
+    if len(shape.get("enum", ())) in range(1, _LISTED_MAX + 1):
         return ", ".join(f"`{one}`" for one in shape["enum"])
     if shape.get("type") == "array":
         return f"list of {_held(items, {}, definitions)}"
