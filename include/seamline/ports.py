@@ -34,7 +34,10 @@ class LogReader(Protocol):
         """Start reading at `offset` (inclusive)."""
 
     def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
-        """The next records in offset order; empty after `timeout_s`. Records of a foreign source: LogCorrupted."""
+        """The next records in offset order; empty after `timeout_s`. Records of a foreign source: LogCorrupted.
+
+        `records_max` counts what the topic holds: rows that follow each other come as one LogRecord.
+        """
 
     def end_offset(self) -> int:
         """The offset after the last record that is known of; it may be one that cannot be read yet."""

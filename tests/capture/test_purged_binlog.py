@@ -105,7 +105,7 @@ def told(bank: Captured) -> list[bytes]:
     with closing(bank.open_log()) as reader:
         reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])
         while records := reader.poll(2.0, 1_000):
-            images += [record.after or b"" for record in records]
+            images += [row.after or b"" for record in records for row in record.rows]
     return images
 
 

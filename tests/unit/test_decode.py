@@ -118,6 +118,20 @@ def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None
     assert told[1].position is told[3].position, "also behind a heartbeat: where its first row stands"
 
 
+def test_a_truncate_ends_the_rows_before_it() -> None:
+    decoder = decoder_for("mariadb", source_name="seamline-core_bank", database="bank")
+    values = (RECORDS["insert"][1], altered("truncate", source__gtid="0-7-3087"), RECORDS["insert"][1])
+    told = decode(decoder, *(Told(OFFSET + n, b"{}", value) for n, value in enumerate(values)))
+    assert [record.kind for record in told] == [RecordKind.ROWS, RecordKind.TRUNCATE, RecordKind.ROWS]
+    assert [record.end for record in told] == [78, 79, 80]
+
+
+@pytest.mark.parametrize("op", ["c", "u"])
+def test_an_image_that_is_null_is_none_and_not_a_text(op: str) -> None:
+    ((row,),) = (record.rows for record in [decoded(b"{}", altered("update", op=op, after=None, before=None))])
+    assert (row.op, row.before, row.after) == (op, None, None)
+
+
 def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
     decoder = decoder_for("mariadb", source_name="seamline-core_bank", database="bank")
     told: list[LogRecord] = []

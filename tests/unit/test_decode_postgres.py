@@ -175,10 +175,18 @@ def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
     assert told == [EXPECTED["insert"]]
 
 
-def test_a_truncate_after_rows_of_its_transaction_belongs_to_it() -> None:
-    cut = altered("truncate", source__txId=792, source__lsn=41687300)
-    row, truncate = decode(decoder(), Told(OFFSET, *RECORDS["insert"]), Told(OFFSET + 1, None, cut))
-    assert (truncate.unit_id, truncate.position) == (row.unit_id, row.position)
+def test_a_truncate_between_rows_of_its_transaction_belongs_to_it_and_keeps_them_apart() -> None:
+    values = (RECORDS["insert"][1], altered("truncate", source__txId=792, source__lsn=41687300), RECORDS["insert"][1])
+    told = decode(decoder(), *(Told(OFFSET + n, b"{}", value) for n, value in enumerate(values)))
+    assert [record.kind for record in told] == [RecordKind.ROWS, RecordKind.TRUNCATE, RecordKind.ROWS]
+    assert [record.end for record in told] == [78, 79, 80]
+    assert len({(record.unit_id, record.position) for record in told}) == 1
+
+
+def test_a_message_between_rows_keeps_them_apart() -> None:
+    names = ("insert", "message", "insert")
+    told = decode(decoder(), *(Told(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
+    assert [[row.table for row in record.rows] for record in told] == [["account"], ["@messages"], ["account"]]
 
 
 def test_messages_are_counted_under_a_name_that_no_table_is_asked_for() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from seamline.domain.errors import PositionLost, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.domain.log import WHOLE_DATABASE, LogRecord
+from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange
 from seamline.ports import LogReader
 from seamline.sync.log_listener import Listened, LogListener, LogListenerThread
-from tests.log_topic import ACCOUNT, AUDIT, MARKERS, LogTopic, TopicReader, insert
+from tests.log_topic import ACCOUNT, AUDIT, MARKERS, LogTopic, TopicReader, in_runs, insert
 from tests.waiting import wait_until
 
 STREAM = StreamId("settlement", "warehouse")
@@ -24,7 +24,7 @@ def idle_at(next_offset: int, *tables: str) -> Listened:
 
 def heard(log: LogTopic, *, begins: int = 0) -> LogListener:
     listener = LogListener(begins, marker_table=MARKERS, now_s=0)
-    listener.take_in([record for record in log.records if record.offset >= begins], now_s=0)
+    listener.take_in(in_runs([record for record in log.records if record.offset >= begins]), now_s=0)
     return listener
 
 
@@ -47,10 +47,17 @@ def _missing(log: LogTopic) -> None:
     log.transaction(counts={ACCOUNT.name: 1})
 
 
+def _begun(log: LogTopic) -> None:
+    log.begin()
+    log.row(insert(AUDIT, actor="x", action="y"))
+    log.row(insert(ACCOUNT, id=1, name="a"))
+
+
 @pytest.mark.parametrize(
     "happens",
     [
         lambda log: log.transaction(insert(ACCOUNT, id=1, name="a")),
+        _begun,
         _missing,
         lambda log: log.truncate(ACCOUNT.name),
         lambda log: log.ddl(f"ALTER TABLE other RENAME TO {ACCOUNT.name}", "other", ACCOUNT.name),
@@ -62,6 +69,7 @@ def _missing(log: LogTopic) -> None:
     ],
     ids=[
         "a row",
+        "rows whose transaction has not ended",
         "rows that are counted and missing",
         "a TRUNCATE",
         "DDL",
@@ -199,3 +207,10 @@ def test_a_log_that_cannot_be_read_wakes_all_and_takes_nobody_in_any_more() -> N
     wait_until(lambda: woken.reasons, timeout_s=10, what="the stream to be woken")
     assert "the log topic is gone" in woken.reasons[0]
     assert not listener.listen([idle_at(log.end)])
+
+
+def test_how_far_the_log_is_counts_to_the_last_row_of_a_run() -> None:
+    listener = LogListener(0, marker_table=MARKERS, now_s=0)
+    rows = [RowChange(offset, AUDIT.name, "c", after=b"{}") for offset in (10, 60_000)]
+    listener.take_in([LogRecord(10, RecordKind.ROWS, "u", rows=rows)], now_s=0)
+    assert listener.reason_to_wake(idle_at(0), now_s=1) == "the log is 60001 records further"

@@ -46,6 +46,12 @@ def test_a_span_holds_no_more_bytes_than_its_cap() -> None:
     assert [row.applied_units for row in stage.commits] == [3, 6, 9, 10]
 
 
+def test_what_is_there_is_read_on_while_polls_come_full_of_records() -> None:
+    stage = stage_of(large_rows(5, each=2))
+    stage.run(pace=Pace(poll_records_max=4))
+    assert [row.applied_units for row in stage.commits] == [5]
+
+
 def test_no_more_is_read_ahead_of_the_commit_on_its_way_than_another_span_and_a_poll() -> None:
     stage = stage_of(large_rows(40), at_most=3)
     applied: list[int] = []

@@ -12,7 +12,7 @@ from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange
 from seamline.domain.position import BinlogPosition, PostgresPosition
 from seamline.sync.obstacles import obstacle
 from seamline.sync.units import UnitAssembler
-from tests.log_topic import ACCOUNT, AUDIT, MARKERS, Change, LogTopic, gtid, insert, row_record
+from tests.log_topic import ACCOUNT, AUDIT, MARKERS, Change, LogTopic, delete, gtid, in_runs, insert, row_record, update
 
 Wal = list[LogRecord]
 ROWS = [insert(ACCOUNT, id=n, name=f"n{n}") for n in range(5)]
@@ -24,7 +24,7 @@ def assembler() -> UnitAssembler:
 
 def units_of(log: LogTopic) -> list[Unit]:
     made = assembler()
-    units = made.feed(log.records)
+    units = made.feed(in_runs(log.records))
     if made.trouble is not None:
         raise made.trouble
     return units
@@ -50,9 +50,9 @@ def test_any_split_of_the_records_gives_the_same_units(cuts: list[int]) -> None:
     log.transaction(ROWS[0])
     made, units, last = assembler(), [], 0
     for cut in [*sorted(cuts), len(log.records)]:
-        units += made.feed(log.records[last:cut])
+        units += made.feed(in_runs(log.records[last:cut]))
         last = max(last, cut)
-    assert units == units_of(log)
+    assert units == units_of(log) == assembler().feed(log.records)
 
 
 def test_the_tail_of_an_unfinished_transaction_waits() -> None:
@@ -316,6 +316,18 @@ def test_pieces_of_a_large_transaction_and_its_rest_hold_every_row_once() -> Non
     assert piece.position == unit.position
 
 
+def test_a_piece_ends_behind_the_last_row_of_a_run_and_is_measured_with_both_images() -> None:
+    log = LogTopic()
+    log.begin()
+    log.row(update(ACCOUNT, {"id": 1, "name": "n1"}, {"id": 1, "name": "n11"}))
+    log.row(delete(ACCOUNT, id=2, name="n2"))
+    log.row(ROWS[3])
+    made = assembler()
+    made.feed(in_runs(log.records))
+    assert made.open_bytes == 4 * len(change_json(1)) + 1
+    assert made.take_piece().end == log.records[-1].offset + 1
+
+
 def test_counts_are_verified_over_all_pieces() -> None:
     log = LogTopic()
     log.begin()
@@ -371,7 +383,7 @@ MESSAGE = row_record(RowChange(0, "@messages", "m"))
 
 def one_unit(records: Wal) -> Unit:
     made = assembler()
-    units = made.feed(records)
+    units = made.feed(in_runs(records))
     if made.trouble is not None:
         raise made.trouble
     (unit,) = units

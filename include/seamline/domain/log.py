@@ -20,6 +20,8 @@ class RecordKind(IntEnum):
 class RowChange(NamedTuple):
     """What one record of the log topic tells of one row. `op` is c, u or d; `key` and the images are raw JSON.
 
+    A message in a WAL is taken for a row, with op m and of no table that there is, for END counts it.
+
     `is_partial`: `after` may lack values that the update did not change; `old_key` is then the key that the row had
     before a change of key.
     """
@@ -36,7 +38,7 @@ class RowChange(NamedTuple):
 
 @dataclass(slots=True)
 class LogRecord:
-    """One record of the log topic; of kind ROWS, all records of one transaction's rows that follow each other.
+    """One record of the log topic; of kind ROWS, records of one transaction's rows that follow each other.
 
     Nearly all records are of rows: these are tuples, and what they share is told once, in half the time of an object
     for each. Mutable only because a frozen one takes longer to make; nobody changes one.

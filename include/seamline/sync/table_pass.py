@@ -167,7 +167,7 @@ class ReaderBehind:
 
     def _may_give(self, record: LogRecord) -> bool:
         is_next = self._given_beyond < self.limit
-        return record.offset < self.limit or (is_next and record.kind is RecordKind.BEGIN)
+        return record.end <= self.limit or (is_next and record.kind is RecordKind.BEGIN)
 
     def end_offset(self) -> int:
         return min(self.limit, self._log.end_offset())

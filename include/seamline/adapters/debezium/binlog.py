@@ -160,7 +160,7 @@ class BinlogDecoder:
                     self._enter(source)
                 if op not in OF_ROWS:
                     rows = None
-                    into.append(self._truncate(offset, op, source))
+                    into.append(self._no_row(offset, op, source))
                     continue
                 before = None if row.before == NOTHING else bytes(row.before)
                 after = None if row.after == NOTHING else bytes(row.after)
@@ -195,7 +195,8 @@ class BinlogDecoder:
             return self._ddl(offset, record)
         raise unknown_shape(offset, value)
 
-    def _truncate(self, offset: int, op: str, source: _RowSource) -> LogRecord:
+    def _no_row(self, offset: int, op: str, source: _RowSource) -> LogRecord:
+        """A TRUNCATE looks like a row but for its `op`; there is nothing else."""
         if op != "t":
             raise LogCorrupted(f"offset {offset}: a change of kind {op!r} in table {source.table}", hint=RECAPTURE)
         return LogRecord(

@@ -60,7 +60,7 @@ def _position_of(transaction: str) -> PostgresPosition | None:
 class WalDecoder:
     """Records of Debezium's PostgreSQL connector 3.7.0.Final, JSON converter without schemas.
 
-    A row may lack large values that its update left as they were, and then tells its old key in a header.
+    A row may lack large values that its update left as they were; after a change of key a header tells the old one.
     """
 
     def __init__(self, source_name: str, database: str, schema: str) -> None:
@@ -94,7 +94,7 @@ class WalDecoder:
                     self._enter(source)
                 if op not in OF_ROWS:
                     rows = None
-                    into.append(self._truncate(offset, op, source))
+                    into.append(self._no_row(offset, op, source))
                     continue
                 before = None if row.before == NOTHING else bytes(row.before)
                 after = None if row.after == NOTHING else bytes(row.after)
@@ -131,7 +131,8 @@ class WalDecoder:
             return LogRecord(offset, RecordKind.ROWS, rows=(RowChange(offset, _MESSAGES, "m"),))
         raise unknown_shape(offset, value)
 
-    def _truncate(self, offset: int, op: str, source: _RowSource) -> LogRecord:
+    def _no_row(self, offset: int, op: str, source: _RowSource) -> LogRecord:
+        """A TRUNCATE looks like a row but for its `op`; there is nothing else."""
         if op != "t":
             raise LogCorrupted(f"offset {offset}: a change of kind {op!r} in table {source.table}", hint=RECAPTURE)
         return LogRecord(

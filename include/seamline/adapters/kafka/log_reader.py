@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -16,6 +16,7 @@ from seamline.domain.errors import InvariantViolated, LogCorrupted, PositionLost
 from seamline.domain.log import LogRecord
 from seamline.plan.model import SyncPlan
 
+_Trouble = LogCorrupted | PositionLost
 _REONBOARD = "the log no longer holds what this stream needs: onboard the sync again"
 # librdkafka says so once and reads on behind the batch; of the last one the broker itself says that it cannot read it.
 _DAMAGED = (KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG)  # noqa: SLF001
@@ -70,7 +71,7 @@ class KafkaLogReader:
         self._identity_checked_s = time.monotonic()
         self._away_since_s = 0.0
         self._polled_s = -math.inf
-        self._pending: LogCorrupted | PositionLost | None = None
+        self._pending: _Trouble | None = None
         self._is_assigned = False
         try:
             self._consumer = Consumer({**settings, **_CONSUMER, "error_cb": self._on_error})
@@ -128,25 +129,15 @@ class KafkaLogReader:
 
     def _decoded(self, messages: Sequence[Message]) -> list[LogRecord]:
         records: list[LogRecord] = []
+        good, self._pending = without_errors(messages, self._trouble)
         try:
-            self._decoder.decode(self._good(messages), records)
+            self._decoder.decode(good, records)
         except LogCorrupted as exc:
+            # It comes before the error that the client told, if there was one.
             self._pending = exc
         return records
 
-    def _good(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages without those that tell of an error, up to the first that ends reading."""
-        good = [message for message in messages if message.error() is None]
-        if len(good) == len(messages):
-            return good
-        for place, message in enumerate(messages):
-            error = message.error()
-            self._pending = None if error is None else self._trouble(error)
-            if self._pending is not None:
-                return [before for before in messages[:place] if before.error() is None]
-        return good
-
-    def _trouble(self, error: KafkaError) -> LogCorrupted | PositionLost | None:
+    def _trouble(self, error: KafkaError) -> _Trouble | None:
         """A consumer error that ends reading; None where librdkafka mends it by itself and keeps the place."""
         code = error.code()
         if code in _DAMAGED:
@@ -183,6 +174,20 @@ class KafkaLogReader:
         what = f"was created anew (id {topic_id}, was {self.topic_id})" if topic_id else "was deleted"
         self._pending = PositionLost(f"log topic {self.topic} {what}", hint=_REONBOARD)
         raise self._pending
+
+
+def without_errors(
+    messages: Iterable[Message], trouble_of: Callable[[KafkaError], _Trouble | None]
+) -> tuple[list[Message], _Trouble | None]:
+    """The messages that are none of the client's errors, up to the first error that ends reading, and that one."""
+    good: list[Message] = []
+    for message in messages:
+        error = message.error()
+        if error is None:
+            good.append(message)
+        elif (trouble := trouble_of(error)) is not None:
+            return good, trouble
+    return good, None
 
 
 def open_log_reader(plan: SyncPlan) -> KafkaLogReader:
