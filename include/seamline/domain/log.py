@@ -40,8 +40,8 @@ class RowChange(NamedTuple):
 class LogRecord:
     """One record of the log topic; of kind ROWS, records of one transaction's rows that follow each other.
 
-    Nearly all records are of rows: these are tuples, and what they share is told once, in half the time of an object
-    for each. Mutable only because a frozen one takes longer to make; nobody changes one.
+    Nearly all records are of rows: these are tuples, which are made faster than objects, and what they share is told
+    once. Mutable only because a frozen one takes longer to make; nobody changes one.
 
     `unit_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the xid).
     BEGIN: `is_whole` says that all of the transaction follows it, also where a part was told before; `follows` is what

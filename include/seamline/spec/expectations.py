@@ -5,13 +5,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from seamline.spec.expectation_types import EXPECTATION_TYPES
-from seamline.spec.faults import guess, nearest, told
+from seamline.spec.faults import nearest, told
 from seamline.spec.fields import Declared, Identifier, Name
 
 
 def _known_type(value: str) -> str:
     if value not in EXPECTATION_TYPES:
-        cure = guess(value, EXPECTATION_TYPES) if nearest(value, EXPECTATION_TYPES) else "Its gallery lists them"
+        near = nearest(value, EXPECTATION_TYPES)
+        cure = f"Did you mean `{near}`?" if near else "Its gallery lists them"
         raise ValueError(f"{told(value)} is not an expectation of Great Expectations. {cure}")
     return value
 
