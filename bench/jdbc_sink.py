@@ -27,13 +27,13 @@ from pathlib import Path
 import confluent_kafka
 import orjson
 import psycopg
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from bench.stream import CREATE, GOAL, TABLES, drained_by_span_loop, fill, make_like, require_equal, wait_for
 from seamline import settings
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.client import admin_client, client_settings
 from seamline.plan.model import TablePlan
 from seamline.ports import Marker
 from seamline.stack import jars
@@ -134,7 +134,7 @@ def topics_per_table(bank: Captured, start: int) -> Iterator[Mapping[str, Copied
     """Table → the topic that holds its records from `start` on."""
     kafka, prefix = client_settings(resolve("kafka")), f"peer-{uuid.uuid4().hex[:8]}"
     names = {table: f"{prefix}.{table}" for table in TABLES}
-    admin = AdminClient(kafka)
+    admin = admin_client(kafka)
     for created in admin.create_topics([NewTopic(name, 1, 1) for name in names.values()]).values():
         created.result()
     try:

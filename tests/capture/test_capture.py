@@ -5,11 +5,11 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from seamline.adapters.connect.capture import ConnectCaptureProbe
 from seamline.adapters.connections import resolve
-from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.client import admin_client, client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.capture import CaptureState
 from seamline.domain.errors import ConfigError, PositionLost, Refused, TerminalError
@@ -196,6 +196,6 @@ def test_at_its_byte_limit_the_capture_is_stopped_and_refused_until_the_limit_is
 
 
 def create_topic(topics: CaptureTopics, name: str, settings: dict[str, str]) -> None:
-    admin = AdminClient(client_settings(resolve("kafka")))
+    admin = admin_client(client_settings(resolve("kafka")))
     admin.create_topics([NewTopic(name, 1, 1, config=settings)])[name].result()
     wait_until(lambda: topics.topic_id(name), timeout_s=20, what=f"topic {name}")

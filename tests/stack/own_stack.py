@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from seamline import settings
 from seamline.adapters.connections import resolve
+from seamline.adapters.kafka.client import admin_client, client_settings
 from seamline.adapters.platform import database
 from seamline.adapters.platform.host_lease import holder_of
 from seamline.settings import Settings
@@ -75,4 +76,4 @@ class OwnStack:
         )
 
     def kafka(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": resolve("kafka", within=self.settings).extra["bootstrap.servers"]})
+        return admin_client(client_settings(resolve("kafka", within=self.settings)))

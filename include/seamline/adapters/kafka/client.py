@@ -1,6 +1,7 @@
 """Kafka clients from a connection, and librdkafka's errors as Seamline's."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -12,6 +13,8 @@ from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 ResultT = TypeVar("ResultT")
 
 REQUEST_TIMEOUT_S = 15.0
+
+_ADMINS: dict[tuple[Any, ...], AdminClient] = {}
 
 _WRONG_SETTING = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001 (the client names its local errors so)
@@ -39,14 +42,27 @@ def client_settings(connection: Connection) -> dict[str, Any]:
     return settings
 
 
-def admin_client(settings: dict[str, Any]) -> AdminClient:
-    try:
-        return AdminClient(settings)
-    except KafkaException as exc:
-        raise translated(exc, doing="set up the Kafka client", settings=settings) from exc
+def admin_client(settings: Mapping[str, Any]) -> AdminClient:
+    """This process's one client for these settings; it is kept as long as the process lives.
+
+    A client answers from a thread of its own, and the last to hold a failed answer may be that thread. The answer holds
+    the error, the error the frames it went through, and they the client: librdkafka ends the whole process when a
+    client is given up on its own thread (`rd_kafka_destroy_app` in rdkafka.c 2.16; confluent-kafka-python, pull request
+    2131). So none is ever given up.
+    """
+    # A client does not live through a fork: the child makes its own.
+    key = (os.getpid(), *sorted(settings.items()))
+    if key not in _ADMINS:
+        try:
+            made = AdminClient(dict(settings))
+        except KafkaException as exc:
+            raise translated(exc, doing="set up the Kafka client", settings=settings) from exc
+        # Of two threads the second drops its own here, which nobody has asked anything yet.
+        _ADMINS.setdefault(key, made)
+    return _ADMINS[key]
 
 
-def asked(call: Callable[[], ResultT], *, doing: str, settings: dict[str, Any]) -> ResultT:
+def asked(call: Callable[[], ResultT], *, doing: str, settings: Mapping[str, Any]) -> ResultT:
     """The answer of one Kafka request; its errors as Seamline's."""
     try:
         return call()
@@ -54,7 +70,7 @@ def asked(call: Callable[[], ResultT], *, doing: str, settings: dict[str, Any]) 
         raise translated(exc, doing=doing, settings=settings) from exc
 
 
-def translated(exc: KafkaException, *, doing: str, settings: dict[str, Any]) -> SeamlineError:
+def translated(exc: KafkaException, *, doing: str, settings: Mapping[str, Any]) -> SeamlineError:
     error = exc.args[0] if exc.args else None
     code = error.code() if isinstance(error, KafkaError) else None
     text = error.str() if isinstance(error, KafkaError) else str(exc)
