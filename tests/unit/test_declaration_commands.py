@@ -77,6 +77,7 @@ def test_explain_shows_stages_and_every_setting_with_its_origin(
     assert "  * nightly.as_of_max: 2h" in said
     assert "    nightly.timezone: Asia/Shanghai" in said
     assert "  * snapshot.lock: none" in said
+    assert "settings of destination warehouse" in said
 
 
 def test_explain_of_one_sync_does_not_care_for_another_s_mistakes(

@@ -1,5 +1,6 @@
 """What `seamline demo` tells where one of its runs fails."""
 
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -12,14 +13,17 @@ from seamline import settings
 from seamline.adapters.airflow_rest import DagRun, TaskState
 from seamline.cli import demo
 from seamline.cli.main import main
+from seamline.demo import story
 from seamline.demo.story import Story
 from seamline.domain.errors import TerminalError
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import TablePlan
 from seamline.stack.layout import Layout
+from seamline.stack.progress import Progress
 from tests.log_topic import sync_plan
 from tests.unit.reported import reconciliation
+from tests.waiting import wait_until
 
 
 def test_a_failed_run_is_told_after_the_verdicts_and_the_way_into_airflow(
@@ -126,13 +130,35 @@ class Asking:
 
 
 def test_a_cut_that_waits_for_a_person_says_who_decides_and_where() -> None:
-    said: list[str] = []
-    Story(Asking(), sync_plan(), said.append).nightly()  # type: ignore[arg-type]
+    out = io.StringIO()
+    Story(Asking(), sync_plan(), Progress(out=out)).nightly()  # type: ignore[arg-type]
+    said = out.getvalue().splitlines()
     assert said[0].endswith("gate success")
     assert "the cut is not clean" in said[1] and "as `approver` and decide under Required Actions" in said[1]
 
 
+class Slow(Asking):
+    """Ends its run when the telling has said what it waits for."""
+
+    def __init__(self, out: io.StringIO) -> None:
+        self.out = out
+
+    def wait(self, dag_id: str, run_id: str, *, timeout_s: float, on_change: Callable[[TaskState], None]) -> DagRun:
+        wait_until(lambda: "waits for Airflow, still" in self.out.getvalue(), timeout_s=10, what="the first line")
+        on_change(TaskState("cut", "running", 1, -1))
+        wait_until(lambda: "cut running, still" in self.out.getvalue(), timeout_s=10, what="the second line")
+        return DagRun(dag_id, run_id, "success", None, {})
+
+
+def test_a_run_that_takes_long_says_now_and_then_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a newcomer on a loaded machine: minutes without a word."""
+    out = io.StringIO()
+    monkeypatch.setattr(story, "QUIET_S", 0.01)
+    Story(Slow(out), sync_plan(), Progress(out=out)).nightly()  # type: ignore[arg-type]
+    assert "settlement__nightly" in out.getvalue()
+
+
 def test_a_date_that_ends_amid_a_demo_does_not_move_its_dates() -> None:
     before = datetime(2026, 11, 23, 15, 59, 59, tzinfo=UTC)
-    story = Story(None, sync_plan(), print, began=before)  # type: ignore[arg-type]
-    assert story.last_date() == date(2026, 11, 22)
+    told = Story(None, sync_plan(), Progress(), began=before)  # type: ignore[arg-type]
+    assert told.last_date() == date(2026, 11, 22)

@@ -73,6 +73,19 @@ def test_an_open_alarm_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, Platform([reconciliation(MATCH)], alarms=(alarm,))) == 1
 
 
+def test_of_a_stream_that_spoke_again_status_says_so_beside_its_old_alarm(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = StreamId("settlement", "warehouse")
+    silent = SimpleNamespace(kind="stream_silent", subject=str(stream), raised_at=MOMENT, message="no word for 70 s")
+    platform = Platform([reconciliation(MATCH)], alarms=(silent,))
+    for age_s, is_said in ((2.0, True), (80.0, False)):
+        assert told(monkeypatch, platform, streams=[StreamReport(stream, "streaming", age_s=age_s)]) == 1
+        said = capsys.readouterr().out
+        assert "no word for 70 s" in said
+        assert ("it has spoken since, 2 s ago" in said) == is_said
+
+
 def test_a_failed_stream_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = StreamId("settlement", "warehouse")
     fine, failed = StreamReport(stream, "streaming"), StreamReport(stream, "failed", error="torn unit")

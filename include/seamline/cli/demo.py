@@ -95,7 +95,7 @@ class Demo:
         made = credentials.load_or_make(self.layout)
         address = f"http://127.0.0.1:{self.layout.settings.ports.airflow}"
         with AirflowRest(address, "operator", made["airflow_user_operator"]) as airflow:
-            story = Story(airflow, self.plan(), self.progress.say)
+            story = Story(airflow, self.plan(), self.progress)
             story.wait_for_dags()
             if registry.platform().sync_state(SYNC) is SyncState.ENABLED:
                 self.progress.say(f"{SYNC} is enabled already: comparing its live tables")

@@ -43,6 +43,9 @@ def _settings(declarations: Declarations, name: str) -> str:
     lines += [_line(setting) for setting in effective_settings(sync)]
     lines.append(f"settings of source {sync.source}  (* default)")
     lines += [_line(setting) for setting in effective_settings(declarations.sources[sync.source])]
+    for destination in sync.destinations:
+        lines.append(f"settings of destination {destination}  (* default)")
+        lines += [_line(setting) for setting in effective_settings(declarations.destinations[destination])]
     return "\n".join(lines) + "\n"
 
 

@@ -6,12 +6,16 @@ every sync declares is right.
 
 import argparse
 import sys
+from collections.abc import Mapping
 
 from seamline import settings
 from seamline.adapters import registry
+from seamline.adapters.platform.store import Alarm
 from seamline.cli import report
 from seamline.domain.errors import ConfigError, SeamlineError
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, Scope
+from seamline.ports import StreamReport
 from seamline.spec.faults import DeclarationsInvalid, guess
 from seamline.spec.load import load_each
 from seamline.stack import supervisor as keeper
@@ -47,10 +51,19 @@ def run(args: argparse.Namespace) -> int:
         for alarm in store.open_alarms():
             is_red = True
             sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} since {alarm.raised_at:%F %T}: {alarm.message}\n")
+            sys.stdout.write(since_then(alarm, reports))
     except SeamlineError as error:
         sys.stdout.write(f"\nno verdicts can be shown: {error}\n")
         return error.exit_code
     return 1 if is_red else 0
+
+
+def since_then(alarm: Alarm, reports: Mapping[StreamId, StreamReport]) -> str:
+    """What is known better than when a stream's silence was noticed: the watch looks every two minutes."""
+    heard = [one.age_s for stream, one in reports.items() if str(stream) == alarm.subject]
+    if alarm.kind != "stream_silent" or not heard or heard[0] >= report.HEARD_S:
+        return ""
+    return f"  it has spoken since, {heard[0]:.0f} s ago; the next look at the streams ends this alarm\n"
 
 
 def processes(layout: Layout) -> str:

@@ -1,6 +1,5 @@
 """The demo's runs in Airflow: onboard, last night's cut, a backfill of two earlier dates. Each step may be repeated."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
@@ -8,10 +7,12 @@ from seamline.adapters.airflow_rest import AirflowRest, DagRun, TaskState
 from seamline.domain import calendar
 from seamline.domain.errors import TerminalError, TransientError
 from seamline.plan.model import SyncPlan
+from seamline.stack.progress import Progress
 from seamline.stack.waiting import wait_until
 
 EARLIER_DATES = 2
 RUN_TIMEOUT_S = 900.0
+QUIET_S = 30.0
 # Of a task that waits for a person.
 ASKS = "awaiting_input"
 DECIDE = "sign in to Airflow as `approver` and decide under Required Actions"
@@ -20,11 +21,11 @@ QUIET_STATES = frozenset({"waiting", "scheduled", "queued"})
 
 @dataclass(slots=True)
 class Story:
-    """One telling. `say` prints a progress line; `stamp` makes run ids of this telling unlike those of any other."""
+    """One telling. `stamp` makes run ids of this telling unlike those of any other."""
 
     airflow: AirflowRest
     plan: SyncPlan
-    say: Callable[[str], None]
+    progress: Progress
     stamp: str = field(default_factory=lambda: f"demo-{datetime.now(UTC):%Y%m%dT%H%M%S}")
     # One and the same for all of a telling, also where a date ends amid it.
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -39,7 +40,9 @@ class Story:
                 raise TerminalError("Airflow could not read the DAGs:\n" + "\n".join(errors))
             return wanted <= self.airflow.dag_ids()
 
-        if not wait_until(are_known, timeout_s=120):
+        with self.progress.saying(lambda: "Airflow is still reading the DAGs"):
+            is_read = wait_until(are_known, timeout_s=120)
+        if not is_read:
             raise TransientError("Airflow has not read the DAGs", hint="./seamline logs airflow-dags")
         for dag_id in sorted({*wanted, "seamline__streams"} & self.airflow.dag_ids()):
             self.airflow.unpause(dag_id)
@@ -89,14 +92,19 @@ class Story:
 
     def _follow(self, run: DagRun) -> DagRun:
         name = f"{run.dag_id} {run.partition_key}" if run.partition_key else run.dag_id
+        newest = "waits for Airflow"
 
         def changed(task: TaskState) -> None:
+            nonlocal newest
             if task.state == ASKS:
-                self.say(f"{name}: the cut is not clean (the log of task `gate` says why). The demo waits: {DECIDE}")
+                newest = f"the cut is not clean (the log of task `gate` says why). The demo waits: {DECIDE}"
+                self.progress.say(f"{name}: {newest}")
             elif task.state not in QUIET_STATES:
-                self.say(f"{name}: {task.task_id} {task.state}")
+                newest = f"{task.task_id} {task.state}"
+                self.progress.say(f"{name}: {newest}")
 
-        ended = self.airflow.wait(run.dag_id, run.run_id, timeout_s=RUN_TIMEOUT_S, on_change=changed)
+        with self.progress.saying(lambda: f"{name}: {newest}, still", every_s=QUIET_S):
+            ended = self.airflow.wait(run.dag_id, run.run_id, timeout_s=RUN_TIMEOUT_S, on_change=changed)
         if ended.state != "success":
             raise TerminalError(self._failure(ended), hint="the whole log: the task in the Airflow UI")
         return ended

@@ -40,7 +40,7 @@ class TableEntry(Declared):
     parked: Why | None = Field(
         None,
         description="Why the table is left out for now: it is not carried, and each report says so with this text. Take"
-        " the key out and it comes back, loaded anew. Either way by a run of the sync's DAG `tables`.",
+        " the key out and it comes back, loaded anew. Either way by a run of the DAG `<sync>__tables`.",
     )
 
     @model_validator(mode="before")
