@@ -1,6 +1,7 @@
 """Row images of a span → what is sent: few rows as one JSON document, many as CSV of their wire forms for COPY.
 
-Another shape than planned is an error before anything is sent.
+Here every image is read, for the first time if a decoder cut it out of its record unread. Another shape than planned is
+an error before anything is sent.
 """
 
 import io
@@ -25,7 +26,7 @@ from seamline.adapters.postgres.statements import (
 from seamline.adapters.postgres.wire import WireForms
 from seamline.domain.catalogue import PARK_IT, Table
 from seamline.domain.changes import TableChanges
-from seamline.domain.errors import SchemaConflict
+from seamline.domain.errors import LogCorrupted, SchemaConflict
 from seamline.domain.left_out import may_lack_values
 
 # Up to this a batch travels as a parameter of the statement that applies it: no staging table, one round trip.
@@ -126,7 +127,10 @@ class RowEncoder:
         return self._by_arrow(control, images) if images else b""
 
     def _check(self, image: bytes) -> None:
-        row = orjson.loads(image)
+        try:
+            row = orjson.loads(image)
+        except orjson.JSONDecodeError as exc:
+            raise self._no_json(str(exc)) from exc
         if not isinstance(row, dict) or row.keys() != self._name_set:
             raise self._other_shape(row)
         for name, types in self._fields:
@@ -151,6 +155,8 @@ class RowEncoder:
             )
         except pa.ArrowInvalid as exc:
             raise self._other_type(str(exc)) from exc
+        if rows.num_rows != len(images):
+            raise self._no_json(f"{len(images)} images hold {rows.num_rows} rows")
         rows = rows.select(self._names)
         nulls = sum(column.null_count for column in rows.columns)
         if nulls and nulls != document.count(b'":null') - document.count(b'\\":null'):
@@ -174,6 +180,13 @@ class RowEncoder:
                 ",".join([*(str(int(number)) for number in numbers), *(_csv_field(row[name]) for name in self._names)])
             )
         return "\n".join([*lines, ""]).encode()
+
+    def _no_json(self, what: str) -> LogCorrupted:
+        return LogCorrupted(
+            f"a row image of {self._table.name} is not one JSON object: {what}",
+            hint="find out who but the capture writes the log topic, then onboard the sync again",
+            table=self._table.name,
+        )
 
     def _other_shape(self, row: Any) -> SchemaConflict:
         found = set(row) if isinstance(row, dict) else set()

@@ -1,0 +1,130 @@
+"""Rows of one event of the binlog are cut out of their records unread, and are what reading them would have given."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seamline.adapters.debezium.decode import decoder_for
+from seamline.adapters.postgres.encode import RowEncoder
+from seamline.adapters.postgres.wire_postgres import POSTGRES
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.errors import LogCorrupted, SeamlineError
+from seamline.domain.log import RowChange
+from tests.told import Told, decode
+
+SOURCE, DATABASE, GTID = "seamline-core_bank", "bank", "0-7-12"
+NAMES = ("id", "memo", "after", "before", "source", "op", 'a"after', "ü")
+TEXTS = (
+    'x", "after":{"id":1}',
+    '},"after":{',
+    ',"after":null,"source":',
+    "\\",
+    '\\",\\"after\\":',
+    ',"source":{"pos":4}},"op":"d"}',
+    "null",
+    "",
+)
+Images = tuple[dict[str, Any] | None, dict[str, Any] | None]
+Event = tuple[str, str, list[Images]]
+
+
+def to_json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def record(images: Images, *, pos: int, op: str, table: str = "account", database: str = DATABASE) -> bytes:
+    """As our own connectors write it."""
+    place = {"name": SOURCE, "ts_ms": 1795703685000, "db": database, "table": table, "gtid": GTID}
+    source = {**place, "file": "binlog.000007", "pos": pos}
+    return to_json({"before": images[0], "after": images[1], "source": source, "op": op})
+
+
+def decoded(values: Sequence[bytes]) -> list[RowChange]:
+    told = decode(
+        decoder_for("mariadb", source_name=SOURCE, database=DATABASE),
+        *(Told(n, b"key %d" % n, value) for n, value in enumerate(values)),
+    )
+    return [row for one in told for row in one.rows]
+
+
+@st.composite
+def events(draw: st.DrawFn) -> Event:
+    """(table, op, images) of the rows of one event: all of them have the same columns in the same order."""
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
+    values = st.none() | st.integers(-9, 9) | st.sampled_from(TEXTS) | st.text(max_size=5)
+    image = st.tuples(*[values for _ in names]).map(lambda row: dict(zip(names, row, strict=True)))
+    op = draw(st.sampled_from("cud"))
+    before, after = (st.none() if op == "c" else image), (st.none() if op == "d" else image)
+    return draw(st.sampled_from(("account", "entry"))), op, draw(st.lists(st.tuples(before, after), max_size=5))
+
+
+@given(st.lists(events(), max_size=5), st.sampled_from((0, 100)))
+def test_rows_of_an_event_are_what_each_record_tells(told: list[Event], apart: int) -> None:
+    values, expected, pos, last = [], [], 4, ("", "")
+    for table, op, rows in told:
+        # A change of key is told as a delete and an insert that stand at one place.
+        pos += 100 if (table, op) == last else apart
+        last = (table, op)
+        for before, after in rows:
+            key = b"key %d" % len(values)
+            as_text = [None if image is None else to_json(image) for image in (before, after)]
+            expected.append(RowChange(len(values), table, op, key, *as_text))
+            values.append(record((before, after), pos=pos, op=op, table=table))
+    assert decoded(values) == expected
+
+
+def inserted(number: int, *, pos: int = 4, table: str = "account", database: str = DATABASE) -> bytes:
+    return record((None, {"id": number}), pos=pos, op="c", table=table, database=database)
+
+
+def test_a_row_of_elsewhere_amid_those_of_an_event_is_refused() -> None:
+    event = [inserted(1), inserted(2), inserted(3)]
+    assert len(decoded(event)) == 3
+    with pytest.raises(LogCorrupted, match=r"offset 3: a record of source .*'elsewhere'"):
+        decoded([*event, inserted(4, database="elsewhere")])
+
+
+@pytest.mark.parametrize("name", ["source", "after", "before", "op"])
+@pytest.mark.parametrize("op", ["c", "u", "d"])
+def test_rows_that_are_all_alike_are_told_whole_whatever_their_columns_are_called(name: str, op: str) -> None:
+    row = {"id": 1, name: 2, "memo": "x"}
+    images = None if op == "c" else row, None if op == "d" else row
+    before, after = (None if image is None else to_json(image) for image in images)
+    alike = [record(images, pos=4, op=op)] * 4
+    assert [(row.before, row.after) for row in decoded(alike)] == [(before, after)] * 4
+
+
+def test_rows_that_are_not_written_as_ours_are_read() -> None:
+    values = [inserted(number).replace(b',"source":', b', "source":') for number in range(4)]
+    assert [row.after for row in decoded(values)] == [b'{"id":%d}' % number for number in range(4)]
+
+
+def test_a_heartbeat_amid_the_rows_of_an_event_parts_them() -> None:
+    beat = b'{"ts_ms":1795224433517}'
+    decoder = decoder_for("mariadb", source_name=SOURCE, database=DATABASE)
+    values = [inserted(1), inserted(2), inserted(3), beat, inserted(4), inserted(5)]
+    told = decode(decoder, *(Told(n, b"", value) for n, value in enumerate(values)))
+    assert [[row.after for row in one.rows] for one in told] == [
+        [b'{"id":1}', b'{"id":2}', b'{"id":3}'],
+        [],
+        [b'{"id":4}', b'{"id":5}'],
+    ]
+
+
+TABLE = Table("account", (Column("id", Kind.INTEGER, "bigint", nullable=False, length=64),), ("id",))
+
+
+@pytest.mark.parametrize("image", [b'{"id":}', b'{"id":3', b'{"id":3}\n{"id":4}', b"3", b'"x"', b"", b'{"id":3}}'])
+@pytest.mark.parametrize("others", [2, 1000])
+def test_an_image_that_was_cut_out_unread_is_read_before_it_is_written(image: bytes, others: int) -> None:
+    values = [inserted(number) for number in range(others)]
+    rows = decoded([*values, values[0].replace(b'{"id":0}', image), inserted(others)])
+    assert [row.after for row in rows[-2:]] == [image, b'{"id":%d}' % others], "this shows nothing: it was read"
+    keyed = [KeyedChange(b"", False, False, row.after or b"", row.offset) for row in rows]
+    with pytest.raises(SeamlineError, match="account"):
+        RowEncoder(TABLE, POSTGRES).encode(TableChanges("account", keyed))
