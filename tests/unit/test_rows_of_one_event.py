@@ -13,7 +13,7 @@ from seamline.adapters.postgres.encode import RowEncoder
 from seamline.adapters.postgres.wire_postgres import POSTGRES
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
-from seamline.domain.errors import LogCorrupted, SeamlineError
+from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import RowChange
 from tests.told import Told, decode
 
@@ -60,7 +60,11 @@ def events(draw: st.DrawFn) -> Event:
     image = st.tuples(*[values for _ in names]).map(lambda row: dict(zip(names, row, strict=True)))
     op = draw(st.sampled_from("cud"))
     before, after = (st.none() if op == "c" else image), (st.none() if op == "d" else image)
-    return draw(st.sampled_from(("account", "entry"))), op, draw(st.lists(st.tuples(before, after), max_size=5))
+    return (
+        draw(st.sampled_from(("account", "entry"))),
+        op,
+        draw(st.lists(st.tuples(before, after), min_size=1, max_size=5)),
+    )
 
 
 @given(st.lists(events(), max_size=5), st.sampled_from((0, 100)))
@@ -78,15 +82,26 @@ def test_rows_of_an_event_are_what_each_record_tells(told: list[Event], apart: i
     assert decoded(values) == expected
 
 
-def inserted(number: int, *, pos: int = 4, table: str = "account", database: str = DATABASE) -> bytes:
-    return record((None, {"id": number}), pos=pos, op="c", table=table, database=database)
+def inserted(number: int, *, pos: int = 4, table: str = "account") -> bytes:
+    return record((None, {"id": number}), pos=pos, op="c", table=table)
 
 
-def test_a_row_of_elsewhere_amid_those_of_an_event_is_refused() -> None:
+@pytest.mark.parametrize("own", [SOURCE, DATABASE])
+def test_a_row_of_elsewhere_amid_those_of_an_event_is_refused(own: str) -> None:
     event = [inserted(1), inserted(2), inserted(3)]
     assert len(decoded(event)) == 3
     with pytest.raises(LogCorrupted, match=r"offset 3: a record of source .*'elsewhere'"):
-        decoded([*event, inserted(4, database="elsewhere")])
+        decoded([*event, inserted(4).replace(to_json(own), b'"elsewhere"')])
+
+
+def test_what_a_row_of_another_event_ended_in_counts_no_more() -> None:
+    values = [inserted(1), inserted(2), inserted(3), inserted(4, pos=104, table="entry"), inserted(5)]
+    assert [row.table for row in decoded(values)] == ["account", "account", "account", "entry", "account"]
+
+
+def test_a_row_without_the_place_to_cut_at_is_read() -> None:
+    values = [inserted(1), inserted(2), inserted(3).replace(b',"after":{"id":3}', b"")]
+    assert [row.after for row in decoded(values)] == [b'{"id":1}', b'{"id":2}', None]
 
 
 @pytest.mark.parametrize("name", ["source", "after", "before", "op"])
@@ -119,12 +134,32 @@ def test_a_heartbeat_amid_the_rows_of_an_event_parts_them() -> None:
 TABLE = Table("account", (Column("id", Kind.INTEGER, "bigint", nullable=False, length=64),), ("id",))
 
 
-@pytest.mark.parametrize("image", [b'{"id":}', b'{"id":3', b'{"id":3}\n{"id":4}', b"3", b'"x"', b"", b'{"id":3}}'])
+DAMAGED = {
+    "no value": [b'{"id":}'],
+    "torn": [b'{"id":3'],
+    "two lines": [b'{"id":3}\n{"id":4}'],
+    "no object": [b"3"],
+    "a text": [b'"x"'],
+    "nothing": [b""],
+    "one brace more": [b'{"id":3}}'],
+    "what follows an image": [b'{"id":3},"after":{"id":4}'],
+    # Arrow counts the rows of a document: these two even each other out.
+    "two rows and none": [b'{"id":3}{"id":4}', b""],
+    "none and two rows": [b"", b'{"id":3}{"id":4}'],
+    "a row in two halves, and two rows": [b'{"id":', b"3}", b'{"id":4}{"id":5}'],
+    "two rows and a space": [b'{"id":3}{"id":4}', b" "],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
 @pytest.mark.parametrize("others", [2, 1000])
-def test_an_image_that_was_cut_out_unread_is_read_before_it_is_written(image: bytes, others: int) -> None:
+def test_an_image_that_was_cut_out_unread_is_read_before_it_is_written(damage: str, others: int) -> None:
     values = [inserted(number) for number in range(others)]
-    rows = decoded([*values, values[0].replace(b'{"id":0}', image), inserted(others)])
-    assert [row.after for row in rows[-2:]] == [image, b'{"id":%d}' % others], "this shows nothing: it was read"
+    images = DAMAGED[damage]
+    damaged = [values[0].replace(b'{"id":0}', image) for image in images]
+    rows = decoded([*values, *damaged, inserted(others)])
+    assert [row.after for row in rows[others:]] == [*images, b'{"id":%d}' % others], "this shows nothing: it was read"
     keyed = [KeyedChange(b"", False, False, row.after or b"", row.offset) for row in rows]
-    with pytest.raises(SeamlineError, match="account"):
+    with pytest.raises(LogCorrupted, match="a row image of account is not one JSON object") as refused:
         RowEncoder(TABLE, POSTGRES).encode(TableChanges("account", keyed))
+    assert refused.value.table == "account"

@@ -48,7 +48,7 @@ def admin_client(settings: Mapping[str, Any]) -> AdminClient:
     A client answers from a thread of its own, and the last to hold a failed answer may be that thread. The answer holds
     the error, the error the frames it went through, and they the client: librdkafka ends the whole process when a
     client is given up on its own thread (`rd_kafka_destroy_app` in rdkafka.c 2.16; confluent-kafka-python, pull request
-    2131). So none is ever given up.
+    2131). So none is ever given up, also not one whose password was changed since.
     """
     # A client does not live through a fork: the child makes its own.
     key = (os.getpid(), *sorted(settings.items()))

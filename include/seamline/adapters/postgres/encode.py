@@ -7,7 +7,7 @@ an error before anything is sent.
 import io
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,17 +131,26 @@ class RowEncoder:
             row = orjson.loads(image)
         except orjson.JSONDecodeError as exc:
             raise self._no_json(str(exc)) from exc
-        if not isinstance(row, dict) or row.keys() != self._name_set:
+        if not isinstance(row, dict):
+            raise self._no_json(f"it is {image[:80]!r}")
+        if row.keys() != self._name_set:
             raise self._other_shape(row)
         for name, types in self._fields:
             value = row[name]
             if type(value) not in types and not (name in self._words and value in self._words[name]):
                 raise self._other_type(f"column {name} holds a value of type {type(value).__name__}")
 
+    def _check_all(self, images: Iterable[bytes]) -> None:
+        for image in images:
+            self._check(image)
+
     def _by_arrow(self, control: Sequence[Sequence[int]], images: Sequence[bytes]) -> bytes:
-        self._check(images[0])
-        self._check(images[-1])
         document = b"\n".join(images)
+        if _are_lines(document, len(images)):
+            self._check(images[0])
+            self._check(images[-1])
+        else:
+            self._check_all(images)
         if self._words and _NOT_A_NUMBER.search(document):
             return self._row_by_row(control, images)
         block = max(_BLOCK_BYTES_MIN, 2 * max(map(len, images)))
@@ -154,16 +163,17 @@ class RowEncoder:
                 ),
             )
         except pa.ArrowInvalid as exc:
+            self._check_all(images)
             raise self._other_type(str(exc)) from exc
         if rows.num_rows != len(images):
-            raise self._no_json(f"{len(images)} images hold {rows.num_rows} rows")
+            # Where each is a line of its own, one that holds two rows has no other to hold none.
+            self._check_all(images)
         rows = rows.select(self._names)
         nulls = sum(column.null_count for column in rows.columns)
         if nulls and nulls != document.count(b'":null') - document.count(b'\\":null'):
             # Arrow reports a field too many, but reads a missing one as a NULL that nobody has written. What stands
             # behind a backslash is inside of a text.
-            for image in images:
-                self._check(image)
+            self._check_all(images)
         for index, values in enumerate(control):
             rows = rows.add_column(index, f"seamline.{index}", _whole_numbers(values))
         sink = io.BytesIO()
@@ -188,9 +198,8 @@ class RowEncoder:
             table=self._table.name,
         )
 
-    def _other_shape(self, row: Any) -> SchemaConflict:
-        found = set(row) if isinstance(row, dict) else set()
-        extra, missing = sorted(found - self._name_set), sorted(self._name_set - found)
+    def _other_shape(self, row: Mapping[str, Any]) -> SchemaConflict:
+        extra, missing = sorted(row.keys() - self._name_set), sorted(self._name_set - row.keys())
         return SchemaConflict(
             f"a row image of {self._table.name} has another shape: unknown {extra}, missing {missing}",
             hint=_CURE,
@@ -203,6 +212,11 @@ class RowEncoder:
             hint=_CURE,
             table=self._table.name,
         )
+
+
+def _are_lines(document: bytes, images: int) -> bool:
+    """Whether each image begins as an object, ends as one, and is one line."""
+    return document.count(b"\n") == document.count(b"}\n{") == images - 1
 
 
 def _csv_field(value: Any) -> str:
