@@ -1,6 +1,5 @@
 """Rows of one event of the binlog are cut out of their records unread, and are what reading them would have given."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import RowChange
+from tests.toast_log import to_json
 from tests.told import Told, decode
 
 SOURCE, DATABASE, GTID = "seamline-core_bank", "bank", "0-7-12"
@@ -33,13 +33,9 @@ Images = tuple[dict[str, Any] | None, dict[str, Any] | None]
 Event = tuple[str, str, list[Images]]
 
 
-def to_json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def record(images: Images, *, pos: int, op: str, table: str = "account", database: str = DATABASE) -> bytes:
+def record(images: Images, *, pos: int, op: str, table: str = "account") -> bytes:
     """As our own connectors write it."""
-    place = {"name": SOURCE, "ts_ms": 1795703685000, "db": database, "table": table, "gtid": GTID}
+    place = {"name": SOURCE, "ts_ms": 1795703685000, "db": DATABASE, "table": table, "gtid": GTID}
     source = {**place, "file": "binlog.000007", "pos": pos}
     return to_json({"before": images[0], "after": images[1], "source": source, "op": op})
 
@@ -91,7 +87,7 @@ def test_a_row_of_elsewhere_amid_those_of_an_event_is_refused(own: str) -> None:
     event = [inserted(1), inserted(2), inserted(3)]
     assert len(decoded(event)) == 3
     with pytest.raises(LogCorrupted, match=r"offset 3: a record of source .*'elsewhere'"):
-        decoded([*event, inserted(4).replace(to_json(own), b'"elsewhere"')])
+        decoded([*event, inserted(4).replace(f'"{own}"'.encode(), b'"elsewhere"')])
 
 
 def test_what_a_row_of_another_event_ended_in_counts_no_more() -> None:
