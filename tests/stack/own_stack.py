@@ -44,6 +44,10 @@ class OwnStack:
         answer = self.run("up", *(["--only", ",".join(parts)] if parts else []))
         assert answer.returncode == 0, answer.stdout + answer.stderr
 
+    def down(self) -> None:
+        answer = self.run("down")
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+
     def pids(self, program: str) -> set[int]:
         return {one.pid for one in leftovers.processes(self.layout) if one.program == program}
 

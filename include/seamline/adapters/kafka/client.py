@@ -14,6 +14,10 @@ ResultT = TypeVar("ResultT")
 
 REQUEST_TIMEOUT_S = 15.0
 
+# librdkafka 2.16 sends what its administration asks of a partition to the leader and epoch it has cached, and an answer
+# that these are old does not make it look again (seen: refused for 100 s and on; by default an entry lives 15 minutes).
+_LEADER_KNOWN_FOR_MS = 1000
+
 _ADMINS: dict[tuple[Any, ...], AdminClient] = {}
 
 _WRONG_SETTING = {
@@ -54,7 +58,7 @@ def admin_client(settings: Mapping[str, Any]) -> AdminClient:
     key = (os.getpid(), *sorted(settings.items()))
     if key not in _ADMINS:
         try:
-            made = AdminClient(dict(settings))
+            made = AdminClient({"metadata.max.age.ms": _LEADER_KNOWN_FOR_MS, **settings})
         except KafkaException as exc:
             raise translated(exc, doing="set up the Kafka client", settings=settings) from exc
         # Of two threads the second drops its own here, which nobody has asked anything yet.

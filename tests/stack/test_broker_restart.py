@@ -1,4 +1,4 @@
-"""A broker that has forgotten a transaction which its partitions still hold open, as 4.3.1 may after it was killed."""
+"""A broker that was started again: what a client from before asks it, and a transaction that it has forgotten."""
 
 import shutil
 
@@ -12,7 +12,7 @@ from seamline.adapters.kafka.topics import CaptureTopics
 from tests.stack.own_stack import OwnStack
 from tests.waiting import wait_until
 
-LOG, OFFSETS, BESIDE = "forgotten.log", "forgotten.offsets", "remembered.log"
+ASKED, LOG, OFFSETS, BESIDE = "asked.log", "forgotten.log", "forgotten.offsets", "remembered.log"
 TOPICS = (LOG, OFFSETS)
 _STATE = "__transaction_state-0"
 
@@ -23,7 +23,17 @@ def broker(own: OwnStack) -> OwnStack:
     return own
 
 
+def test_a_client_from_before_a_restart_asks_the_leader_of_now(broker: OwnStack) -> None:
+    topics = CaptureTopics(client_settings(resolve("kafka", within=broker.settings)))
+    topics.ensure_log(ASKED)
+    assert topics.offsets(ASKED) == (0, 0)
+    broker.down()
+    broker.up("kafka")
+    assert topics.offsets(ASKED) == (0, 0)
+
+
 def test_a_transaction_that_the_broker_forgot_stays_open_until_it_is_ended(broker: OwnStack) -> None:
+    """As 4.3.1 may, after it was killed."""
     settings = client_settings(resolve("kafka", within=broker.settings))
     topics = CaptureTopics(settings)
     for topic in (LOG, BESIDE):
@@ -31,18 +41,16 @@ def test_a_transaction_that_the_broker_forgot_stays_open_until_it_is_ended(broke
     topics.ensure_connector_offsets(OFFSETS)
     forgotten = begun(settings, "forgotten", TOPICS)
     forgotten.commit_transaction(30)
-    stopped(broker)
+    broker.down()
     known = broker.layout.kafka / "log" / _STATE
     before = shutil.copytree(known, broker.layout.kafka / "before")
     broker.up("kafka")
     forgotten = begun(settings, "forgotten", TOPICS)
-    stopped(broker)
+    broker.down()
     shutil.rmtree(known)
     before.rename(known)
     broker.up("kafka")
 
-    # The one from before knows an older leader.
-    topics = CaptureTopics(settings)
     remembered = begun(settings, "remembered", (BESIDE,))
     stand_at = ends(topics, (*TOPICS, BESIDE))
     wait_until(lambda: ends(topics, (BESIDE,)) > stand_at[2:], timeout_s=60, what="the broker to end what it knows of")
@@ -51,11 +59,6 @@ def test_a_transaction_that_the_broker_forgot_stays_open_until_it_is_ended(broke
     wait_until(lambda: min(ends(topics, TOPICS)) > 2, timeout_s=20, what="the end of the forgotten one")
     assert end_left_open(settings, "forgotten", TOPICS) == ()
     del forgotten, remembered
-
-
-def stopped(broker: OwnStack) -> None:
-    answer = broker.run("down")
-    assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
 def begun(settings: dict[str, str], name: str, topics: tuple[str, ...]) -> Producer:
