@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -29,7 +29,6 @@ PLAN = SyncPlan(
     config_hash="abc",
 )
 TOLD = FindingsTold(12, "2026-03-05T17:00:00.000000Z")
-BACK = FindingsTold(3, "2026-03-06T17:00:00.000000Z")
 RUN = Run("r1", "settlement", RunKind.RECONCILE, None, PLAN, RunState.RUNNING)
 
 
@@ -66,18 +65,9 @@ def test_findings_of_the_stream_break_the_next_reconciliation_only() -> None:
     met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), TOLD)
     first = live(World(), findings=lambda: met)
     assert first.verdict is Verdict.BREAK
-    assert findings_reported([first], "warehouse", run_id="the next") == TOLD
-    assert findings_reported([first], "warehouse", run_id=first.run_id) == FindingsTold()
-    assert findings_reported([first], "elsewhere", run_id="the next") == FindingsTold()
+    assert findings_reported(first.evidence) == TOLD
+    assert findings_reported({}) == FindingsTold()
     assert live(World(), findings=lambda: StreamFindings((), TOLD)).verdict is Verdict.MATCH
-
-
-def test_the_newest_report_says_how_far_findings_are_told_though_its_numbers_are_smaller() -> None:
-    """The destination was put back from a backup in between."""
-    before, after = (live(World(), findings=lambda told=told: StreamFindings((), told)) for told in (TOLD, BACK))
-    after = replace(after, run_id="r2", started_at=before.started_at + timedelta(days=1))
-    assert findings_reported([before, after], "warehouse", run_id="the next") == BACK
-    assert findings_reported([after, before], "warehouse", run_id="the next") == BACK
 
 
 def test_findings_break_a_reconciliation_whose_views_are_lost_on_the_way() -> None:
@@ -87,15 +77,12 @@ def test_findings_break_a_reconciliation_whose_views_are_lost_on_the_way() -> No
     assert found.verdict is Verdict.BREAK
     assert [entry.type for entry in found.tables[0].breaks] == [BreakType.FINDING]
     assert "the server went away" in found.tables[0].reason
-    assert findings_reported([found], "warehouse", run_id="the next") == TOLD
+    assert findings_reported(found.evidence) == TOLD
 
 
 def test_a_barrier_that_failed_reports_no_finding() -> None:
     met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), TOLD)
-    assert (
-        findings_reported([live(World(never_holds=True), findings=lambda: met)], "warehouse", run_id="the next")
-        == FindingsTold()
-    )
+    assert findings_reported(live(World(never_holds=True), findings=lambda: met).evidence) == FindingsTold()
 
 
 def test_many_tables_share_few_views_and_no_view_serves_two_at_once() -> None:

@@ -1,7 +1,7 @@
 """All tables of a sync compared at one position, as one reconciliation. Tables share the views; each view serves one
 table at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -240,22 +240,12 @@ def compare_live(
         return _judged(blank, plan, _all(plan, inconclusive, exc), clock())
 
 
-def findings_reported(earlier: Sequence[Reconciliation], destination: str, *, run_id: str) -> FindingsTold:
-    """How far the newest of the earlier reconciliations of the live tables has reported findings.
-
-    What this very run has reported before counts as not reported: a repeat replaces it, and must say it again.
+def findings_reported(newest: Mapping[str, object]) -> FindingsTold:
+    """How far findings of a stream were reported, by the evidence of the newest reconciliation of its live tables that
+    has `FINDINGS_THROUGH`. What this very run has reported does not count: a repeat replaces it, and must say it again.
     """
-    reported = [
-        found
-        for found in earlier
-        if found.scope is Scope.LIVE
-        and found.destination == destination
-        and found.run_id != run_id
-        and FINDINGS_THROUGH in found.evidence
-    ]
-    if not reported:
+    if FINDINGS_THROUGH not in newest:
         return FindingsTold()
-    newest = max(reported, key=lambda found: found.started_at).evidence
     return FindingsTold(int(str(newest[FINDINGS_THROUGH])), str(newest.get(FINDINGS_KEPT_AT, "")))
 
 

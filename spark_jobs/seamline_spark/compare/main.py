@@ -7,7 +7,7 @@ goes through Spark. The verdict is the result, also when it is BREAK: the exit c
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Protocol
 
@@ -16,11 +16,11 @@ from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.client import open_session
 from seamline.adapters.postgres.findings import read_findings
 from seamline.domain.errors import SeamlineError
-from seamline.domain.runs import Reconciliation
+from seamline.domain.runs import Reconciliation, Scope
 from seamline.plan.model import Run
 from seamline.ports import Failpoints, StreamDirector, Unarmed
 from seamline.sync.barrier import Barrier, Patience
-from seamline.sync.comparison import StreamFindings, compare_live, findings_reported
+from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
 from seamline_spark.session import as_an_application
 
 log = logging.getLogger("seamline_spark.compare")
@@ -28,7 +28,6 @@ log = logging.getLogger("seamline_spark.compare")
 # Sessions per side. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
 PATIENCE = Patience()
-_EARLIER = 500
 
 
 def main(argv: Sequence[str]) -> int:
@@ -69,7 +68,9 @@ def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
 class Reconciliations(Protocol):
     """What comparing needs of the platform database."""
 
-    def reconciliations(self, sync: str, limit: int) -> Sequence[Reconciliation]: ...
+    def newest_evidence(
+        self, sync: str, destination: str, scope: str, *, key: str, but_of_run: str
+    ) -> Mapping[str, object]: ...
 
     def save_reconciliation(self, reconciliation: Reconciliation) -> None: ...
 
@@ -80,7 +81,8 @@ def compare_destination(
     """Compare the live tables of one destination and save what was found."""
     plan = run.plan
     stream = plan.stream_id(destination)
-    after = findings_reported(records.reconciliations(plan.sync, _EARLIER), destination, run_id=run.run_id)
+    newest = records.newest_evidence(plan.sync, destination, Scope.LIVE, key=FINDINGS_THROUGH, but_of_run=run.run_id)
+    after = findings_reported(newest)
 
     def findings() -> StreamFindings:
         connection = resolve(plan.destination(destination).connection)

@@ -122,9 +122,11 @@ class VerdictsInFile:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def reconciliations(self, sync: str, limit: int) -> Sequence[Reconciliation]:
-        del sync, limit
-        return ()
+    def newest_evidence(
+        self, sync: str, destination: str, scope: str, *, key: str, but_of_run: str
+    ) -> Mapping[str, object]:
+        del sync, destination, scope, key, but_of_run
+        return {}
 
     def save_reconciliation(self, reconciliation: Reconciliation) -> None:
         told = {table.table: [table.verdict, table.reason] for table in reconciliation.tables}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -10,8 +10,8 @@ from psycopg.types.json import Jsonb
 from seamline.domain.digest import SegmentDigest, digest_from_json, digest_to_json
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json, position_to_json
-from seamline.domain.runs import Cut, Receipt, RunKind, RunState
-from seamline.domain.verdict import Break, BreakType, ControlTotal, Verdict
+from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState, Scope
+from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import Run, plan_from_json
 from seamline.ports import StreamReport
 
@@ -93,6 +93,38 @@ def break_of(row: Mapping[str, Any]) -> Break:
         key=row["key"],
         source=row["source_values"],
         destination=row["destination_values"],
+    )
+
+
+def table_verdict_of(row: Mapping[str, Any], totals: Sequence[ControlTotal], breaks: Sequence[Break]) -> TableVerdict:
+    return TableVerdict(
+        table=row["table_name"],
+        verdict=Verdict(row["verdict"]),
+        reason=row["reason"],
+        position=row["position"],
+        source_rows=row["source_rows"],
+        destination_rows=row["destination_rows"],
+        totals=tuple(totals),
+        breaks=tuple(breaks),
+        breaks_total=row["breaks_total"],
+    )
+
+
+def reconciliation_of(row: Mapping[str, Any], tables: Sequence[TableVerdict]) -> Reconciliation:
+    return Reconciliation(
+        run_id=row["run_id"],
+        sync=row["sync"],
+        destination=row["destination"],
+        scope=Scope(row["scope"]),
+        business_date=row["business_date"],
+        position=position_of(row["position"]),
+        position_time=row["position_time"],
+        mode=row["mode"],
+        verdict=Verdict(row["verdict"]),
+        tables=tuple(tables),
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        evidence=row["evidence"],
     )
 
 

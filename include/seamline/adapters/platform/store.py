@@ -18,6 +18,9 @@ from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState
 from seamline.domain.verdict import Break, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import Run
 
+# As in its index. A reconciliation of the live tables is of no date, though its run may have one.
+_CUT_DATE = "(case when scope = 'cut' then business_date end)"
+
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
@@ -171,11 +174,51 @@ class PlatformStore:
         """The newest first."""
         return self._reconciliations("sync = %s order by started_at desc limit %s", (sync, limit))
 
+    def reconciliations_of_run(self, sync: str, name: str) -> tuple[Reconciliation, ...]:
+        """Of the run whose id ends in `/<name>`, and of its repetitions (`<name>~2`); the newest first."""
+        return self._reconciliations(
+            # The second condition finds by an index, the third is exact.
+            "sync = %s and regexp_replace(run_id, '^.*/|~[0-9]+$', '', 'g') in (%s, regexp_replace(%s, '~[0-9]+$', ''))"
+            " and regexp_replace(run_id, '^.*/', '') in (%s, %s || substring(run_id from '~[0-9]+$'))"
+            " order by started_at desc",
+            (sync, name, name, name, name),
+        )
+
+    def reconciliations_of_date(self, sync: str, business_date: date) -> tuple[Reconciliation, ...]:
+        """The newest first."""
+        return self._reconciliations("sync = %s and business_date = %s order by started_at desc", (sync, business_date))
+
+    def newest_per_date(self, sync: str, limit: int = 20) -> tuple[Reconciliation, ...]:
+        """For each destination the newest of the live tables and the newest of each date's cut; the newest first."""
+        return self._reconciliations(
+            f"reconciliation_id in (select distinct on (destination, {_CUT_DATE}) reconciliation_id"
+            f" from reconciliation where sync = %s order by destination, {_CUT_DATE}, started_at desc)"
+            " order by started_at desc limit %s",
+            (sync, limit),
+        )
+
+    def newest_evidence(
+        self, sync: str, destination: str, scope: str, *, key: str, but_of_run: str = ""
+    ) -> Mapping[str, Any]:
+        """The evidence of the newest reconciliation whose evidence has `key`; empty where none has. Those of the run
+        `but_of_run` do not count."""
+
+        def work(session: Session) -> Mapping[str, Any]:
+            row = session.execute(
+                "select evidence from reconciliation where sync = %s and destination = %s and scope = %s"
+                " and run_id <> %s and evidence ? %s order by started_at desc limit 1",
+                (sync, destination, Scope(scope).value, but_of_run, key),
+            ).fetchone()
+            return {} if row is None else dict(row[0])
+
+        return self._database.transact(work)
+
     def _reconciliations(self, condition: str, arguments: Sequence[Any]) -> tuple[Reconciliation, ...]:
         def work(session: Session) -> tuple[Reconciliation, ...]:
             cursor = session.cursor(row_factory=dict_row)
-            cursor.execute(f"select * from reconciliation where {condition}", arguments)
-            return tuple(_read_reconciliation(session, row) for row in cursor.fetchall())
+            found = cursor.execute(f"select * from reconciliation where {condition}", arguments).fetchall()
+            tables = _read_table_verdicts(session, [row["reconciliation_id"] for row in found])
+            return tuple(rows.reconciliation_of(row, tables.get(row["reconciliation_id"], ())) for row in found)
 
         return self._database.transact(work)
 
@@ -362,44 +405,24 @@ def _break_columns(number: int, table_ordinal: int, ordinal: int, found: Break) 
     return number, table_ordinal, ordinal, found.table, found.type.value, found.key, source, destination
 
 
-def _read_reconciliation(session: Session, row: Mapping[str, Any]) -> Reconciliation:
-    number = row["reconciliation_id"]
+def _read_table_verdicts(session: Session, numbers: Sequence[int]) -> dict[int, tuple[TableVerdict, ...]]:
+    """Those of each of these reconciliations, in order; one question for all."""
+    totals: dict[tuple[int, int], list[ControlTotal]] = {}
+    for entry in _rows_of(session, "control_total", numbers):
+        totals.setdefault((entry["reconciliation_id"], entry["table_ordinal"]), []).append(rows.total_of(entry))
+    breaks: dict[tuple[int, int], list[Break]] = {}
+    for entry in _rows_of(session, "break", numbers):
+        breaks.setdefault((entry["reconciliation_id"], entry["table_ordinal"]), []).append(rows.break_of(entry))
+    found: dict[int, tuple[TableVerdict, ...]] = {}
+    for entry in _rows_of(session, "table_verdict", numbers):
+        number, place = entry["reconciliation_id"], (entry["reconciliation_id"], entry["ordinal"])
+        verdict = rows.table_verdict_of(entry, totals.get(place, ()), breaks.get(place, ()))
+        found[number] = (*found.get(number, ()), verdict)
+    return found
+
+
+def _rows_of(session: Session, table: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
     cursor = session.cursor(row_factory=dict_row)
-    totals: dict[int, list[ControlTotal]] = {}
-    cursor.execute("select * from control_total where reconciliation_id = %s order by ordinal", (number,))
-    for entry in cursor:
-        totals.setdefault(entry["table_ordinal"], []).append(rows.total_of(entry))
-    breaks: dict[int, list[Break]] = {}
-    cursor.execute("select * from break where reconciliation_id = %s order by ordinal", (number,))
-    for entry in cursor:
-        breaks.setdefault(entry["table_ordinal"], []).append(rows.break_of(entry))
-    cursor.execute("select * from table_verdict where reconciliation_id = %s order by ordinal", (number,))
-    tables = tuple(
-        TableVerdict(
-            table=entry["table_name"],
-            verdict=Verdict(entry["verdict"]),
-            reason=entry["reason"],
-            position=entry["position"],
-            source_rows=entry["source_rows"],
-            destination_rows=entry["destination_rows"],
-            totals=tuple(totals.get(entry["ordinal"], ())),
-            breaks=tuple(breaks.get(entry["ordinal"], ())),
-            breaks_total=entry["breaks_total"],
-        )
-        for entry in cursor
-    )
-    return Reconciliation(
-        run_id=row["run_id"],
-        sync=row["sync"],
-        destination=row["destination"],
-        scope=Scope(row["scope"]),
-        business_date=row["business_date"],
-        position=rows.position_of(row["position"]),
-        position_time=row["position_time"],
-        mode=row["mode"],
-        verdict=Verdict(row["verdict"]),
-        tables=tables,
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        evidence=row["evidence"],
-    )
+    # `table` is one of three names above, never input.
+    cursor.execute(f"select * from {table} where reconciliation_id = any(%s) order by ordinal", (list(numbers),))
+    return cursor.fetchall()
