@@ -1,5 +1,6 @@
 """Values of runs and reports for these tests, and a platform database in memory."""
 
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -9,10 +10,11 @@ from typing import Any
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import PUBLISH, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import (
@@ -67,6 +69,12 @@ def plan(**changes: Any) -> SyncPlan:
 def run(**changes: Any) -> Run:
     made = Run(RUN, "settlement", RunKind.NIGHTLY, DATE, plan(), RunState.RUNNING, {"cut": {"warehouse": manifest()}})
     return replace(made, **changes)
+
+
+def published(**result: Any) -> Run:
+    """A nightly run that has published what is clean, but for what `result` says otherwise."""
+    passed = {"verdict": "MATCH", "checked": 9, "failed": []}
+    return run(state=RunState.SUCCEEDED, result={"expectations": passed, PUBLISH: {"warehouse": 1}, **result})
 
 
 def manifest(**staged_as: str) -> dict[str, Any]:
@@ -170,6 +178,42 @@ class Platform:
 
     def reconciliations(self, sync: str, limit: int = 20) -> tuple[Reconciliation, ...]:
         return tuple(one for one in self.found if one.sync == sync)[:limit]
+
+    def reconciliations_of(self, run_ids: Sequence[str]) -> tuple[Reconciliation, ...]:
+        return tuple(one for one in self.found if one.run_id in run_ids)
+
+    def live_reconciliations(self, sync: str, limit: int) -> tuple[Reconciliation, ...]:
+        return tuple(one for one in self.found if one.sync == sync and one.scope is Scope.LIVE)[:limit]
+
+    def runs_named(self, sync: str, name: str) -> tuple[Run, ...]:
+        return tuple(one for one in self.runs.values() if one.run_id.rpartition("/")[2].partition("~")[0] == name)
+
+    def cut_states(self, sync: str, limit: int, *, before: date | None = None) -> tuple[CutState, ...]:
+        newest: dict[date, CutState] = {}
+        for run in reversed(self.runs.values()):
+            if run.kind is RunKind.NIGHTLY and run.business_date and (before is None or run.business_date < before):
+                newest.setdefault(run.business_date, self._state(run))
+        return tuple(newest[day] for day in sorted(newest, reverse=True))[:limit]
+
+    def takes(self, sync: str, business_date: date) -> tuple[CutState, ...]:
+        mine = [one for one in self.runs.values() if (one.kind, one.business_date) == (RunKind.NIGHTLY, business_date)]
+        return tuple(self._state(one) for one in reversed(mine))
+
+    def _state(self, run: Run) -> CutState:
+        return state_of_cut(
+            run_id=run.run_id,
+            sync=run.sync,
+            destination="warehouse",
+            business_date=run.business_date or DATE,
+            run_state=run.state,
+            result=run.result,
+            found=self.reconciliation(run.run_id, Scope.CUT),
+            published=None,
+            in_force=None,
+        )
+
+    def timezone(self, sync: str) -> str:
+        return "Asia/Shanghai"
 
     def sync_state(self, sync: str) -> SyncState | None:
         return self.state

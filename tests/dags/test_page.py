@@ -1,17 +1,20 @@
 """The Reconciliation page: behind the login, verdict first, and nothing in the data can act in it."""
 
 import csv
+import html
 import io
+import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import date
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
-from seamline.domain.runs import SIGNED_BY, Scope
+from seamline.domain.runs import RunState, Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, reports
@@ -30,6 +33,7 @@ class _User:
 def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
     made = results.use(monkeypatch, results.Platform())
     made.found = [results.clean()]
+    made.runs = {results.RUN: results.published()}
     made.reports = {results.STREAM: results.report()}
     return made
 
@@ -80,13 +84,19 @@ def test_a_user_sees_no_sync_that_is_not_his(
     assert signed_in.get("/page?dag_id=payroll__nightly&run_id=x").status_code == 403
 
 
+def date_page(client: TestClient) -> str:
+    answer = client.get(f"/page?sync=settlement&business_date={results.DATE}")
+    assert answer.status_code == 200
+    return answer.text
+
+
 def test_the_verdict_comes_before_the_numbers_and_these_before_the_detail(
     signed_in: TestClient, platform: results.Platform
 ) -> None:
     platform.found = [results.reconciliation(results.table("account", Verdict.BREAK), results.table("ledger_entry"))]
-    text = signed_in.get("/page?sync=settlement").text
+    text = date_page(signed_in)
     places = [
-        text.index(part) for part in ("BREAK", "0-7-100", "rows in the source", "Control totals", "Breaks of account")
+        text.index(part) for part in ("BREAK", "rows in the source", "Control totals", "Breaks of account", "0-7-100")
     ]
     assert places == sorted(places)
     assert "1.0001" in text
@@ -98,29 +108,145 @@ def test_late_rows_of_the_date_before_stand_beside_the_verdict(
 ) -> None:
     late = SinceCut("ledger_entry", "2026-11-18", 2, rows_in_cut=10, rows_now=13)
     platform.found = [replace(results.clean(), evidence={DATE_BEFORE: date_before_to_json([late])})]
-    assert "Late: ledger_entry of 2026-11-18: late rows: 3" in signed_in.get("/page?sync=settlement").text
+    assert "Late: ledger_entry of 2026-11-18: late rows: 3" in date_page(signed_in)
+
+
+NEGATIVE = {
+    "verdict": "BREAK",
+    "checked": 9,
+    "failed": [
+        {"on": "warehouse: payment", "type": "x", "why": "no payment is negative", "detail": "1", "rows": 1,
+         "keys": ['["77"]']}
+    ],
+}  # fmt: skip
+APPROVED = {"state": "approved", "who": "olga", "reason": "<b>known</b>", "at": "2026-11-20T01:00:00+00:00"}
+
+
+def test_a_cut_that_failed_a_business_rule_says_match_nowhere(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    waiting = {"state": "waiting", "since": "2026-11-20T00:00:00+00:00", "approvers": ["head of settlement"]}
+    full = {"task": "publish", "error": "the disk is full", "cure": "make room", "at": "2026-11-20T01:00:00+00:00"}
+    waits = replace(results.run(), result={"expectations": NEGATIVE, "decision": waiting}, business_date=results.DATE)
+    failed = replace(waits, result={"expectations": NEGATIVE, "decision": APPROVED, "failure": full})
+    signed = results.published(expectations=NEGATIVE, decision=APPROVED)
+    for run, said in (
+        (waits, "waits for head of settlement"),
+        (failed, "the disk is full"),
+        (signed, "signed by olga"),
+    ):
+        platform.runs = {results.RUN: run}
+        (one,) = signed_in.get(f"/export.json?sync=settlement&business_date={results.DATE}").json()
+        (row, *_) = csv.DictReader(io.StringIO(signed_in.get("/export.csv?sync=settlement").text))
+        assert one["verdict"] == row["verdict"] == "CHECKS FAILED"
+        assert one["compared"] == row["compared"] == "MATCH"
+        assert one["checks"]["failed"][0]["keys"] == ['["77"]']
+        for text in (signed_in.get("/page").text, signed_in.get("/page?sync=settlement").text):
+            assert "CHECKS FAILED" in text
+            assert "✓</span> MATCH" not in text
+        text = date_page(signed_in)
+        assert said in text
+        assert "no payment is negative, 1 rows, for example [&#34;77&#34;]" in text
+        assert text.index("CHECKS FAILED") < text.index("✓</span> MATCH")
 
 
 def test_a_signature_stands_beside_the_verdict_and_acts_as_little_as_other_values(
     signed_in: TestClient, platform: results.Platform
 ) -> None:
-    assert "signed by" not in signed_in.get("/page?sync=settlement").text
-    platform.found = [replace(results.clean(), evidence={SIGNED_BY: "olga: <b>known</b>"})]
-    assert "signed by olga: &lt;b&gt;known&lt;/b&gt;" in signed_in.get("/page?sync=settlement").text
-    (exported,) = signed_in.get("/export.json?sync=settlement").json()
-    assert exported["evidence"]["signed_by"] == "olga: <b>known</b>"
+    assert "signed by" not in date_page(signed_in)
+    platform.runs = {results.RUN: results.published(expectations=NEGATIVE, decision=APPROVED)}
+    assert "signed by olga at 2026-11-20 09:00:00+08:00: &lt;b&gt;known&lt;/b&gt;" in date_page(signed_in)
+    (exported, *_) = signed_in.get("/export.json?sync=settlement").json()
+    assert (exported["decision"]["who"], exported["decision"]["reason"]) == ("olga", "<b>known</b>")
 
 
 def test_the_overview_shows_verdict_and_lag(signed_in: TestClient, platform: results.Platform) -> None:
     text = signed_in.get("/page").text
     assert "settlement" in text
-    assert "MATCH" in text
+    assert "✓</span> MATCH" in text
     assert "0.2" in text
     assert "2026-11-19" in text
 
 
+def test_every_verdict_row_leads_to_its_report_and_from_there_to_run_log_takes_and_back(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    live = results.reconciliation(
+        results.table("account"), scope=Scope.LIVE, run_id="settlement/reconcile/2026-11-19/scheduled__9"
+    )
+    second = f"{results.RUN}~2"
+    platform.found = [results.clean(), replace(results.clean(), run_id=second), live]
+    platform.runs = {results.RUN: results.published(), second: replace(results.published(), run_id=second)}
+    for path in ("/page", "/page?sync=settlement"):
+        rows = [row for row in signed_in.get(path).text.split("<tr>")[1:] if "</span> " in row]
+        assert len(rows) == 2
+        for row in rows:
+            link = html.unescape(re.search(r'href="(page[?][^"]+)"', row).group(1))  # type: ignore[union-attr]
+            report = signed_in.get(f"/{link}").text
+            assert "rows in the source" in report
+            assert 'href="page?sync=settlement"' in report
+    text = date_page(signed_in)
+    assert f"run={quote(results.RUN, safe='/')}" in text
+    assert 'href="../dags/settlement__nightly/runs/manual__1"' in text
+    assert 'href="../dags/settlement__nightly/runs/manual__1/tasks/cut"' in text
+    assert "run=settlement/reconcile/2026-11-19/scheduled__9" in text
+
+
+def test_a_comparison_of_live_tables_is_about_its_moment_and_never_reddens_a_date(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    live = results.reconciliation(
+        results.table("account", Verdict.BREAK),
+        scope=Scope.LIVE,
+        run_id="settlement/reconcile/2026-11-19/scheduled__9",
+    )
+    platform.found = [results.clean(), live]
+    cut, compared = signed_in.get("/export.json?sync=settlement").json()
+    assert (cut["business_date"], cut["verdict"]) == ("2026-11-19", "MATCH")
+    assert (compared["business_date"], compared["after_cut_of"], compared["verdict"]) == (None, "2026-11-19", "BREAK")
+    assert [one["scope"] for one in signed_in.get("/export.json?sync=settlement&business_date=2026-11-19").json()] == [
+        "cut"
+    ]
+    text = date_page(signed_in)
+    assert text.index("✓</span> MATCH") < text.index("compared after a cut of this date") < text.index("BREAK")
+
+
+def test_a_run_that_failed_before_it_compared_says_why_and_what_to_do(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    gone = {"task": "cut", "error": "the source does not answer", "cure": "start it", "at": "2026-11-20T01:00:00+00:00"}
+    platform.found = []
+    platform.runs = {results.RUN: results.run(state=RunState.FAILED, result={"failure": gone})}
+    for path in (
+        f"/page?sync=settlement&business_date={results.DATE}",
+        "/page?dag_id=settlement__nightly&run_id=manual__1",
+    ):
+        text = signed_in.get(path).text
+        assert "NOT_RUN" in text
+        assert "the source does not answer" in text
+        assert "start it" in text
+    (one,) = signed_in.get("/export.json?sync=settlement").json()
+    assert (one["verdict"], one["failure"]["cure"], one["tables"]) == ("NOT_RUN", "start it", [])
+    (row,) = csv.DictReader(io.StringIO(signed_in.get("/export.csv?sync=settlement").text))
+    assert (row["verdict"], row["business_date"], row["table"]) == ("NOT_RUN", "2026-11-19", "")
+
+
+def test_older_dates_are_pages_away_and_not_lost(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "DATES_PER_PAGE", 2)
+    days = [date(2026, 11, day) for day in (16, 17, 18, 19)]
+    names = {day: f"settlement/nightly/{day}/manual__1" for day in days}
+    platform.runs = {name: replace(results.published(), run_id=name, business_date=day) for day, name in names.items()}
+    first = signed_in.get("/page?sync=settlement").text
+    assert "2026-11-19" in first and "2026-11-18" in first and "2026-11-17" not in first
+    link = html.unescape(re.search(r'href="([^"]+)">earlier dates', first).group(1))  # type: ignore[union-attr]
+    second = signed_in.get(f"/{link}").text
+    assert "2026-11-17" in second and "2026-11-16" in second and ">2026-11-19<" not in second
+
+
 def test_a_sync_without_a_report_says_not_run(signed_in: TestClient, platform: results.Platform) -> None:
-    platform.found, platform.reports = [], {}
+    platform.found, platform.runs, platform.reports = [], {}, {}
     assert "NOT_RUN" in signed_in.get("/page").text
 
 
@@ -134,7 +260,13 @@ def test_hostile_values_are_shown_and_never_act(signed_in: TestClient, platform:
         )
     ]
     platform.reports = {results.STREAM: results.report(error=HOSTILE, state=HOSTILE)}
-    for path in ("/page", "/page?sync=settlement", f"/page?dag_id=settlement__nightly&run_id={HOSTILE}"):
+    for path in (
+        "/page",
+        "/page?sync=settlement",
+        f"/page?sync=settlement&business_date={results.DATE}",
+        "/page?dag_id=settlement__nightly&run_id=manual__1",
+        f"/page?dag_id=settlement__nightly&run_id={HOSTILE}",
+    ):
         answer = signed_in.get(path)
         assert answer.status_code == 200
         assert "<script" not in answer.text
@@ -155,37 +287,40 @@ def test_the_browser_is_told_to_load_and_run_nothing(signed_in: TestClient, anon
 
 
 def test_the_page_of_a_run_shows_that_run_only(signed_in: TestClient, platform: results.Platform) -> None:
-    other = results.reconciliation(results.table("account"), run_id="settlement/nightly/2026-11-18/manual__2")
-    platform.found = [results.clean(), other]
+    other = "settlement/nightly/2026-11-18/manual__2"
+    platform.runs[other] = replace(results.published(), run_id=other, business_date=date(2026, 11, 18))
+    platform.found = [results.clean(), results.reconciliation(results.table("account"), run_id=other)]
     text = signed_in.get("/page", params={"dag_id": "settlement__nightly", "run_id": "manual__2"}).text
     assert "manual__2" in text
     assert "manual__1" not in text
     for kind in DAG_KINDS:
-        other = signed_in.get("/page", params={"dag_id": f"settlement__{kind}", "run_id": "none"})
-        assert "NOT_RUN" in other.text
+        none = signed_in.get("/page", params={"dag_id": f"settlement__{kind}", "run_id": "none"})
+        assert "NOT_RUN" in none.text
 
 
 def test_the_exports_hold_every_table_and_total(signed_in: TestClient, platform: results.Platform) -> None:
     (one,) = signed_in.get("/export.json?sync=settlement").json()
     assert one["verdict"] == "MATCH"
+    assert one["publication"]["version"] == 1
     assert one["tables"][1]["control_totals"][0]["source_sum"] == "0.0000"
     answer = signed_in.get("/export.csv?sync=settlement&business_date=2026-11-19")
     assert 'filename="reconciliation-settlement-2026-11-19.csv"' in answer.headers["content-disposition"]
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [row["table"] for row in rows] == ["account", "ledger_entry"]
     assert rows[1]["source_sum"] == "0.0000"
+    assert rows[0]["version"] == "1"
     assert signed_in.get("/export.json?sync=settlement&business_date=2026-11-01").json() == []
 
 
 def test_the_csv_tells_how_many_rows_differ_and_who_signed(signed_in: TestClient, platform: results.Platform) -> None:
-    broken = results.reconciliation(
-        results.table("account", Verdict.BREAK, breaks_total=3), results.table("ledger_entry")
-    )
-    platform.found = [replace(broken, evidence={SIGNED_BY: "approver: late file"})]
+    platform.found = [
+        results.reconciliation(results.table("account", Verdict.BREAK, breaks_total=3), results.table("ledger_entry"))
+    ]
+    platform.runs = {results.RUN: results.published(decision={**APPROVED, "reason": "late file"})}
     rows = list(csv.DictReader(io.StringIO(signed_in.get("/export.csv?sync=settlement").text)))
-    assert [(row["table"], row["breaks"], row["signed_by"]) for row in rows] == [
-        ("account", "3", "approver: late file"),
-        ("ledger_entry", "0", "approver: late file"),
+    assert [(row["verdict"], row["table"], row["breaks"], row["signed_by"]) for row in rows] == [
+        ("BREAK", "account", "3", "olga: late file"),
+        ("BREAK", "ledger_entry", "0", "olga: late file"),
     ]
 
 
@@ -195,29 +330,21 @@ def test_a_value_in_the_export_is_never_a_formula(signed_in: TestClient, platfor
     assert rows[0]["reason"] == "'=cmd()"
 
 
-def test_a_table_left_out_for_a_reason_does_not_spoil_the_verdict() -> None:
-    found = results.reconciliation(
-        results.table("account", Verdict.NOT_RUN, reason="no history"), results.table("ledger_entry")
-    )
-    assert reports.overall(found) is Verdict.MATCH
-    assert reports.overall(results.reconciliation(results.table("account", Verdict.NOT_RUN))) is Verdict.NOT_RUN
-    assert reports.overall(results.reconciliation()) is Verdict.NOT_RUN
-
-
 def test_a_cut_without_one_of_its_tables_is_called_partial(signed_in: TestClient, platform: results.Platform) -> None:
     whole = results.table("ledger_entry")
+    pages = ("/page", "/page?sync=settlement", f"/page?sync=settlement&business_date={results.DATE}")
     platform.found = [results.reconciliation(whole)]
-    assert ", partial" not in signed_in.get("/page").text
+    assert all("PARTIAL" not in signed_in.get(path).text for path in pages)
     platform.found = [results.reconciliation(results.table("account", Verdict.NOT_RUN, reason="no history"), whole)]
-    assert ", partial" in signed_in.get("/page").text
-    assert ", partial" in signed_in.get("/page?sync=settlement").text
+    assert all("◐</span> PARTIAL" in signed_in.get(path).text for path in pages)
+    (one,) = signed_in.get("/export.json?sync=settlement").json()
+    assert (one["verdict"], one["compared"], one["partial"]) == ("PARTIAL", "MATCH", True)
 
 
-def test_a_break_of_the_live_tables_makes_the_sync_a_break() -> None:
-    live = results.reconciliation(
-        results.table("account", Verdict.BREAK), scope=Scope.LIVE, started_at=datetime(2026, 11, 20, tzinfo=UTC)
-    )
-    assert reports.SyncReport("settlement", "enabled", (live, results.clean()), ()).verdict is Verdict.BREAK
+def test_a_break_of_the_live_tables_makes_the_sync_a_break(platform: results.Platform) -> None:
+    assert reports.read_sync("settlement").headline == "MATCH"
+    platform.found.append(results.reconciliation(results.table("account", Verdict.BREAK), scope=Scope.LIVE))
+    assert reports.read_sync("settlement").headline == "BREAK"
 
 
 def test_open_alarms_of_a_sync_stand_on_its_page(signed_in: TestClient, platform: results.Platform) -> None:

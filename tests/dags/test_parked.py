@@ -183,22 +183,29 @@ def test_page_and_exports_tell_the_parked_table_and_that_the_report_is_partial(
     signed_in: TestClient, platform: results.Platform, scope: Scope
 ) -> None:
     platform.found = [found(ENTRY, NOT_RUN, scope=scope)]
-    text = signed_in.get("/page?sync=settlement").text
+    platform.runs = {results.RUN: results.published()} if scope is Scope.CUT else {}
+    (one,) = signed_in.get("/export.json?sync=settlement").json()
+    about = f"&business_date={results.DATE}" if scope is Scope.CUT else f"&run={results.RUN}"
+    text = signed_in.get(f"/page?sync=settlement{about}").text
     for part in (f"parked: {WHY}", "NOT_RUN", ", partial"):
         assert part in text
-    assert ", partial" in signed_in.get("/page").text
-    (one,) = signed_in.get("/export.json?sync=settlement").json()
-    assert (one["verdict"], one["partial"]) == ("MATCH", True)
+    for path in ("/page", "/page?sync=settlement"):
+        assert ", partial" in signed_in.get(path).text
+    assert (one["verdict"], one["partial"]) == ("PARTIAL", True)
     assert [(t["table"], t["verdict"], t["reason"]) for t in one["tables"]][1] == (
         "account", "NOT_RUN", f"parked: {WHY}",
     )  # fmt: skip
     rows = list(csv.DictReader(io.StringIO(signed_in.get("/export.csv?sync=settlement").text)))
     assert (rows[1]["table_verdict"], rows[1]["reason"]) == ("NOT_RUN", f"parked: {WHY}")
-    assert {row["verdict"] for row in rows} == {"MATCH"}
+    assert {row["verdict"] for row in rows} == {"PARTIAL"}
 
 
-def test_a_parked_table_is_no_verdict_of_the_sync() -> None:
-    assert reports.overall(found(ENTRY, NOT_RUN)) is Verdict.MATCH
-    assert reports.overall(found(NOT_RUN)) is Verdict.NOT_RUN
-    assert reports.overall(found(ENTRY, TableVerdict("account", Verdict.NOT_RUN, "catching up"))) is Verdict.NOT_RUN
-    assert reports.overall(found(results.table("ledger_entry", Verdict.BREAK), NOT_RUN)) is Verdict.BREAK
+@pytest.mark.parametrize("scope", list(Scope))
+def test_a_parked_table_is_no_blemish_of_the_others_and_no_cover_for_them(
+    platform: results.Platform, scope: Scope
+) -> None:
+    platform.runs = {results.RUN: results.published()} if scope is Scope.CUT else {}
+    broken = results.table("ledger_entry", Verdict.BREAK)
+    for tables, headline in (((ENTRY, NOT_RUN), "PARTIAL"), ((NOT_RUN,), "NOT_RUN"), ((broken, NOT_RUN), "BREAK")):
+        platform.found = [found(*tables, scope=scope)]
+        assert reports.read_sync("settlement").headline == headline

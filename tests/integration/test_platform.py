@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -236,36 +235,6 @@ def test_a_reconciliation_comes_back_whole_and_a_repeat_replaces_it(store: Platf
     assert list(found.tables[0].breaks[0].source) == ["zulu", "alpha"]
     assert store.reconciliations("settlement", 10) == (reconciliation(),)
     assert store.reconciliation("r1", "live") is None
-
-
-def test_reconciliations_are_found_by_run_by_date_and_as_the_newest_of_their_place(store: PlatformStore) -> None:
-    """The newest says how far findings are told, though its numbers are smaller: a backup was put back in between."""
-
-    def save(run_id: str, hour: int, scope: Scope, **rest: Any) -> Reconciliation:
-        at = datetime(2026, 3, 2, hour, tzinfo=UTC)
-        one = replace(reconciliation(), run_id=run_id, scope=scope, started_at=at, **rest)
-        store.save_reconciliation(one)
-        return one
-
-    first = save("settlement/nightly/2026-03-01/a_run", 1, Scope.CUT)
-    again = save("settlement/nightly/2026-03-01/a_run~2", 2, Scope.CUT)
-    save("settlement/nightly/2026-03-01/a_run_of_another_name", 3, Scope.CUT, sync="other")
-    live = [
-        save(f"settlement/reconcile/-/live_{hour}", hour, Scope.LIVE, business_date=date(2026, 3, hour), evidence=told)
-        for hour, told in ((3, {"through": 12}), (4, {"through": 3}), (5, {}))
-    ]
-    for name, wanted in (("a_run", (again, first)), ("a_run~2", (again,)), ("run", ()), ("a_ru_", ())):
-        assert store.reconciliations_of_run("settlement", name) == wanted
-    assert store.reconciliations_of_date("settlement", date(2026, 3, 1)) == (again, first)
-    assert store.newest_per_date("settlement") == (live[-1], again)
-    assert store.newest_per_date("settlement", 1) == (live[-1],)
-    for run, destination, evidence in (
-        ("", "warehouse", {"through": 3}),
-        (live[1].run_id, "warehouse", {"through": 12}),
-        ("", "elsewhere", {}),
-    ):
-        found = store.newest_evidence("settlement", destination, "live", key="through", but_of_run=run)
-        assert found == evidence
 
 
 def test_cuts_are_listed_newest_first_and_a_version_belongs_to_one_run(store: PlatformStore) -> None:

@@ -1,12 +1,16 @@
-"""Reconciliations as a report shows them."""
+"""Reconciliations and cuts as a report shows them."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
+from typing import Any
 
+from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.runs import EXPECTATIONS, PUBLISH, Reconciliation, RunState, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, worst
 
 MOMENT = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
+TODAY = MOMENT.date()
 
 
 def reconciliation(*tables: TableVerdict, scope: Scope = Scope.LIVE, day: date | None = None) -> Reconciliation:
@@ -23,6 +27,25 @@ def reconciliation(*tables: TableVerdict, scope: Scope = Scope.LIVE, day: date |
         tables=tables,
         started_at=MOMENT,
         ended_at=MOMENT,
+    )
+
+
+PASSED = {"verdict": "MATCH", "checked": 5, "failed": []}
+
+
+def cut(*tables: TableVerdict, day: date = TODAY, evidence: Any = None, **result: Any) -> CutState:
+    """The cut of a date that compared these tables, passed its checks and was published; `result` says otherwise."""
+    found = replace(reconciliation(*tables, scope=Scope.CUT, day=day), evidence=evidence or {})
+    return state_of_cut(
+        run_id=found.run_id,
+        sync=found.sync,
+        destination=found.destination,
+        business_date=day,
+        run_state=RunState.SUCCEEDED,
+        result={EXPECTATIONS: PASSED, PUBLISH: {"warehouse": 1}, **result},
+        found=found,
+        published=None,
+        in_force=1,
     )
 
 

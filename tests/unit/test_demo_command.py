@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import SimpleNamespace
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -16,13 +17,12 @@ from seamline.cli.main import main
 from seamline.demo import story
 from seamline.demo.story import Story
 from seamline.domain.errors import TerminalError
-from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import TablePlan
 from seamline.stack.layout import Layout
 from seamline.stack.progress import Progress
 from tests.log_topic import sync_plan
-from tests.unit.reported import reconciliation
+from tests.unit.reported import cut, reconciliation
 from tests.waiting import wait_until
 
 
@@ -40,7 +40,7 @@ def test_a_failed_run_is_told_after_the_verdicts_and_the_way_into_airflow(
     monkeypatch.setattr(demo.boot, "up", lambda *_: None)
     monkeypatch.setattr(demo.Demo, "fill_bank", lambda *_: None)
     monkeypatch.setattr(demo.Demo, "tell", fail)
-    monkeypatch.setattr(demo.status, "newest_verdicts", lambda _: [broken])
+    monkeypatch.setattr(demo.status, "newest_verdicts", lambda _: demo.status.Newest([], [broken], ZoneInfo("UTC")))
     assert main(["demo"]) == TerminalError.exit_code
     said = capsys.readouterr()
     assert "BREAK" in said.out and "1 row differs" in said.out and "approver" in said.out
@@ -65,24 +65,22 @@ def test_a_demo_that_is_interrupted_tells_what_goes_on_and_how_to_stop_it(
 DATES = [date(2026, 11, 23), date(2026, 11, 21), date(2026, 11, 22)]
 
 
-def told(*, live: bool = True, dates: list[date]) -> list[Reconciliation]:
-    match = TableVerdict("account", Verdict.MATCH)
-    cuts = [reconciliation(match, scope=Scope.CUT, day=one) for one in dates]
-    return [*([reconciliation(match)] if live else []), *cuts]
+ACCOUNT = TableVerdict("account", Verdict.MATCH)
+LIVE = [reconciliation(ACCOUNT)]
 
 
 def test_a_demo_is_complete_with_live_tables_and_three_different_dates() -> None:
-    account = {"account"}
-    assert demo.is_complete(told(dates=DATES), DATES, account)
-    assert not demo.is_complete(told(live=False, dates=DATES), DATES, account), "live tables were not compared"
-    assert not demo.is_complete(told(dates=DATES[:2]), DATES, account), "a date has no verdict"
-    assert not demo.is_complete(told(dates=DATES[:2]), DATES[:2], account), "a date was not cut"
-    assert not demo.is_complete(told(dates=DATES[:2]), [*DATES[:2], DATES[0]], account), "one date was cut twice"
-    assert not demo.is_complete(told(dates=DATES), DATES, {"account", "entry"}), "a table has no verdict"
+    account, cuts = {"account"}, [cut(ACCOUNT, day=one) for one in DATES]
+    assert demo.is_complete(cuts, LIVE, DATES, account)
+    assert not demo.is_complete(cuts, [], DATES, account), "live tables were not compared"
+    assert not demo.is_complete(cuts[:2], LIVE, DATES, account), "a date has no verdict"
+    assert not demo.is_complete(cuts[:2], LIVE, DATES[:2], account), "a date was not cut"
+    assert not demo.is_complete(cuts[:2], LIVE, [*DATES[:2], DATES[0]], account), "one date was cut twice"
+    assert not demo.is_complete(cuts, LIVE, DATES, {"account", "entry"}), "a table has no verdict"
 
 
 NOT_RUN = TableVerdict("entry", Verdict.NOT_RUN, reason="no history")
-OF_BEFORE = reconciliation(TableVerdict("account", Verdict.BREAK), scope=Scope.CUT, day=date(2026, 10, 1))
+OF_BEFORE = cut(TableVerdict("account", Verdict.BREAK), day=date(2026, 10, 1))
 
 
 @pytest.mark.parametrize(
@@ -104,12 +102,13 @@ def test_a_demo_ends_with_0_only_if_every_table_agrees_or_says_why_it_did_not_ru
     entry: TableVerdict,
     code: int,
 ) -> None:
-    found = [reconciliation(TableVerdict("account", Verdict.MATCH), TableVerdict("entry", Verdict.MATCH)), OF_BEFORE]
+    live = [reconciliation(ACCOUNT, TableVerdict("entry", Verdict.MATCH))]
+    cuts = [OF_BEFORE]
     for day, verdict in zip(DATES, (Verdict.MATCH, Verdict.MATCH, account), strict=True):
-        found.append(reconciliation(TableVerdict("account", verdict), entry, scope=Scope.CUT, day=day))
+        cuts.append(cut(TableVerdict("account", verdict), entry, day=day))
     tables = tuple(TablePlan(name) for name in ("account", "entry"))
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path))
-    monkeypatch.setattr(demo.status, "newest_verdicts", lambda _: found)
+    monkeypatch.setattr(demo.status, "newest_verdicts", lambda _: demo.status.Newest(cuts, live, ZoneInfo("UTC")))
     monkeypatch.setattr(demo.registry, "director", lambda: SimpleNamespace(latest_reports=dict))
     monkeypatch.setattr(demo, "print_airflow", lambda _: None)
     monkeypatch.setattr(demo.Demo, "plan", lambda _: replace(sync_plan(), tables=tables))

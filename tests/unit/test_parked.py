@@ -10,9 +10,9 @@ import pytest
 from seamline.cli.main import main
 from seamline.cli.report import is_green, render
 from seamline.domain.catalogue import PARK_IT
+from seamline.domain.cut_state import Headline
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import Refused
-from seamline.domain.runs import Scope
 from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed, parked
 from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.explain import explain
@@ -27,7 +27,7 @@ from seamline.sync.comparison import compare_live
 from seamline.sync.cut import select
 from tests.log_topic import ACCOUNT as CARRIED
 from tests.log_topic import AUDIT, sync_plan
-from tests.unit import test_comparison, test_cut, test_nightly_cut
+from tests.unit import reported, test_comparison, test_cut, test_nightly_cut
 from tests.unit.declared import FILES, SYNC, write_declarations
 from tests.unit.reported import MATCH, reconciliation
 from tests.unit.test_barrier import World
@@ -211,7 +211,7 @@ def test_a_live_comparison_tells_the_parked_table_and_judges_the_others() -> Non
     found = live(World())
     assert found.tables[1:] == (NOT_RUN,)
     assert (found.verdict, found.is_partial, found.tables[0].verdict) == (Verdict.MATCH, True, Verdict.MATCH)
-    assert is_green([found])
+    assert is_green([], [found])
 
 
 def test_a_comparison_that_was_not_made_is_not_saved_by_a_parked_table() -> None:
@@ -222,7 +222,7 @@ def test_a_comparison_that_was_not_made_is_not_saved_by_a_parked_table() -> None
     assert (behind.verdict, apart.verdict) == (Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
     for found in (behind, apart):
         assert found.tables[1:] == (NOT_RUN,)
-        assert not is_green([found])
+        assert not is_green([], [found])
 
 
 def test_a_cut_without_its_parked_table_is_a_match_and_partial() -> None:
@@ -241,7 +241,8 @@ def test_a_cut_without_its_parked_table_is_a_match_and_partial() -> None:
         ("entry", "MATCH"), ("balance", "MATCH"), ("heads", "NOT_RUN"), ("account", "NOT_RUN"),
     ]  # fmt: skip
     assert (cut.verdict, cut.is_partial, saved.is_partial) == (Verdict.MATCH, True, True)
-    assert is_green([saved])
+    shown = reported.cut(*saved.tables)
+    assert (shown.headline, shown.is_green) == (Headline.PARTIAL, True)
 
 
 def test_a_parked_table_is_in_no_cut_of_any_date() -> None:
@@ -264,9 +265,9 @@ def test_of_parked_tables_alone_nothing_is_known() -> None:
     assert of_guaranteed([]) is of_guaranteed([NOT_RUN]) is Verdict.NOT_RUN
     assert of_guaranteed([MATCH, NOT_RUN]) is Verdict.MATCH
     assert of_guaranteed([MATCH, TableVerdict("entry", Verdict.NOT_RUN)]) is Verdict.NOT_RUN
-    for scope in Scope:
-        assert not is_green([reconciliation(NOT_RUN, scope=scope)])
-        assert not is_green([reconciliation(MATCH), reconciliation(NOT_RUN, scope=scope)])
+    assert not is_green([], [reconciliation(NOT_RUN)])
+    for cuts, live in (([reported.cut(NOT_RUN)], [reconciliation(MATCH)]), ([], [reconciliation(NOT_RUN)])):
+        assert not is_green(cuts, live)
 
 
 # ---- status --------------------------------------------------------------------------------------------------------
@@ -275,9 +276,8 @@ def test_of_parked_tables_alone_nothing_is_known() -> None:
 def test_status_tells_a_parked_table_and_stays_zero(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    live_tables = replace(reconciliation(MATCH, NOT_RUN), verdict=Verdict.MATCH)
-    night = replace(reconciliation(MATCH, NOT_RUN, scope=Scope.CUT), verdict=Verdict.MATCH)
-    assert told(monkeypatch, Platform([live_tables, night])) == 0
+    live_tables = reconciliation(MATCH, NOT_RUN)
+    assert told(monkeypatch, Platform([live_tables], cuts=[reported.cut(MATCH, NOT_RUN)])) == 0
     said = capsys.readouterr().out
     assert said.count(f"parked: {WHY}") == 2
     assert said.count(", partial") == 2
@@ -292,5 +292,5 @@ def test_status_is_red_where_another_table_is_not_a_match(monkeypatch: pytest.Mo
 
 
 def test_a_report_of_a_sync_with_a_parked_table_begins_with_the_verdict_of_the_others() -> None:
-    first = render([replace(reconciliation(MATCH, NOT_RUN), verdict=Verdict.MATCH)], []).splitlines()[0]
-    assert first.startswith("MATCH") and first.endswith("live tables, partial")
+    first = render([], [reconciliation(MATCH, NOT_RUN)]).splitlines()[0]
+    assert first.startswith("PARTIAL") and first.endswith("live tables, partial")

@@ -7,50 +7,57 @@ import pytest
 from seamline.cli.report import is_green, render
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import SIGNED_BY, Scope
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.ports import StreamReport
-from tests.unit.reported import MATCH, reconciliation
+from tests.unit.reported import MATCH, cut, reconciliation
 
 BREAK = TableVerdict("entry", Verdict.BREAK, reason="1 value")
 
 
 def test_nothing_reconciled_is_not_green() -> None:
-    assert not is_green([])
+    assert not is_green([], [])
     assert "NOT_RUN" in render([], [])
 
 
 def test_a_table_that_did_not_run_is_green_only_with_its_reason_and_beside_a_match() -> None:
     explained = TableVerdict("account", Verdict.NOT_RUN, reason="no history")
-    assert is_green([reconciliation(MATCH), reconciliation(explained, scope=Scope.CUT)])
-    unexplained = TableVerdict("account", Verdict.NOT_RUN)
-    assert not is_green([reconciliation(MATCH), reconciliation(unexplained, scope=Scope.CUT)])
-    assert not is_green([reconciliation(explained, scope=Scope.CUT)])
+    assert is_green([cut(MATCH, explained)], [reconciliation(MATCH)])
+    assert not is_green([cut(MATCH, TableVerdict("account", Verdict.NOT_RUN))], [reconciliation(MATCH)])
+    assert not is_green([cut(explained)], [reconciliation(MATCH)])
 
 
 def test_a_live_table_that_was_not_compared_is_not_green_whatever_its_reason() -> None:
     behind = TableVerdict("account", Verdict.NOT_RUN, reason="the stream is catching up")
-    assert not is_green([reconciliation(MATCH, behind), reconciliation(MATCH, scope=Scope.CUT)])
+    assert not is_green([cut(MATCH)], [reconciliation(MATCH, behind)])
 
 
 def test_inconclusive_and_break_are_never_green() -> None:
     for verdict in (Verdict.INCONCLUSIVE, Verdict.BREAK):
-        assert not is_green([reconciliation(MATCH, TableVerdict("entry", verdict, reason="r"))])
+        wrong = TableVerdict("entry", verdict, reason="r")
+        assert not is_green([], [reconciliation(MATCH, wrong)])
+        assert not is_green([cut(MATCH, wrong)], [])
 
 
 def test_the_verdict_stands_first_on_the_first_line() -> None:
-    assert render([reconciliation(MATCH)], []).startswith("MATCH")
+    assert render([], [reconciliation(MATCH)]).startswith("MATCH ")
+
+
+def test_a_cut_that_is_not_published_is_never_called_a_match() -> None:
+    failed = {"task": "publish", "error": "column cut_version is taken", "cure": "rename it"}
+    text = render([cut(MATCH, publish={}, failure=failed)], [])
+    assert text.startswith("NOT PUBLISHED ")
+    assert "column cut_version is taken" in text and "rename it" in text
+    assert not is_green([cut(MATCH, publish={}, failure=failed)], [])
+
+
+def test_the_longest_headline_leaves_a_gap_before_what_follows() -> None:
+    inconclusive = TableVerdict("policy", Verdict.INCONCLUSIVE, reason="r")
+    assert "INCONCLUSIVE   policy" in render([], [reconciliation(inconclusive)])
+    assert render([cut(MATCH, publish={})], []).startswith("NOT PUBLISHED  settlement")
 
 
 def test_live_tables_come_first_and_newer_dates_before_older_ones() -> None:
-    text = render(
-        [
-            reconciliation(MATCH, scope=Scope.CUT, day=date(2026, 11, 18)),
-            reconciliation(MATCH, scope=Scope.CUT, day=date(2026, 11, 20)),
-            reconciliation(MATCH),
-        ],
-        [],
-    )
+    text = render([cut(MATCH, day=date(2026, 11, 18)), cut(MATCH, day=date(2026, 11, 20))], [reconciliation(MATCH)])
     places = [text.index(word) for word in ("live tables", "2026-11-20", "2026-11-18")]
     assert places == sorted(places)
 
@@ -66,7 +73,7 @@ def test_a_difference_shows_both_totals_the_rows_and_the_breaks() -> None:
         breaks=(Break("entry", BreakType.VALUE, '["7"]', {"amount": "1.0000"}, {"amount": "2.0000"}),),
         breaks_total=9,
     )
-    text = render([reconciliation(broken)], [])
+    text = render([], [reconciliation(broken)])
     for expected in (
         "3 rows in the source, 2 in the destination",
         "10.5000 in the source ≠ 9.5000 in the destination",
@@ -78,7 +85,7 @@ def test_a_difference_shows_both_totals_the_rows_and_the_breaks() -> None:
 
 def test_equal_totals_say_so_in_words() -> None:
     total = ControlTotal("entry", "amount", ("EUR",), 2, 2, Decimal("10.5000"), Decimal("10.5000"))
-    text = render([reconciliation(replace(MATCH, totals=(total,)))], [])
+    text = render([], [reconciliation(replace(MATCH, totals=(total,)))])
     assert "EUR   amount 10.5000 on both sides, 2 rows" in text
 
 
@@ -105,28 +112,28 @@ def test_sums_that_are_not_a_number_are_equal_to_themselves_alone(
     total = ControlTotal("entry", "amount", (), 2, 2, source, destination)
     assert total.is_equal == is_equal
     assert not replace(total, destination_rows=3).is_equal
-    assert ("≠" not in render([reconciliation(replace(MATCH, totals=(total,)))], [])) == is_equal
+    assert ("≠" not in render([], [reconciliation(replace(MATCH, totals=(total,)))])) == is_equal
 
 
 def test_a_cut_without_one_of_its_tables_is_called_partial() -> None:
     explained = TableVerdict("account", Verdict.NOT_RUN, reason="no history")
     day = date(2026, 11, 18)
-    first = render([reconciliation(MATCH, explained, scope=Scope.CUT, day=day)], []).splitlines()[0]
-    assert first.endswith("business date 2026-11-18, partial")
-    assert "partial" not in render([reconciliation(MATCH, scope=Scope.CUT, day=day)], [])
+    first = render([cut(MATCH, explained, day=day)], []).splitlines()[0]
+    assert first.startswith("PARTIAL ") and first.endswith("business date 2026-11-18, partial")
+    assert "partial" not in render([cut(MATCH, day=day)], []).lower()
 
 
 def test_a_signature_stands_under_the_verdict_that_it_is_about() -> None:
-    signed = replace(reconciliation(BREAK, scope=Scope.CUT), evidence={SIGNED_BY: "olga: the bank corrects it today"})
-    first, _, third, *_ = render([signed], []).splitlines()
-    assert first.startswith("BREAK") and third.strip() == "signed by olga: the bank corrects it today"
-    assert "signed" not in render([reconciliation(BREAK, scope=Scope.CUT)], [])
+    signed = cut(BREAK, decision={"state": "approved", "who": "olga", "reason": "the bank corrects it today"})
+    text = render([signed], [])
+    assert text.startswith("BREAK ") and "signed by olga: the bank corrects it today" in text
+    assert "signed" not in render([cut(BREAK)], [])
 
 
 def test_rows_that_came_after_the_cut_of_the_date_before_are_shown() -> None:
     late = SinceCut("ledger_entry", "2026-11-18", 2, rows_in_cut=1000, rows_now=3500)
     same = SinceCut("payment_order", "2026-11-18", 2, rows_in_cut=7, rows_now=7, is_same=True)
-    night = replace(reconciliation(MATCH, scope=Scope.CUT), evidence={DATE_BEFORE: date_before_to_json([late, same])})
+    night = cut(MATCH, evidence={DATE_BEFORE: date_before_to_json([late, same])})
     lines = [line for line in render([night], []).splitlines() if "LATE" in line]
     assert [" ".join(line.split()) for line in lines] == [
         "LATE ledger_entry of 2026-11-18: late rows: 2,500 since its cut, version 2;"
@@ -144,13 +151,13 @@ def test_a_stream_shows_its_lag_and_its_error() -> None:
         lag_s=2.5,
         error="torn unit",
     )
-    text = render([reconciliation(MATCH)], [report])
+    text = render([], [reconciliation(MATCH)], [report])
     assert "failed, lag 2.5 s (1,500 records)" in text
     assert "torn unit" in text
     assert "heard" not in text
-    assert "heard 44 s ago" in render([reconciliation(MATCH)], [replace(report, age_s=44.4)])
+    assert "heard 44 s ago" in render([], [], [replace(report, age_s=44.4)])
 
 
 def test_a_stream_without_a_worker_shows_no_figures_that_nobody_has_read() -> None:
     said_by_the_host = StreamReport(StreamId("settlement", "warehouse"), "failed", error="torn unit")
-    assert "stream settlement@warehouse: failed\n  torn unit" in render([], [said_by_the_host])
+    assert "stream settlement@warehouse: failed\n  torn unit" in render([], [], [said_by_the_host])

@@ -1,7 +1,7 @@
 """`seamline status` says by its exit code what its text says."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +10,13 @@ import pytest
 
 from seamline.cli import status
 from seamline.cli.main import main
+from seamline.domain.cut_state import CutState
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.ports import StreamReport
 from tests.unit.declared import write_declarations
-from tests.unit.reported import MATCH, MOMENT, reconciliation
+from tests.unit.reported import MATCH, MOMENT, cut, reconciliation
 
 BREAK = TableVerdict("account", Verdict.BREAK, reason="1 row differs", breaks_total=1)
 
@@ -27,12 +28,19 @@ class Platform:
     found: list[Reconciliation]
     state: SyncState | None = SyncState.ENABLED
     alarms: tuple[Any, ...] = ()
+    cuts: list[CutState] = field(default_factory=list)
 
     def sync_state(self, _: str) -> SyncState | None:
         return self.state
 
-    def reconciliations(self, *_: object) -> list[Reconciliation]:
+    def live_reconciliations(self, *_: object) -> list[Reconciliation]:
         return self.found
+
+    def cut_states(self, *_: object) -> list[CutState]:
+        return self.cuts
+
+    def timezone(self, _: str) -> str:
+        return "Asia/Shanghai"
 
     def open_alarms(self) -> tuple[Any, ...]:
         return self.alarms
@@ -50,6 +58,25 @@ def told(
 def test_a_match_is_zero_and_a_break_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, Platform([reconciliation(MATCH)])) == 0
     assert told(monkeypatch, Platform([reconciliation(MATCH, BREAK)])) == 1
+
+
+def test_a_cut_of_which_nothing_was_published_is_not_zero_and_no_match(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live = [reconciliation(MATCH)]
+    assert told(monkeypatch, Platform(live, cuts=[cut(MATCH)])) == 0
+    assert told(monkeypatch, Platform(live, cuts=[cut(MATCH, publish={})])) == 1
+    assert "NOT PUBLISHED  settlement → warehouse, business date" in capsys.readouterr().out
+
+
+def test_a_cut_on_its_way_is_no_fault_and_no_match(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_its_way = replace(cut(MATCH, publish={}), is_running=True)
+    assert told(monkeypatch, Platform([reconciliation(MATCH)], cuts=[on_its_way])) == 0
+    assert "RUNNING  " in capsys.readouterr().out
+    broken = replace(cut(BREAK, publish={}), is_running=True)
+    assert told(monkeypatch, Platform([reconciliation(MATCH)], cuts=[broken])) == 1
 
 
 def test_a_sync_that_was_not_reconciled_yet_is_not_red(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -14,8 +14,9 @@ from seamline.cli import report, status
 from seamline.cli.up import print_airflow
 from seamline.demo import bank
 from seamline.demo.story import EARLIER_DATES, Story
+from seamline.domain.cut_state import CutState
 from seamline.domain.errors import SeamlineError
-from seamline.domain.runs import Reconciliation, Scope, SyncState
+from seamline.domain.runs import Reconciliation, SyncState
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.load import load_declarations
@@ -109,15 +110,16 @@ class Demo:
     def show_state(self) -> None:
         """What is known where a run failed, before the error: a break is shown with its rows."""
         with suppress(SeamlineError):
-            sys.stdout.write(f"\n{report.render(status.newest_verdicts(SYNC), [])}\n")
+            found = status.newest_verdicts(SYNC)
+            sys.stdout.write(f"\n{report.render(found.cuts, found.live, zone=found.zone)}\n")
         print_airflow(self.layout)
 
     def show(self, dates: list[date]) -> int:
         found = status.newest_verdicts(SYNC)
-        shown = [one for one in found if one.scope is Scope.LIVE or one.business_date in dates]
-        is_green = is_complete(shown, dates, {table.name for table in self.plan().tables}) and report.is_green(shown)
+        cuts, tables = [one for one in found.cuts if one.business_date in dates], {t.name for t in self.plan().tables}
+        is_green = is_complete(cuts, found.live, dates, tables) and report.is_green(cuts, found.live)
         reports = list(registry.director().latest_reports().values())
-        sys.stdout.write(f"\n{report.render(shown, reports)}\n")
+        sys.stdout.write(f"\n{report.render(cuts, found.live, reports, zone=found.zone)}\n")
         print_airflow(self.layout)
         took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.times)
         sys.stdout.write(f"\n{'All agree.' if is_green else 'NOT everything agrees.'} {took}.\n")
@@ -125,10 +127,11 @@ class Demo:
         return 0 if is_green else 1
 
 
-def is_complete(shown: list[Reconciliation], dates: list[date], tables: Set[str]) -> bool:
+def is_complete(cuts: Sequence[CutState], live: Sequence[Reconciliation], dates: list[date], tables: Set[str]) -> bool:
     """Whether all dates were cut, there is a verdict of the live tables and one of each date, and each is about all
     tables."""
-    dated = {one.business_date for one in shown if one.scope is Scope.CUT}
+    dated = {one.business_date for one in cuts}
     is_dated = len(set(dates)) == 1 + EARLIER_DATES and dated == set(dates)
-    is_about_all = all(tables <= {table.table for table in one.tables} for one in shown)
-    return is_dated and is_about_all and any(one.scope is Scope.LIVE for one in shown)
+    compared = [*live, *(one.found for one in cuts if one.found)]
+    is_about_all = all(tables <= {table.table for table in one.tables} for one in compared)
+    return is_dated and is_about_all and bool(live)

@@ -1,45 +1,41 @@
 """The verdicts of a sync as text for a terminal: verdict first, then numbers, then detail. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, tzinfo
 from decimal import Decimal
 
+from seamline.domain.cut_state import CutState, Headline, moment_in_words, of_live
 from seamline.domain.date_before import late_in_words
-from seamline.domain.runs import Reconciliation, Scope
-from seamline.domain.verdict import ControlTotal, TableVerdict, Verdict
+from seamline.domain.runs import Reconciliation
+from seamline.domain.verdict import ControlTotal, TableVerdict
 from seamline.ports import StreamReport
 
 BREAKS_SHOWN = 5
 # Streams report every few seconds: what is older may not be so any more.
 HEARD_S = 10.0
+# As wide as the longest headline and a gap.
+_VERDICT = max(len(word) for word in Headline) + 2
 
 
-def is_green(reconciliations: Iterable[Reconciliation]) -> bool:
-    """Whether every table is MATCH, or is parked, or is NOT_RUN in the cut of a date and tells why (one that is read
-    whole has no history), and at least one is MATCH. Of nothing: no."""
-    found = list(reconciliations)
-    is_any_match = any(table.verdict is Verdict.MATCH for one in found for table in one.tables)
-    return is_any_match and all(_is_fine(one) for one in found)
+def is_green(cuts: Iterable[CutState], live: Iterable[Reconciliation]) -> bool:
+    """Whether every cut is clean and published, and every live table MATCH; those that are parked, or left out of a cut
+    for a reason, make it partial and not wrong. Of nothing: no."""
+    words = [*(one.headline for one in cuts), *(of_live(one) for one in live)]
+    return bool(words) and all(word in (Headline.MATCH, Headline.PARTIAL) for word in words)
 
 
-def _is_fine(found: Reconciliation) -> bool:
-    """Parked tables are no blemish of the others, but where there are no others nothing is known."""
-    guaranteed = [table for table in found.tables if not table.is_parked]
-    is_cut = found.scope is Scope.CUT
-    return bool(guaranteed) and all(
-        table.verdict is Verdict.MATCH or (is_cut and table.verdict is Verdict.NOT_RUN and bool(table.reason))
-        for table in guaranteed
-    )
-
-
-def render(reconciliations: Sequence[Reconciliation], streams: Sequence[StreamReport]) -> str:
+def render(
+    cuts: Sequence[CutState],
+    live: Sequence[Reconciliation],
+    streams: Sequence[StreamReport] = (),
+    *,
+    zone: tzinfo = UTC,
+) -> str:
     """The report of one sync: the live tables, then its business dates from the newest on, then its streams."""
-    ordered = sorted(
-        reconciliations,
-        key=lambda r: (r.scope is not Scope.LIVE, -(r.business_date.toordinal() if r.business_date else 0)),
-    )
-    blocks = ["\n".join(_reconciliation(reconciliation)) for reconciliation in ordered]
+    blocks = ["\n".join(_live(one, zone)) for one in live]
+    blocks += ["\n".join(_cut(one, zone)) for one in sorted(cuts, key=lambda one: one.business_date, reverse=True)]
     if not blocks:
-        blocks = ["NOT_RUN  nothing was reconciled yet"]
+        blocks = [f"{Headline.NOT_RUN:<{_VERDICT}}nothing was reconciled yet"]
     if streams:
         blocks.append("\n".join(stream_line(report) for report in streams))
     return "\n\n".join(blocks)
@@ -58,34 +54,46 @@ def stream_line(report: StreamReport) -> str:
     return f"{text}\n  {report.error}" if report.error else text
 
 
-def _reconciliation(reconciliation: Reconciliation) -> Iterator[str]:
-    title = "live tables" if reconciliation.scope is Scope.LIVE else f"business date {reconciliation.business_date}"
-    if reconciliation.is_partial:
-        title += ", partial"
-    yield f"{reconciliation.verdict:<12}  {reconciliation.sync} → {reconciliation.destination}, {title}"
-    yield f"{'':<12}  at {reconciliation.position or 'no position'}{_committed(reconciliation)}"
-    if reconciliation.signed_by:
-        yield f"{'':<12}  signed by {reconciliation.signed_by}"
-    width = max((len(table.table) for table in reconciliation.tables), default=0)
-    for table in reconciliation.tables:
+def _live(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
+    yield _title(of_live(found), found.sync, found.destination, "live tables", is_partial=found.is_partial)
+    yield from _compared(found, zone)
+
+
+def _cut(state: CutState, zone: tzinfo) -> Iterator[str]:
+    what = f"business date {state.business_date}"
+    yield _title(state.headline, state.sync, state.destination, what, is_partial=state.partial)
+    if state.is_green:
+        yield f"{'':<{_VERDICT}}{' · '.join(state.lines(zone))}"
+    else:
+        for line in state.lines(zone):
+            yield f"{'':<{_VERDICT}}{line}"
+    if state.found:
+        yield from _compared(state.found, zone)
+
+
+def _title(headline: Headline, sync: str, destination: str, what: str, *, is_partial: bool) -> str:
+    return f"{headline:<{_VERDICT}}{sync} → {destination}, {what}{', partial' if is_partial else ''}"
+
+
+def _compared(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
+    moment = found.position_time
+    committed = f", committed {moment_in_words(moment, zone)}" if moment else ""
+    yield f"{'':<{_VERDICT}}at {found.position or 'no position'}{committed}"
+    width = max((len(table.table) for table in found.tables), default=0)
+    for table in found.tables:
         yield from _table(table, width)
-    for line in late_in_words(reconciliation.evidence):
-        yield f"  {'LATE':<12}{line}"
-
-
-def _committed(reconciliation: Reconciliation) -> str:
-    moment = reconciliation.position_time
-    return f", committed {moment:%Y-%m-%d %H:%M:%S %Z}" if moment else ""
+    for line in late_in_words(found.evidence):
+        yield f"  {'LATE':<{_VERDICT}}{line}"
 
 
 def _table(table: TableVerdict, width: int) -> Iterator[str]:
-    line = f"  {table.verdict:<12}{table.table:<{width}}  {_rows(table)}"
+    line = f"  {table.verdict:<{_VERDICT}}{table.table:<{width}}  {_rows(table)}"
     yield f"{line}  {table.reason}".rstrip()
-    margin = " " * (width + 16)
+    margin = " " * (width + 4 + _VERDICT)
     for total in table.totals:
         yield f"{margin}{_total(total)}"
-    for found in table.breaks[:BREAKS_SHOWN]:
-        yield f"{margin}{found.type}: {found.key}{_values(found.source, found.destination)}"
+    for one in table.breaks[:BREAKS_SHOWN]:
+        yield f"{margin}{one.type}: {one.key}{_values(one.source, one.destination)}"
     hidden = table.breaks_total - min(len(table.breaks), BREAKS_SHOWN)
     if hidden > 0:
         yield f"{margin}and {hidden:,} more"

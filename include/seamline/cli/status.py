@@ -1,26 +1,30 @@
 """What runs, how far the streams are, and the last verdicts of every sync.
 
-Exit code 0 only if what was reconciled is MATCH (or left out for a reason), no stream failed, no alarm is open and what
-every sync declares is right.
+Exit code 0 only if the newest cuts are clean and published, the live tables MATCH (or are left out for a reason), no
+stream failed, no alarm is open and what every sync declares is right. A cut that is on its way is no fault.
 """
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from seamline import settings
 from seamline.adapters import registry
 from seamline.adapters.platform.store import Alarm
 from seamline.cli import report
+from seamline.domain.cut_state import CutState, Headline
 from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.runs import Reconciliation
 from seamline.ports import StreamReport
 from seamline.spec.faults import DeclarationsInvalid, guess
 from seamline.spec.load import load_each
 from seamline.stack import supervisor as keeper
 from seamline.stack.layout import Layout
 
+DATES = 14
 RECENT = 40
 
 
@@ -41,13 +45,15 @@ def run(args: argparse.Namespace) -> int:
         store, reports = registry.platform(), registry.director().latest_reports()
         for name in names:
             streams = [one for stream, one in sorted(reports.items(), key=str) if stream.sync == name]
-            state, verdicts = store.sync_state(name), newest_verdicts(name)
-            is_red = is_red or bool(verdicts) and not report.is_green(verdicts) or any(one.error for one in streams)
+            state, (cuts, live, zone) = store.sync_state(name), newest_verdicts(name)
+            ended = [one for one in cuts if one.headline is not Headline.RUNNING]
+            is_wrong = bool(ended or live) and not report.is_green(ended, live)
+            is_red = is_red or is_wrong or any(one.error for one in streams)
             sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}\n")
             if isinstance(wrong := outcomes[name], DeclarationsInvalid):
                 is_red = True
                 sys.stdout.write(f"{wrong}\n")
-            sys.stdout.write(f"{report.render(verdicts, streams)}\n")
+            sys.stdout.write(f"{report.render(cuts, live, streams, zone=zone)}\n")
         for alarm in store.open_alarms():
             is_red = True
             sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} since {alarm.raised_at:%F %T}: {alarm.message}\n")
@@ -76,10 +82,17 @@ def processes(layout: Layout) -> str:
     return f"{len(running)} programs run" + (f"; {', '.join(others)}" if others else "")
 
 
-def newest_verdicts(sync: str) -> list[Reconciliation]:
-    """The newest reconciliation of the live tables, and the newest of each business date."""
-    newest: dict[object, Reconciliation] = {}
-    for one in registry.platform().reconciliations(sync, RECENT):
-        place = (one.destination, "live" if one.scope is Scope.LIVE else one.business_date)
-        newest.setdefault(place, one)
-    return list(newest.values())
+class Newest(NamedTuple):
+    """Of each date the newest take, the newest look at the live tables of each destination, and the sync's zone."""
+
+    cuts: Sequence[CutState]
+    live: Sequence[Reconciliation]
+    zone: ZoneInfo
+
+
+def newest_verdicts(sync: str) -> Newest:
+    store = registry.platform()
+    live: dict[str, Reconciliation] = {}
+    for one in store.live_reconciliations(sync, RECENT):
+        live.setdefault(one.destination, one)
+    return Newest(store.cut_states(sync, DATES), list(live.values()), ZoneInfo(store.timezone(sync)))

@@ -19,6 +19,11 @@ PUBLISH = "publish"
 TABLES = "tables"
 # Under this key of its evidence a reconciliation keeps the signature.
 SIGNED_BY = "signed_by"
+# Under these keys a nightly run keeps whether it was to publish, what a person decided, what its checks said, and which
+# task ended it.
+MODE, DECISION, EXPECTATIONS, FAILURE = "mode", "decision", "expectations", "failure"
+# The mode of a run that publishes nothing.
+COMPARE_ONLY = "compare only"
 
 
 class RunKind(StrEnum):
@@ -65,7 +70,8 @@ class Receipt:
 class Cut:
     """The tables of a sync at one position, published under a business date.
 
-    `as_of` is the commit time of `position` in the source. `partial`: some tables of the sync are not in it.
+    `as_of` is the commit time of `position` in the source. `partial`: some tables of the sync are not in it. `saved_at`
+    is filled in by the platform database.
     """
 
     sync: str
@@ -78,6 +84,7 @@ class Cut:
     tables: tuple[str, ...]
     verdict: Verdict
     partial: bool = False
+    saved_at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

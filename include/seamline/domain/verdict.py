@@ -103,3 +103,9 @@ def parked(table: str, why: str) -> TableVerdict:
 def of_guaranteed(tables: Sequence[TableVerdict]) -> Verdict:
     """The verdict of the tables that are not parked. Where all are, or there is none: NOT_RUN."""
     return worst([table.verdict for table in tables if not table.is_parked])
+
+
+def of_cut(tables: Sequence[TableVerdict]) -> Verdict:
+    """The verdict of a cut. A table that was left out for a reason, as one without history, makes it partial and not
+    wrong; where all were, nothing is known: NOT_RUN."""
+    return worst([table.verdict for table in tables if not (table.verdict is Verdict.NOT_RUN and table.reason)])

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 from seamline.domain.catalogue import Table, table_from_json, table_to_json
@@ -259,7 +259,8 @@ def _table_plan(entry: dict[str, Any]) -> TablePlan:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One execution of a plan. `result` grows by `PlatformStore.put_result`, one JSON value per key."""
+    """One execution of a plan. `result` grows by `PlatformStore.put_result`, one JSON value per key. `started_at` is
+    filled in by the platform database; a run that is opened again starts again."""
 
     run_id: str
     sync: str
@@ -268,3 +269,4 @@ class Run:
     plan: SyncPlan
     state: RunState
     result: dict[str, Any] = field(default_factory=dict)
+    started_at: datetime | None = field(default=None, compare=False)

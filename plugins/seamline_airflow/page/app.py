@@ -5,8 +5,8 @@ token to whoever wrote a hostile value into a table.
 """
 
 import re
-from collections.abc import Awaitable, Callable
-from datetime import date
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -14,11 +14,12 @@ from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from seamline.domain.cut_state import CutState, check_in_words, moment_in_words, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation
 from seamline.plan.stages import DAG_KINDS
-from seamline_airflow.page import access, reports
+from seamline_airflow.page import access, exports, reports
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'none'; base-uri 'none'; "
@@ -43,12 +44,18 @@ def _grouped(value: int | Decimal | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
-def _moment(value: Any) -> str:
-    return f"{value:%Y-%m-%d %H:%M:%S} UTC" if value else "–"
+def _moment(value: datetime | None, zone: tzinfo) -> str:
+    return moment_in_words(value, zone) if value else "–"
 
 
 _pages.filters.update(
-    grouped=_grouped, moment=_moment, overall=reports.overall, in_order=reports.tables_in_order, late=late_in_words
+    grouped=_grouped,
+    moment=_moment,
+    of_live=of_live,
+    in_order=reports.tables_in_order,
+    late=late_in_words,
+    check=check_in_words,
+    airflow=reports.airflow_path,
 )
 _pages.globals.update(breaks_max=reports.BREAKS_MAX)
 
@@ -72,19 +79,25 @@ def page(
     user: access.User,
     sync: OptionalSync = "",
     business_date: date | None = None,
+    run: str = "",
+    before: date | None = None,
     dag_id: str = "",
     run_id: str = "",
 ) -> str:
-    """All syncs; with `sync` its reports; with `dag_id` and `run_id` those of one Airflow run."""
+    """All syncs; with `sync` its dates, with `business_date` the newest take of one, with `run` that very run; with
+    `dag_id` and `run_id` what one Airflow run left. `before` pages back through the dates."""
     if dag_id:
         return _run_page(user, dag_id, run_id)
     if not sync:
         visible = [name for name in reports.syncs() if access.may_see(user, name)]
         return _render("overview.html", user, syncs=[reports.read_sync(name) for name in visible])
     access.require(user, sync)
-    report = reports.read_sync(sync)
-    shown = reports.of_date(report, business_date) if business_date else report.reports
-    return _render("sync.html", user, report=report, shown=shown, business_date=business_date)
+    if business_date:
+        return _date_page(user, sync, business_date, run)
+    report = reports.read_sync(sync, dates=reports.DATES_PER_PAGE, before=before)
+    if run:
+        return _render("live.html", user, report=report, run=run, shown=reports.live_of(sync, run))
+    return _render("sync.html", user, report=report, before=before)
 
 
 @app.get("/style.css")
@@ -96,13 +109,30 @@ def style() -> Response:
 @app.get("/export.json")
 def export_json(user: access.User, sync: SyncName, business_date: date | None = None) -> JSONResponse:
     found = _exported(user, sync, business_date)
-    return JSONResponse(reports.to_json(found), headers=_as_file(sync, business_date, "json"))
+    return JSONResponse(exports.to_json(*found), headers=_as_file(sync, business_date, "json"))
 
 
 @app.get("/export.csv")
 def export_csv(user: access.User, sync: SyncName, business_date: date | None = None) -> PlainTextResponse:
     found = _exported(user, sync, business_date)
-    return PlainTextResponse(reports.to_csv(found), media_type="text/csv", headers=_as_file(sync, business_date, "csv"))
+    return PlainTextResponse(
+        exports.to_csv(*found), media_type="text/csv", headers=_as_file(sync, business_date, "csv")
+    )
+
+
+def _date_page(user: Any, sync: str, day: date, run: str) -> str:
+    report, takes = reports.read_sync(sync), reports.takes(sync, day)
+    chosen = run or (takes[0].run_id if takes else "")
+    return _render(
+        "date.html",
+        user,
+        report=report,
+        day=day,
+        takes=takes,
+        chosen=chosen,
+        shown=[one for one in takes if one.run_id == chosen],
+        caused=reports.caused_by(report.live, day),
+    )
 
 
 def _run_page(user: Any, dag_id: str, run_id: str) -> str:
@@ -110,15 +140,18 @@ def _run_page(user: Any, dag_id: str, run_id: str) -> str:
     if not re.match(_NAME, sync) or kind not in DAG_KINDS:
         return _render("no_sync.html", user, dag_id=dag_id)
     access.require(user, sync)
-    return _render("run.html", user, sync=sync, run_id=run_id, shown=reports.of_run(sync, run_id))
+    return _render("run.html", user, report=reports.read_sync(sync), run_id=run_id, left=reports.of_run(sync, run_id))
 
 
-def _exported(user: Any, sync: str, business_date: date | None) -> tuple[Reconciliation, ...]:
+def _exported(user: Any, sync: str, day: date | None) -> tuple[Sequence[CutState], Sequence[Reconciliation]]:
+    """The newest take of each date and the comparisons of live tables; of one date all its takes."""
     access.require(user, sync)
     if sync not in reports.syncs():
         raise HTTPException(status_code=404, detail="there is no such sync")
-    report = reports.read_sync(sync)
-    return reports.of_date(report, business_date) if business_date else report.reports
+    if day:
+        return reports.takes(sync, day), ()
+    report = reports.read_sync(sync, dates=reports.DATES_EXPORTED)
+    return report.cuts, report.live
 
 
 def _as_file(sync: str, business_date: date | None, kind: str) -> dict[str, str]:

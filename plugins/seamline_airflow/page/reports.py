@@ -1,47 +1,55 @@
 """What the Reconciliation page shows, read from the platform database. Values only, no HTML."""
 
-import csv
-import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import date
 from typing import Any
+from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from seamline import settings
-from seamline.domain.runs import Reconciliation, Scope
-from seamline.domain.verdict import ControlTotal, TableVerdict, Verdict, worst
+from seamline.domain.cut_state import CutState, Headline, of_live
+from seamline.domain.runs import FAILURE, Reconciliation, RunKind, Scope
+from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.ports import StreamReport
 from seamline_airflow import parts
 from seamline_airflow.stream_health import stream_trouble
 
-REPORTS_MAX = 60
+DATES_SHOWN = 14
+DATES_PER_PAGE = 31
+DATES_EXPORTED = 366
+LIVE_SHOWN = 20
 BREAKS_MAX = 200
-_COLUMNS = (
-    "sync", "destination", "scope", "business_date", "verdict", "position", "position_time", "mode", "run", "table",
-    "table_verdict", "reason", "source_rows", "destination_rows", "column", "group", "source_sum", "destination_sum",
-    "breaks", "signed_by",
-)  # fmt: skip
-# A spreadsheet takes a cell that begins so for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """One sync as of now: its newest reports first."""
+    """One sync as of now. `cuts`: of each date the newest take, per destination, the newest date first. `live`: the
+    newest comparison of the live tables first."""
 
     sync: str
     state: str
-    reports: tuple[Reconciliation, ...]
+    zone: ZoneInfo
+    cuts: tuple[CutState, ...]
+    live: tuple[Reconciliation, ...]
     streams: tuple[StreamReport, ...]
     alarms: tuple[str, ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
-        """Of the newest report of the live tables and the newest of a cut."""
-        newest = [next((one for one in self.reports if one.scope is scope), None) for scope in Scope]
-        return worst([overall(one) for one in newest if one is not None])
+    def headline(self) -> str:
+        """The worst of the newest date, of the newest look at the live tables, and of the streams."""
+        newest = [one.headline for one in self.cuts if one.business_date == self.cuts[0].business_date]
+        words = [*newest, *(of_live(one) for one in self.newest_live())] or [Headline.NOT_RUN]
+        found = max(words, key=tuple(Headline).index)
+        return "STREAM" if found in (Headline.MATCH, Headline.PARTIAL) and self.troubles else found.value
+
+    def newest_live(self) -> list[Reconciliation]:
+        """The newest comparison of the live tables of each destination."""
+        found: dict[str, Reconciliation] = {}
+        for one in self.live:
+            found.setdefault(one.destination, one)
+        return list(found.values())
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -50,15 +58,13 @@ class SyncReport:
         return tuple(dict.fromkeys([*self.alarms, *(trouble.message for trouble in found if trouble)]))
 
 
-def overall(found: Reconciliation) -> Verdict:
-    """The verdict of what was compared. A parked table, and one left out of a cut for a reason, makes it partial, not
-    wrong."""
-    return worst([table.verdict for table in found.tables if not _is_left_out(found.scope, table)])
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What one run of Airflow left: states of its cut, or comparisons of live tables, and the failure that ended it."""
 
-
-def _is_left_out(scope: Scope, table: TableVerdict) -> bool:
-    is_left_out_of_cut = scope is Scope.CUT and table.verdict is Verdict.NOT_RUN and bool(table.reason)
-    return is_left_out_of_cut or table.is_parked
+    cuts: tuple[CutState, ...] = ()
+    live: tuple[Reconciliation, ...] = ()
+    failures: tuple[dict[str, Any], ...] = ()
 
 
 def syncs() -> list[str]:
@@ -66,16 +72,48 @@ def syncs() -> list[str]:
     return sorted(file.stem for file in (settings.load().declarations / "syncs").glob("*.yaml"))
 
 
-def read_sync(sync: str) -> SyncReport:
+def read_sync(sync: str, *, dates: int = DATES_SHOWN, before: date | None = None) -> SyncReport:
+    """The sync with its newest `dates` dates, or those `before` a date."""
     with parts.platform() as store, parts.director() as director:
         state = store.sync_state(sync)
         return SyncReport(
             sync=sync,
             state=state.value if state else "not onboarded",
-            reports=tuple(store.reconciliations(sync, REPORTS_MAX)),
+            zone=ZoneInfo(store.timezone(sync)),
+            cuts=tuple(store.cut_states(sync, dates, before=before)),
+            live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
             streams=tuple(report for stream, report in director.latest_reports().items() if stream.sync == sync),
             alarms=tuple(alarm.message for alarm in store.open_alarms() if is_about(alarm.subject, sync)),
         )
+
+
+def takes(sync: str, day: date) -> tuple[CutState, ...]:
+    """Every take of the date, the newest first."""
+    with parts.platform() as store:
+        return tuple(store.takes(sync, day))
+
+
+def of_run(sync: str, airflow_run: str) -> RunReport:
+    """What one Airflow run left; the run's id is the last part of ours."""
+    with parts.platform() as store:
+        mine = store.runs_named(sync, airflow_run)
+        days = dict.fromkeys(run.business_date for run in mine if run.kind is RunKind.NIGHTLY and run.business_date)
+        ids = {run.run_id for run in mine}
+        return RunReport(
+            cuts=tuple(state for day in days for state in store.takes(sync, day) if state.run_id in ids),
+            live=_live_of(store, [run.run_id for run in mine]),
+            failures=tuple(run.result[FAILURE] for run in mine if run.result.get(FAILURE)),
+        )
+
+
+def live_of(sync: str, run_id: str) -> tuple[Reconciliation, ...]:
+    """The comparisons of live tables of one run of the sync."""
+    with parts.platform() as store:
+        return tuple(one for one in _live_of(store, [run_id]) if one.sync == sync)
+
+
+def _live_of(store: Any, run_ids: Sequence[str]) -> tuple[Reconciliation, ...]:
+    return tuple(one for one in store.reconciliations_of(run_ids) if one.scope is Scope.LIVE)
 
 
 def is_about(subject: str, sync: str) -> bool:
@@ -83,126 +121,25 @@ def is_about(subject: str, sync: str) -> bool:
     return re.split(r"[@ ]", subject, maxsplit=1)[0] == sync
 
 
-def of_run(sync: str, airflow_run: str) -> tuple[Reconciliation, ...]:
-    """The reports of one Airflow run; the run's id is the last part of ours."""
-    with parts.platform() as store:
-        return tuple(one for one in store.reconciliations(sync, 10 * REPORTS_MAX) if is_of(one.run_id, airflow_run))
+def caused_by(live: Sequence[Reconciliation], day: date) -> list[Reconciliation]:
+    """Comparisons of the live tables that followed a cut of the date. They are about their own moment, not about it."""
+    return [one for one in live if one.business_date == day]
 
 
-def is_of(run_id: str, airflow_run: str) -> bool:
-    """Whether our run belongs to this one of Airflow: its name ends ours, perhaps with the number of a repetition."""
-    _, _, name = run_id.rpartition("/")
-    return name == airflow_run or re.fullmatch(re.escape(airflow_run) + r"~\d+", name) is not None
+def airflow_path(run_id: str, task: str = "") -> str:
+    """Where Airflow shows the run behind ours, or one of its tasks; "" for a run that Airflow has not."""
+    sync, _, rest = run_id.partition("/")
+    kind, _, rest = rest.partition("/")
+    _, _, name = rest.partition("/")
+    if not name:
+        return ""
+    # A run that was taken again bears a number behind its name.
+    name = re.sub(r"~\d+$", "", name)
+    path = f"dags/{quote(f'{sync}__{kind}', safe='')}/runs/{quote(name, safe='')}"
+    return f"{path}/tasks/{quote(task, safe='')}" if task else path
 
 
-def of_date(report: SyncReport, day: date) -> tuple[Reconciliation, ...]:
-    return tuple(one for one in report.reports if one.business_date == day)
-
-
-def tables_in_order(found: Reconciliation) -> Sequence[TableVerdict]:
+def tables_in_order(tables: Sequence[TableVerdict]) -> list[TableVerdict]:
     """The worst first: what a person must look at stands on top."""
     order = (Verdict.BREAK, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.MATCH)
-    return sorted(found.tables, key=lambda table: (order.index(table.verdict), table.table))
-
-
-def to_json(found: Sequence[Reconciliation]) -> list[dict[str, Any]]:
-    return [
-        {
-            "run": one.run_id,
-            "sync": one.sync,
-            "destination": one.destination,
-            "scope": one.scope.value,
-            "business_date": one.business_date.isoformat() if one.business_date else None,
-            "verdict": overall(one).value,
-            "partial": one.is_partial,
-            "position": str(one.position) if one.position else None,
-            "position_time": one.position_time.isoformat() if one.position_time else None,
-            "mode": one.mode,
-            "started_at": one.started_at.isoformat(),
-            "ended_at": one.ended_at.isoformat(),
-            "evidence": dict(one.evidence),
-            "tables": [_table_json(table) for table in one.tables],
-        }
-        for one in found
-    ]
-
-
-def to_csv(found: Sequence[Reconciliation]) -> str:
-    """One line per table and control total."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(_COLUMNS)
-    for one in found:
-        for row in _csv_rows(one):
-            writer.writerow([_cell(value) for value in row])
-    return text.getvalue()
-
-
-def _table_json(table: TableVerdict) -> dict[str, Any]:
-    return {
-        "table": table.table,
-        "verdict": table.verdict.value,
-        "reason": table.reason,
-        "source_rows": table.source_rows,
-        "destination_rows": table.destination_rows,
-        "control_totals": [
-            {
-                "column": total.column,
-                "group": list(total.group),
-                "source_rows": total.source_rows,
-                "destination_rows": total.destination_rows,
-                "source_sum": _text(total.source_sum),
-                "destination_sum": _text(total.destination_sum),
-                "is_equal": total.is_equal,
-            }
-            for total in table.totals
-        ],
-        "breaks_total": table.breaks_total,
-        "breaks": [
-            {"type": one.type.value, "key": one.key, "source": one.source, "destination": one.destination}
-            for one in table.breaks
-        ],
-    }
-
-
-def _csv_rows(one: Reconciliation) -> Iterator[tuple[Any, ...]]:
-    head = (
-        one.sync,
-        one.destination,
-        one.scope.value,
-        one.business_date,
-        overall(one).value,
-        one.position,
-        _moment(one.position_time),
-        one.mode,
-        one.run_id,
-    )
-    for table in one.tables:
-        about = (table.table, table.verdict.value, table.reason)
-        rows = (table.source_rows, table.destination_rows)
-        found = [_total_cells(total) for total in table.totals] or [(*rows, None, None, None, None)]
-        for number, cells in enumerate(found):
-            # Once a table: a spreadsheet adds them up.
-            breaks = None if number else table.breaks_total
-            yield (*head, *about, *cells, breaks, one.signed_by)
-
-
-def _total_cells(total: ControlTotal) -> tuple[Any, ...]:
-    group = "/".join(total.group)
-    return (total.source_rows, total.destination_rows, total.column, group, total.source_sum, total.destination_sum)
-
-
-def _cell(value: Any) -> Any:
-    """A text as a text for a spreadsheet too; numbers stay numbers."""
-    if value is None or isinstance(value, int | Decimal):
-        return value
-    text = str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-def _text(value: Decimal | None) -> str | None:
-    return None if value is None else str(value)
-
-
-def _moment(value: datetime | None) -> str:
-    return value.isoformat() if value else ""
+    return sorted(tables, key=lambda table: (order.index(table.verdict), table.table))

@@ -45,6 +45,7 @@ def run_of(row: Mapping[str, Any]) -> Run:
         plan=plan_from_json(row["plan_json"]),
         state=RunState(row["state"]),
         result=row["result"],
+        started_at=row["started_at"],
     )
 
 
@@ -71,6 +72,7 @@ def cut_of(row: Mapping[str, Any]) -> Cut:
         tables=tuple(row["tables"]),
         verdict=Verdict(row["verdict"]),
         partial=row["partial"],
+        saved_at=row["saved_at"],
     )
 
 

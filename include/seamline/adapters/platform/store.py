@@ -9,17 +9,14 @@ from datetime import date, datetime
 from typing import Any
 
 from psycopg.rows import dict_row
-from psycopg.types.json import Json, Jsonb
+from psycopg.types.json import Jsonb
 
-from seamline.adapters.platform import rows
+from seamline.adapters.platform import cut_states, reconciliations, rows
 from seamline.adapters.platform.database import Database, Session
+from seamline.domain.cut_state import CutState
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
-from seamline.domain.verdict import Break, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import Run
-
-# As in its index. A reconciliation of the live tables is of no date, though its run may have one.
-_CUT_DATE = "(case when scope = 'cut' then business_date end)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,8 @@ class PlatformStore:
         def work(session: Session) -> None:
             row = session.execute(
                 "insert into run (run_id, sync, kind, business_date, plan_json) values (%s, %s, %s, %s, %s)"
-                " on conflict (run_id) do update set plan_json = excluded.plan_json, state = 'running', ended_at = null"
+                " on conflict (run_id) do update set plan_json = excluded.plan_json, state = 'running',"
+                " started_at = excluded.started_at, ended_at = null"
                 " returning sync, kind, business_date",
                 (run_id, sync, RunKind(kind).value, business_date, plan_json),
             ).fetchone()
@@ -70,12 +68,31 @@ class PlatformStore:
             )
         return found
 
+    def runs_named(self, sync: str, name: str) -> tuple[Run, ...]:
+        """Those whose id ends in `/<name>`, and their repetitions (`<name>~2`); the newest first."""
+
+        def work(session: Session) -> tuple[Run, ...]:
+            cursor = session.cursor(row_factory=dict_row)
+            cursor.execute(
+                "select * from run where sync = %s and (regexp_replace(run_id, '^.*/', '') = %s"
+                " or regexp_replace(run_id, '^.*/|~[0-9]+$', '', 'g') = %s) order by started_at desc",
+                (sync, name, name),
+            )
+            return tuple(rows.run_of(row) for row in cursor)
+
+        return self._database.transact(work)
+
     def latest_run(self, sync: str, *kinds: str, with_result: str = "") -> Run | None:
         """The one of these kinds that started last; `with_result`: of those that have this result."""
         return self._run_where(
             "sync = %s and kind = any(%s) and (%s = '' or result ? %s) order by started_at desc limit 1",
             (sync, [RunKind(kind).value for kind in kinds], with_result, with_result),
         )
+
+    def timezone(self, sync: str) -> str:
+        """The sync's own, by which its business dates end; UTC where it declares none or has never run."""
+        run = self.latest_run(sync, *RunKind)
+        return run.plan.nightly.timezone if run and run.plan.nightly else "UTC"
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:
         """Keep a JSON value under `Run.result[key]`, in place of an earlier one."""
@@ -156,9 +173,7 @@ class PlatformStore:
                 "delete from reconciliation where run_id = %s and destination = %s and scope = %s",
                 (reconciliation.run_id, reconciliation.destination, reconciliation.scope),
             )
-            number = _insert_reconciliation(session, reconciliation)
-            for ordinal, verdict in enumerate(reconciliation.tables):
-                _insert_table_verdict(session, number, ordinal, verdict)
+            reconciliations.insert(session, reconciliation)
 
         self._database.transact(work)
 
@@ -174,28 +189,15 @@ class PlatformStore:
         """The newest first."""
         return self._reconciliations("sync = %s order by started_at desc limit %s", (sync, limit))
 
-    def reconciliations_of_run(self, sync: str, name: str) -> tuple[Reconciliation, ...]:
-        """Of the run whose id ends in `/<name>`, and of its repetitions (`<name>~2`); the newest first."""
+    def live_reconciliations(self, sync: str, limit: int) -> tuple[Reconciliation, ...]:
+        """Comparisons of the live tables, the newest first."""
         return self._reconciliations(
-            # The second condition finds by an index, the third is exact.
-            "sync = %s and regexp_replace(run_id, '^.*/|~[0-9]+$', '', 'g') in (%s, regexp_replace(%s, '~[0-9]+$', ''))"
-            " and regexp_replace(run_id, '^.*/', '') in (%s, %s || substring(run_id from '~[0-9]+$'))"
-            " order by started_at desc",
-            (sync, name, name, name, name),
+            "sync = %s and scope = %s order by started_at desc limit %s", (sync, Scope.LIVE.value, limit)
         )
 
-    def reconciliations_of_date(self, sync: str, business_date: date) -> tuple[Reconciliation, ...]:
-        """The newest first."""
-        return self._reconciliations("sync = %s and business_date = %s order by started_at desc", (sync, business_date))
-
-    def newest_per_date(self, sync: str, limit: int = 20) -> tuple[Reconciliation, ...]:
-        """For each destination the newest of the live tables and the newest of each date's cut; the newest first."""
-        return self._reconciliations(
-            f"reconciliation_id in (select distinct on (destination, {_CUT_DATE}) reconciliation_id"
-            f" from reconciliation where sync = %s order by destination, {_CUT_DATE}, started_at desc)"
-            " order by started_at desc limit %s",
-            (sync, limit),
-        )
+    def reconciliations_of(self, run_ids: Sequence[str]) -> tuple[Reconciliation, ...]:
+        """All of these runs, the newest first."""
+        return self._reconciliations("run_id = any(%s) order by started_at desc", (list(run_ids),))
 
     def newest_evidence(
         self, sync: str, destination: str, scope: str, *, key: str, but_of_run: str = ""
@@ -214,13 +216,7 @@ class PlatformStore:
         return self._database.transact(work)
 
     def _reconciliations(self, condition: str, arguments: Sequence[Any]) -> tuple[Reconciliation, ...]:
-        def work(session: Session) -> tuple[Reconciliation, ...]:
-            cursor = session.cursor(row_factory=dict_row)
-            found = cursor.execute(f"select * from reconciliation where {condition}", arguments).fetchall()
-            tables = _read_table_verdicts(session, [row["reconciliation_id"] for row in found])
-            return tuple(rows.reconciliation_of(row, tables.get(row["reconciliation_id"], ())) for row in found)
-
-        return self._database.transact(work)
+        return self._database.transact(lambda session: reconciliations.read(session, condition, arguments))
 
     # ---- cuts ------------------------------------------------------------------------------------------------------
 
@@ -267,6 +263,15 @@ class PlatformStore:
             return tuple(rows.cut_of(row) for row in cursor)
 
         return self._database.transact(work)
+
+    def cut_states(self, sync: str, limit: int, *, before: date | None = None) -> tuple[CutState, ...]:
+        """The state of the newest take of each business date, per destination; of `limit` dates, the newest first.
+        `before`: only dates before it."""
+        return self._database.transact(lambda session: cut_states.newest(session, sync, limit=limit, before=before))
+
+    def takes(self, sync: str, business_date: date) -> tuple[CutState, ...]:
+        """The state of every take of the date, per destination; the newest take first."""
+        return self._database.transact(lambda session: cut_states.of_date(session, sync, business_date))
 
     # ---- states and alarms -----------------------------------------------------------------------------------------
 
@@ -330,99 +335,3 @@ class PlatformStore:
             return tuple(Alarm(*row) for row in cursor)
 
         return self._database.transact(work)
-
-
-def _insert_reconciliation(session: Session, reconciliation: Reconciliation) -> int:
-    row = session.execute(
-        "insert into reconciliation (run_id, sync, destination, scope, business_date, position, position_time, mode,"
-        " verdict, started_at, ended_at, evidence) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-        " returning reconciliation_id",
-        (
-            reconciliation.run_id,
-            reconciliation.sync,
-            reconciliation.destination,
-            Scope(reconciliation.scope).value,
-            reconciliation.business_date,
-            rows.position_column(reconciliation.position),
-            reconciliation.position_time,
-            reconciliation.mode,
-            Verdict(reconciliation.verdict).value,
-            reconciliation.started_at,
-            reconciliation.ended_at,
-            Jsonb(dict(reconciliation.evidence)),
-        ),
-    ).fetchone()
-    if row is None:
-        raise InvariantViolated("an insert gave no number back", sync=reconciliation.sync)
-    return int(row[0])
-
-
-def _insert_table_verdict(session: Session, number: int, ordinal: int, verdict: TableVerdict) -> None:
-    session.execute(
-        "insert into table_verdict values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (
-            number,
-            ordinal,
-            verdict.table,
-            verdict.verdict.value,
-            verdict.reason,
-            verdict.position,
-            verdict.source_rows,
-            verdict.destination_rows,
-            verdict.breaks_total,
-        ),
-    )
-    cursor = session.cursor()
-    cursor.executemany(
-        "insert into control_total values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        [_total_columns(number, ordinal, place, total) for place, total in enumerate(verdict.totals)],
-    )
-    cursor.executemany(
-        "insert into break values (%s, %s, %s, %s, %s, %s, %s, %s)",
-        [_break_columns(number, ordinal, place, found) for place, found in enumerate(verdict.breaks)],
-    )
-
-
-def _total_columns(number: int, table_ordinal: int, ordinal: int, total: ControlTotal) -> tuple[Any, ...]:
-    return (
-        number,
-        table_ordinal,
-        ordinal,
-        total.table,
-        total.column,
-        list(total.group),
-        total.source_rows,
-        total.destination_rows,
-        total.source_sum,
-        total.destination_sum,
-    )
-
-
-def _break_columns(number: int, table_ordinal: int, ordinal: int, found: Break) -> tuple[Any, ...]:
-    # `json`, not `jsonb`: a row's columns keep their order for the reader of the report.
-    source = None if found.source is None else Json(found.source)
-    destination = None if found.destination is None else Json(found.destination)
-    return number, table_ordinal, ordinal, found.table, found.type.value, found.key, source, destination
-
-
-def _read_table_verdicts(session: Session, numbers: Sequence[int]) -> dict[int, tuple[TableVerdict, ...]]:
-    """Those of each of these reconciliations, in order; one question for all."""
-    totals: dict[tuple[int, int], list[ControlTotal]] = {}
-    for entry in _rows_of(session, "control_total", numbers):
-        totals.setdefault((entry["reconciliation_id"], entry["table_ordinal"]), []).append(rows.total_of(entry))
-    breaks: dict[tuple[int, int], list[Break]] = {}
-    for entry in _rows_of(session, "break", numbers):
-        breaks.setdefault((entry["reconciliation_id"], entry["table_ordinal"]), []).append(rows.break_of(entry))
-    found: dict[int, tuple[TableVerdict, ...]] = {}
-    for entry in _rows_of(session, "table_verdict", numbers):
-        number, place = entry["reconciliation_id"], (entry["reconciliation_id"], entry["ordinal"])
-        verdict = rows.table_verdict_of(entry, totals.get(place, ()), breaks.get(place, ()))
-        found[number] = (*found.get(number, ()), verdict)
-    return found
-
-
-def _rows_of(session: Session, table: str, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    cursor = session.cursor(row_factory=dict_row)
-    # `table` is one of three names above, never input.
-    cursor.execute(f"select * from {table} where reconciliation_id = any(%s) order by ordinal", (list(numbers),))
-    return cursor.fetchall()

@@ -1,0 +1,326 @@
+"""The one state of a cut: what was compared, what the checks say, what a person decided, and what readers see.
+
+Page, exports and `status` all show this value. Its headline is the worst of the four, so that no report of a cut reads
+better than another. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, tzinfo
+from enum import StrEnum
+from typing import Any
+
+from seamline.domain.runs import (
+    COMPARE_ONLY,
+    DECISION,
+    EXPECTATIONS,
+    FAILURE,
+    MODE,
+    PUBLISH,
+    Cut,
+    Reconciliation,
+    RunState,
+)
+from seamline.domain.verdict import Verdict, of_cut, of_guaranteed
+
+
+class Headline(StrEnum):
+    """One word for a cut, the best first. MATCH is said only of a cut that is whole, clean and published."""
+
+    MATCH = "MATCH"
+    PARTIAL = "PARTIAL"  # clean and published, and some tables are left out for a reason
+    RUNNING = "RUNNING"
+    WAITING = "WAITING"  # a person has to decide
+    NOT_PUBLISHED = "NOT PUBLISHED"
+    REJECTED = "REJECTED"
+    NOT_RUN = "NOT_RUN"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    CHECKS_FAILED = "CHECKS FAILED"
+    BREAK = "BREAK"
+
+
+_SEVERITY = tuple(Headline)
+
+
+class Decided(StrEnum):
+    NOT_NEEDED = "not needed"
+    WAITING = "waiting"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+
+
+# How a decision that lets nothing through is told beside the publication that is missing.
+_NOT_PUBLISHED_FOR = {
+    Decided.WAITING: "it waits for a decision",
+    Decided.REJECTED: "it was rejected",
+    Decided.EXPIRED: "nobody decided in time",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCheck:
+    """`on`: the batch that was checked. `rows`: how many rows break the rule, None where that is not known. `keys`: of
+    some of them, canonical texts."""
+
+    on: str
+    type: str
+    why: str
+    detail: str = ""
+    rows: int | None = None
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """Of Great Expectations. `checked` is how many were evaluated; None: they have not run."""
+
+    checked: int | None = None
+    failed: tuple[FailedCheck, ...] = ()
+
+    @property
+    def word(self) -> str:
+        if self.checked is None:
+            return "not run"
+        return "failed" if self.failed else "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`since`: when the question was asked; `at`: when it was answered."""
+
+    state: Decided = Decided.NOT_NEEDED
+    who: str = ""
+    reason: str = ""
+    since: datetime | None = None
+    at: datetime | None = None
+    approvers: tuple[str, ...] = ()
+
+    def in_words(self, zone: tzinfo = UTC) -> str:
+        answered = f"{self.who or 'somebody'}{_when(' at ', self.at, zone)}{f': {self.reason}' if self.reason else ''}"
+        match self.state:
+            case Decided.WAITING:
+                return f"waits for {' or '.join(self.approvers) or 'a person'}{_when(' since ', self.since, zone)}"
+            case Decided.APPROVED:
+                return f"signed by {answered}"
+            case Decided.REJECTED:
+                return f"rejected by {answered}"
+            case Decided.EXPIRED:
+                return "nobody decided in time"
+        return "no decision needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The task that ended the run."""
+
+    task: str
+    error: str
+    cure: str = ""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """`version` of this run; None: it published nothing, and `why_not` says why. `in_force`: the version of this date
+    that readers see, by whatever run; None: there is none."""
+
+    version: int | None = None
+    at: datetime | None = None
+    in_force: int | None = None
+    why_not: str = ""
+
+    def in_words(self, zone: tzinfo = UTC) -> str:
+        if self.version is not None:
+            is_superseded = self.in_force is not None and self.in_force > self.version
+            since = f", superseded by version {self.in_force}" if is_superseded else ""
+            return f"published as version {self.version}{_when(' at ', self.at, zone)}{since}"
+        still = f"; version {self.in_force} stays in force" if self.in_force is not None else ""
+        return f"not published: {self.why_not}{still}"
+
+
+@dataclass(frozen=True, slots=True)
+class CutState:
+    """The state of one take of a cut in one destination. `found` is None where nothing was compared."""
+
+    run_id: str
+    sync: str
+    destination: str
+    business_date: date
+    compared: Verdict
+    checks: Checks
+    decision: Decision
+    publication: Publication
+    partial: bool = False
+    is_running: bool = False
+    is_compare_only: bool = False
+    failure: Failure | None = None
+    found: Reconciliation | None = None
+
+    @property
+    def headline(self) -> Headline:
+        return max(self._words(), key=_SEVERITY.index)
+
+    @property
+    def is_green(self) -> bool:
+        return self.headline in (Headline.MATCH, Headline.PARTIAL)
+
+    @property
+    def signed_by(self) -> str:
+        """Who let this cut be published though it is not clean, and why; "" where nobody did."""
+        is_signed = self.decision.state is Decided.APPROVED
+        return f"{self.decision.who or 'somebody'}: {self.decision.reason}" if is_signed else ""
+
+    def _words(self) -> list[Headline]:
+        words = [Headline.PARTIAL if self.partial else Headline.MATCH]
+        if self.compared is not Verdict.MATCH:
+            is_early = self.compared is Verdict.NOT_RUN and self.is_running
+            words.append(Headline.RUNNING if is_early else Headline(self.compared.value))
+        if self.checks.failed:
+            words.append(Headline.CHECKS_FAILED)
+        elif self.checks.checked is None and not self.is_running:
+            words.append(Headline.NOT_RUN)
+        decided = {
+            Decided.WAITING: Headline.WAITING,
+            Decided.REJECTED: Headline.REJECTED,
+            Decided.EXPIRED: Headline.NOT_PUBLISHED,
+        }
+        if self.decision.state in decided:
+            words.append(decided[self.decision.state])
+        if self.publication.version is None and not self._leaves_a_version():
+            words.append(Headline.RUNNING if self.is_running else Headline.NOT_PUBLISHED)
+        return words
+
+    def _leaves_a_version(self) -> bool:
+        """A run that was only to compare takes nothing from the version that readers see."""
+        return self.is_compare_only and self.publication.in_force is not None
+
+    def lines(self, zone: tzinfo = UTC) -> list[str]:
+        """The four parts and what ended the run, in words, in the order in which they come about."""
+        out = [f"compared: {self.compared.value}", self._checks_in_words()]
+        out += [self.decision.in_words(zone), self.publication.in_words(zone)]
+        if self.failure:
+            out.append(f"task {self.failure.task} failed{_when(' at ', self.failure.at, zone)}: {self.failure.error}")
+            if self.failure.cure:
+                out.append(f"to mend it: {self.failure.cure}")
+        return out
+
+    def _checks_in_words(self) -> str:
+        if not self.checks.failed:
+            number = f" ({self.checks.checked})" if self.checks.checked else ""
+            return f"checks {self.checks.word}{number}"
+        return "checks failed: " + "; ".join(check_in_words(one) for one in self.checks.failed)
+
+
+def check_in_words(one: FailedCheck) -> str:
+    rows = f", {one.rows:,} rows" if one.rows is not None else ""
+    keys = f", for example {', '.join(one.keys)}" if one.keys else ""
+    return f"{one.on}: {one.why}{rows}{keys}" if rows or keys else f"{one.on}: {one.why} ({one.detail})"
+
+
+def state_of_cut(
+    *,
+    run_id: str,
+    sync: str,
+    destination: str,
+    business_date: date,
+    run_state: RunState,
+    result: Mapping[str, Any],
+    found: Reconciliation | None,
+    published: Cut | None,
+    in_force: int | None,
+) -> CutState:
+    """What run `run_id` left in one destination. `result` is the run's; `published` its version there."""
+    decision, failure = _decision(result, found), _failure(result)
+    is_running = run_state is RunState.RUNNING and failure is None
+    is_compare_only = result.get(MODE) == COMPARE_ONLY
+    version = published.version if published else (result.get(PUBLISH) or {}).get(destination)
+    tables = found.tables if found else ()
+    return CutState(
+        run_id=run_id,
+        sync=sync,
+        destination=destination,
+        business_date=business_date,
+        compared=of_cut(tables),
+        checks=_checks(result),
+        decision=decision,
+        publication=Publication(
+            version=version,
+            at=published.saved_at if published else None,
+            in_force=in_force,
+            why_not="" if version is not None else _why_not(result, decision, failure, is_running=is_running),
+        ),
+        partial=bool(found and found.is_partial),
+        is_running=is_running,
+        is_compare_only=is_compare_only,
+        failure=failure,
+        found=found,
+    )
+
+
+def of_live(found: Reconciliation) -> Headline:
+    """The headline of a comparison of live tables. Parked tables make it partial, and are no blemish of the others."""
+    verdict = of_guaranteed(found.tables)
+    return Headline.PARTIAL if verdict is Verdict.MATCH and found.is_partial else Headline(verdict.value)
+
+
+def _why_not(result: Mapping[str, Any], decision: Decision, failure: Failure | None, *, is_running: bool) -> str:
+    if decision.state in _NOT_PUBLISHED_FOR:
+        return _NOT_PUBLISHED_FOR[decision.state]
+    if failure is not None:
+        return f"task {failure.task} failed"
+    if result.get(MODE) == COMPARE_ONLY:
+        return "it was to be compared only"
+    return "the run has not ended" if is_running else "the run ended without it"
+
+
+def _checks(result: Mapping[str, Any]) -> Checks:
+    left = result.get(EXPECTATIONS)
+    if not left:
+        return Checks()
+    failed = tuple(
+        FailedCheck(
+            one["on"], one["type"], one["why"], one["detail"], one.get("rows"), tuple(map(str, one.get("keys") or ()))
+        )
+        for one in left["failed"]
+    )
+    if not failed and left["verdict"] != Verdict.MATCH:
+        # Nothing was evaluated: that is no success.
+        return Checks()
+    return Checks(left["checked"], failed)
+
+
+def _decision(result: Mapping[str, Any], found: Reconciliation | None) -> Decision:
+    left = result.get(DECISION)
+    if left:
+        return Decision(
+            Decided(left["state"]),
+            left.get("who", ""),
+            left.get("reason", ""),
+            _moment(left.get("since")),
+            _moment(left.get("at")),
+            tuple(left.get("approvers") or ()),
+        )
+    if found and found.signed_by:
+        # Cuts that were signed before decisions were kept have the signature only.
+        who, _, reason = found.signed_by.partition(": ")
+        return Decision(Decided.APPROVED, who, reason)
+    return Decision()
+
+
+def _failure(result: Mapping[str, Any]) -> Failure | None:
+    left = result.get(FAILURE)
+    return Failure(left["task"], left["error"], left.get("cure", ""), _moment(left.get("at"))) if left else None
+
+
+def moment_in_words(value: datetime, zone: tzinfo) -> str:
+    """To the second, with the zone's offset, which its short name ("CST") would leave open."""
+    return value.astimezone(zone).isoformat(sep=" ", timespec="seconds")
+
+
+def _when(word: str, value: datetime | None, zone: tzinfo) -> str:
+    return f"{word}{moment_in_words(value, zone)}" if value else ""
+
+
+def _moment(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None

@@ -1,0 +1,71 @@
+"""What pages and `status` ask the platform database for."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+from seamline.adapters.platform.store import PlatformStore
+from seamline.domain.cut_state import Headline
+from seamline.domain.runs import Cut, Reconciliation, Scope
+from seamline.domain.verdict import Verdict
+from tests.integration.test_platform import POSITION, reconciliation, start_run
+from tests.integration.test_platform import migrated as migrated
+from tests.integration.test_platform import server as server
+from tests.integration.test_platform import store as store
+
+
+def saved(store: PlatformStore, run_id: str, scope: Scope, hour: int, **rest: Any) -> Reconciliation:
+    at = datetime(2026, 3, 2, hour, tzinfo=UTC)
+    one = replace(reconciliation(), run_id=run_id, scope=scope, started_at=at, **rest)
+    store.save_reconciliation(one)
+    return one
+
+
+def test_the_newest_evidence_with_a_key_is_found_whatever_number_it_holds(store: PlatformStore) -> None:
+    """Its numbers may be smaller than earlier ones: a backup was put back in between."""
+    live = [
+        saved(store, f"settlement/reconcile/-/live_{hour}", Scope.LIVE, hour, evidence=evidence)
+        for hour, evidence in ((3, {"through": 12}), (4, {"through": 3}), (5, {}))
+    ]
+    saved(store, "settlement/nightly/2026-03-01/a_run", Scope.CUT, 6, evidence={"through": 99})
+    assert store.live_reconciliations("settlement", 2) == (live[2], live[1])
+    for run, destination, evidence in (
+        ("", "warehouse", {"through": 3}),
+        (live[1].run_id, "warehouse", {"through": 12}),
+        ("", "elsewhere", {}),
+    ):
+        found = store.newest_evidence("settlement", destination, "live", key="through", but_of_run=run)
+        assert found == evidence
+
+
+def test_a_run_of_airflow_is_found_by_its_name_with_its_repetitions(store: PlatformStore) -> None:
+    for run_id in ("s/nightly/2026-03-01/a_run", "s/nightly/2026-03-01/a_run~2", "s/nightly/2026-03-01/not_a_run"):
+        start_run(store, run_id)
+    for name, wanted in (("a_run", ["a_run~2", "a_run"]), ("a_run~2", ["a_run~2"]), ("run", []), ("a_ru_", [])):
+        found = [run.run_id.rpartition("/")[2] for run in store.runs_named("settlement", name)]
+        assert found == wanted
+    assert store.runs_named("other", "a_run") == ()
+
+
+def test_the_state_of_a_date_is_that_of_its_newest_take_and_names_the_version_in_force(store: PlatformStore) -> None:
+    passed = {"verdict": "MATCH", "checked": 3, "failed": []}
+    day, fields = date(2026, 3, 1), {"business_date": date(2026, 3, 1)}
+    for run_id in ("first", "second"):
+        start_run(store, run_id)
+        store.put_result(run_id, "expectations", passed)
+    saved(store, "first", Scope.CUT, 1, **fields)
+    as_of = datetime(2026, 3, 2, tzinfo=UTC)
+    store.save_cut(Cut("settlement", "warehouse", day, 1, "first", POSITION, as_of, ("account",), Verdict.MATCH))
+    store.finish_run("first", state="succeeded")
+    store.put_result("second", "failure", {"task": "cut", "error": "gone", "cure": "", "at": as_of.isoformat()})
+    (newest,) = store.cut_states("settlement", 5)
+    assert (newest.run_id, newest.headline, newest.publication.in_force) == ("second", Headline.NOT_RUN, 1)
+    takes = store.takes("settlement", day)
+    assert [(one.run_id, one.publication.version) for one in takes] == [("second", None), ("first", 1)]
+    assert takes[1].compared is reconciliation().verdict
+    assert takes[1].publication.at is not None
+    assert store.cut_states("settlement", 5, before=day) == ()
+    # One that is taken up again is the newest once more.
+    start_run(store, "first")
+    (newest,) = store.cut_states("settlement", 5)
+    assert newest.run_id == "first"

@@ -1,0 +1,152 @@
+"""A cut has one state, and its headline is the worst of its four parts."""
+
+from dataclasses import replace
+from datetime import date
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from seamline.domain.cut_state import CutState, Decided, Headline, state_of_cut
+from seamline.domain.position import BinlogPosition
+from seamline.domain.runs import COMPARE_ONLY, Cut, Reconciliation, RunState, Scope
+from seamline.domain.verdict import TableVerdict, Verdict
+from tests.unit.reported import MATCH, MOMENT, reconciliation
+
+DAY = date(2026, 11, 20)
+BREAK = TableVerdict("entry", Verdict.BREAK, reason="1 value")
+LEFT_OUT = TableVerdict("account", Verdict.NOT_RUN, reason="no history")
+PASSED = {"verdict": "MATCH", "checked": 5, "failed": []}
+NEGATIVE = {"on": "payment", "type": "between", "why": "no payment is negative", "detail": "unexpected_count 1",
+            "rows": 1, "keys": ['["77"]']}  # fmt: skip
+FAILED = {"verdict": "BREAK", "checked": 5, "failed": [NEGATIVE]}
+WAITING = {"state": "waiting", "since": "2026-11-21T01:00:00+00:00", "approvers": ["head of settlement"]}
+
+
+def cut(version: int = 1, run_id: str = "r") -> Cut:
+    position = BinlogPosition("0-1-7", "bin.000001", 99)
+    return Cut("settlement", "warehouse", DAY, version, run_id, position, MOMENT, ("account",), Verdict.MATCH)
+
+
+def compared(*tables: TableVerdict) -> Reconciliation:
+    return reconciliation(*tables, scope=Scope.CUT, day=DAY)
+
+
+def state(
+    found: Reconciliation | None = None,
+    *,
+    published: Cut | None = None,
+    in_force: int | None = None,
+    run_state: RunState = RunState.SUCCEEDED,
+    **result: Any,
+) -> CutState:
+    return state_of_cut(
+        run_id="r",
+        sync="settlement",
+        destination="warehouse",
+        business_date=DAY,
+        run_state=run_state,
+        result=result,
+        found=found,
+        published=published,
+        in_force=published.version if published else in_force,
+    )
+
+
+def test_match_is_said_only_of_a_cut_that_is_whole_clean_and_published() -> None:
+    clean = state(compared(MATCH), published=cut(), expectations=PASSED)
+    assert clean.headline is Headline.MATCH
+    assert clean.is_green
+    for worse in (
+        state(compared(MATCH), expectations=PASSED),
+        state(compared(MATCH), published=cut(), expectations=FAILED),
+        state(compared(MATCH, LEFT_OUT), published=cut(), expectations=PASSED),
+        state(compared(BREAK), published=cut(), expectations=PASSED),
+        state(compared(MATCH), expectations=PASSED, decision=WAITING),
+    ):
+        assert worse.headline is not Headline.MATCH
+
+
+def test_a_cut_that_failed_a_business_rule_says_so_while_it_waits_after_it_was_signed_and_when_its_publish_failed() -> (
+    None
+):
+    waits = state(compared(MATCH), run_state=RunState.RUNNING, expectations=FAILED, decision=WAITING)
+    signed = {**WAITING, "state": "approved", "who": "olga", "reason": "known", "at": "2026-11-21T02:00:00+00:00"}
+    failed = {"task": "publish", "error": "the disk is full", "cure": "make room", "at": ""}
+    for found in (
+        waits,
+        state(compared(MATCH), published=cut(), expectations=FAILED, decision=signed),
+        state(compared(MATCH), run_state=RunState.FAILED, expectations=FAILED, decision=signed, failure=failed),
+    ):
+        assert found.headline is Headline.CHECKS_FAILED
+        assert not found.is_green
+        said = "\n".join(found.lines())
+        assert 'payment: no payment is negative, 1 rows, for example ["77"]' in said
+    assert "waits for head of settlement since 2026-11-21 09:00:00+08:00" in waits.lines(ZoneInfo("Asia/Shanghai"))
+
+
+def test_the_worst_part_is_the_headline() -> None:
+    rejected = {**WAITING, "state": "rejected", "who": "olga", "reason": "wrong file"}
+    assert state(compared(BREAK), expectations=FAILED, decision=WAITING).headline is Headline.BREAK
+    assert state(compared(MATCH), expectations=PASSED, decision=rejected).headline is Headline.REJECTED
+    assert state(compared(MATCH), expectations=PASSED).headline is Headline.NOT_PUBLISHED
+    expired = {**WAITING, "state": "expired"}
+    assert state(compared(MATCH), expectations=PASSED, decision=expired).headline is Headline.NOT_PUBLISHED
+    inconclusive = TableVerdict("entry", Verdict.INCONCLUSIVE, reason="the hold ended")
+    assert state(compared(MATCH, inconclusive), published=cut(), expectations=PASSED).headline is Headline.INCONCLUSIVE
+
+
+def test_a_run_that_failed_before_it_compared_says_why_and_what_to_do() -> None:
+    failed = {
+        "task": "cut",
+        "error": "the source does not answer",
+        "cure": "start it",
+        "at": "2026-11-21T02:00:00+00:00",
+    }
+    found = state(run_state=RunState.FAILED, failure=failed)
+    assert found.headline is Headline.NOT_RUN
+    assert "task cut failed at 2026-11-21 02:00:00+00:00: the source does not answer" in found.lines()
+    assert "to mend it: start it" in found.lines()
+    assert "not published: task cut failed" in found.lines()
+
+
+def test_a_run_on_its_way_is_running_and_not_missing() -> None:
+    found = state(run_state=RunState.RUNNING)
+    assert found.headline is Headline.RUNNING
+    assert not found.is_green
+    assert state(compared(BREAK), run_state=RunState.RUNNING).headline is Headline.BREAK
+
+
+def test_a_failed_take_leaves_the_version_before_it_in_force_and_says_so() -> None:
+    found = state(compared(MATCH), in_force=1, expectations=FAILED, decision=WAITING)
+    assert found.headline is Headline.CHECKS_FAILED
+    assert any(line.endswith("version 1 stays in force") for line in found.lines())
+
+
+def test_a_run_that_only_compares_is_judged_by_what_it_found_where_a_version_is_in_force() -> None:
+    assert state(compared(MATCH), in_force=1, expectations=PASSED, mode=COMPARE_ONLY).headline is Headline.MATCH
+    assert state(compared(MATCH), expectations=PASSED, mode=COMPARE_ONLY).headline is Headline.NOT_PUBLISHED
+    assert state(compared(BREAK), in_force=1, mode=COMPARE_ONLY).headline is Headline.BREAK
+
+
+def test_checks_that_evaluated_nothing_have_not_passed() -> None:
+    nothing = {"verdict": "NOT_RUN", "checked": 0, "failed": []}
+    found = state(compared(MATCH), published=cut(), expectations=nothing)
+    assert found.checks.word == "not run"
+    assert found.headline is Headline.NOT_RUN
+
+
+def test_a_signature_of_before_decisions_were_kept_is_still_one() -> None:
+    found = replace(compared(BREAK), evidence={"signed_by": "olga: known: late file"})
+    decided = state(found, published=cut()).decision
+    assert (decided.state, decided.who, decided.reason) == (Decided.APPROVED, "olga", "known: late file")
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_a_headline_is_never_better_than_what_was_compared(verdict: Verdict) -> None:
+    found = compared(TableVerdict("entry", verdict))
+    for published in (None, cut()):
+        for checks in (PASSED, FAILED):
+            assert state(found, published=published, expectations=checks).is_green == (
+                verdict is Verdict.MATCH and published is not None and checks is PASSED
+            )
