@@ -4,6 +4,7 @@ crash unless its docstring says otherwise."""
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
@@ -301,7 +302,8 @@ class WantedStream:
     """A stream that shall run, by which plan. `want_number` grows with each want.
 
     `final_want`: the want under which it ended for good, with `final_error`; -1: none. It stays down until a later one.
-    `held`: somebody has a hold on it, so a worker has to answer.
+    `held`: somebody has a hold on it, so a worker has to answer. `paused_by` is "" and `paused_at` None where nobody
+    wrote it down.
     """
 
     stream: StreamId
@@ -311,6 +313,9 @@ class WantedStream:
     final_want: int = -1
     final_error: str = ""
     held: bool = False
+    paused_by: str = ""
+    paused_at: datetime | None = None
+    pause_reason: str = ""
 
 
 class StreamDirector(Protocol):

@@ -225,7 +225,7 @@ def test_a_finding_of_the_stream_breaks_the_next_verdict_once(chain: Chain) -> N
 def test_a_paused_stream_is_inconclusive_and_comparable_as_soon_as_it_is_let_go(chain: Chain) -> None:
     director = registry.director()
     stream = chain.plan.stream_id("warehouse")
-    director.pause(stream)
+    director.pause(stream, by="ann")
     wait_until(lambda: getattr(director.latest_report(stream), "state", "") == "paused", timeout_s=30, what="the pause")
     found = chain.compare()
     assert found.verdict is Verdict.INCONCLUSIVE

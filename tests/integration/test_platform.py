@@ -1,5 +1,6 @@
 """The platform database on a real PostgreSQL: migrations, the store, and streams that hear and tell through it."""
 
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -118,9 +119,10 @@ def test_a_database_of_an_older_version_comes_to_the_same_schema_and_keeps_its_r
     assert described(empty) == SCHEMA_FILE.read_text(encoding="utf-8")
     with empty.open() as session:
         kept = session.execute(
-            "select run_id, final_want, moved_to, now() - moved_at < '1 min' from run, stream, stream_report"
+            "select run_id, final_want, moved_to, now() - moved_at < '1 min', paused_by, paused_at"
+            " from run, stream, stream_report"
         )
-        assert kept.fetchall() == [("r1", -1, 0, True)]
+        assert kept.fetchall() == [("r1", -1, 0, True, "", None)]
 
 
 def test_two_processes_that_migrate_at_once_do_it_one_after_the_other(empty: Server) -> None:
@@ -335,7 +337,7 @@ def test_a_stream_hears_want_pause_and_unwant_at_once(server: Server, director: 
     with PlatformStreamControl(STREAM, open_one=server.open, poll_s=60) as control:
         control.report(StreamReport(STREAM, "starting"))
         wait_until(lambda: director.latest_report(STREAM), timeout_s=5, what="the first report")
-        director.pause(STREAM)
+        director.pause(STREAM, by="ann")
         wait_until(lambda: control.orders().paused, timeout_s=5, what="the pause to be heard")
         director.resume(STREAM)
         wait_until(lambda: not control.orders().paused, timeout_s=5, what="the end of the pause")
@@ -373,12 +375,20 @@ def test_a_person_pauses_resumes_and_restarts_a_stream_by_command(
     assert main(["stream", "pause", "settlement"]) == Refused.exit_code
     assert "Onboarding starts them" in capsys.readouterr().err
     director.want(STREAM, plan_json=plan_to_json(plan()))
-    assert main(["stream", "pause", "settlement"]) == 0
-    assert director.wanted("default")[0].paused
+    assert main(["stream", "pause", "settlement", "--reason", "the warehouse\nmoves"]) == 0
+    [first] = director.wanted("default")
+    assert (first.paused, first.pause_reason) == (True, "the warehouse moves")
+    assert first.paused_by.endswith(f" on {socket.gethostname()}")
+    assert first.paused_at is not None
+    director.pause(STREAM, by="bob", reason="it still moves")
+    director.pause(STREAM, by="bob")
+    assert director.all_wanted() == (replace(first, pause_reason="it still moves"),), "who, and since when, is kept"
     with pytest.raises(Refused, match="paused"):
         director.hold(STREAM, lease_s=30)
+    assert main(["stream", "resume", "settlement", "--reason", "done"]) == ConfigError.exit_code
     assert main(["stream", "resume", "settlement", "warehouse"]) == 0
-    assert not director.wanted("default")[0].paused
+    [resumed] = director.wanted("default")
+    assert (resumed.paused, resumed.paused_by, resumed.paused_at, resumed.pause_reason) == (False, "", None, "")
     holder = leased(server)
     director.give_up(STREAM, want_number=1, error="fenced by epoch 7", holder=holder)
     director.put_report(StreamReport(STREAM, "failed", error="fenced by epoch 7", host=holder))
@@ -523,7 +533,7 @@ def test_a_report_tells_its_host_and_age_and_each_state_is_an_event(
 def test_a_stream_goes_on_while_the_platform_database_is_away(server: Server, director: PlatformStreamDirector) -> None:
     director.want(STREAM, plan_json=plan_to_json(plan()))
     hold_id = director.hold(STREAM, lease_s=2)
-    director.pause(STREAM)
+    director.pause(STREAM, by="ann")
     with PlatformStreamControl(STREAM, open_one=server.open, poll_s=0.2) as control:
         wait_until(lambda: control.orders().hold_id == hold_id, timeout_s=5, what="the hold")
         control.report(StreamReport(STREAM, "held", units=1))

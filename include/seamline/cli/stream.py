@@ -1,14 +1,18 @@
 """Pause, resume or restart the streams of a sync.
 
-A paused stream stands still at the end of a transaction and keeps its place; nothing is lost, it lags. Restart wants a
-stream anew that had failed for good, once its cause is mended.
+A paused stream stands still at the end of a transaction and keeps its place; nothing is lost, it lags. Who paused it,
+since when and why is shown until it goes on. Restart wants a stream anew that had failed for good, once its cause is
+mended.
 """
 
 import argparse
+import os
+import pwd
+import socket
 import sys
 
 from seamline.adapters import registry
-from seamline.domain.errors import Refused
+from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
 
 ORDERS = {"pause": "pauses at its next whole transaction", "resume": "goes on", "restart": "is wanted anew"}
@@ -18,14 +22,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("order", choices=ORDERS)
     parser.add_argument("sync")
     parser.add_argument("destination", nargs="?", default="", help="only the stream into this destination")
+    parser.add_argument("--reason", default="", help="why it is paused, for those who see it stand")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.reason and args.order != "pause":
+        raise ConfigError(f"a reason belongs to a pause, and is not kept for `{args.order}`", hint="leave --reason out")
     director = registry.director()
     for stream in _streams(args.sync, args.destination):
-        getattr(director, args.order)(stream)
+        match args.order:
+            case "pause":
+                director.pause(stream, by=_person(), reason=" ".join(args.reason.split()))
+            case "resume":
+                director.resume(stream)
+            case "restart":
+                director.restart(stream)
         sys.stdout.write(f"{stream} {ORDERS[args.order]}\n")
     return 0
+
+
+def _person() -> str:
+    """Whose process this is, by the system and not by what the environment says."""
+    number = os.getuid()
+    try:
+        name = pwd.getpwuid(number).pw_name
+    except KeyError:
+        # A container's user need not have a name.
+        name = f"user {number}"
+    return f"{name} on {socket.gethostname()}"
 
 
 def _streams(sync: str, destination: str) -> list[StreamId]:

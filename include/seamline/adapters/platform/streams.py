@@ -1,9 +1,10 @@
 """Wanted streams, holds and reports: the director's side, and the statements that both sides share."""
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 from psycopg.types.json import Jsonb
 
@@ -33,6 +34,16 @@ insert into stream_event (sync, destination, state, error, host)
 select %(sync)s, %(destination)s, %(state)s, %(error)s, %(host)s
 where %(state)s is distinct from (select state from before)
 """
+_WANTED = """
+select sync, destination, plan_json, want_number, is_paused, final_want, final_error, exists (
+        select 1 from stream_hold as hold
+        where hold.sync = stream.sync and hold.destination = stream.destination and hold.until > clock_timestamp()
+    ),
+    case when is_paused then paused_by else '' end, case when is_paused then paused_at end,
+    case when is_paused then pause_reason else '' end
+from stream where is_wanted
+"""
+_NOT_PAUSED = "is_paused = false, paused_by = '', paused_at = null, pause_reason = ''"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,27 +135,42 @@ class PlatformStreamDirector:
         """Let the stream stop at its next END."""
         self._change(stream, "is_wanted = false")
 
-    def pause(self, stream: StreamId) -> None:
-        """Let the stream stand still at its next END until `resume`; it keeps its slot. Refused where none is known."""
-        self._change(stream, "is_paused = true")
+    def pause(self, stream: StreamId, *, by: str, reason: str = "") -> None:
+        """Let the stream stand still at its next END until `resume`; it keeps its slot. Refused where none is known.
+
+        A stream that stands already keeps who paused it and since when; a new reason takes the place of the old one.
+        """
+        self._change(
+            stream,
+            "is_paused = true, paused_by = case when is_paused then paused_by else %(by)s end,"
+            " paused_at = case when is_paused then paused_at else clock_timestamp() end,"
+            " pause_reason = case when is_paused and %(reason)s = '' then pause_reason else %(reason)s end",
+            values={"by": by, "reason": reason},
+        )
 
     def resume(self, stream: StreamId) -> None:
-        self._change(stream, "is_paused = false")
+        self._change(stream, _NOT_PAUSED)
 
     def restart(self, stream: StreamId) -> None:
         """Want the stream anew by the plan it has: it starts also after it was paused or had failed for good."""
         self._change(
             stream,
-            "is_wanted = true, is_paused = false, want_number = want_number + 1, wanted_at = clock_timestamp()",
+            f"is_wanted = true, want_number = want_number + 1, wanted_at = clock_timestamp(), {_NOT_PAUSED}",
             then=_forget_failure,
         )
 
     def _change(
-        self, stream: StreamId, setting: str, *, then: Callable[[Session, StreamId], None] = lambda *_: None
+        self,
+        stream: StreamId,
+        setting: str,
+        *,
+        values: Mapping[str, str] = MappingProxyType({}),
+        then: Callable[[Session, StreamId], None] = lambda *_: None,
     ) -> None:
         def work(session: Session) -> int:
-            statement = f"update stream set {setting} where sync = %s and destination = %s"
-            changed = session.execute(statement.encode(), (stream.sync, stream.destination)).rowcount
+            statement = f"update stream set {setting} where sync = %(sync)s and destination = %(destination)s"
+            named = {"sync": stream.sync, "destination": stream.destination, **values}
+            changed = session.execute(statement.encode(), named).rowcount
             then(session, stream)
             return changed
 
@@ -164,15 +190,17 @@ class PlatformStreamDirector:
 
     def wanted(self, pool: str) -> tuple[WantedStream, ...]:
         """The streams that this pool shall run, in the order in which they were first or last wanted."""
+        return self._wanted("pool = %s", (pool,))
 
+    def all_wanted(self) -> tuple[WantedStream, ...]:
+        """Those of every pool, in the same order."""
+        return self._wanted("true", ())
+
+    def _wanted(self, condition: str, arguments: Sequence[str]) -> tuple[WantedStream, ...]:
         def work(session: Session) -> tuple[WantedStream, ...]:
-            cursor = session.execute(
-                "select sync, destination, plan_json, want_number, is_paused, final_want, final_error, exists ("
-                "select 1 from stream_hold as hold where hold.sync = stream.sync"
-                " and hold.destination = stream.destination and hold.until > clock_timestamp()"
-                ") from stream where is_wanted and pool = %s order by wanted_at, sync, destination",
-                (pool,),
-            )
+            # `condition` is one of the texts above, never input.
+            statement = f"{_WANTED} and {condition} order by wanted_at, sync, destination"
+            cursor = session.execute(statement.encode(), arguments)
             return tuple(WantedStream(StreamId(row[0], row[1]), *row[2:]) for row in cursor)
 
         return self._database.transact(work)
