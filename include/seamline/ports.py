@@ -260,11 +260,12 @@ class Orders:
 class StreamReport:
     """State a stream reports between spans. `state`: starting, streaming, catching_up, paused, held, stopped, failed;
     the host reports for a stream that has no task: no_slot, backing_off, failed, stopped. `idle` is never reported: a
-    loop ends with it, and the host keeps its last report young while it listens to the log for it.
+    loop ends with it, and the host keeps its last report young while it listens to the log for it (`is_idle`).
 
+    `silent_s`: for so long nothing has come through the log, though the source's heartbeats should; 0 while they do.
     `host`, `reports_dropped` (while the platform database was away), `age_s` (seconds since it was written, by the
-    database's clock) and `still_s` (for how long it had not come further then, though nobody had asked it to stand) are
-    filled in on the way; the stream leaves them out.
+    database's clock), `still_s` (for how long it had not come further then, though nobody had asked it to stand),
+    `since` (when it came into this state) and `is_idle` are filled in on the way; the stream leaves them out.
     """
 
     stream: StreamId
@@ -283,6 +284,9 @@ class StreamReport:
     reports_dropped: int = 0
     age_s: float = 0.0
     still_s: float = 0.0
+    silent_s: float = 0.0
+    since: datetime | None = None
+    is_idle: bool = False
 
 
 class StreamControl(Protocol):

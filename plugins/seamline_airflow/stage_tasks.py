@@ -129,7 +129,6 @@ def stream_task(plan: SyncPlan, stage: Stage, **task: Any) -> Any:
             return StreamWatchSensor(
                 sync=plan.sync,
                 destinations=destinations,
-                lag_max_s=plan.stream.lag_max_s,
                 timezone=timezone,
                 retries=10,
                 retry_delay=timedelta(minutes=2),

@@ -1,31 +1,15 @@
-"""Is a stream alive, does it move, is it within its lag? Judged from what streams and hosts report. Pure."""
+"""What is wrong with streams and their hosts, for tasks and triggers. Judged by `seamline.sync.stream_state`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Any
 
-from seamline.domain.errors import Fenced
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import plan_from_json
 from seamline.ports import StreamReport, WantedStream
-
-# Streams report every few seconds. A host that died is started again within seconds by its supervisor: a silence of
-# this length means that nobody did.
-SILENCE_MAX_S = 60.0
-# The source's heartbeats move every stream each ten seconds, and its host speaks for an idle one.
-STILL_MAX_S = 300.0
-_ENDED = frozenset({"failed", "stopped"})
-
-
-class HostLike(Protocol):
-    @property
-    def pool(self) -> str: ...
-    @property
-    def holder(self) -> str: ...
-    @property
-    def is_alive(self) -> bool: ...
-    @property
-    def silent_s(self) -> float: ...
+from seamline.sync.stream_state import HOST_GONE, SILENCE_MAX_S, HostLike, StreamState, stream_state, stream_states
+from seamline_airflow import parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,43 +21,32 @@ class Trouble:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Streams and hosts at one moment."""
+
+    wanted: tuple[WantedStream, ...]
+    states: Mapping[StreamId, StreamState]
+    reports: Mapping[StreamId, StreamReport]
+    hosts: tuple[Any, ...]
+    alarms: tuple[Any, ...]
+
+
+def look() -> Look:
+    with parts.platform() as store, parts.director() as director:
+        wanted, reports = director.all_wanted(), director.latest_reports()
+        hosts, alarms = director.hosts(), store.open_alarms()
+    states = stream_states(wanted, reports, hosts, alarms, now=datetime.now(UTC))
+    return Look(tuple(wanted), states, reports, tuple(hosts), tuple(alarms))
+
+
 def stream_trouble(stream: StreamId, report: StreamReport | None, *, lag_max_s: float) -> Trouble | None:
-    """What is wrong with a wanted stream by its newest report; None when it is well."""
-    if report is None:
-        return Trouble("stream_silent", str(stream), "it has never reported; is its stream host running?")
-    if report.state in _ENDED:
-        return None if _is_taken_over(report) else _ended(stream, report)
-    if report.state == "no_slot":
-        return Trouble(
-            "stream_no_slot", str(stream), "its host has no slot for it; give the host more, or another pool"
-        )
-    if report.age_s > SILENCE_MAX_S:
-        return Trouble("stream_silent", str(stream), f"no word for {report.age_s:.0f} s, the last was {report.state}")
-    if report.state == "paused":
-        return None
-    detail = f" ({report.error})" if report.error else ""
-    if report.lag_s > lag_max_s:
-        return Trouble(
-            "stream_late", str(stream), f"it is {report.lag_s:.0f} s behind, {lag_max_s:g} s are allowed{detail}"
-        )
-    if report.still_s > STILL_MAX_S:
-        return Trouble(
-            "stream_still",
-            str(stream),
-            f"it is {report.state}{detail} and has not come further for {report.still_s:.0f} s: it tries in vain, or"
-            " its destination does not answer, or nothing comes from its source, or one very large transaction is on"
-            " its way",
-        )
-    return None
+    """What is wrong with a wanted stream by its newest report alone; None when it is well."""
+    return trouble_of(stream_state(WantedStream(stream, "", 1), report, lag_max_s=lag_max_s, now=datetime.now(UTC)))
 
 
-def _is_taken_over(report: StreamReport) -> bool:
-    """A run that publishes takes the stream from its worker, and starts it again a moment later."""
-    return report.error.startswith(Fenced.__name__) and report.age_s <= SILENCE_MAX_S
-
-
-def _ended(stream: StreamId, report: StreamReport) -> Trouble:
-    return Trouble("stream_ended", str(stream), f"it is {report.state}: {report.error or 'no error was reported'}")
+def trouble_of(state: StreamState) -> Trouble | None:
+    return Trouble(state.alarm, str(state.stream), f"{state.word}: {state.why}") if state.alarm else None
 
 
 def host_troubles(hosts: Iterable[HostLike], pools: Iterable[str]) -> list[Trouble]:
@@ -81,7 +54,7 @@ def host_troubles(hosts: Iterable[HostLike], pools: Iterable[str]) -> list[Troub
     wanted = set(pools)
     return [
         Trouble(
-            "host_gone",
+            HOST_GONE,
             host.pool,
             f"the stream host of pool {host.pool} ({host.holder or 'none yet'}) is gone since {host.silent_s:.0f} s",
         )
@@ -90,23 +63,18 @@ def host_troubles(hosts: Iterable[HostLike], pools: Iterable[str]) -> list[Troub
     ]
 
 
-def troubles(
-    wanted: Iterable[WantedStream], reports: Mapping[StreamId, StreamReport], hosts: Iterable[HostLike]
-) -> list[Trouble]:
+def troubles(seen: Look) -> list[Trouble]:
     """Everything that is wrong, hosts first: a host that is gone explains its silent streams."""
-    plans = {each: plan_from_json(each.plan_json).stream for each in wanted}
-    found = host_troubles(hosts, (stream.pool for stream in plans.values()))
-    for each, stream in plans.items():
-        trouble = stream_trouble(each.stream, reports.get(each.stream), lag_max_s=stream.lag_max_s)
-        if trouble:
-            found.append(trouble)
+    found = host_troubles(seen.hosts, (plan_from_json(each.plan_json).stream.pool for each in seen.wanted))
+    found += (trouble for each in seen.wanted if (trouble := trouble_of(seen.states[each.stream])))
     return found
 
 
-def in_words(report: StreamReport) -> str:
-    """One line for logs and pages."""
-    behind = max(0, report.log_end_offset - report.next_offset)
+def in_words(state: StreamState, report: StreamReport | None) -> str:
+    """One line for the log of a task."""
+    if report is None:
+        return f"{state.stream}: {state.in_words}"
     return (
-        f"{report.stream}: {report.state}, {report.lag_s:.1f} s and {behind} records behind, at {report.position},"
-        f" {report.units} units, {report.changes} changes, {report.findings} findings, heard {report.age_s:.0f} s ago"
+        f"{state.stream}: {state.in_words}; at {report.position}, {report.units} units, {report.changes} changes,"
+        f" {report.findings} findings, heard {report.age_s:.0f} s ago"
     )

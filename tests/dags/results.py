@@ -236,6 +236,9 @@ class Platform:
     def wanted(self, pool: str) -> tuple[Any, ...]:
         return self.wanted_streams
 
+    def all_wanted(self) -> tuple[Any, ...]:
+        return self.wanted_streams
+
     def hosts(self) -> tuple[Any, ...]:
         return self.host_states
 

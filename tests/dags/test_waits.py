@@ -15,11 +15,12 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.ports import WantedStream
+from seamline.sync.stream_state import SILENCE_MAX_S, STILL_MAX_S
 from seamline_airflow import cutover, parts
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.sensors.cutover import CutoverSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
-from seamline_airflow.stream_health import SILENCE_MAX_S, STILL_MAX_S, stream_trouble, troubles
+from seamline_airflow.stream_health import host_troubles
 from seamline_airflow.triggers import stream_watch
 from seamline_airflow.triggers.cutover import CutoverTrigger
 from seamline_airflow.triggers.stream_watch import StreamWatchTrigger
@@ -37,6 +38,7 @@ def _ledger(*, ended: bool = False, marker: str = HIGH, last: str = "") -> Ledge
 def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
     made = results.use(monkeypatch, results.Platform())
     made.runs[results.RUN] = results.run(result={"snapshot": {"high_marker": HIGH}})
+    made.wanted_streams = (_wanted(),)
     made.ledger = None  # type: ignore[attr-defined]
 
     @contextmanager
@@ -126,41 +128,8 @@ def test_a_run_without_its_snapshot_is_an_error_and_not_an_endless_wait(platform
     assert "high marker" in event["message"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "kind"),
-    [
-        ({}, None),
-        ({"state": "catching_up", "lag_s": 10.0}, None),
-        ({"state": "held"}, None),
-        ({"state": "paused", "lag_s": 9999.0}, None),
-        ({"state": "failed"}, "stream_ended"),
-        ({"state": "stopped"}, "stream_ended"),
-        ({"state": "failed", "error": "Fenced: epoch 2 is over", "age_s": SILENCE_MAX_S}, None),
-        ({"state": "failed", "error": "Fenced: epoch 2 is over", "age_s": SILENCE_MAX_S + 1}, "stream_ended"),
-        ({"state": "failed", "error": "Diverged: not Fenced"}, "stream_ended"),
-        ({"state": "no_slot"}, "stream_no_slot"),
-        ({"age_s": SILENCE_MAX_S + 1}, "stream_silent"),
-        ({"lag_s": 61.0}, "stream_late"),
-        ({"still_s": STILL_MAX_S + 1}, "stream_still"),
-        ({"state": "backing_off", "still_s": STILL_MAX_S + 1, "error": "no route"}, "stream_still"),
-        ({"state": "paused", "still_s": STILL_MAX_S + 1}, None),
-    ],
-)
-def test_what_a_report_says_about_health(fields: dict[str, Any], kind: str | None) -> None:
-    trouble = stream_trouble(results.STREAM, results.report(**fields), lag_max_s=60)
-    assert (trouble.kind if trouble else None) == kind
-
-
-def test_a_stream_that_never_reported_is_in_trouble() -> None:
-    trouble = stream_trouble(results.STREAM, None, lag_max_s=60)
-    assert trouble is not None
-    assert "never reported" in trouble.message
-
-
 def _watch(**fields: Any) -> StreamWatchSensor:
-    return StreamWatchSensor(
-        task_id="watch", sync="settlement", destinations=["warehouse"], lag_max_s=60, timezone="UTC", **fields
-    )
+    return StreamWatchSensor(task_id="watch", sync="settlement", destinations=["warehouse"], timezone="UTC", **fields)
 
 
 def _day(day: Any) -> dict[str, Any]:
@@ -180,8 +149,8 @@ def test_the_watch_waits_until_its_date_ends(platform: Any) -> None:
 def test_the_watch_tells_the_lag_of_its_streams_when_it_begins_and_again_and_again(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    platform.reports = {results.STREAM: results.report(lag_s=1.25, next_offset=40, log_end_offset=47)}
-    line = "settlement@warehouse: streaming, 1.2 s and 7 records behind"
+    platform.reports = {results.STREAM: results.report(lag_s=1.25, epoch=1, next_offset=40, log_end_offset=47)}
+    line = "settlement@warehouse: streaming, lag 1.2 s (7 records)"
     watch = _watch()
     told: list[str] = []
     monkeypatch.setattr(watch.log, "info", lambda text, *values: told.append(text % values))
@@ -190,7 +159,7 @@ def test_the_watch_tells_the_lag_of_its_streams_when_it_begins_and_again_and_aga
     assert [said for said in told if line in said] != []
     monkeypatch.setattr(stream_watch, "_TELLS_EVERY_S", 0.0)
     until = (datetime.now(UTC) + timedelta(seconds=0.2)).isoformat()
-    trigger = StreamWatchTrigger("settlement", ["warehouse"], 60, until, 0.02)
+    trigger = StreamWatchTrigger("settlement", ["warehouse"], until, 0.02)
     told.clear()
     monkeypatch.setattr(trigger.log, "info", lambda text, *values: told.append(text % values))
     assert _events(trigger) == [{"status": "ended"}]
@@ -208,7 +177,7 @@ def test_death_and_lag_are_red_at_once(platform: Any, fields: dict[str, Any]) ->
     with pytest.raises(AirflowException, match="settlement@warehouse"):
         _watch().execute(_day(datetime.now(UTC).date()))
     until = (datetime.now(UTC) + timedelta(hours=5)).isoformat()
-    (event,) = _events(StreamWatchTrigger("settlement", ["warehouse"], 60, until, 0.01))
+    (event,) = _events(StreamWatchTrigger("settlement", ["warehouse"], until, 0.01))
     assert event["status"] == "error"
     with pytest.raises(AirflowException, match="settlement@warehouse"):
         _watch().execute_complete({}, event)
@@ -217,7 +186,7 @@ def test_death_and_lag_are_red_at_once(platform: Any, fields: dict[str, Any]) ->
 def test_the_watch_ends_with_its_date(platform: Any) -> None:
     platform.reports = {results.STREAM: results.report()}
     until = (datetime.now(UTC) + timedelta(seconds=0.2)).isoformat()
-    assert _events(StreamWatchTrigger("settlement", ["warehouse"], 60, until, 0.05)) == [{"status": "ended"}]
+    assert _events(StreamWatchTrigger("settlement", ["warehouse"], until, 0.05)) == [{"status": "ended"}]
 
 
 def _host(**fields: Any) -> Any:
@@ -250,6 +219,31 @@ def test_a_stream_that_is_heard_but_does_not_move_raises_an_alarm_with_its_reaso
     assert platform.alarms == {}
 
 
+def test_a_paused_stream_is_seen_as_paused_and_red_once_it_holds_back_too_much(platform: Any) -> None:
+    """51 s and 36,437 records behind it was green, and nobody could see who had paused it."""
+    since = datetime(2026, 11, 19, 8, 0, tzinfo=UTC)
+    paused = replace(_wanted(), paused=True, paused_by="ann on desk", paused_at=since, pause_reason="it moves")
+    platform.host_states, platform.wanted_streams = (_host(),), (paused,)
+    platform.reports = {
+        results.STREAM: results.report(state="paused", epoch=1, lag_s=51.0, next_offset=10, log_end_offset=36_447)
+    }
+    look = StreamsCheckOperator(task_id="look")
+    told: list[str] = []
+    look.log.info = lambda text, *values: told.append(text % values)  # type: ignore[method-assign]
+    platform.alarms = {("stream_late", "settlement@warehouse"): "it was late before it was paused"}
+    look.execute({})
+    assert "paused since 2026-11-19 08:00:00 UTC" in told[0]
+    assert "by ann on desk, “it moves”; it holds back 36,437 records" in told[0]
+    assert platform.alarms == {}, "within the limit, and the lag of before is over"
+    platform.reports[results.STREAM] = replace(platform.reports[results.STREAM], lag_s=61.0)
+    with pytest.raises(AirflowException, match="paused: by ann on desk"):
+        look.execute({})
+    assert list(platform.alarms) == [("stream_paused", "settlement@warehouse")]
+    platform.wanted_streams = ()
+    look.execute({})
+    assert platform.alarms == {}, "nobody wants it any more"
+
+
 def test_a_host_that_nobody_brought_back_is_started_and_told(platform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
     monkeypatch.setattr(
@@ -264,4 +258,4 @@ def test_a_host_that_nobody_brought_back_is_started_and_told(platform: Any, monk
 
 
 def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:
-    assert troubles([], {}, [_host(is_alive=False, silent_s=5.0)]) == []
+    assert host_troubles([_host(is_alive=False, silent_s=5.0)], ["default"]) == []

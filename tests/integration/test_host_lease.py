@@ -118,10 +118,14 @@ def test_only_the_host_that_ran_an_idle_stream_keeps_its_last_words_young(server
         return found
 
     assert age_s(told="streaming", kept_by=first) < 60
-    assert director.latest_reports()[STREAM].still_s == 0, "it had nothing to come further for"
+    kept = director.latest_report(STREAM)
+    assert kept is not None
+    assert (kept.still_s, kept.is_idle) == (0, True), "it had nothing to come further for, and no worker"
+    assert kept.since is not None
     assert age_s(told="streaming", kept_by=second) > 3600, "it never ran there"
     assert age_s(told="failed", kept_by=first) > 3600, "it has no last words of a stream that streams"
     director.put_report(StreamReport(STREAM, "streaming", next_offset=7, host=str(first)))
+    assert not director.latest_reports()[STREAM].is_idle, "a worker speaks again"
     lease_of(server, first).release()
     assert age_s(told="streaming", kept_by=first) > 3600, "the lease is another's by now, or nobody's"
 

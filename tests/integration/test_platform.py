@@ -525,9 +525,9 @@ def test_a_report_tells_its_host_and_age_and_each_state_is_an_event(
     told = director.latest_report(STREAM)
     assert told is not None
     assert 0 <= told.age_s < 5
-    assert replace(told, age_s=0) == replace(report, state="stopped", host="node1/1/1")
     events = director.events(STREAM, since=start, until=start + timedelta(hours=1))
     assert [event.state for event in events] == ["starting", "streaming", "stopped"]
+    assert replace(told, age_s=0) == replace(report, state="stopped", host="node1/1/1", since=events[-1].at)
 
 
 def test_a_stream_goes_on_while_the_platform_database_is_away(server: Server, director: PlatformStreamDirector) -> None:

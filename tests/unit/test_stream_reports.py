@@ -1,12 +1,13 @@
 """An idle source has no lag as long as its heartbeats come through the log."""
 
+from dataclasses import replace
 from typing import cast
 
 import pytest
 
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import BinlogPosition
-from seamline.ports import LogReader, StreamReport
+from seamline.ports import Commit, LogReader, StreamReport
 from seamline.sync.clock import SystemClock
 from seamline.sync.stream_reports import HEARTBEATS_MISSED_S, StreamReporter
 from tests.log_topic import ManualClock
@@ -39,7 +40,10 @@ def test_silence_counts_as_lag_once_heartbeats_are_missing(silent_s: float, lag_
     ledger = LedgerRow(STREAM, "topic", "id", 7, BinlogPosition("0-1-1"), 1, 1, committed_ms=1_000_000)
     reporter.catch_up(ledger)
     reporter.tell("streaming", ledger, epoch=1)
-    assert heard.reports[-1].lag_s == lag_s
+    assert (heard.reports[-1].lag_s, heard.reports[-1].silent_s) == (lag_s, lag_s)
+    reporter.count(Commit(replace(ledger, committed_ms=int(1000 * (1_000 + silent_s)))), units=1, changes=0)
+    reporter.tell("streaming", ledger, epoch=1)
+    assert heard.reports[-1].silent_s == 0, "a heartbeat came"
 
 
 class PutBack(ManualClock):

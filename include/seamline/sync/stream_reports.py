@@ -19,7 +19,7 @@ class StreamReporter:
         self._reader = reader
         self._clock = clock
         self._told_at = -math.inf
-        self._lag_s = 0.0
+        self._lag_s = self._silent_s = 0.0
         self.last = StreamReport(stream, "starting")
         control.report(self.last)
 
@@ -27,6 +27,7 @@ class StreamReporter:
         """Add a commit. Lag is measured here: how long after the source's commit its last unit became visible."""
         last = self.last
         self._lag_s = max(0.0, self._clock.wall() - commit.ledger.committed_ms / 1000)
+        self._silent_s = 0.0
         self.last = replace(
             last,
             units=last.units + units,
@@ -37,9 +38,10 @@ class StreamReporter:
     def catch_up(self, ledger: LedgerRow) -> None:
         """Nothing newer waits in the log. No lag, as long as the source's heartbeats come through it."""
         silent_s = self._clock.wall() - ledger.committed_ms / 1000 if ledger.committed_ms else 0.0
-        self._lag_s = silent_s if silent_s > HEARTBEATS_MISSED_S else 0.0
+        self._lag_s = self._silent_s = silent_s if silent_s > HEARTBEATS_MISSED_S else 0.0
 
     def tell(self, state: str, ledger: LedgerRow, *, epoch: int, hold_id: str = "") -> None:
+        is_standing = state in ("paused", "held")
         self.last = replace(
             self.last,
             state=state,
@@ -47,7 +49,8 @@ class StreamReporter:
             next_offset=ledger.next_offset,
             log_end_offset=self._reader.end_offset(),
             position=ledger.position,
-            lag_s=self._standing_lag_s(ledger) if state in ("paused", "held") else self._lag_s,
+            lag_s=self._standing_lag_s(ledger) if is_standing else self._lag_s,
+            silent_s=0.0 if is_standing else self._silent_s,
             hold_id=hold_id,
         )
         self._told_at = self._clock.now()

@@ -14,13 +14,14 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import PUBLISH, TABLES, Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
-from seamline.ports import Problem
+from seamline.ports import Problem, StreamReport
 from seamline.sync.fatal_problems import refuse_fatal
+from seamline.sync.stream_state import HOST_GONE, StreamState, alarms_over, not_wanted
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import NOT_CLEAN, Question
 from seamline_airflow.run_context import stream_date
-from seamline_airflow.stream_health import in_words, troubles
+from seamline_airflow.stream_health import in_words, look, troubles
 from seamline_airflow.stream_host import start_host
 
 _BREAKS_SHOWN = 20
@@ -270,15 +271,15 @@ class DayReportOperator(BaseOperator):
         day = day_of(stream_date(context, timezone=self.timezone), timezone=self.timezone)
         report: dict[str, Any] = {"business_date": day.business_date.isoformat()}
         with task_errors(), parts.director() as director:
-            reports = director.latest_reports()
+            seen = look()
             for destination in self.destinations:
                 stream = StreamId(self.sync, destination)
                 events = director.events(stream, since=day.start, until=day.end)
                 for event in events:
                     self.log.info("%s %s: %s %s", event.at, stream, event.state, event.error)
-                now = reports.get(stream)
-                self.log.info("%s", in_words(now) if now else f"{stream}: never reported")
-                report[destination] = _day_of_a_stream(now, events)
+                state = seen.states.get(stream) or not_wanted(stream, None)
+                self.log.info("%s", in_words(state, seen.reports.get(stream)))
+                report[destination] = _day_of_a_stream(state, seen.reports.get(stream), events)
         self._require_watched(context)
         return report
 
@@ -304,30 +305,21 @@ class StreamsCheckOperator(BaseOperator):
     """
 
     def execute(self, context: Any) -> list[str]:
-        with task_errors(), parts.platform() as store, parts.director() as director:
-            hosts = director.hosts()
-            wanted = [each for host in hosts for each in director.wanted(host.pool)]
-            reports = director.latest_reports()
-            found = troubles(wanted, reports, hosts)
-            for each in wanted:
-                if each.stream in reports:
-                    self.log.info("%s", in_words(reports[each.stream]))
-            self._keep_alarms(store, {(trouble.kind, trouble.subject): trouble.message for trouble in found})
+        with task_errors(), parts.platform() as store:
+            seen = look()
+            found = troubles(seen)
+            for each in seen.wanted:
+                self.log.info("%s", in_words(seen.states[each.stream], seen.reports.get(each.stream)))
+            for alarm in alarms_over(seen.alarms, seen.states, seen.hosts):
+                store.end_alarm(alarm.kind, alarm.subject)
             for trouble in found:
-                if trouble.kind == "host_gone":
+                store.raise_alarm(trouble.kind, trouble.subject, trouble.message)
+                if trouble.kind == HOST_GONE:
                     handle = start_host(trouble.subject)
                     self.log.warning("started a stream host for pool %s, process %s", trouble.subject, handle.pid)
         if found:
             raise AirflowException("; ".join(f"{trouble.subject}: {trouble.message}" for trouble in found))
-        return [str(each.stream) for each in wanted]
-
-    def _keep_alarms(self, store: Any, found: Mapping[tuple[str, str], str]) -> None:
-        kinds = {"stream_silent", "stream_ended", "stream_no_slot", "stream_late", "stream_still", "host_gone"}
-        for alarm in store.open_alarms():
-            if alarm.kind in kinds and (alarm.kind, alarm.subject) not in found:
-                store.end_alarm(alarm.kind, alarm.subject)
-        for (kind, subject), message in found.items():
-            store.raise_alarm(kind, subject, message)
+        return [str(each.stream) for each in seen.wanted]
 
 
 def _require_reconciled(run: Run, store: Any, scope: Scope) -> list[Reconciliation]:
@@ -372,14 +364,14 @@ def _blemish(destination: str, table: TableVerdict) -> str:
     return f"{destination}: {table.table} {table.verdict} ({what})"
 
 
-def _day_of_a_stream(now: Any, events: Sequence[Any]) -> dict[str, Any]:
+def _day_of_a_stream(state: StreamState, now: StreamReport | None, events: Sequence[Any]) -> dict[str, Any]:
     incidents = [event for event in events if event.error]
     if now is None:
         return {"state": "never reported", "incidents": len(incidents)}
     return {
-        "state": now.state,
+        "state": str(state.word),
         "position": str(now.position),
-        "lag_s": round(now.lag_s, 3),
+        "lag_s": None if state.lag_s is None else round(state.lag_s, 3),
         "units": now.units,
         "changes": now.changes,
         "findings": now.findings,

@@ -27,7 +27,6 @@ class StreamWatchSensor(BaseSensorOperator):
         *,
         sync: str,
         destinations: Sequence[str],
-        lag_max_s: float,
         timezone: str,
         poll_s: float = 5.0,
         **kwargs: Any,
@@ -35,7 +34,6 @@ class StreamWatchSensor(BaseSensorOperator):
         super().__init__(**kwargs)
         self.sync = sync
         self.destinations = tuple(destinations)
-        self.lag_max_s = lag_max_s
         self.timezone = timezone
         self.poll_s = poll_s
 
@@ -43,9 +41,9 @@ class StreamWatchSensor(BaseSensorOperator):
         with task_errors():
             date = stream_date(context, timezone=self.timezone)
             until = day_of(date, timezone=self.timezone).end
-            reports = look(self.sync, self.destinations)
-            tell(self.log, reports)
-            found = wrong(reports, lag_max_s=self.lag_max_s)
+            streams = look(self.sync, self.destinations)
+            tell(self.log, streams)
+            found = wrong(streams)
         if found:
             raise AirflowException("; ".join(f"{trouble.subject}: {trouble.message}" for trouble in found))
         now = datetime.now(UTC)
@@ -53,7 +51,7 @@ class StreamWatchSensor(BaseSensorOperator):
             return date.isoformat()
         self.log.info("watching until the end of %s, %s", date, until)
         self.defer(
-            trigger=StreamWatchTrigger(self.sync, self.destinations, self.lag_max_s, until.isoformat(), self.poll_s),
+            trigger=StreamWatchTrigger(self.sync, self.destinations, until.isoformat(), self.poll_s),
             method_name="execute_complete",
             timeout=until - now + _SPARE,
         )

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,42 +12,52 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.ports import StreamReport
-from seamline_airflow import parts
-from seamline_airflow.stream_health import Trouble, in_words, stream_trouble
+from seamline.sync.stream_state import ENDED, StreamState, Word, not_wanted
+from seamline_airflow import parts, stream_health
+from seamline_airflow.stream_health import Trouble, in_words, trouble_of
 
 # How often the task's log gets a line per stream.
 _TELLS_EVERY_S = 60.0
 
 
-Reports = Mapping[StreamId, StreamReport | None]
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One stream of a sync, as it is judged now and as it reported last."""
+
+    state: StreamState
+    report: StreamReport | None
 
 
-def look(sync: str, destinations: Sequence[str]) -> Reports:
-    """What each stream of this sync has reported last."""
-    with parts.director() as director:
-        reports = director.latest_reports()
-    return {stream: reports.get(stream) for stream in (StreamId(sync, destination) for destination in destinations)}
+def look(sync: str, destinations: Sequence[str]) -> list[Seen]:
+    """Each stream of this sync."""
+    seen = stream_health.look()
+    streams = [StreamId(sync, destination) for destination in destinations]
+    return [Seen(seen.states.get(stream) or not_wanted(stream, None), seen.reports.get(stream)) for stream in streams]
 
 
-def wrong(reports: Reports, *, lag_max_s: float) -> list[Trouble]:
-    found = (stream_trouble(stream, report, lag_max_s=lag_max_s) for stream, report in reports.items())
+def wrong(streams: Sequence[Seen]) -> list[Trouble]:
+    """What makes the date red. A stream that nobody wants is worth no alarm, but the date has none then."""
+    found = (trouble_of(one.state) or _not_there(one.state) for one in streams)
     return [trouble for trouble in found if trouble]
 
 
-def tell(log: Any, reports: Reports) -> None:
+def _not_there(state: StreamState) -> Trouble | None:
+    return Trouble(ENDED, str(state.stream), state.why) if state.word is Word.STOPPED else None
+
+
+def tell(log: Any, streams: Sequence[Seen]) -> None:
     """State, lag and place of each stream, into the log of a task."""
-    for stream, report in reports.items():
-        log.info("%s", in_words(report) if report else f"{stream}: never reported")
+    for one in streams:
+        log.info("%s", in_words(one.state, one.report))
 
 
 class StreamWatchTrigger(BaseTrigger):
     """Fires when `until` (ISO 8601, with zone) has come, or at once when a stream died or lags too much."""
 
-    def __init__(self, sync: str, destinations: Sequence[str], lag_max_s: float, until: str, poll_s: float) -> None:
+    def __init__(self, sync: str, destinations: Sequence[str], until: str, poll_s: float) -> None:
         super().__init__()
         self.sync = sync
         self.destinations = list(destinations)
-        self.lag_max_s = lag_max_s
         self.until = until
         self.poll_s = poll_s
 
@@ -54,7 +65,6 @@ class StreamWatchTrigger(BaseTrigger):
         return "seamline_airflow.triggers.stream_watch.StreamWatchTrigger", {
             "sync": self.sync,
             "destinations": self.destinations,
-            "lag_max_s": self.lag_max_s,
             "until": self.until,
             "poll_s": self.poll_s,
         }
@@ -73,11 +83,11 @@ class StreamWatchTrigger(BaseTrigger):
             left_s = (until - datetime.now(UTC)).total_seconds()
             await asyncio.sleep(min(self.poll_s, max(left_s, 0.0)))
             try:
-                reports = await asyncio.to_thread(look, self.sync, self.destinations)
-                found = wrong(reports, lag_max_s=self.lag_max_s)
+                streams = await asyncio.to_thread(look, self.sync, self.destinations)
+                found = wrong(streams)
                 if time.monotonic() >= tells_at:
                     tells_at = time.monotonic() + _TELLS_EVERY_S
-                    tell(self.log, reports)
+                    tell(self.log, streams)
             except TransientError as exc:
                 self.log.warning("the streams of %s are not known now: %s", self.sync, exc)
                 found = []

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -14,6 +15,8 @@ from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import Run, plan_from_json
 from seamline.ports import StreamReport
+
+_ANSWERED_FOR = ("stream", "age_s", "still_s", "since")
 
 
 def position_column(position: Position | None) -> Jsonb | None:
@@ -133,14 +136,17 @@ def reconciliation_of(row: Mapping[str, Any], tables: Sequence[TableVerdict]) ->
 def report_to_json(report: StreamReport) -> str:
     """Without the fields that the database itself answers for."""
     document = dataclasses.asdict(report)
-    del document["stream"], document["age_s"], document["still_s"]
+    for name in _ANSWERED_FOR:
+        del document[name]
     document["position"] = None if report.position is None else position_to_json(report.position)
     return json.dumps(document)
 
 
-def report_of(stream: StreamId, document: dict[str, Any], *, age_s: float, still_s: float) -> StreamReport:
-    known = {field.name for field in dataclasses.fields(StreamReport)} - {"stream", "age_s", "still_s", "position"}
+def report_of(
+    stream: StreamId, document: dict[str, Any], *, age_s: float, still_s: float, since: datetime | None
+) -> StreamReport:
+    known = {field.name for field in dataclasses.fields(StreamReport)} - {*_ANSWERED_FOR, "position"}
     # A report of a newer or older host may have other fields.
     fields = {name: value for name, value in document.items() if name in known}
     position = position_of(document.get("position"))
-    return StreamReport(stream=stream, age_s=age_s, still_s=still_s, position=position, **fields)
+    return StreamReport(stream=stream, age_s=age_s, still_s=still_s, since=since, position=position, **fields)

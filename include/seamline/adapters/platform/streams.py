@@ -43,6 +43,14 @@ select sync, destination, plan_json, want_number, is_paused, final_want, final_e
     case when is_paused then pause_reason else '' end
 from stream where is_wanted
 """
+# Each change of state is an event, so the newest one is when the stream came into the state of now.
+_REPORTS = """
+select sync, destination, document, extract(epoch from clock_timestamp() - reported_at),
+    extract(epoch from reported_at - moved_at),
+    (select max(at) from stream_event as event
+        where event.sync = stream_report.sync and event.destination = stream_report.destination)
+from stream_report
+"""
 _NOT_PAUSED = "is_paused = false, paused_by = '', paused_at = null, pause_reason = ''"
 
 
@@ -241,19 +249,22 @@ class PlatformStreamDirector:
 
     def latest_report(self, stream: StreamId) -> StreamReport | None:
         """None when it never reported. `age_s` tells a report of now from the last words of a dead worker."""
-        return self.latest_reports().get(stream)
+        return self._reports("sync = %s and destination = %s", (stream.sync, stream.destination)).get(stream)
 
     def latest_reports(self) -> dict[StreamId, StreamReport]:
+        return self._reports("true", ())
+
+    def _reports(self, condition: str, arguments: Sequence[str]) -> dict[StreamId, StreamReport]:
         def work(session: Session) -> dict[StreamId, StreamReport]:
-            cursor = session.execute(
-                "select sync, destination, document, extract(epoch from clock_timestamp() - reported_at),"
-                " extract(epoch from reported_at - moved_at) from stream_report order by sync, destination"
-            )
-            reports = (
-                rows.report_of(StreamId(row[0], row[1]), row[2], age_s=float(row[3]), still_s=float(row[4]))
-                for row in cursor
-            )
-            return {report.stream: report for report in reports}
+            # `condition` is one of the texts above, never input.
+            statement = f"{_REPORTS} where {condition} order by sync, destination"
+            found = {}
+            for sync, destination, document, age_s, still_s, since in session.execute(statement.encode(), arguments):
+                stream = StreamId(sync, destination)
+                found[stream] = rows.report_of(
+                    stream, document, age_s=float(age_s), still_s=float(still_s), since=since
+                )
+            return found
 
         return self._database.transact(work)
 
@@ -276,7 +287,8 @@ class PlatformStreamDirector:
 
         def work(session: Session) -> frozenset[StreamId]:
             told = session.execute(
-                "update stream_report set reported_at = clock_timestamp(), moved_at = clock_timestamp()"
+                "update stream_report set reported_at = clock_timestamp(), moved_at = clock_timestamp(),"
+                " document = document || '{\"is_idle\": true}'"
                 " from unnest(%s::text[], %s::text[]) as idle (sync, destination)"
                 " where stream_report.sync = idle.sync and stream_report.destination = idle.destination"
                 " and stream_report.state = 'streaming' and stream_report.document->>'host' = %s"

@@ -1,0 +1,278 @@
+"""What may be said of a stream now: one word, since when, why, and whether that is well. Pure.
+
+Page, `status`, alarms and sensors all ask here, so they cannot differ. What was not heard is never told as if it were:
+a lag is None where nobody knows it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from seamline.domain.errors import Fenced
+from seamline.domain.ledger import StreamId
+from seamline.plan.model import plan_from_json
+from seamline.ports import StreamReport, WantedStream
+from seamline.sync.capture_watch import CAPTURE_FAILED, CAPTURE_STOPPED
+
+# A stream's worker reports every 5 s, and its host speaks for an idle one as often: two words are missing.
+HEARD_S = 10.0
+# A host that died is started again within seconds by its supervisor: a silence of this length means that nobody did.
+SILENCE_MAX_S = 60.0
+# The source's heartbeats move every stream each ten seconds, and its host speaks for an idle one.
+STILL_MAX_S = 300.0
+
+SILENT, ENDED, WITHOUT_SLOT = "stream_silent", "stream_ended", "stream_no_slot"
+LATE, STILL, PAUSED = "stream_late", "stream_still", "stream_paused"
+STREAM_ALARMS = frozenset({SILENT, ENDED, WITHOUT_SLOT, LATE, STILL, PAUSED})
+HOST_GONE = "host_gone"
+
+
+class Word(StrEnum):
+    STREAMING = "streaming"
+    IDLE = "idle"  # without a worker: the host listens to the log for it
+    CATCHING_UP = "catching up"  # its tables stand at different positions until the cutover
+    HELD = "held"  # a comparison lets it stand for a moment
+    STARTING = "starting"
+    TRYING_AGAIN = "trying again"
+    PAUSED = "paused"
+    LATE = "late"
+    STILL = "still"  # alive, and has not come further for long
+    UNKNOWN = "unknown"  # not heard within its interval
+    NO_HEARTBEAT = "no heartbeat"  # nothing comes through the log, not even the source's heartbeat
+    CAPTURE_DOWN = "capture down"
+    NO_SLOT = "no slot"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+_GREEN = frozenset({Word.STREAMING, Word.IDLE, Word.CATCHING_UP, Word.HELD})
+_MOVING = {"streaming": Word.STREAMING, "catching_up": Word.CATCHING_UP, "held": Word.HELD, "starting": Word.STARTING}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """`since`, `lag_s` and `records_behind` are None where they are not known. `why` is "" where nothing is to be said.
+
+    `alarm`: the kind of the alarm that this is worth by now; "" for none.
+    """
+
+    stream: StreamId
+    word: Word
+    why: str = ""
+    since: datetime | None = None
+    lag_s: float | None = None
+    records_behind: int | None = None
+    alarm: str = ""
+
+    @property
+    def is_green(self) -> bool:
+        """Known to be well."""
+        return self.word in _GREEN
+
+    @property
+    def in_words(self) -> str:
+        """One line, without the stream's name."""
+        since = f" since {self.since:%Y-%m-%d %H:%M:%S %Z}" if self.since else ""
+        lag = "lag unknown" if self.lag_s is None else f"lag {self.lag_s:.1f} s"
+        records = "" if self.records_behind is None else f" ({self.records_behind:,} records)"
+        return f"{self.word}{since}, {lag}{records}{f': {self.why}' if self.why else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureDown:
+    """The capture of a source does not run, as its watch has noticed."""
+
+    since: datetime
+    why: str
+
+
+class HostLike(Protocol):
+    @property
+    def pool(self) -> str: ...
+    @property
+    def holder(self) -> str: ...
+    @property
+    def is_alive(self) -> bool: ...
+    @property
+    def silent_s(self) -> float: ...
+
+
+class AlarmLike(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def subject(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def raised_at(self) -> datetime: ...
+
+
+def captures_down(alarms: Iterable[AlarmLike]) -> dict[str, CaptureDown]:
+    """By source, from the open alarms. Connect that does not answer is no such proof: heartbeats tell."""
+    kinds = (CAPTURE_FAILED, CAPTURE_STOPPED)
+    return {one.subject: CaptureDown(one.raised_at, one.message) for one in alarms if one.kind in kinds}
+
+
+def stream_states(
+    wanted: Iterable[WantedStream],
+    reports: Mapping[StreamId, StreamReport],
+    hosts: Iterable[HostLike],
+    alarms: Iterable[AlarmLike],
+    *,
+    now: datetime,
+) -> dict[StreamId, StreamState]:
+    """Of every stream that is wanted or has ever reported, as the platform database has all of this now."""
+    listed, by_pool, down = (
+        {one.stream: one for one in wanted},
+        {host.pool: host for host in hosts},
+        captures_down(alarms),
+    )
+    found = {}
+    for stream in dict.fromkeys([*listed, *reports]):
+        mine, report = listed.get(stream), reports.get(stream)
+        if mine is None:
+            found[stream] = not_wanted(stream, report)
+            continue
+        plan = plan_from_json(mine.plan_json)
+        found[stream] = stream_state(
+            mine,
+            report,
+            host=by_pool.get(plan.stream.pool),
+            capture=down.get(plan.source.name),
+            lag_max_s=plan.stream.lag_max_s,
+            now=now,
+        )
+    return found
+
+
+def alarms_over(
+    alarms: Iterable[AlarmLike], states: Mapping[StreamId, StreamState], hosts: Iterable[HostLike]
+) -> list[AlarmLike]:
+    """Those of the open alarms about streams and hosts that are not so any more: the lag has ended, the stream is
+    paused or not wanted instead, the host is back."""
+    so = {(state.alarm, str(stream)) for stream, state in states.items()}
+    so |= {(HOST_GONE, host.pool) for host in hosts if not host.is_alive}
+    return [one for one in alarms if one.kind in STREAM_ALARMS | {HOST_GONE} and (one.kind, one.subject) not in so]
+
+
+def not_wanted(stream: StreamId, report: StreamReport | None) -> StreamState:
+    told = f": {report.error}" if report is not None and report.error else ""
+    return StreamState(stream, Word.STOPPED, f"it is not wanted{told}", report.since if report else None)
+
+
+def stream_state(
+    wanted: WantedStream,
+    report: StreamReport | None,
+    *,
+    host: HostLike | None = None,
+    capture: CaptureDown | None = None,
+    lag_max_s: float,
+    now: datetime,
+) -> StreamState:
+    """The state of a wanted stream. The first of these that is so: ended, paused, not heard, its capture down, late."""
+    if report is None:
+        return _without_a_report(wanted, host, now)
+    if ended := _ended(report):
+        return ended
+    if wanted.paused:
+        return _paused(wanted, report, lag_max_s, now)
+    if report.age_s >= (SILENCE_MAX_S if report.state == "backing_off" else HEARD_S):
+        return _not_heard(report, host, now)
+    if capture is not None:
+        alarm = LATE if (now - capture.since).total_seconds() > lag_max_s else ""
+        return StreamState(report.stream, Word.CAPTURE_DOWN, capture.why, capture.since, alarm=alarm)
+    return _heard(report, lag_max_s, now)
+
+
+def _without_a_report(wanted: WantedStream, host: HostLike | None, now: datetime) -> StreamState:
+    why = f"it has never reported; {_of_host(host) or 'is its stream host running?'}"
+    if wanted.paused:
+        return StreamState(wanted.stream, Word.PAUSED, f"{_by_whom(wanted)}; {why}", wanted.paused_at, alarm=SILENT)
+    return StreamState(wanted.stream, Word.UNKNOWN, why, alarm=SILENT)
+
+
+def _ended(report: StreamReport) -> StreamState | None:
+    """The state of a stream that no worker runs, whoever said so and when; None for one that has not ended."""
+    match report.state:
+        case "failed" if report.error.startswith(Fenced.__name__) and report.age_s <= SILENCE_MAX_S:
+            # A run that publishes takes the stream from its worker, and starts it again a moment later.
+            return StreamState(report.stream, Word.STARTING, "a run that publishes has taken it over", report.since)
+        case "failed" | "stopped":
+            why = f"it is {report.state}: {report.error or 'no error was reported'}"
+            return StreamState(report.stream, Word(report.state), why, report.since, alarm=ENDED)
+        case "no_slot":
+            why = "its host has no slot for it; give the host more, or another pool"
+            return StreamState(report.stream, Word.NO_SLOT, why, report.since, alarm=WITHOUT_SLOT)
+    return None
+
+
+def _paused(wanted: WantedStream, report: StreamReport, lag_max_s: float, now: datetime) -> StreamState:
+    """What it holds back is worth an alarm as soon as a stream that runs would be late by it."""
+    known = StreamState(report.stream, Word.PAUSED, _by_whom(wanted), wanted.paused_at)
+    if report.age_s >= HEARD_S:
+        why = f"{known.why}; what it holds back is not known: no word for {report.age_s:.0f} s"
+        return replace(known, why=why, alarm=SILENT if report.age_s > SILENCE_MAX_S else "")
+    behind = _behind(report)
+    if report.state != "paused":
+        return replace(known, why=f"{known.why}; it stands at its next whole transaction", records_behind=behind)
+    why = f"{known.why}; it holds back {behind:,} records, the first of them for up to {report.lag_s:.0f} s"
+    alarm = PAUSED if report.lag_s > lag_max_s else ""
+    return replace(known, why=why, lag_s=report.lag_s, records_behind=behind, alarm=alarm)
+
+
+def _by_whom(wanted: WantedStream) -> str:
+    by = f"by {wanted.paused_by}" if wanted.paused_by else "nobody wrote down by whom"
+    return f"{by}, “{wanted.pause_reason}”" if wanted.pause_reason else f"{by}, no reason given"
+
+
+def _not_heard(report: StreamReport, host: HostLike | None, now: datetime) -> StreamState:
+    told = f"no word for {report.age_s:.0f} s, the last was {report.state}"
+    why = "; ".join(part for part in (told, report.error, _of_host(host)) if part)
+    since = now - timedelta(seconds=report.age_s)
+    alarm = SILENT if report.age_s > SILENCE_MAX_S else ""
+    return StreamState(report.stream, Word.UNKNOWN, why, since, alarm=alarm)
+
+
+def _of_host(host: HostLike | None) -> str:
+    if host is None or host.is_alive:
+        return ""
+    return f"the stream host of pool {host.pool} ({host.holder or 'none yet'}) is gone since {host.silent_s:.0f} s"
+
+
+def _heard(report: StreamReport, lag_max_s: float, now: datetime) -> StreamState:
+    detail = f" ({report.error})" if report.error else ""
+    # What the host says of a stream without a worker has no figures.
+    known = StreamState(
+        report.stream,
+        _MOVING.get(report.state, Word.STARTING),
+        report.error,
+        report.since,
+        report.lag_s if report.epoch else None,
+        _behind(report) if report.epoch else None,
+    )
+    if report.silent_s:
+        why = f"nothing has come through the log for {report.silent_s:.0f} s, not even the source's heartbeat"
+        alarm = LATE if report.silent_s > lag_max_s else ""
+        since = now - timedelta(seconds=report.silent_s)
+        return replace(known, word=Word.NO_HEARTBEAT, why=why, since=since, lag_s=None, alarm=alarm)
+    if report.lag_s > lag_max_s:
+        why = f"it is {report.lag_s:.0f} s behind, {lag_max_s:g} s are allowed{detail}"
+        return replace(known, word=Word.LATE, why=why, since=None, alarm=LATE)
+    if report.still_s > STILL_MAX_S and report.state != "paused":
+        why = (
+            f"it is {report.state}{detail} and has not come further for {report.still_s:.0f} s: it tries in vain, or"
+            " its destination does not answer, or nothing comes from its source, or one very large transaction is on"
+            " its way"
+        )
+        since = now - timedelta(seconds=report.still_s)
+        return replace(known, word=Word.STILL, why=why, since=since, alarm=STILL)
+    if report.state == "backing_off":
+        return replace(known, word=Word.TRYING_AGAIN)
+    return replace(known, word=Word.IDLE) if report.is_idle else known
+
+
+def _behind(report: StreamReport) -> int:
+    return max(0, report.log_end_offset - report.next_offset)

@@ -1,0 +1,172 @@
+"""One function says what a stream does: page, status, alarms and sensors cannot differ."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from seamline.domain.ledger import StreamId
+from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan, plan_to_json
+from seamline.ports import StreamReport, WantedStream
+from seamline.sync.stream_state import (
+    HEARD_S,
+    SILENCE_MAX_S,
+    STILL_MAX_S,
+    StreamState,
+    Word,
+    alarms_over,
+    captures_down,
+    stream_state,
+    stream_states,
+)
+
+NOW = datetime(2026, 11, 19, 12, 0, tzinfo=UTC)
+STREAM = StreamId("settlement", "warehouse")
+PLAN = SyncPlan(
+    "settlement",
+    SourcePlan("core_bank", "mariadb", "bank", "r", "c", "m", "log", "x"),
+    (DestinationPlan("warehouse", "postgres", "warehouse", "settlement"),),
+    (TablePlan("account"),),
+)
+
+
+@dataclass(frozen=True)
+class Host:
+    pool: str = "default"
+    holder: str = "here/1/2"
+    is_alive: bool = True
+    silent_s: float = 1.0
+
+
+@dataclass(frozen=True)
+class Alarm:
+    kind: str
+    subject: str
+    message: str = "why"
+    raised_at: datetime = NOW - timedelta(hours=1)
+
+
+def wanted(**fields: Any) -> WantedStream:
+    return WantedStream(**{"stream": STREAM, "plan_json": plan_to_json(PLAN), "want_number": 1, **fields})
+
+
+def report(**fields: Any) -> StreamReport:
+    known = {"stream": STREAM, "state": "streaming", "epoch": 3, "lag_s": 0.2, "age_s": 1.0, "log_end_offset": 7}
+    return StreamReport(**{**known, **fields})
+
+
+def judged(told: StreamReport | None, asked: WantedStream | None = None, **fields: Any) -> StreamState:
+    return stream_state(asked or wanted(), told, **{"lag_max_s": 60, "now": NOW, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "word", "alarm"),
+    [
+        ({}, Word.STREAMING, ""),
+        ({"is_idle": True}, Word.IDLE, ""),
+        ({"state": "catching_up", "lag_s": 10.0}, Word.CATCHING_UP, ""),
+        ({"state": "held"}, Word.HELD, ""),
+        ({"state": "starting"}, Word.STARTING, ""),
+        ({"state": "paused"}, Word.STARTING, ""),
+        ({"state": "failed"}, Word.FAILED, "stream_ended"),
+        ({"state": "stopped"}, Word.STOPPED, "stream_ended"),
+        ({"state": "failed", "error": "Fenced: epoch 2 is over", "age_s": SILENCE_MAX_S}, Word.STARTING, ""),
+        ({"state": "failed", "error": "Fenced: over", "age_s": SILENCE_MAX_S + 1}, Word.FAILED, "stream_ended"),
+        ({"state": "failed", "error": "Diverged: not Fenced"}, Word.FAILED, "stream_ended"),
+        ({"state": "no_slot", "age_s": 9999.0}, Word.NO_SLOT, "stream_no_slot"),
+        ({"age_s": HEARD_S}, Word.UNKNOWN, ""),
+        ({"age_s": SILENCE_MAX_S + 1}, Word.UNKNOWN, "stream_silent"),
+        ({"state": "backing_off", "error": "no route", "age_s": HEARD_S}, Word.TRYING_AGAIN, ""),
+        ({"lag_s": 61.0}, Word.LATE, "stream_late"),
+        ({"lag_s": 45.0, "silent_s": 45.0}, Word.NO_HEARTBEAT, ""),
+        ({"lag_s": 61.0, "silent_s": 61.0}, Word.NO_HEARTBEAT, "stream_late"),
+        ({"still_s": STILL_MAX_S + 1}, Word.STILL, "stream_still"),
+        ({"state": "backing_off", "still_s": STILL_MAX_S + 1, "error": "no route"}, Word.STILL, "stream_still"),
+    ],
+)
+def test_each_report_is_one_word_and_perhaps_an_alarm(fields: dict[str, Any], word: Word, alarm: str) -> None:
+    state = judged(report(**fields))
+    assert (state.word, state.alarm) == (word, alarm)
+    assert state.is_green == (word in (Word.STREAMING, Word.IDLE, Word.CATCHING_UP, Word.HELD))
+
+
+def test_a_stream_that_never_reported_is_unknown() -> None:
+    state = judged(None)
+    assert (state.word, state.alarm, state.lag_s) == (Word.UNKNOWN, "stream_silent", None)
+    assert "never reported" in state.why
+
+
+def test_what_was_not_heard_within_its_interval_is_unknown_since_then_and_has_no_lag() -> None:
+    state = judged(report(age_s=30.0, lag_s=0.0), host=Host(is_alive=False, silent_s=31.0))
+    assert (state.word, state.since, state.lag_s) == (Word.UNKNOWN, NOW - timedelta(seconds=30), None)
+    assert state.records_behind is None
+    assert "the stream host of pool default (here/1/2) is gone since 31 s" in state.why
+    assert state.in_words.startswith("unknown since 2026-11-19 11:59:30 UTC, lag unknown: no word for 30 s")
+
+
+def test_with_a_dead_capture_the_lag_is_unknown_and_not_zero() -> None:
+    """`status` said "streaming, lag 0.0 s" above the alarm."""
+    alarms = [Alarm("capture_failed", "core_bank", "connector x has failed"), Alarm("capture_unreachable", "other")]
+    down = captures_down(alarms)
+    assert list(down) == ["core_bank"]
+    states = stream_states([wanted()], {STREAM: report(lag_s=0.0)}, [Host()], alarms, now=NOW)
+    assert states[STREAM] == StreamState(
+        STREAM, Word.CAPTURE_DOWN, "connector x has failed", NOW - timedelta(hours=1), alarm="stream_late"
+    )
+    young = {"core_bank": replace(down["core_bank"], since=NOW - timedelta(seconds=5))}
+    assert judged(report(), capture=young["core_bank"]).alarm == ""
+    assert judged(report(lag_s=45.0, silent_s=45.0)).lag_s is None, "and where only the heartbeat is missing"
+
+
+def test_a_paused_stream_says_by_whom_since_when_why_and_what_it_holds_back() -> None:
+    since = NOW - timedelta(minutes=5)
+    asked = wanted(paused=True, paused_by="ann on desk", paused_at=since, pause_reason="it moves")
+    state = judged(report(state="paused", lag_s=51.0, next_offset=10, log_end_offset=36_447, still_s=9e9), asked)
+    assert (state.word, state.since, state.lag_s, state.records_behind) == (Word.PAUSED, since, 51.0, 36_437)
+    assert state.why == ("by ann on desk, “it moves”; it holds back 36,437 records, the first of them for up to 51 s")
+    assert (state.is_green, state.alarm) == (False, "")
+    assert judged(report(state="paused", lag_s=61.0), asked).alarm == "stream_paused"
+    assert judged(report(age_s=61.0), asked).alarm == "stream_silent"
+    assert judged(report(age_s=30.0), asked).lag_s is None
+    assert judged(None, asked).word is Word.PAUSED
+    assert judged(report(state="failed"), asked).word is Word.FAILED
+    unsaid = judged(report(state="paused"), wanted(paused=True))
+    assert unsaid.why.startswith("nobody wrote down by whom, no reason given")
+
+
+def test_a_stream_that_nobody_wants_is_stopped_and_worth_no_alarm() -> None:
+    states = stream_states([], {STREAM: report(state="stopped", error="")}, [], [], now=NOW)
+    assert (states[STREAM].word, states[STREAM].is_green, states[STREAM].alarm) == (Word.STOPPED, False, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "so"),
+    [
+        ("stream_late", {"lag_s": 61.0}),
+        ("stream_silent", {"age_s": 61.0}),
+        ("stream_ended", {"state": "failed"}),
+        ("stream_no_slot", {"state": "no_slot"}),
+        ("stream_still", {"still_s": 301.0}),
+        ("stream_paused", {"state": "paused", "lag_s": 61.0}),
+    ],
+)
+def test_each_alarm_about_a_stream_ends_with_its_cause_and_not_before(kind: str, so: dict[str, Any]) -> None:
+    asked = wanted(paused=kind == "stream_paused")
+    alarm = Alarm(kind, str(STREAM))
+
+    def over(*wanted_now: WantedStream, **fields: Any) -> list[Any]:
+        states = stream_states(wanted_now, {STREAM: report(**fields)}, [Host()], [alarm], now=NOW)
+        return alarms_over([alarm, Alarm("log_size", "core_bank")], states, [Host()])
+
+    assert over(asked, **so) == []
+    assert over(wanted()) == [alarm], "its cause has ended"
+    assert over(wanted(paused=True), state="paused", lag_s=3.0) == [alarm], "it is paused now"
+    assert over(**so) == [alarm], "nobody wants it any more"
+
+
+def test_the_alarm_about_a_host_ends_when_the_host_is_back_or_its_pool_is_empty() -> None:
+    alarm = Alarm("host_gone", "default")
+    assert alarms_over([alarm], {}, [Host(is_alive=False)]) == []
+    assert alarms_over([alarm], {}, [Host()]) == [alarm]
+    assert alarms_over([alarm], {}, []) == [alarm]
