@@ -73,8 +73,8 @@ def troubles(seen: Look) -> list[Trouble]:
 def in_words(state: StreamState, report: StreamReport | None) -> str:
     """One line for the log of a task."""
     if report is None:
-        return f"{state.stream}: {state.in_words}"
+        return f"{state.stream}: {state.in_words()}"
     return (
-        f"{state.stream}: {state.in_words}; at {report.position}, {report.units} units, {report.changes} changes,"
+        f"{state.stream}: {state.in_words()}; at {report.position}, {report.units} units, {report.changes} changes,"
         f" {report.findings} findings, heard {report.age_s:.0f} s ago"
     )

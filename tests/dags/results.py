@@ -27,8 +27,9 @@ from seamline.plan.model import (
     SyncPlan,
     TablePlan,
     plan_from_json,
+    plan_to_json,
 )
-from seamline.ports import StreamReport
+from seamline.ports import StreamReport, WantedStream
 from seamline_airflow import parts
 from tests.integration.known import destination_plan
 
@@ -122,6 +123,9 @@ def reconciliation(*tables: TableVerdict, **fields: Any) -> Reconciliation:
 
 def clean() -> Reconciliation:
     return reconciliation(table("account"), table("ledger_entry"))
+
+
+WANTED = WantedStream(STREAM, plan_to_json(plan()), 1)
 
 
 def report(**fields: Any) -> StreamReport:

@@ -5,7 +5,7 @@ import html
 import io
 import re
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -34,7 +34,8 @@ def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
     made = results.use(monkeypatch, results.Platform())
     made.found = [results.clean()]
     made.runs = {results.RUN: results.published()}
-    made.reports = {results.STREAM: results.report()}
+    made.reports = {results.STREAM: results.report(epoch=3)}
+    made.wanted_streams = (results.WANTED,)
     return made
 
 
@@ -155,7 +156,7 @@ def test_a_signature_stands_beside_the_verdict_and_acts_as_little_as_other_value
 ) -> None:
     assert "signed by" not in date_page(signed_in)
     platform.runs = {results.RUN: results.published(expectations=NEGATIVE, decision=APPROVED)}
-    assert "signed by olga at 2026-11-20 09:00:00+08:00: &lt;b&gt;known&lt;/b&gt;" in date_page(signed_in)
+    assert "signed by olga at 2026-11-20 09:00:00 +08:00: &lt;b&gt;known&lt;/b&gt;" in date_page(signed_in)
     (exported, *_) = signed_in.get("/export.json?sync=settlement").json()
     assert (exported["decision"]["who"], exported["decision"]["reason"]) == ("olga", "<b>known</b>")
 
@@ -243,6 +244,24 @@ def test_older_dates_are_pages_away_and_not_lost(
     link = html.unescape(re.search(r'href="([^"]+)">earlier dates', first).group(1))  # type: ignore[union-attr]
     second = signed_in.get(f"/{link}").text
     assert "2026-11-17" in second and "2026-11-16" in second and ">2026-11-19<" not in second
+
+
+def test_a_stream_that_is_paused_or_unheard_is_never_green(signed_in: TestClient, platform: results.Platform) -> None:
+    since = datetime(2026, 11, 19, 23, 0, tzinfo=UTC)
+    paused = replace(results.WANTED, paused=True, paused_by="olga", paused_at=since, pause_reason="maintenance")
+    for wanted, report, words in (
+        (paused, results.report(state="paused", epoch=3, log_end_offset=36_437), ("PAUSED", "by olga", "36,437")),
+        (results.WANTED, results.report(age_s=44.0), ("UNKNOWN", "no word for 44 s")),
+    ):
+        platform.wanted_streams, platform.reports = (wanted,), {results.STREAM: report}
+        for path in ("/page", "/page?sync=settlement"):
+            text = signed_in.get(path).text
+            assert f"✗</span> STREAM {words[0]}" in text
+            assert all(word in text for word in words[1:])
+            assert 'class="well"' not in text
+    platform.reports = {results.STREAM: results.report(epoch=3)}
+    platform.wanted_streams = (results.WANTED,)
+    assert 'class="well"' in signed_in.get("/page").text
 
 
 def test_a_sync_without_a_report_says_not_run(signed_in: TestClient, platform: results.Platform) -> None:

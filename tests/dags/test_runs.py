@@ -39,6 +39,7 @@ from seamline_airflow.run_context import business_date, run_id, run_id_macro
 from tests.dags import results
 
 ONBOARD = "settlement/onboard/-/manual__0"
+HOLLOW = "nothing was compared: 0 rows in all tables. Is the source filled?"
 
 
 def context(key: str | None = "2026-11-19", run_type: str = "manual", **params: Any) -> dict[str, Any]:
@@ -165,7 +166,7 @@ def test_a_table_that_was_not_onboarded_stops_the_run(platform: results.Platform
         runs.open_nightly(context(), platform, declared, results.RUN)
 
 
-def test_a_sync_is_enabled_only_by_a_match(platform: results.Platform) -> None:
+def test_a_sync_is_enabled_only_by_a_match(platform: results.Platform, capsys: pytest.CaptureFixture[str]) -> None:
     platform.state = SyncState.ONBOARDING
     operator = EnableOperator(task_id="enable", run=ONBOARD)
     with pytest.raises(AirflowFailException, match="did not run"):
@@ -178,6 +179,12 @@ def test_a_sync_is_enabled_only_by_a_match(platform: results.Platform) -> None:
     platform.found = [replace(results.clean(), run_id=ONBOARD, scope=Scope.LIVE)]
     operator.execute({})
     assert platform.state is SyncState.ENABLED
+    assert HOLLOW not in capsys.readouterr().out
+    # A bank that nobody has filled yet: right, and worth a loud word.
+    empty = replace(results.table("account"), source_rows=0, destination_rows=0)
+    platform.found = [results.reconciliation(empty, run_id=ONBOARD, scope=Scope.LIVE)]
+    operator.execute({})
+    assert HOLLOW in capsys.readouterr().out
 
 
 def test_an_onboarding_that_fails_before_it_publishes_leaves_everything_as_it_was(platform: results.Platform) -> None:

@@ -82,7 +82,7 @@ def test_a_cut_that_failed_a_business_rule_says_so_while_it_waits_after_it_was_s
         assert not found.is_green
         said = "\n".join(found.lines())
         assert 'payment: no payment is negative, 1 rows, for example ["77"]' in said
-    assert "waits for head of settlement since 2026-11-21 09:00:00+08:00" in waits.lines(ZoneInfo("Asia/Shanghai"))
+    assert "waits for head of settlement since 2026-11-21 09:00:00 +08:00" in waits.lines(ZoneInfo("Asia/Shanghai"))
 
 
 def test_the_worst_part_is_the_headline() -> None:
@@ -105,7 +105,7 @@ def test_a_run_that_failed_before_it_compared_says_why_and_what_to_do() -> None:
     }
     found = state(run_state=RunState.FAILED, failure=failed)
     assert found.headline is Headline.NOT_RUN
-    assert "task cut failed at 2026-11-21 02:00:00+00:00: the source does not answer" in found.lines()
+    assert "task cut failed at 2026-11-21 02:00:00 +00:00: the source does not answer" in found.lines()
     assert "to mend it: start it" in found.lines()
     assert "not published: task cut failed" in found.lines()
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -109,7 +108,7 @@ def test_a_demo_ends_with_0_only_if_every_table_agrees_or_says_why_it_did_not_ru
     tables = tuple(TablePlan(name) for name in ("account", "entry"))
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path))
     monkeypatch.setattr(demo.status, "newest_verdicts", lambda _: demo.status.Newest(cuts, live, ZoneInfo("UTC")))
-    monkeypatch.setattr(demo.registry, "director", lambda: SimpleNamespace(latest_reports=dict))
+    monkeypatch.setattr(demo.status, "look_at_streams", lambda: demo.status.Streams({}, {}, (), ()))
     monkeypatch.setattr(demo, "print_airflow", lambda _: None)
     monkeypatch.setattr(demo.Demo, "plan", lambda _: replace(sync_plan(), tables=tables))
     assert demo.Demo(Layout(settings.load())).show(DATES) == code

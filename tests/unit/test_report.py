@@ -1,17 +1,19 @@
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from seamline.cli.report import is_green, render
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.ledger import StreamId
-from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
-from seamline.ports import StreamReport
-from tests.unit.reported import MATCH, cut, reconciliation
+from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict, parked
+from seamline.sync.stream_state import StreamState, Word
+from tests.unit.reported import MATCH, MOMENT, cut, reconciliation
 
 BREAK = TableVerdict("entry", Verdict.BREAK, reason="1 value")
+EMPTY = TableVerdict("account", Verdict.MATCH, source_rows=0, destination_rows=0)
 
 
 def test_nothing_reconciled_is_not_green() -> None:
@@ -54,6 +56,24 @@ def test_the_longest_headline_leaves_a_gap_before_what_follows() -> None:
     inconclusive = TableVerdict("policy", Verdict.INCONCLUSIVE, reason="r")
     assert "INCONCLUSIVE   policy" in render([], [reconciliation(inconclusive)])
     assert render([cut(MATCH, publish={})], []).startswith("NOT PUBLISHED  settlement")
+
+
+@pytest.mark.parametrize(
+    ("tables", "is_said"),
+    [
+        ((EMPTY, replace(EMPTY, table="entry")), True),
+        ((EMPTY, replace(MATCH, table="entry")), False),
+        ((EMPTY, parked("entry", "x")), True),
+        ((replace(EMPTY, verdict=Verdict.INCONCLUSIVE, reason="x"),), False),
+        ((replace(EMPTY, destination_rows=1, verdict=Verdict.BREAK, reason="1 row"),), False),
+        ((), False),
+    ],
+)
+def test_a_match_over_no_rows_at_all_says_so_and_no_other_verdict_does(
+    tables: tuple[TableVerdict, ...], is_said: bool
+) -> None:
+    for text in (render([], [reconciliation(*tables)]), render([cut(*tables)], [])):
+        assert ("nothing was compared: 0 rows in all tables" in text) is is_said
 
 
 def test_live_tables_come_first_and_newer_dates_before_older_ones() -> None:
@@ -141,23 +161,20 @@ def test_rows_that_came_after_the_cut_of_the_date_before_are_shown() -> None:
     ]
 
 
-def test_a_stream_shows_its_lag_and_its_error() -> None:
-    report = StreamReport(
-        StreamId("settlement", "warehouse"),
-        "failed",
-        epoch=3,
-        next_offset=10,
-        log_end_offset=1510,
-        lag_s=2.5,
-        error="torn unit",
-    )
-    text = render([], [reconciliation(MATCH)], [report])
-    assert "failed, lag 2.5 s (1,500 records)" in text
+STREAM = StreamId("settlement", "warehouse")
+
+
+def test_a_stream_shows_its_state_its_lag_and_its_findings() -> None:
+    state = StreamState(STREAM, Word.FAILED, "torn unit", MOMENT, 2.5, 1500)
+    text = render([], [reconciliation(MATCH)], [state], findings={STREAM: 7}, zone=ZoneInfo("Asia/Shanghai"))
+    assert "stream settlement@warehouse: failed since 2026-11-21 09:02:03 +08:00, lag 2.5 s (1,500 records)" in text
     assert "torn unit" in text
-    assert "heard" not in text
-    assert "heard 44 s ago" in render([], [], [replace(report, age_s=44.4)])
+    assert "7 FINDINGS" in text
+    assert "FINDINGS" not in render([], [], [state])
 
 
-def test_a_stream_without_a_worker_shows_no_figures_that_nobody_has_read() -> None:
-    said_by_the_host = StreamReport(StreamId("settlement", "warehouse"), "failed", error="torn unit")
-    assert "stream settlement@warehouse: failed\n  torn unit" in render([], [], [said_by_the_host])
+def test_a_lag_that_nobody_knows_is_not_told() -> None:
+    unheard = StreamState(STREAM, Word.UNKNOWN, "no word for 44 s", MOMENT)
+    text = render([], [], [unheard])
+    assert "unknown since 2026-11-21 01:02:03 +00:00, lag unknown: no word for 44 s" in text
+    assert "lag 0" not in text

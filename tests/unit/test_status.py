@@ -14,7 +14,10 @@ from seamline.domain.cut_state import CutState
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.ports import StreamReport
+from seamline.plan.model import plan_to_json
+from seamline.ports import StreamReport, WantedStream
+from seamline.sync.capture_watch import CAPTURE_FAILED
+from tests.log_topic import sync_plan
 from tests.unit.declared import write_declarations
 from tests.unit.reported import MATCH, MOMENT, cut, reconciliation
 
@@ -46,12 +49,23 @@ class Platform:
         return self.alarms
 
 
+STREAM = StreamId("settlement", "warehouse")
+STREAMING = StreamReport(STREAM, "streaming", epoch=3, age_s=1.0)
+WANTED = WantedStream(STREAM, plan_to_json(sync_plan()), 1)
+
+
 def told(
-    monkeypatch: pytest.MonkeyPatch, platform: Platform, *arguments: str, streams: Sequence[StreamReport] = ()
+    monkeypatch: pytest.MonkeyPatch,
+    platform: Platform,
+    *arguments: str,
+    streams: Sequence[StreamReport] = (),
+    wanted: Sequence[WantedStream] = (),
 ) -> int:
-    reports = {one.stream: one for one in streams}
+    director = SimpleNamespace(
+        latest_reports=lambda: {one.stream: one for one in streams}, all_wanted=lambda: wanted, hosts=tuple
+    )
     monkeypatch.setattr(status.registry, "platform", lambda: platform)
-    monkeypatch.setattr(status.registry, "director", lambda: SimpleNamespace(latest_reports=lambda: reports))
+    monkeypatch.setattr(status.registry, "director", lambda: director)
     return main(["status", *arguments])
 
 
@@ -96,28 +110,56 @@ def test_a_wrong_declaration_is_told_and_hides_no_verdict(
 
 
 def test_an_open_alarm_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    alarm = SimpleNamespace(kind="lag", subject="s", raised_at=MOMENT, message="m")
-    assert told(monkeypatch, Platform([reconciliation(MATCH)], alarms=(alarm,))) == 1
+    late = alarm("verdict_late", "settlement 2026-11-20", "no verdict yet")
+    assert told(monkeypatch, Platform([reconciliation(MATCH)], alarms=(late,))) == 1
 
 
-def test_of_a_stream_that_spoke_again_status_says_so_beside_its_old_alarm(
+def alarm(kind: str, subject: str, message: str) -> SimpleNamespace:
+    return SimpleNamespace(kind=kind, subject=subject, raised_at=MOMENT, message=message)
+
+
+def test_of_a_stream_that_spoke_again_status_says_that_its_alarm_is_over(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stream = StreamId("settlement", "warehouse")
-    silent = SimpleNamespace(kind="stream_silent", subject=str(stream), raised_at=MOMENT, message="no word for 70 s")
-    platform = Platform([reconciliation(MATCH)], alarms=(silent,))
-    for age_s, is_said in ((2.0, True), (80.0, False)):
-        assert told(monkeypatch, platform, streams=[StreamReport(stream, "streaming", age_s=age_s)]) == 1
-        said = capsys.readouterr().out
-        assert "no word for 70 s" in said
-        assert ("it has spoken since, 2 s ago" in said) == is_said
+    platform = Platform([reconciliation(MATCH)], alarms=(alarm("stream_silent", str(STREAM), "no word for 70 s"),))
+    for age_s, code, said in ((2.0, 0, "is over"), (80.0, 1, "no word for 70 s")):
+        assert told(monkeypatch, platform, streams=[replace(STREAMING, age_s=age_s)], wanted=[WANTED]) == code
+        assert said in capsys.readouterr().out
 
 
-def test_a_failed_stream_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = StreamId("settlement", "warehouse")
-    fine, failed = StreamReport(stream, "streaming"), StreamReport(stream, "failed", error="torn unit")
-    assert told(monkeypatch, Platform([reconciliation(MATCH)]), streams=[fine]) == 0
-    assert told(monkeypatch, Platform([reconciliation(MATCH)]), streams=[failed]) == 1
+def test_a_stream_that_failed_was_not_heard_or_is_paused_is_not_zero(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    platform = Platform([reconciliation(MATCH)])
+    by_olga = replace(WANTED, paused=True, paused_by="olga", paused_at=MOMENT, pause_reason="maintenance")
+    for report, wanted, code, said in (
+        (STREAMING, WANTED, 0, "streaming, lag 0.0 s"),
+        (replace(STREAMING, state="failed", error="torn unit"), WANTED, 1, "torn unit"),
+        (replace(STREAMING, age_s=44.0), WANTED, 1, "unknown since"),
+        (
+            replace(STREAMING, state="paused", log_end_offset=36_437, lag_s=51.0),
+            by_olga,
+            1,
+            "holds back 36,437 records",
+        ),
+        (replace(STREAMING, state="starting"), WANTED, 0, "starting"),
+    ):
+        assert told(monkeypatch, platform, streams=[report], wanted=[wanted]) == code
+        text = capsys.readouterr().out
+        assert said in text
+        if wanted.paused:
+            assert "paused since 2026-11-21 09:02:03 +08:00" in text and "by olga, “maintenance”" in text
+
+
+def test_beside_a_dead_capture_no_lag_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead = alarm(CAPTURE_FAILED, sync_plan().source.name, "the connector failed")
+    platform = Platform([reconciliation(MATCH)], alarms=(dead,))
+    assert told(monkeypatch, platform, streams=[STREAMING], wanted=[WANTED]) == 1
+    text = capsys.readouterr().out
+    assert "capture down since 2026-11-21 09:02:03 +08:00, lag unknown: the connector failed" in text
+    assert "streaming" not in text
 
 
 def test_an_unknown_sync_is_refused_with_the_name_that_was_meant(

@@ -102,7 +102,7 @@ def test_what_was_not_heard_within_its_interval_is_unknown_since_then_and_has_no
     assert (state.word, state.since, state.lag_s) == (Word.UNKNOWN, NOW - timedelta(seconds=30), None)
     assert state.records_behind is None
     assert "the stream host of pool default (here/1/2) is gone since 31 s" in state.why
-    assert state.in_words.startswith("unknown since 2026-11-19 11:59:30 UTC, lag unknown: no word for 30 s")
+    assert state.in_words().startswith("unknown since 2026-11-19 11:59:30 +00:00, lag unknown: no word for 30 s")
 
 
 def test_with_a_dead_capture_the_lag_is_unknown_and_not_zero() -> None:

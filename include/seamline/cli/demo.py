@@ -118,8 +118,11 @@ class Demo:
         found = status.newest_verdicts(SYNC)
         cuts, tables = [one for one in found.cuts if one.business_date in dates], {t.name for t in self.plan().tables}
         is_green = is_complete(cuts, found.live, dates, tables) and report.is_green(cuts, found.live)
-        reports = list(registry.director().latest_reports().values())
-        sys.stdout.write(f"\n{report.render(cuts, found.live, reports, zone=found.zone)}\n")
+        streams = status.look_at_streams()
+        text = report.render(
+            cuts, found.live, list(streams.states.values()), findings=streams.findings, zone=found.zone
+        )
+        sys.stdout.write(f"\n{text}\n")
         print_airflow(self.layout)
         took = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.times)
         sys.stdout.write(f"\n{'All agree.' if is_green else 'NOT everything agrees.'} {took}.\n")

@@ -1,18 +1,19 @@
 """The verdicts of a sync as text for a terminal: verdict first, then numbers, then detail. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from decimal import Decimal
+from types import MappingProxyType
 
-from seamline.domain.cut_state import CutState, Headline, moment_in_words, of_live
+from seamline.domain.calendar import moment_in_words
+from seamline.domain.cut_state import CutState, Headline, of_live
 from seamline.domain.date_before import late_in_words
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
-from seamline.domain.verdict import ControlTotal, TableVerdict
-from seamline.ports import StreamReport
+from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared
+from seamline.sync.stream_state import StreamState
 
 BREAKS_SHOWN = 5
-# Streams report every few seconds: what is older may not be so any more.
-HEARD_S = 10.0
 # As wide as the longest headline and a gap.
 _VERDICT = max(len(word) for word in Headline) + 2
 
@@ -27,8 +28,9 @@ def is_green(cuts: Iterable[CutState], live: Iterable[Reconciliation]) -> bool:
 def render(
     cuts: Sequence[CutState],
     live: Sequence[Reconciliation],
-    streams: Sequence[StreamReport] = (),
+    streams: Sequence[StreamState] = (),
     *,
+    findings: Mapping[StreamId, int] = MappingProxyType({}),
     zone: tzinfo = UTC,
 ) -> str:
     """The report of one sync: the live tables, then its business dates from the newest on, then its streams."""
@@ -37,21 +39,13 @@ def render(
     if not blocks:
         blocks = [f"{Headline.NOT_RUN:<{_VERDICT}}nothing was reconciled yet"]
     if streams:
-        blocks.append("\n".join(stream_line(report) for report in streams))
+        blocks.append("\n".join(_stream(state, findings.get(state.stream, 0), zone) for state in streams))
     return "\n\n".join(blocks)
 
 
-def stream_line(report: StreamReport) -> str:
-    behind = max(0, report.log_end_offset - report.next_offset)
-    text = f"stream {report.stream}: {report.state}"
-    if report.epoch:
-        # What the host says of a stream without a worker has no figures.
-        text += f", lag {report.lag_s:.1f} s ({behind:,} records), epoch {report.epoch}"
-    if report.age_s >= HEARD_S:
-        text += f", heard {report.age_s:.0f} s ago"
-    if report.findings:
-        text += f", {report.findings:,} FINDINGS"
-    return f"{text}\n  {report.error}" if report.error else text
+def _stream(state: StreamState, findings: int, zone: tzinfo) -> str:
+    found = f"\n  {findings:,} FINDINGS" if findings else ""
+    return f"stream {state.stream}: {state.in_words(zone)}{found}"
 
 
 def _live(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
@@ -79,6 +73,8 @@ def _compared(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
     moment = found.position_time
     committed = f", committed {moment_in_words(moment, zone)}" if moment else ""
     yield f"{'':<{_VERDICT}}at {found.position or 'no position'}{committed}"
+    if hollow := nothing_compared(found.tables):
+        yield f"{'':<{_VERDICT}}{hollow}"
     width = max((len(table.table) for table in found.tables), default=0)
     for table in found.tables:
         yield from _table(table, width)

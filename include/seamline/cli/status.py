@@ -7,6 +7,8 @@ stream failed, no alarm is open and what every sync declares is right. A cut tha
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -18,11 +20,11 @@ from seamline.domain.cut_state import CutState, Headline
 from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
-from seamline.ports import StreamReport
 from seamline.spec.faults import DeclarationsInvalid, guess
 from seamline.spec.load import load_each
 from seamline.stack import supervisor as keeper
 from seamline.stack.layout import Layout
+from seamline.sync.stream_state import StreamState, Word, alarms_over, stream_states
 
 DATES = 14
 RECENT = 40
@@ -42,34 +44,54 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.write(f"{processes(layout)}\n")
     is_red = False
     try:
-        store, reports = registry.platform(), registry.director().latest_reports()
+        store, streams = registry.platform(), look_at_streams()
         for name in names:
-            streams = [one for stream, one in sorted(reports.items(), key=str) if stream.sync == name]
+            mine = [state for stream, state in sorted(streams.states.items(), key=str) if stream.sync == name]
             state, (cuts, live, zone) = store.sync_state(name), newest_verdicts(name)
-            ended = [one for one in cuts if one.headline is not Headline.RUNNING]
-            is_wrong = bool(ended or live) and not report.is_green(ended, live)
-            is_red = is_red or is_wrong or any(one.error for one in streams)
+            is_red = is_red or _is_wrong(cuts, live, mine)
             sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}\n")
             if isinstance(wrong := outcomes[name], DeclarationsInvalid):
                 is_red = True
                 sys.stdout.write(f"{wrong}\n")
-            sys.stdout.write(f"{report.render(cuts, live, streams, zone=zone)}\n")
-        for alarm in store.open_alarms():
+            text = report.render(cuts, live, mine, findings=streams.findings, zone=zone)
+            sys.stdout.write(f"{text}\n")
+        for alarm in streams.alarms:
             is_red = True
-            sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} since {alarm.raised_at:%F %T}: {alarm.message}\n")
-            sys.stdout.write(since_then(alarm, reports))
+            sys.stdout.write(
+                f"\nALARM {alarm.kind} {alarm.subject} since {alarm.raised_at:%F %T %Z}: {alarm.message}\n"
+            )
+        for alarm in streams.over:
+            sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} is over; the next look at the streams ends it\n")
     except SeamlineError as error:
         sys.stdout.write(f"\nno verdicts can be shown: {error}\n")
         return error.exit_code
     return 1 if is_red else 0
 
 
-def since_then(alarm: Alarm, reports: Mapping[StreamId, StreamReport]) -> str:
-    """What is known better than when a stream's silence was noticed: the watch looks every two minutes."""
-    heard = [one.age_s for stream, one in reports.items() if str(stream) == alarm.subject]
-    if alarm.kind != "stream_silent" or not heard or heard[0] >= report.HEARD_S:
-        return ""
-    return f"  it has spoken since, {heard[0]:.0f} s ago; the next look at the streams ends this alarm\n"
+def _is_wrong(cuts: Sequence[CutState], live: Sequence[Reconciliation], streams: Sequence[StreamState]) -> bool:
+    """What is on its way, a cut that runs or a stream that starts, is no fault."""
+    ended = [one for one in cuts if one.headline is not Headline.RUNNING]
+    is_well = report.is_green(ended, live) if ended or live else True
+    return not is_well or any(not one.is_green and one.word is not Word.STARTING for one in streams)
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """All streams as of now, their findings, and the open alarms: those that hold, and those that are over."""
+
+    states: Mapping[StreamId, StreamState]
+    findings: Mapping[StreamId, int]
+    alarms: Sequence[Alarm]
+    over: Sequence[Alarm]
+
+
+def look_at_streams() -> Streams:
+    director, alarms = registry.director(), registry.platform().open_alarms()
+    reports, hosts = director.latest_reports(), director.hosts()
+    states = stream_states(director.all_wanted(), reports, hosts, alarms, now=datetime.now(UTC))
+    over = alarms_over(alarms, states, hosts)
+    findings = {stream: one.findings for stream, one in reports.items()}
+    return Streams(states, findings, [one for one in alarms if one not in over], [one for one in alarms if one in over])
 
 
 def processes(layout: Layout) -> str:

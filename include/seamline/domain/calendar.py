@@ -8,7 +8,7 @@ Bounds are values to compare the bare column with; no query ever puts a function
 """
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
@@ -109,3 +109,9 @@ def _first_instant(day: date, where: ZoneInfo) -> datetime:
         else:
             earliest = middle
     return earliest if earliest.astimezone(where).date() >= day else candidate
+
+
+def moment_in_words(value: datetime, zone: tzinfo) -> str:
+    """To the second, with the zone's offset, which its short name ("CST") would leave open."""
+    text = value.astimezone(zone).isoformat(sep=" ", timespec="seconds")
+    return f"{text[:19]} {text[19:]}"

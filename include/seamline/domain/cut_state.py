@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, tzinfo
 from enum import StrEnum
 from typing import Any
 
+from seamline.domain.calendar import moment_in_words
 from seamline.domain.runs import (
     COMPARE_ONLY,
     DECISION,
@@ -311,11 +312,6 @@ def _decision(result: Mapping[str, Any], found: Reconciliation | None) -> Decisi
 def _failure(result: Mapping[str, Any]) -> Failure | None:
     left = result.get(FAILURE)
     return Failure(left["task"], left["error"], left.get("cure", ""), _moment(left.get("at"))) if left else None
-
-
-def moment_in_words(value: datetime, zone: tzinfo) -> str:
-    """To the second, with the zone's offset, which its short name ("CST") would leave open."""
-    return value.astimezone(zone).isoformat(sep=" ", timespec="seconds")
 
 
 def _when(word: str, value: datetime | None, zone: tzinfo) -> str:

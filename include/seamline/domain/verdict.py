@@ -109,3 +109,10 @@ def of_cut(tables: Sequence[TableVerdict]) -> Verdict:
     """The verdict of a cut. A table that was left out for a reason, as one without history, makes it partial and not
     wrong; where all were, nothing is known: NOT_RUN."""
     return worst([table.verdict for table in tables if not (table.verdict is Verdict.NOT_RUN and table.reason)])
+
+
+def nothing_compared(tables: Sequence[TableVerdict]) -> str:
+    """What must be said beside a MATCH that no row stands behind; empty for every other verdict, and where one does."""
+    rows = sum((table.source_rows or 0) + (table.destination_rows or 0) for table in tables)
+    is_hollow = {table.verdict for table in tables} - {Verdict.NOT_RUN} == {Verdict.MATCH} and rows == 0
+    return "nothing was compared: 0 rows in all tables" if is_hollow else ""

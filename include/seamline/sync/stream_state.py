@@ -6,10 +6,11 @@ a lag is None where nobody knows it.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Protocol
 
+from seamline.domain.calendar import moment_in_words
 from seamline.domain.errors import Fenced
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import plan_from_json
@@ -71,10 +72,9 @@ class StreamState:
         """Known to be well."""
         return self.word in _GREEN
 
-    @property
-    def in_words(self) -> str:
+    def in_words(self, zone: tzinfo = UTC) -> str:
         """One line, without the stream's name."""
-        since = f" since {self.since:%Y-%m-%d %H:%M:%S %Z}" if self.since else ""
+        since = f" since {moment_in_words(self.since, zone)}" if self.since else ""
         lag = "lag unknown" if self.lag_s is None else f"lag {self.lag_s:.1f} s"
         records = "" if self.records_behind is None else f" ({self.records_behind:,} records)"
         return f"{self.word}{since}, {lag}{records}{f': {self.why}' if self.why else ''}"

@@ -12,7 +12,7 @@ from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import PUBLISH, TABLES, Reconciliation, RunState, Scope, SyncState
-from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem, StreamReport
 from seamline.sync.fatal_problems import refuse_fatal
@@ -128,6 +128,8 @@ class EnableOperator(StepOperator):
         run = store.run(self.run)
         found = _require_reconciled(run, store, Scope.LIVE)
         _require_match(run, found)
+        for one in found:
+            _warn_if_hollow(self.log, one)
         store.set_sync_state(run.sync, SyncState.ENABLED)
         store.finish_run(run.run_id, state=RunState.SUCCEEDED)
         return str(SyncState.ENABLED)
@@ -161,6 +163,7 @@ class VerdictsOperator(StepOperator):
 
     def _show(self, found: Reconciliation, keyed: Collection[str]) -> None:
         self.log.info("%s → %s: %s at %s", found.sync, found.destination, found.verdict, found.position)
+        _warn_if_hollow(self.log, found)
         for line in late_in_words(found.evidence):
             self.log.warning("late: %s", line)
         for table in found.tables:
@@ -344,6 +347,11 @@ def _require_match(run: Run, found: Sequence[Reconciliation]) -> None:
             hint="the Reconciliation page lists the rows; INCONCLUSIVE may be tried again",
             sync=run.sync,
         )
+
+
+def _warn_if_hollow(log: Any, found: Reconciliation) -> None:
+    if hollow := nothing_compared(found.tables):
+        log.warning("%s → %s: %s. Is the source filled?", found.sync, found.destination, hollow)
 
 
 def _blemishes(run: Run, found: Sequence[Reconciliation]) -> list[str]:

@@ -14,10 +14,12 @@ from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from seamline.domain.cut_state import CutState, check_in_words, moment_in_words, of_live
+from seamline.domain.calendar import moment_in_words
+from seamline.domain.cut_state import CutState, check_in_words, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation
+from seamline.domain.verdict import nothing_compared
 from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, exports, reports
 
@@ -52,6 +54,7 @@ _pages.filters.update(
     grouped=_grouped,
     moment=_moment,
     of_live=of_live,
+    hollow=nothing_compared,
     in_order=reports.tables_in_order,
     late=late_in_words,
     check=check_in_words,

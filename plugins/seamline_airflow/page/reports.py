@@ -1,8 +1,8 @@
 """What the Reconciliation page shows, read from the platform database. Values only, no HTML."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 from urllib.parse import quote
@@ -10,11 +10,12 @@ from zoneinfo import ZoneInfo
 
 from seamline import settings
 from seamline.domain.cut_state import CutState, Headline, of_live
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind, Scope
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.ports import StreamReport
+from seamline.sync.stream_state import StreamState
 from seamline_airflow import parts
-from seamline_airflow.stream_health import stream_trouble
+from seamline_airflow.stream_health import look
 
 DATES_SHOWN = 14
 DATES_PER_PAGE = 31
@@ -33,7 +34,8 @@ class SyncReport:
     zone: ZoneInfo
     cuts: tuple[CutState, ...]
     live: tuple[Reconciliation, ...]
-    streams: tuple[StreamReport, ...]
+    streams: tuple[StreamState, ...]
+    findings: Mapping[StreamId, int] = field(default_factory=dict)
     alarms: tuple[str, ...] = ()
 
     @property
@@ -42,7 +44,9 @@ class SyncReport:
         newest = [one.headline for one in self.cuts if one.business_date == self.cuts[0].business_date]
         words = [*newest, *(of_live(one) for one in self.newest_live())] or [Headline.NOT_RUN]
         found = max(words, key=tuple(Headline).index)
-        return "STREAM" if found in (Headline.MATCH, Headline.PARTIAL) and self.troubles else found.value
+        stands = next((one.word for one in self.streams if not one.is_green), "")
+        is_well = found in (Headline.MATCH, Headline.PARTIAL) or found is Headline.RUNNING
+        return f"STREAM {stands.upper()}" if is_well and stands else found.value
 
     def newest_live(self) -> list[Reconciliation]:
         """The newest comparison of the live tables of each destination."""
@@ -50,12 +54,6 @@ class SyncReport:
         for one in self.live:
             found.setdefault(one.destination, one)
         return list(found.values())
-
-    @property
-    def troubles(self) -> tuple[str, ...]:
-        """Open alarms, and what the streams' newest reports say beyond them."""
-        found = (stream_trouble(report.stream, report, lag_max_s=float("inf")) for report in self.streams)
-        return tuple(dict.fromkeys([*self.alarms, *(trouble.message for trouble in found if trouble)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,8 @@ def syncs() -> list[str]:
 
 def read_sync(sync: str, *, dates: int = DATES_SHOWN, before: date | None = None) -> SyncReport:
     """The sync with its newest `dates` dates, or those `before` a date."""
-    with parts.platform() as store, parts.director() as director:
+    seen = look()
+    with parts.platform() as store:
         state = store.sync_state(sync)
         return SyncReport(
             sync=sync,
@@ -82,8 +81,9 @@ def read_sync(sync: str, *, dates: int = DATES_SHOWN, before: date | None = None
             zone=ZoneInfo(store.timezone(sync)),
             cuts=tuple(store.cut_states(sync, dates, before=before)),
             live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
-            streams=tuple(report for stream, report in director.latest_reports().items() if stream.sync == sync),
-            alarms=tuple(alarm.message for alarm in store.open_alarms() if is_about(alarm.subject, sync)),
+            streams=tuple(state for stream, state in seen.states.items() if stream.sync == sync),
+            findings={stream: report.findings for stream, report in seen.reports.items() if stream.sync == sync},
+            alarms=tuple(alarm.message for alarm in seen.alarms if is_about(alarm.subject, sync)),
         )
 
 
