@@ -179,7 +179,7 @@ def test_every_verdict_row_leads_to_its_report_and_from_there_to_run_log_takes_a
     platform.found = [results.clean(), replace(results.clean(), run_id=second), live]
     platform.runs = {results.RUN: results.published(), second: replace(results.published(), run_id=second)}
     for path in ("/page", "/page?sync=settlement"):
-        rows = [row for row in signed_in.get(path).text.split("<tr>")[1:] if "</span> " in row]
+        rows = [row for row in signed_in.get(path).text.split("<tr>")[1:] if 'class="verdict' in row]
         assert len(rows) == 2
         for row in rows:
             link = html.unescape(re.search(r'href="(page[?][^"]+)"', row).group(1))  # type: ignore[union-attr]

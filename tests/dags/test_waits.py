@@ -232,7 +232,7 @@ def test_a_paused_stream_is_seen_as_paused_and_red_once_it_holds_back_too_much(p
     look.log.info = lambda text, *values: told.append(text % values)  # type: ignore[method-assign]
     platform.alarms = {("stream_late", "settlement@warehouse"): "it was late before it was paused"}
     look.execute({})
-    assert "paused since 2026-11-19 08:00:00 UTC" in told[0]
+    assert "paused since 2026-11-19 08:00:00 +00:00" in told[0]
     assert "by ann on desk, “it moves”; it holds back 36,437 records" in told[0]
     assert platform.alarms == {}, "within the limit, and the lag of before is over"
     platform.reports[results.STREAM] = replace(platform.reports[results.STREAM], lag_s=61.0)
