@@ -25,6 +25,7 @@ from seamline_airflow import stage_tasks
 from seamline_airflow.deadline import verdict_deadline
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.run_context import run_id_macro
+from seamline_airflow.run_ends import RunOf
 from seamline_airflow.timetable import BusinessDayTimetable
 
 # Fixed: a DAG that is parsed twice is the same DAG. Runs before this date are made by backfill only.
@@ -155,8 +156,8 @@ def _sync_dag(plan: SyncPlan, kind: str, stages: Sequence[Stage]) -> DAG:
         max_active_runs=1,
         tags=["seamline", plan.sync, kind],
         doc_md=_doc(plan, kind, stages),
-        default_args=_RETRIES,
         user_defined_macros={"seamline_run": run_id_macro(plan.sync, _run_kind(kind))},
+        **_ends(plan, kind),
         **_schedule(plan, kind),
     ) as dag:
         _chain_stages(plan, kind, stages)
@@ -184,6 +185,15 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
     )
     schedule = PartitionedAssetTimetable(assets=cut_asset(plan)) if plan.nightly else None
     return {"schedule": schedule, "params": {"business_date": date}}
+
+
+def _ends(plan: SyncPlan, kind: str) -> dict[str, Any]:
+    """What is done when a task begins and when it, or the run as a whole, fails."""
+    if kind == "stream":
+        return {"default_args": _RETRIES}
+    mine = RunOf(plan.sync, _run_kind(kind))
+    tasks = {**_RETRIES, "on_execute_callback": mine.goes_on, "on_failure_callback": mine.failed}
+    return {"default_args": tasks, "on_failure_callback": mine.ended}
 
 
 def _run_kind(kind: str) -> RunKind:

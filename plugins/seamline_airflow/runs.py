@@ -44,18 +44,29 @@ def take_of(records: Records, run_id: str) -> str:
     Publishing is resolved by the run's name, so a cleared run that kept it would stage and judge a new cut and then
     find the old one published. A retry before that keeps its name.
     """
-    take, number = run_id, 1
-    while _has_published(records, take):
+    number = 1
+    while (known := _known(records, _take(run_id, number))) is not None and PUBLISH in known.result:
         number += 1
-        take = f"{run_id}~{number}"
-    return take
+    return _take(run_id, number)
 
 
-def _has_published(records: Records, run_id: str) -> bool:
+def newest_take(records: Records, run_id: str) -> Run | None:
+    """The run of this name, or the one that it went on as when it was cleared; None where none was written down."""
+    found, number = None, 1
+    while (known := _known(records, _take(run_id, number))) is not None:
+        found, number = known, number + 1
+    return found
+
+
+def _take(run_id: str, number: int) -> str:
+    return run_id if number == 1 else f"{run_id}~{number}"
+
+
+def _known(records: Records, run_id: str) -> Run | None:
     try:
-        return PUBLISH in records.run(run_id).result
+        return records.run(run_id)
     except Refused:
-        return False
+        return None
 
 
 def open_onboarding(records: Records, plan: SyncPlan, run_id: str) -> None:
@@ -161,7 +172,7 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     declared = {table.name for table in plan.tables}
     if declared != set(known):
         opened = records.latest_run(plan.sync, RunKind.TABLES)
-        if opened is not None and opened.state is RunState.RUNNING and PUBLISH not in opened.result:
+        if opened is not None and opened.state is not RunState.SUCCEEDED and PUBLISH not in opened.result:
             return onboarded
         differing = ", ".join(sorted(declared ^ set(known)))
         raise Refused(

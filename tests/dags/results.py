@@ -14,7 +14,7 @@ from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import PUBLISH, Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import FAILURE, PUBLISH, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import (
@@ -175,6 +175,13 @@ class Platform:
 
     def finish_run(self, run_id: str, *, state: str) -> None:
         self.finished[run_id] = str(state)
+        self.runs[run_id] = replace(self.run(run_id), state=RunState(state))
+
+    def resume_run(self, run_id: str) -> None:
+        if self.runs[run_id].state is RunState.FAILED or FAILURE in self.runs[run_id].result:
+            self.runs[run_id].result.pop(FAILURE, None)
+            self.runs[run_id] = replace(self.runs[run_id], state=RunState.RUNNING)
+            self.finished.pop(run_id, None)
 
     def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None:
         mine = [one for one in self.found if one.run_id == run_id and one.scope == scope]

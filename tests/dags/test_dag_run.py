@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from seamline import settings
-from seamline.domain.runs import PUBLISH, RunKind, Scope
+from seamline.domain.runs import FAILURE, PUBLISH, RunKind, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import plan_to_json
@@ -70,6 +70,15 @@ def test_a_comparison_on_demand_is_as_green_as_its_verdict(
     assert run_id.startswith("settlement/reconcile/2026-11-19/")
     assert platform.runs[run_id].kind == RunKind.RECONCILE
     assert platform.finished == {run_id: "succeeded" if colour == "success" else "failed"}
+    told = platform.runs[run_id].result.get(FAILURE)
+    if colour == "success":
+        assert told is None
+    else:
+        assert (told["task"], "account BREAK" in told["error"], "INCONCLUSIVE" in told["cure"]) == (
+            "verdicts",
+            True,
+            True,
+        )
 
 
 def test_a_night_that_failed_can_be_cleared_and_its_deadline_stays(

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from seamline import settings
 from seamline_airflow.launcher import DetachedLauncher, DriverHandle, DriverStatus
 from seamline_airflow.operators.spark_job import SparkJobOperator
+from seamline_airflow.run_ends import failure
 from tests.waiting import wait_until
 
 _RUN = "settlement/nightly/2026-11-19/manual__1"
@@ -77,6 +78,14 @@ def test_a_final_error_of_the_driver_is_not_retried(folder: Path, state_store: A
     _drive(folder, f"exit {code}")
     with pytest.raises(AirflowFailException, match=f"exit code {code}"):
         _operator().execute(_context(state_store))
+
+
+def test_the_error_of_the_driver_is_the_cause_of_the_tasks(folder: Path, state_store: Any) -> None:
+    _drive(folder, "echo INFO read; echo 'nightly_cut: the slot is gone'; echo '  → onboard again'; exit 3")
+    with pytest.raises(AirflowFailException) as raised:
+        _operator().execute(_context(state_store))
+    kept = failure("cut", raised.value)
+    assert (kept["error"], kept["cure"]) == ("the slot is gone", "onboard again")
 
 
 def test_a_killed_task_leaves_its_driver_to_the_next_attempt(folder: Path, state_store: Any) -> None:

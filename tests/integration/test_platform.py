@@ -24,7 +24,7 @@ from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import ConfigError, InvariantViolated, Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import FAILURE, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import StreamPlan, plan_to_json
 from seamline.ports import StreamReport
@@ -160,6 +160,21 @@ def test_a_run_started_twice_is_one_run_with_the_results_it_had(store: PlatformS
     assert run.result == {"snapshot": {"rows": 3}, "cut": [1, "two"]}
     assert run.plan == plan()
     store.finish_run("r1", state="succeeded")
+    assert store.run("r1").state is RunState.SUCCEEDED
+
+
+def test_a_failed_run_that_goes_on_is_running_and_says_no_more_why_it_failed(store: PlatformStore) -> None:
+    start_run(store)
+    store.put_result("r1", "cut", 1)
+    store.resume_run("r1")
+    store.put_result("r1", FAILURE, {"task": "cut"})
+    store.finish_run("r1", state="failed")
+    assert store.run("r1").state is RunState.FAILED
+    store.resume_run("r1")
+    assert (store.run("r1").state, store.run("r1").result) == (RunState.RUNNING, {"cut": 1})
+    store.finish_run("r1", state="succeeded")
+    store.resume_run("r1")
+    store.resume_run("nothing")
     assert store.run("r1").state is RunState.SUCCEEDED
 
 

@@ -19,6 +19,9 @@ SeamlineError
 
 from typing import Any
 
+# How the line begins that says how to mend an error.
+HINT = "  → "
+
 
 class SeamlineError(Exception):
     """Root of all errors that Seamline raises on purpose.
@@ -51,7 +54,7 @@ class SeamlineError(Exception):
             if value
         )
         text = f"{self.message} ({place})" if place else self.message
-        return f"{text}\n  → {self.hint}" if self.hint else text
+        return f"{text}\n{HINT}{self.hint}" if self.hint else text
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, dict(self.__dict__))

@@ -17,6 +17,8 @@ Json = Mapping[str, object]
 # Under these keys of its result a run keeps that it has published, and what it has to change in the list of tables.
 PUBLISH = "publish"
 TABLES = "tables"
+# And this: why it failed for good, by which task, with the cure; gone when the run goes on.
+FAILURE = "failure"
 # Under this key of its evidence a reconciliation keeps the signature.
 SIGNED_BY = "signed_by"
 # Under these keys a nightly run keeps whether it was to publish, what a person decided, what its checks said, and which

@@ -11,6 +11,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from seamline import settings
+from seamline.domain.errors import HINT, SeamlineError
 from seamline_airflow.errors import EXIT_CODES_FINAL, task_errors
 from seamline_airflow.launcher import (
     DetachedLauncher,
@@ -134,12 +135,13 @@ class SparkJobOperator(SparkSubmitOperator):
 
     def _follow(self, handle: DriverHandle) -> None:
         """Show the driver's log until it has ended; raise unless it succeeded."""
-        offset = 0
+        offset, told = 0, _LastWords(Path(self.job).stem)
         while True:
             status = self._launcher.status(handle)
             lines, offset = read_new(handle.log, offset)
             for line in lines:
                 self.log.info("%s", line)
+                told.hear(line)
             if status is not DriverStatus.RUNNING and not lines:
                 break
             if not lines:
@@ -149,12 +151,26 @@ class SparkJobOperator(SparkSubmitOperator):
         code = self._launcher.exit_code(handle)
         how = "vanished without an exit code" if code is None else f"ended with exit code {code}"
         message = f"the driver of {self.job} {how}; its log is {handle.log}"
-        raise (AirflowFailException if code in EXIT_CODES_FINAL else AirflowException)(message)
+        raise (AirflowFailException if code in EXIT_CODES_FINAL else AirflowException)(message) from told.error
 
     def _forget(self, context: Any) -> None:
         if (store := context.get("task_state_store")) is not None:
             store.delete(self.external_id_key)
             store.delete(self._K8S_DRIVER_STATUS_KEY)
+
+
+class _LastWords:
+    """The error by which a driver of ours ends: `<job>: <message>` and, indented, its hint. `error` is None before."""
+
+    def __init__(self, job: str) -> None:
+        self._begins = f"{job}: "
+        self.error: SeamlineError | None = None
+
+    def hear(self, line: str) -> None:
+        if line.startswith(self._begins):
+            self.error = SeamlineError(line.removeprefix(self._begins))
+        elif self.error is not None and line.startswith(HINT):
+            self.error.hint = line.removeprefix(HINT)
 
 
 def _is_detached(hook: SparkSubmitHook) -> bool:

@@ -15,7 +15,7 @@ from seamline.adapters.platform import cut_states, reconciliations, rows
 from seamline.adapters.platform.database import Database, Session
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import InvariantViolated, Refused
-from seamline.domain.runs import Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import FAILURE, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.plan.model import Run
 
 
@@ -113,6 +113,18 @@ class PlatformStore:
             ).rowcount
 
         self._require_run(self._database.transact(work), run_id)
+
+    def resume_run(self, run_id: str) -> None:
+        """A run that failed goes on: it is running again and says no more why it failed. Any other stays what it is."""
+
+        def work(session: Session) -> None:
+            session.execute(
+                "update run set state = 'running', ended_at = null, result = result - %s"
+                " where run_id = %s and (state = 'failed' or result ? %s)",
+                (FAILURE, run_id, FAILURE),
+            )
+
+        self._database.transact(work)
 
     def _run_where(self, condition: str, arguments: Sequence[Any]) -> Run | None:
         def work(session: Session) -> Run | None:

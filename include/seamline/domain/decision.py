@@ -1,0 +1,69 @@
+"""What a person decided about a cut that is not clean, and that one was asked at all."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+# Under this key of its result a run keeps its decision; null, or nothing, where nobody was asked.
+DECISION = "decision"
+
+
+class DecisionState(StrEnum):
+    WAITING = "waiting"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EXPIRED = "expired"  # nobody answered in time
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`since`: when it was asked, `at`: when it was answered, "" before that. Both ISO 8601 in UTC.
+
+    `approvers`: who may answer; none named: whoever Airflow lets answer. It is about what the gate judged: whatever is
+    staged or checked anew begins without a decision.
+    """
+
+    state: DecisionState
+    since: str
+    approvers: tuple[str, ...] = ()
+    who: str = ""
+    reason: str = ""
+    at: str = ""
+
+    @staticmethod
+    def asked(approvers: Sequence[str]) -> "Decision":
+        return Decision(DecisionState.WAITING, moment_text(datetime.now(UTC)), tuple(approvers))
+
+    def answered(
+        self, state: DecisionState, *, who: str = "", reason: str = "", at: datetime | None = None
+    ) -> "Decision":
+        return replace(self, state=state, who=who, reason=reason, at=moment_text(at or datetime.now(UTC)))
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it ended the run: the cut is not published."""
+        return self.state in (DecisionState.REJECTED, DecisionState.EXPIRED)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "state": self.state.value, "approvers": list(self.approvers)}
+
+
+def decision_from_json(document: dict[str, Any] | None) -> Decision | None:
+    """The inverse of `Decision.to_json`; None where nobody was asked."""
+    if not document:
+        return None
+    return Decision(
+        state=DecisionState(document["state"]),
+        since=document["since"],
+        approvers=tuple(document["approvers"]),
+        who=document["who"],
+        reason=document["reason"],
+        at=document["at"],
+    )
+
+
+def moment_text(moment: datetime) -> str:
+    """ISO 8601 in UTC, to the second."""
+    return moment.astimezone(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,151 @@
+"""A run that fails says by which task, why and how to mend it; when it goes on it says so no more."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import structlog
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from seamline.domain.decision import DECISION, Decision
+from seamline.domain.errors import GateFailed, PositionLost
+from seamline.domain.runs import FAILURE, PUBLISH, RunKind, RunState
+from seamline.plan.model import TablePlan, plan_to_json
+from seamline_airflow import runs
+from seamline_airflow.errors import task_errors
+from seamline_airflow.run_ends import RunOf
+from tests.dags import results
+
+NIGHTLY = RunOf("settlement", RunKind.NIGHTLY)
+
+
+@pytest.fixture
+def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
+    made = results.use(monkeypatch, results.Platform())
+    made.runs[results.RUN] = results.run(result={})
+    return made
+
+
+def _context(task: str = "cut", key: str | None = "2026-11-19", **more: Any) -> dict[str, Any]:
+    dag_run = SimpleNamespace(partition_key=key, run_id="manual__1")
+    return {"dag_run": dag_run, "params": {}, "ti": SimpleNamespace(task_id=task), **more}
+
+
+def _error(error: Exception) -> Exception:
+    """As Airflow hears it from a task."""
+    with pytest.raises(AirflowException) as raised, task_errors():
+        raise error
+    return raised.value
+
+
+def test_a_failure_is_kept_with_the_error_and_its_cure(platform: results.Platform) -> None:
+    NIGHTLY.failed(_context("gate", exception=_error(GateFailed("not clean", hint="mend the cause"))))
+    run = platform.runs[results.RUN]
+    kept = run.result[FAILURE]
+    assert {**kept, "at": ""} == {"task": "gate", "error": "not clean", "cure": "mend the cause", "at": ""}
+    assert kept["at"].endswith("+00:00")
+    assert run.state is RunState.FAILED
+
+
+def test_a_killed_task_leaves_a_failure_too(platform: results.Platform) -> None:
+    """Airflow's DAG processor tells of it without an error."""
+    NIGHTLY.failed(_context("cut"))
+    assert "killed" in platform.runs[results.RUN].result[FAILURE]["error"]
+    assert "clear the task" in platform.runs[results.RUN].result[FAILURE]["cure"]
+
+
+def test_of_a_foreign_error_only_the_first_line_is_kept(platform: results.Platform) -> None:
+    NIGHTLY.failed(_context(exception=ValueError("duplicate key\nDETAIL: Key (iban)=(8675309)")))
+    assert platform.runs[results.RUN].result[FAILURE]["error"] == "duplicate key"
+
+
+def test_a_run_that_goes_on_says_no_more_that_it_failed(platform: results.Platform) -> None:
+    NIGHTLY.failed(_context(exception=AirflowFailException("x")))
+    NIGHTLY.goes_on(_context())
+    run = platform.runs[results.RUN]
+    assert (run.state, FAILURE in run.result) == (RunState.RUNNING, False)
+
+
+def test_a_run_that_succeeded_is_not_opened_again_by_a_task(platform: results.Platform) -> None:
+    platform.finish_run(results.RUN, state=RunState.SUCCEEDED)
+    NIGHTLY.goes_on(_context())
+    assert platform.runs[results.RUN].state is RunState.SUCCEEDED
+
+
+def test_the_newest_take_of_a_cleared_run_is_the_one_that_failed(platform: results.Platform) -> None:
+    platform.put_result(results.RUN, PUBLISH, {"warehouse": 1})
+    taken = runs.take_of(platform, results.RUN)
+    platform.runs[taken] = replace(results.run(result={}), run_id=taken)
+    NIGHTLY.failed(_context())
+    assert FAILURE in platform.runs[taken].result
+    assert FAILURE not in platform.runs[results.RUN].result
+
+
+@pytest.mark.parametrize("key", [None, "26/11/2026", "2031-01-01"])
+def test_a_run_that_was_never_written_down_leaves_nothing(platform: results.Platform, key: str | None) -> None:
+    before = dict(platform.runs)
+    for told in (NIGHTLY.failed, NIGHTLY.goes_on, NIGHTLY.ended):
+        told(_context("open", key))
+    assert platform.runs == before
+    assert platform.finished == {}
+
+
+def test_a_run_that_somebody_ended_in_airflow_says_so_and_waits_for_nobody(platform: results.Platform) -> None:
+    """Marked as failed there: no task of it can tell."""
+    platform.put_result(results.RUN, DECISION, Decision.asked(["approver"]).to_json())
+    NIGHTLY.ended(_context("approve", reason="task_failure"))
+    run = platform.runs[results.RUN]
+    assert run.state is RunState.FAILED
+    assert "from outside" in run.result[FAILURE]["error"]
+    assert run.result[DECISION] is None
+
+
+def test_what_a_task_has_told_stays_when_airflow_ends_the_run(platform: results.Platform) -> None:
+    NIGHTLY.failed(_context(exception=_error(PositionLost("gone", hint="onboard again"))))
+    told = dict(platform.runs[results.RUN].result)
+    NIGHTLY.ended(_context(reason="task_failure"))
+    NIGHTLY.ended({"reason": "timed_out"})
+    assert platform.runs[results.RUN].result == told
+
+
+def test_a_change_of_tables_that_failed_before_it_published_holds_up_no_night(platform: results.Platform) -> None:
+    """The streams go on by the list of before, and so do the nights."""
+    platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(results.plan()))
+    platform.put_result("o", PUBLISH, {})
+    wider = results.plan(tables=(*results.plan().tables, TablePlan("fees")))
+    tables = "settlement/tables/-/manual__1"
+    platform.start_run(run_id=tables, sync="settlement", kind="tables", plan_json=plan_to_json(results.plan()))
+    RunOf("settlement", RunKind.TABLES).failed(_context("snapshot", key=None, exception=_error(PositionLost("gone"))))
+    assert platform.runs[tables].state is RunState.FAILED
+    assert runs.onboarded_plan(platform, wider) == results.plan()
+
+
+def test_airflows_dag_processor_tells_of_a_task_whose_process_is_gone(
+    checkout: Path, airflow_database: Path, platform: results.Platform
+) -> None:
+    from airflow.callbacks.callback_requests import TaskCallbackRequest
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.dag_processing.processor import _execute_task_callbacks
+
+    bag = DagBag(dag_folder=checkout / "dags" / "syncs.py", bundle_path=checkout / "dags", bundle_name="dags-folder")
+    now = "2026-11-20T00:00:00Z"
+    ti = {
+        "id": "01980000-0000-7000-8000-000000000000",
+        "dag_id": "settlement__nightly", "task_id": "cut", "run_id": "manual__1", "try_number": 1,
+        "dag_version_id": "01980000-0000-7000-8000-000000000001",
+    }  # fmt: skip
+    dag_run = {
+        "dag_id": "settlement__nightly", "run_id": "manual__1", "logical_date": None, "data_interval_start": None,
+        "data_interval_end": None, "run_after": now, "start_date": now, "end_date": None, "run_type": "manual",
+        "state": "running", "conf": {}, "consumed_asset_events": [], "partition_key": "2026-11-19",
+    }  # fmt: skip
+    request = {
+        "type": "TaskCallbackRequest", "filepath": "syncs.py", "bundle_name": "dags-folder", "bundle_version": None,
+        "ti": ti, "task_callback_type": "failed",
+        "context_from_server": {"dag_run": dag_run, "max_tries": 2, "task_reschedule_count": 0},
+    }  # fmt: skip
+    _execute_task_callbacks(bag, TaskCallbackRequest.model_validate(request), structlog.get_logger())
+    told = platform.runs[results.RUN].result[FAILURE]
+    assert (told["task"], "killed" in told["error"]) == ("cut", True)
