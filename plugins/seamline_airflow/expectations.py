@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from seamline.domain.catalogue import Column
 from seamline.domain.runs import Reconciliation
 from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import Run, SyncPlan
 
+# The frame of the tables' verdicts.
+TABLE_VERDICTS = "table_verdicts"
 _VERDICTS = [verdict.value for verdict in Verdict]
 
 
@@ -46,22 +49,26 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """A staged table in the destination."""
+    """A staged table in the destination. `key` names its rows; () where it has none, and they are only counted."""
 
     name: str
     schema: str
     relation: str
     expectations: tuple[Expectation, ...]
+    key: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`detail` holds counts and never a row's value."""
+    """`detail` holds counts and never a row's value. `rows`: how many rows of data did not meet it, None where it is
+    not about rows; `keys` names some of them, as the breaks of a comparison do."""
 
     batch: str
     expectation: Expectation
     is_met: bool
     detail: str = ""
+    rows: int | None = None
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +91,19 @@ class GateResult:
         return Verdict.BREAK if self.broken else Verdict.MATCH
 
     def to_json(self) -> dict[str, Any]:
-        """Small and without row values, for the run's result and XCom."""
+        """Small, for the run's result and XCom. Of rows their keys and no other values."""
         return {
             "verdict": self.verdict.value,
             "checked": len(self.outcomes),
             "failed": [
-                {"on": o.batch, "type": o.expectation.type, "why": o.expectation.why, "detail": o.detail}
+                {
+                    "on": o.batch,
+                    "type": o.expectation.type,
+                    "why": o.expectation.why,
+                    "detail": o.detail,
+                    "rows": o.rows,
+                    "keys": list(o.keys),
+                }
                 for o in (*self.missing, *self.broken)
             ],
         }
@@ -121,6 +135,7 @@ def staged_rows(
         if table in wanted:
             wanted[table].append(Expectation(type_, dict(kwargs), why))
     schema = plan.destination(destination).stage_schema
+    shapes = {table.name: table.table for table in plan.tables}
     found = []
     for staged in cut.tables:
         place = staged.staged_as.partition(".")
@@ -131,7 +146,9 @@ def staged_rows(
             "the staged table holds the rows of its receipt",
             Weight.EVIDENCE,
         )
-        found.append(StagedRows(staged.table, own, relation, (rows, *wanted[staged.table])))
+        shape = shapes.get(staged.table)
+        key = tuple(shape.key_columns) if shape is not None and shape.is_keyed else ()
+        found.append(StagedRows(staged.table, own, relation, (rows, *wanted[staged.table]), key))
     return tuple(found)
 
 
@@ -190,7 +207,7 @@ def _table_frame(planned: Sequence[str], verdicts: Mapping[str, TableVerdict]) -
         is_fine = verdict is Verdict.MATCH or (verdict is Verdict.NOT_RUN and bool(found and found.reason))
         rows.append((table, verdict.value if verdict else None, is_fine, found.breaks_total if found else 0))
     return Frame(
-        "table_verdicts",
+        TABLE_VERDICTS,
         ("table", "verdict", "is_match_or_left_out_for_a_reason", "breaks"),
         tuple(rows),
         (

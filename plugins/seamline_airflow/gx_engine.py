@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from seamline.adapters.connections import Connection
-from seamline.domain.errors import ConfigError
+from seamline.domain.canonical import canonical_text, named_text
+from seamline.domain.catalogue import Column
+from seamline.domain.errors import ConfigError, SchemaConflict
 from seamline_airflow.expectations import Expectation, Frame, Outcome, StagedRows
+
+KEYS_MAX = 20
+_ROWS_OF_A_QUERY = "unexpected_rows_expectation"
 
 Check = tuple[str, str, Mapping[str, Any], str]
 
@@ -55,20 +60,88 @@ def check(
             )
         table_asset = sources[table.schema].add_table_asset(table.name, table_name=table.relation)
         batch = table_asset.add_batch_definition_whole_table("all").get_batch()
-        outcomes += _judge(gx.ExpectationSuite, suite, batch, table.name, table.expectations)
+        outcomes += _judge(gx.ExpectationSuite, suite, batch, table.name, table.expectations, table.key)
     return outcomes
 
 
-def _judge(suite_of: Any, suite: str, batch: Any, name: str, expectations: Sequence[Expectation]) -> list[Outcome]:
+def _judge(
+    suite_of: Any,
+    suite: str,
+    batch: Any,
+    name: str,
+    expectations: Sequence[Expectation],
+    key: Sequence[Column] | None = None,
+) -> list[Outcome]:
+    """`key`: of the table that the batch is; None for a batch of results, whose rows are no rows of data."""
     outcomes = []
     for expectation in expectations:
         # One at a time: a suite drops an expectation that it does not know, with no more than a line in the log.
         alone = suite_of(suite, expectations=[{"type": expectation.type, "kwargs": dict(expectation.kwargs)}])
-        result = batch.validate(alone, result_format="SUMMARY")
-        found = result.results[0] if len(result.results) == 1 else None
-        is_met = found is not None and bool(found.success) and not _raised(found.exception_info)
-        outcomes.append(Outcome(name, expectation, is_met, "" if is_met else _detail(found)))
+        found = _validated(batch, alone, "SUMMARY")
+        if found is not None and bool(found.success) and not _raised(found.exception_info):
+            outcomes.append(Outcome(name, expectation, is_met=True))
+            continue
+        # Asked for the rows only now: it reads the table once more.
+        keys = _keys(_validated(batch, alone, _rows_named(expectation, key)), key) if key else ()
+        rows = None if key is None else _rows(found)
+        outcomes.append(Outcome(name, expectation, is_met=False, detail=_detail(found), rows=rows, keys=keys))
     return outcomes
+
+
+def _validated(batch: Any, suite: Any, result_format: Any) -> Any:
+    """What Great Expectations says of the one expectation; None where it dropped it."""
+    result = batch.validate(suite, result_format=result_format)
+    return result.results[0] if len(result.results) == 1 else None
+
+
+def _rows_named(expectation: Expectation, key: Sequence[Column]) -> Any:
+    """How to ask for the keys of rows. Of a query of its own GX gives the rows whole, or none."""
+    if expectation.type == _ROWS_OF_A_QUERY:
+        return "COMPLETE"
+    return {
+        "result_format": "SUMMARY",
+        "unexpected_index_column_names": [column.name for column in key],
+        "partial_unexpected_count": KEYS_MAX,
+        "exclude_unexpected_values": True,
+    }
+
+
+def _rows(found: Any) -> int | None:
+    """How many rows did not meet it; None for an expectation that is not about rows, or that could not be evaluated."""
+    if found is None or _raised(found.exception_info):
+        return None
+    result = found.result or {}
+    if found.expectation_config.type == _ROWS_OF_A_QUERY:
+        return int(result["observed_value"])
+    count = result.get("unexpected_count")
+    return None if count is None else int(count)
+
+
+def _keys(found: Any, key: Sequence[Column]) -> tuple[str, ...]:
+    """The keys of some rows that did not meet it; () where they are not to be had. No other value is kept."""
+    if found is None or _raised(found.exception_info):
+        return ()
+    result = found.result or {}
+    names = [column.name for column in key]
+    rows: list[Sequence[Any]] = []
+    for block in result.get("partial_unexpected_index_list") or ():
+        # A list of values for each column.
+        rows += zip(*(block[name] for name in names), strict=True)
+    for row in (result.get("details") or {}).get("unexpected_rows") or ():
+        values = dict(row)
+        if not values.keys() >= set(names):
+            return ()
+        rows.append([values[name] for name in names])
+    texts = (named_text(key, [_text(column, value) for column, value in zip(key, row, strict=True)]) for row in rows)
+    return tuple(dict.fromkeys(texts))[:KEYS_MAX]
+
+
+def _text(column: Column, value: Any) -> str | None:
+    try:
+        return canonical_text(column, value)
+    except (TypeError, ValueError, SchemaConflict):
+        # The client gives some values in a type of its own; they are only shown here.
+        return str(value)
 
 
 def _raised(info: Any) -> bool:

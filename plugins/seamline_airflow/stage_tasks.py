@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Asset, Param, TriggerRule
+from airflow.sdk import Asset, TriggerRule
 from airflow.sdk.execution_time.hitl import HITLUser
 
 from seamline import settings
@@ -11,7 +11,8 @@ from seamline.domain.errors import InvariantViolated
 from seamline.plan.model import SyncPlan, plan_to_json
 from seamline.plan.pools import destination_pool, source_pool
 from seamline.plan.stages import RunsIn, Stage
-from seamline_airflow.operators.gate import CutApprovalOperator, GateOperator
+from seamline_airflow.operators.approval import CutApprovalOperator
+from seamline_airflow.operators.gate import GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.run_jobs import CompareJobOperator, CutJobOperator, SnapshotJobOperator
 from seamline_airflow.operators.spark_job import SparkJobOperator
@@ -45,15 +46,6 @@ _WEIGHTS = {
 _WEIGHT = 30
 _CUTOVER_TIMEOUT = timedelta(hours=6)
 _APPROVAL_TIMEOUT = timedelta(hours=24)
-_APPROVAL_BODY = """The cut of **{{ partition_key }}** is not clean.
-
-{% for line in ti.xcom_pull(task_ids="gate", key="lines") or [] %}
-- {{ line }}
-{% endfor %}
-
-Rows that differ, if any, stand on the *Reconciliation* page. Approve: the cut is published with your name and reason,
-its verdict stays what it is. Reject: nothing is published and the run fails.
-"""
 
 
 def isolation(plan: SyncPlan, stage: Stage) -> dict[str, Any]:
@@ -108,7 +100,7 @@ def nightly_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any
         case "gate":
             return GateOperator(run=run, on_break=plan.reconcile.on_break, **task)
         case "approve":
-            return _approval(plan, **task)
+            return _approval(plan, run, **task)
         case "publish":
             rule = (
                 TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS if plan.reconcile.on_break == "ask" else TriggerRule.ALL_SUCCESS
@@ -169,13 +161,11 @@ def _job(stage: Stage, run: str, **task: Any) -> Any:
     return SparkJobOperator(job=job_path(stage), run=run, **task)
 
 
-def _approval(plan: SyncPlan, **task: Any) -> Any:
+def _approval(plan: SyncPlan, run: str, **task: Any) -> Any:
     return CutApprovalOperator(
-        subject=f"Publish the cut of {plan.sync} for {{{{ partition_key }}}} although it is not clean?",
-        body=_APPROVAL_BODY,
-        params={
-            "reason": Param(None, type=["null", "string"], title="Reason", description_md="Kept with the cut."),
-        },
+        run=run,
+        approvers=plan.reconcile.approvers,
+        subject=f"Publish a cut of {plan.sync} although it is not clean?",
         response_timeout=_APPROVAL_TIMEOUT,
         assigned_users=[HITLUser(id=name, name=name) for name in plan.reconcile.approvers] or None,
         **task,

@@ -15,7 +15,7 @@ from seamline_airflow import gx_engine
 from seamline_airflow.expectations import GateResult, Weight, result_frames, staged_rows
 from seamline_airflow.gx_engine import load_checks
 from seamline_airflow.operators import gx_check
-from seamline_airflow.operators.gate import GATE, NOT_CLEAN, CutApprovalOperator, GateOperator, Question
+from seamline_airflow.operators.gate import GATE, NOT_CLEAN, GateOperator, Question
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.step import VerdictsOperator
 from tests.dags import results
@@ -36,11 +36,6 @@ def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
     made.runs[results.RUN] = results.run()
     made.found = [results.clean()]
     return made
-
-
-def _context() -> dict[str, Any]:
-    pushed: dict[str, Any] = {}
-    return {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}), pushed=pushed)}
 
 
 def test_a_clean_reconciliation_passes() -> None:
@@ -215,16 +210,15 @@ def test_the_expectations_that_a_suite_may_name_are_those_that_great_expectation
 )
 def test_the_gate_publishes_asks_or_flags(platform: results.Platform, found: Any, on_break: str, branch: str) -> None:
     platform.found = [found]
-    context = _context()
-    assert GateOperator(task_id="gate", run=results.RUN, on_break=on_break).choose_branch(context) == branch
-    lines = context["ti"].pushed["lines"]
-    assert lines == ([] if found is not BROKEN else ["warehouse: account BREAK, 1 breaks"])
+    assert GateOperator(task_id="gate", run=results.RUN, on_break=on_break).choose_branch({}) == branch
+    lines = Question.left_by_gate(platform.runs[results.RUN]).lines
+    assert lines == (() if found is not BROKEN else ("warehouse: account BREAK, 1 breaks",))
 
 
 def test_the_gate_fails_on_a_break_where_that_is_declared(platform: results.Platform) -> None:
     platform.found = [BROKEN]
     with pytest.raises(AirflowFailException, match="account BREAK"):
-        GateOperator(task_id="gate", run=results.RUN, on_break="fail").choose_branch(_context())
+        GateOperator(task_id="gate", run=results.RUN, on_break="fail").choose_branch({})
     assert "not clean, and not published: warehouse: account BREAK" in platform.alarms[NOT_CLEAN, ABOUT]
 
 
@@ -233,7 +227,7 @@ def test_nobody_is_asked_about_a_cut_that_was_not_reconciled(platform: results.P
     for nothing in ([], [results.reconciliation(results.table("account", Verdict.NOT_RUN, reason="x"))]):
         platform.found = nothing
         with pytest.raises(AirflowFailException, match="was not reconciled"):
-            GateOperator(task_id="gate", run=results.RUN, on_break=on_break).choose_branch(_context())
+            GateOperator(task_id="gate", run=results.RUN, on_break=on_break).choose_branch({})
 
 
 def test_declared_expectations_that_left_no_result_stop_the_gate(platform: results.Platform) -> None:
@@ -242,15 +236,15 @@ def test_declared_expectations_that_left_no_result_stop_the_gate(platform: resul
     declared = replace(run.plan, reconcile=replace(run.plan.reconcile, expectations="settlement"))
     platform.runs[results.RUN] = replace(run, plan=declared)
     with pytest.raises(AirflowFailException, match="left no result"):
-        GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch(_context())
+        GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({})
 
 
 def test_a_broken_business_rule_goes_to_the_gate_as_well(platform: results.Platform) -> None:
     failed = [{"on": "ledger_entry", "type": "t", "why": "nets to zero", "detail": "unexpected_count 1"}]
     platform.runs[results.RUN].result["expectations"] = {"verdict": "BREAK", "checked": 1, "failed": failed}
-    context = _context()
-    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch(context) == "approve"
-    assert context["ti"].pushed["lines"] == ["ledger_entry: not met: nets to zero (unexpected_count 1)"]
+    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({}) == "approve"
+    question = Question.left_by_gate(platform.runs[results.RUN])
+    assert question.lines == ("ledger_entry: not met: nets to zero (unexpected_count 1)",)
 
 
 def test_a_cut_that_is_not_clean_is_an_alarm_until_a_take_of_its_date_is(platform: results.Platform) -> None:
@@ -259,11 +253,11 @@ def test_a_cut_that_is_not_clean_is_an_alarm_until_a_take_of_its_date_is(platfor
     failed = [{"on": "ledger_entry", "type": "t", "why": "nets to zero", "detail": "unexpected_count 1"}]
     result["expectations"] = {"verdict": "BREAK", "checked": 1, "failed": failed}
     gate = GateOperator(task_id="gate", run=results.RUN, on_break="ask")
-    gate.choose_branch(_context())
+    gate.choose_branch({})
     (said,) = platform.alarms.values()
     assert "published by a signature only: ledger_entry: not met: nets to zero" in said
     result["expectations"] = {"verdict": "MATCH", "checked": 1, "failed": []}
-    gate.choose_branch(_context())
+    gate.choose_branch({})
     assert platform.alarms == {}
 
 
@@ -313,7 +307,7 @@ def test_an_approval_signs_only_what_was_asked_about(platform: results.Platform)
 
 def test_the_gate_leaves_what_it_judged(platform: results.Platform) -> None:
     platform.found = [BROKEN]
-    GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch(_context())
+    GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({})
     assert Question.left_by_gate(platform.runs[results.RUN]).lines
 
 
@@ -343,16 +337,3 @@ def _answer(*options: str, **more: Any) -> dict[str, Any]:
         "responded_by_user": {"id": "approver", "name": "approver"},
         **more,
     }
-
-
-def test_a_rejected_cut_is_red_for_good_and_says_who_and_why() -> None:
-    from airflow.sdk import Param
-
-    operator = CutApprovalOperator(
-        task_id="approve", subject="s", params={"reason": Param(None, type=["null", "string"])}
-    )
-    with pytest.raises(AirflowFailException, match="approver rejected this cut: late file"):
-        operator.execute_complete({}, _answer("Reject"))
-    with pytest.raises(AirflowFailException, match="nobody decided"):
-        operator.execute_complete({}, {"error": "timed out", "error_type": "timeout"})
-    assert operator.execute_complete({}, _answer("Approve"))["chosen_options"] == ["Approve"]

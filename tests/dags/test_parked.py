@@ -19,7 +19,7 @@ from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator
 from seamline_airflow.operators.step import EnableOperator, VerdictsOperator
 from seamline_airflow.page import reports
 from tests.dags import results
-from tests.dags.test_gate import ABOUT, _context, _judge
+from tests.dags.test_gate import ABOUT, _judge
 from tests.dags.test_page import signed_in as signed_in
 from tests.dags.test_runs import ONBOARD, context
 from tests.dags.test_runs import platform as platform
@@ -69,25 +69,25 @@ def test_the_suite_asks_nothing_of_sums_and_derived_tables_of_a_parked_table() -
 
 def test_a_night_does_not_wait_for_a_signature_because_a_table_is_parked(night: results.Platform) -> None:
     night.found = [found(NOT_RUN, ENTRY, scope=Scope.CUT)]
-    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch(_context()) == "publish"
+    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({}) == "publish"
     assert night.alarms == {}
 
 
 def test_a_parked_table_covers_no_break_of_another(night: results.Platform) -> None:
     night.found = [found(NOT_RUN, results.table("ledger_entry", Verdict.BREAK), scope=Scope.CUT)]
-    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch(_context()) == "approve"
+    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({}) == "approve"
     assert "ledger_entry BREAK" in night.alarms[NOT_CLEAN, ABOUT]
 
 
 def test_a_cut_of_parked_tables_alone_goes_nowhere(night: results.Platform) -> None:
     night.found = [found(NOT_RUN, scope=Scope.CUT)]
     with pytest.raises(AirflowFailException, match="was not reconciled"):
-        GateOperator(task_id="gate", run=results.RUN, on_break="publish_and_flag").choose_branch(_context())
+        GateOperator(task_id="gate", run=results.RUN, on_break="publish_and_flag").choose_branch({})
 
 
 def test_a_table_that_was_left_out_without_a_reason_is_asked_about(night: results.Platform) -> None:
     night.found = [found(TableVerdict("account", Verdict.NOT_RUN), ENTRY, scope=Scope.CUT)]
-    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch(_context()) == "approve"
+    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({}) == "approve"
 
 
 # ---- live tables ---------------------------------------------------------------------------------------------------

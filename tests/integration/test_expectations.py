@@ -16,8 +16,8 @@ from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.load import load_sync
-from seamline_airflow.expectations import GateResult, staged_rows
-from seamline_airflow.gx_engine import check, load_checks
+from seamline_airflow.expectations import Expectation, GateResult, StagedRows, staged_rows
+from seamline_airflow.gx_engine import KEYS_MAX, check, load_checks
 from tests.integration.databases import postgres, postgres_database
 
 STAGE = "settlement_stage"
@@ -78,15 +78,35 @@ def test_a_clean_cut_passes(plan: SyncPlan, server: Connection, session: psycopg
 
 
 @pytest.mark.parametrize(
-    ("statement", "why", "verdict"),
+    ("statement", "why", "verdict", "rows", "keys"),
     [
-        ("UPDATE {t}ledger_entry SET amount = 5.0001 WHERE id = 1", "nets to zero in each currency", Verdict.BREAK),
-        ("UPDATE {t}ledger_entry SET transfer_id = 9 WHERE id = 1", "half a transfer", Verdict.BREAK),
-        ("UPDATE {t}ledger_entry SET id = 2 WHERE id = 1", "the key of ledger_entry is unique", Verdict.BREAK),
-        ("UPDATE {t}ledger_entry SET amount = NULL WHERE id = 1", "without an amount", Verdict.BREAK),
-        (f"UPDATE {{t}}payment_order SET amount = -{SECRET} WHERE id = 1", "moves money one way", Verdict.BREAK),
-        (f"UPDATE {{t}}account SET status = '{SECRET}' WHERE id = 1", "in another state", Verdict.BREAK),
-        ("DELETE FROM {t}access_audit", "holds the rows of its receipt", Verdict.NOT_RUN),
+        # A query of its own may answer with other things than rows: then they are counted, and none is named.
+        (
+            "UPDATE {t}ledger_entry SET amount = 5.0001 WHERE id = 1",
+            "nets to zero in each currency",
+            Verdict.BREAK,
+            1,
+            [],
+        ),
+        ("UPDATE {t}ledger_entry SET transfer_id = 9 WHERE id = 1", "half a transfer", Verdict.BREAK, 2, []),
+        (
+            "UPDATE {t}ledger_entry SET id = 2 WHERE id = 1",
+            "the key of ledger_entry is unique",
+            Verdict.BREAK,
+            2,
+            ["2"],
+        ),
+        ("UPDATE {t}ledger_entry SET amount = NULL WHERE id = 1", "without an amount", Verdict.BREAK, 1, ["1"]),
+        (f"UPDATE {{t}}payment_order SET amount = -{SECRET}", "moves money one way", Verdict.BREAK, 2, ["1", "2"]),
+        (f"UPDATE {{t}}account SET status = '{SECRET}' WHERE id = 1", "in another state", Verdict.BREAK, 1, ["1"]),
+        ("DELETE FROM {t}access_audit", "holds the rows of its receipt", Verdict.NOT_RUN, None, []),
+        (
+            "INSERT INTO {t}payment_order VALUES (NULL, NULL)",
+            "holds the rows of its receipt",
+            Verdict.NOT_RUN,
+            None,
+            [],
+        ),
     ],
 )
 def test_each_planted_fault_is_found_and_no_value_is_told(
@@ -97,14 +117,39 @@ def test_each_planted_fault_is_found_and_no_value_is_told(
     statement: str,
     why: str,
     verdict: Verdict,
+    rows: int | None,
+    keys: list[str],
 ) -> None:
     session.execute(statement.format(t=f"{STAGE}.s_"))
     result = _judged(plan, server, checkout)
     assert result.verdict is verdict
     failed = result.to_json()["failed"]
-    assert [entry for entry in failed if why in entry["why"]], failed
+    told = [(entry["rows"], sorted(entry["keys"])) for entry in failed if why in entry["why"]]
+    assert (rows, [f'{{"id": "{key}"}}' for key in keys]) in told, failed
     assert SECRET not in str(failed)
     assert (server.password or "no password") not in str(failed)
+
+
+def test_rows_of_a_query_and_of_a_key_of_two_columns_are_named_and_at_most_twenty(
+    server: Connection, session: psycopg.Connection
+) -> None:
+    """By their keys alone, also where the query brings more; a rule of a table without a key is counted."""
+    session.execute(f"CREATE TABLE {STAGE}.s_rate (day date, currency text, rate numeric(20, 4))")
+    session.execute(
+        f"INSERT INTO {STAGE}.s_rate SELECT date '2026-11-01' + day, 'EUR', -{SECRET} FROM generate_series(0, 29) day"
+    )
+    key = (Column("day", Kind.DATE, "date", nullable=False), Column("currency", Kind.STRING, "text", nullable=False))
+    rules = (
+        Expectation("expect_column_values_to_be_between", {"column": "rate", "min_value": 0}, "positive"),
+        Expectation(
+            "unexpected_rows_expectation", {"unexpected_rows_query": "SELECT * FROM {batch} WHERE rate < 0"}, "q"
+        ),
+    )
+    for shown in (key, ()):
+        for outcome in check((), (StagedRows("rate", STAGE, "s_rate", rules, shown),), server, suite="s"):
+            assert (outcome.rows, len(outcome.keys)) == (30, KEYS_MAX if shown else 0)
+            assert SECRET not in str(outcome.keys)
+            assert not shown or '{"day": "2026-11-01", "currency": "EUR"}' in outcome.keys
 
 
 def test_a_staged_table_that_is_gone_is_no_pass(

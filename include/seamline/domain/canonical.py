@@ -24,6 +24,7 @@ infinite dates and those before the year 1 or after 9999.
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -184,6 +185,15 @@ def readable_text(column: Column, canonical: str) -> str:
     """The same for a person: an instant says that it is told in UTC."""
     is_told_in_utc = column.kind is Kind.INSTANT and _is_number(canonical)
     return literal_text(column, canonical) + (" UTC" if is_told_in_utc else "")
+
+
+def named_text(columns: Sequence[Column], texts: Sequence[str | None]) -> str:
+    """Canonical texts, one per column, as JSON of column and readable value: so a break names its row."""
+    told = zip(columns, texts, strict=True)
+    return json.dumps(
+        {column.name: None if text is None else readable_text(column, text) for column, text in told},
+        ensure_ascii=False,
+    )
 
 
 def group_key(texts: Sequence[str | None]) -> tuple[str, ...]:

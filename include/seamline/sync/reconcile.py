@@ -4,7 +4,6 @@
 (`sync.barrier`) and the nightly cut (`sync.cut`) see to that.
 """
 
-import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -13,6 +12,7 @@ from seamline.domain.canonical import (
     exact_columns,
     floats_agree,
     inexact_columns,
+    named_text,
     parse_row_text,
     readable_text,
 )
@@ -219,8 +219,7 @@ def _copies(difference: Difference) -> tuple[dict[str, str | None], dict[str, st
 
 def _named(columns: Sequence[Column], row: str) -> str:
     """A row text, or a key's, as JSON of column and value."""
-    texts = zip(columns, parse_row_text(columns, row), strict=True)
-    return json.dumps({column.name: _told(column, text) for column, text in texts}, ensure_ascii=False)
+    return named_text(columns, parse_row_text(columns, row))
 
 
 def _readable(table: Table, texts: Texts | None) -> dict[str, str | None] | None:

@@ -2,15 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseBranchOperator
-from airflow.sdk.exceptions import AirflowFailException
 
+from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.runs import Scope
 from seamline.domain.verdict import Verdict
@@ -63,19 +62,26 @@ class Question:
                 "the approval was given for an earlier take of this cut",
                 hint="clear the task `approve`: the person sees what is staged now",
             )
-        reason = _one_line((answer.get("params_input") or {}).get("reason"))
-        if not reason:
+        if not (reason := reason_of(answer)):
             raise Refused(
                 "the cut was approved without a reason",
                 hint="clear the task `approve` and give one: it is kept with the cut",
             )
-        user = answer.get("responded_by_user") or {}
-        # A name with a colon could pass for a name and a reason.
-        name = _one_line(str(user.get("name") or user.get("id") or "").replace(":", " "))
-        return f"{name or 'somebody'}: {reason}"
+        return f"{name_of(answer)}: {reason}"
 
 
-def _one_line(told: object) -> str:
+def reason_of(answer: Mapping[str, Any]) -> str:
+    """Why somebody answered so; "" where no reason was given."""
+    return one_line((answer.get("params_input") or {}).get("reason"))
+
+
+def name_of(answer: Mapping[str, Any]) -> str:
+    """Who answered. A name with a colon could pass for a name and a reason."""
+    user = answer.get("responded_by_user") or {}
+    return one_line(str(user.get("name") or user.get("id") or "").replace(":", " ")) or "somebody"
+
+
+def one_line(told: object) -> str:
     """As terminals may show it too: nothing in it moves a cursor."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in str(told or "")).split())
 
@@ -104,8 +110,8 @@ class GateOperator(BaseBranchOperator):
             lines = list(_blemishes(run, store))
             for line in lines:
                 self.log.warning("%s", line)
-            context["ti"].xcom_push(key="lines", value=lines)
             store.put_result(run.run_id, GATE, Question.of(run, lines).to_json())
+            store.put_result(run.run_id, DECISION, None)
             about = deadline.subject(run.sync, run.business_date)
             if not lines or self.on_break == "publish_and_flag":
                 store.end_alarm(NOT_CLEAN, about)
@@ -120,23 +126,6 @@ class GateOperator(BaseBranchOperator):
                 hint="on_break is `fail`: mend the cause, then run this date again",
                 sync=run.sync,
             )
-
-
-class CutApprovalOperator(ApprovalOperator):
-    """A person decides about a cut that is not clean. Rejected, or not answered in time: the run is red, for good.
-
-    Retries are only for an answer that Airflow lost: one given in the very second of the question meets a scheduler
-    that still takes the end of the asking process for a lost task (seen with Airflow 3.3.2). It asks again then.
-    """
-
-    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        if "error" in event:
-            raise AirflowFailException(f"nobody decided about this cut: {event['error']}")
-        if self.REJECT in event["chosen_options"]:
-            who = (event.get("responded_by_user") or {}).get("name") or "somebody"
-            reason = (event.get("params_input") or {}).get("reason") or "no reason given"
-            raise AirflowFailException(f"{who} rejected this cut: {reason}")
-        return super().execute_complete(context, event)
 
 
 def _blemishes(run: Run, store: Any) -> Iterator[str]:

@@ -7,6 +7,7 @@ from airflow.sdk import BaseOperator
 
 from seamline import settings
 from seamline.adapters.connections import resolve
+from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed
 from seamline.domain.runs import Scope
 from seamline.domain.staged_cut import cut_from_json
@@ -47,6 +48,7 @@ class GXCheckOperator(BaseOperator):
                 )
             result = GateResult(tuple(outcomes))
             store.put_result(run.run_id, "expectations", result.to_json())
+            store.put_result(run.run_id, DECISION, None)
             self._tell(run, result)
             self._require(run, result)
         return result.to_json()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from seamline.domain.decision import DECISION
 from seamline.domain.errors import Refused
 from seamline.domain.runs import PUBLISH
 from seamline.plan.model import plan_from_json
@@ -21,6 +22,8 @@ class CutJobOperator(SparkJobOperator):
         with task_errors(), parts.platform() as store:
             self.name_run(runs.take_of(store, self.run))
             runs.open_nightly(context, store, plan_from_json(self.plan_json), self.run)
+            # What was decided is about what is staged now, and that goes.
+            store.put_result(self.run, DECISION, None)
             parts.reach("dag.state_written")
         super().execute(context)
         return self.run

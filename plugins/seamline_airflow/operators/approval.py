@@ -1,0 +1,84 @@
+"""A person decides about a cut that is not clean: what is asked, of whom, and which answers are taken."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Param
+from airflow.sdk.exceptions import AirflowFailException
+
+from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
+from seamline.domain.runs import Scope
+from seamline.plan.model import Run
+from seamline_airflow import parts
+from seamline_airflow.errors import task_errors
+from seamline_airflow.operators.gate import Question, name_of, reason_of
+from seamline_airflow.question import question_text
+
+# Airflow checks the parameters of a task before it runs, so an answer that is yet to be given may be nothing there. The
+# person's form is made of the second: it takes no answer without a reason.
+_REASON = Param(None, type=["null", "string"], title="Reason", description_md="Kept with the cut. Needed.")
+_REASON_ASKED = {"type": "string", "title": "Reason", "minLength": 1, "pattern": "\\S"}
+
+
+class CutApprovalOperator(ApprovalOperator):
+    """Ask whether the cut of the run that `run` names is published though it is not clean.
+
+    Rejected, or not answered in time: the run is red, for good. An answer without a reason is not taken, also not one
+    by Airflow's API, which does not look at it (3.3.2): it is asked again.
+
+    Retries are only for an answer that Airflow lost: one given in the very second of the question meets a scheduler
+    that still takes the end of the asking process for a lost task (seen with Airflow 3.3.2). It asks again then.
+    """
+
+    template_fields = (*ApprovalOperator.template_fields, "run")
+
+    def __init__(self, *, run: str, approvers: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(params={"reason": _REASON}, **kwargs)
+        self.run = run
+        self.approvers = tuple(approvers)
+
+    @property
+    def serialized_params(self) -> dict[str, dict[str, Any]]:
+        """As the person's form is made of it. What somebody gave as the reason of the run is none for this."""
+        return {"reason": {**super().serialized_params["reason"], "value": None, "schema": _REASON_ASKED}}
+
+    def execute(self, context: Any) -> Any:
+        with task_errors(), parts.platform() as store:
+            run = store.run(self.run)
+            Question.left_by_gate(run)
+            self._ask_about(run, store)
+            store.put_result(run.run_id, DECISION, Decision.asked(self.approvers).to_json())
+        return super().execute(context)
+
+    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+        with task_errors(), parts.platform() as store:
+            run = store.run(self.run)
+            asked = decision_from_json(run.result.get(DECISION)) or Decision.asked(self.approvers)
+            decided = _decided(asked, event)
+            if decided is not None:
+                store.put_result(run.run_id, DECISION, decided.to_json())
+        if "error" in event:
+            raise AirflowFailException(f"nobody decided about this cut: {event['error']}")
+        if self.REJECT in event["chosen_options"]:
+            reason = reason_of(event) or "no reason given"
+            raise AirflowFailException(f"{name_of(event)} rejected this cut: {reason}")
+        if decided is None:
+            self.log.warning("%s approved without a reason: that answer is not taken, and asked again", name_of(event))
+            return super().execute(context)
+        return super().execute_complete(context, event)
+
+    def _ask_about(self, run: Run, store: Any) -> None:
+        self.subject = f"Publish the cut of {run.sync} for {run.business_date} although it is not clean?"
+        found = [store.reconciliation(run.run_id, Scope.CUT, one.name) for one in run.plan.destinations]
+        self.body = question_text(run, [one for one in found if one is not None], self.approvers)
+
+
+def _decided(asked: Decision, event: Mapping[str, Any]) -> Decision | None:
+    """The decision that an answer is; None for one that is none."""
+    if "error" in event:
+        return asked.answered(DecisionState.EXPIRED) if event.get("error_type") == "timeout" else None
+    who, reason, at = name_of(event), reason_of(event), event["responded_at"]
+    if ApprovalOperator.REJECT in event["chosen_options"]:
+        return asked.answered(DecisionState.REJECTED, who=who, reason=reason, at=at)
+    return asked.answered(DecisionState.APPROVED, who=who, reason=reason, at=at) if reason else None

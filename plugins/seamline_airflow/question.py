@@ -1,0 +1,80 @@
+"""What a person reads before signing for a cut: what is not clean, which rows, where they are shown, who may answer."""
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlencode, urlsplit
+
+from airflow.sdk.configuration import conf
+
+from seamline.domain.runs import Reconciliation
+from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.model import Run
+from seamline_airflow.expectations import TABLE_VERDICTS
+from seamline_airflow.operators.gate import one_line
+
+KEYS_SHOWN = 5
+_KEY_LETTERS_MAX = 120
+
+
+def question_text(run: Run, found: Sequence[Reconciliation], approvers: Sequence[str]) -> str:
+    """Markdown. Of rows their keys and no values: whoever may see the question may not see the data."""
+    keyed = {table.name for table in run.plan.tables if table.table is not None and table.table.is_keyed}
+    differing = [
+        line
+        for one in found
+        for table in one.tables
+        if table.verdict is not Verdict.MATCH and not (table.verdict is Verdict.NOT_RUN and table.reason)
+        for line in _differing(one.destination, table, keyed)
+    ]
+    lines = [f"The cut of **{run.business_date}** is not clean.", "", *differing]
+    for failed in (run.result.get("expectations") or {}).get("failed", ()):
+        if differing and failed["on"] == TABLE_VERDICTS:
+            continue  # The same again.
+        lines.append(f"- {_code(failed['on'])}: {one_line(failed['why'])} – not met{_rows(failed)}")
+        lines += _keys(failed.get("keys") or ())
+    return "\n".join([*lines, "", *_around(run, approvers)]) + "\n"
+
+
+def report_address(run: Run) -> str:
+    """Where the report of the run's date is shown, below the address of this Airflow."""
+    below = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+    return f"{below}/seamline/page?" + urlencode({"sync": run.sync, "business_date": str(run.business_date)})
+
+
+def _differing(destination: str, table: TableVerdict, keyed: set[str]) -> Iterator[str]:
+    what = f"{table.verdict}, {table.breaks_total} breaks {one_line(table.reason)}".rstrip()
+    yield f"- {_code(table.table)} in {destination}: {what}"
+    if table.table in keyed:
+        # A break of the whole table names no row.
+        yield from _keys([one.key for one in table.breaks if one.key != "{}"])
+
+
+def _rows(failed: dict[str, object]) -> str:
+    rows = failed.get("rows")
+    if rows is None:
+        return f" ({failed['detail']})" if failed.get("detail") else ""
+    return f", {rows} row" if rows == 1 else f", {rows} rows"
+
+
+def _keys(keys: Sequence[str]) -> Iterator[str]:
+    shown = [_code(key) for key in keys[:KEYS_SHOWN]]
+    if shown:
+        yield f"    - {', '.join(shown)}{' …' if len(keys) > KEYS_SHOWN else ''}"
+
+
+def _code(text: str) -> str:
+    """As code: nothing in it is Markdown, and no cursor moves."""
+    return f"`{one_line(text).replace('`', '´')[:_KEY_LETTERS_MAX]}`"
+
+
+def _around(run: Run, approvers: Sequence[str]) -> Iterator[str]:
+    yield f"[The report of this date]({report_address(run)}) shows these rows with their values."
+    yield ""
+    if approvers:
+        names = " or ".join(_code(name) for name in approvers)
+        yield f"**Only {names} may answer**, as the sync's `approvers` say. Anybody else sees the buttons too, and"
+        yield "Airflow answers them *Access Denied*."
+    else:
+        yield "**Whoever may run this DAG may answer**: the sync declares no `approvers`."
+    yield ""
+    yield "Approve: the cut is published with your name and reason, its verdict stays what it is. Reject: nothing is"
+    yield "published and the run fails. An answer without a reason is not taken."
