@@ -23,8 +23,9 @@ from seamline.plan.model import SyncPlan
 from seamline.plan.stages import Stage, all_stages
 from seamline_airflow import stage_tasks
 from seamline_airflow.deadline import verdict_deadline
+from seamline_airflow.nightly_form import form
 from seamline_airflow.operators.step import StreamsCheckOperator
-from seamline_airflow.run_context import run_id_macro
+from seamline_airflow.run_context import BUSINESS_DATE, run_id_macro
 from seamline_airflow.run_ends import RunOf
 from seamline_airflow.timetable import BusinessDayTimetable
 
@@ -45,7 +46,8 @@ _ABOUT = {
     "of the log, removed ones are put aside, those named in `again` are loaded once more in place. The others go on, "
     "untouched. Run it by hand after the list was edited.",
     "nightly": "Cuts the business date that has ended: all tables at one position, compared with the source at that "
-    "very position, checked, then published in one step. A backfill over dates makes their cuts too.",
+    "very position, checked, then published in one step. A backfill over dates makes their cuts too; "
+    "*Trigger* asks for the date, and can compare only.",
     "stream": "Stands for the stream of one business date. The stream itself lives in its stream host and does not "
     "depend on this run; this run is red when the stream died or lagged too much.",
     "reconcile": "Compares the live tables with the source at one position, after each nightly cut and on demand. Red "
@@ -175,7 +177,7 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
         return {"schedule": CronPartitionTimetable("0 0 * * *", timezone=timezone, key_format="%Y-%m-%d")}
     if kind == "nightly" and plan.nightly:
         start = BusinessDayTimetable(timezone=timezone, delay_minutes=plan.nightly.run_at_delay_minutes)
-        return {"schedule": start, "deadline": verdict_deadline(plan)}
+        return {"schedule": start, "deadline": verdict_deadline(plan), "params": form(plan)}
     date = Param(
         None,
         type=["null", "string"],
@@ -184,7 +186,7 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
         description_md="Label of the report; the live tables of now are compared in any case.",
     )
     schedule = PartitionedAssetTimetable(assets=cut_asset(plan)) if plan.nightly else None
-    return {"schedule": schedule, "params": {"business_date": date}}
+    return {"schedule": schedule, "params": {BUSINESS_DATE: date}}
 
 
 def _ends(plan: SyncPlan, kind: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from airflow.sdk.definitions.deadline import BaseDeadlineReference
 
 from seamline.plan.model import SyncPlan
 from seamline_airflow import parts
+from seamline_airflow.run_context import BUSINESS_DATE
 
 ALARM = "verdict_late"
 _DAY_MINUTES = 24 * 60
@@ -51,7 +52,8 @@ def subject(sync: str, business_date: Any) -> str:
 async def verdict_is_late(sync: str, context: Any = None) -> None:
     """Open an alarm; the verdict, when it comes, ends it."""
     run = dict(context or {}).get("dag_run") or {}
-    date = run.get("partition_key") or run.get("dag_run_id") or "unknown date"
+    chosen = (run.get("conf") or {}).get(BUSINESS_DATE)
+    date = run.get("partition_key") or chosen or run.get("dag_run_id") or "unknown date"
     await asyncio.to_thread(_raise_alarm, sync, date)
 
 

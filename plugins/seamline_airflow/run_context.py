@@ -9,31 +9,44 @@ from seamline.domain.errors import ConfigError
 from seamline.domain.runs import RunKind
 
 NO_DATE = "-"
+# The parameter of a run that names its business date.
+BUSINESS_DATE = "business_date"
+_GIVE = f"or give it as {BUSINESS_DATE} or as the partition key, such as 2026-11-19"
 
 
 def business_date(context: Mapping[str, Any]) -> date:
-    """The business date of this run: its partition key, else the parameter `business_date`.
+    """The business date of this run: its partition key, or the date of the form that starts it.
 
     Partitioned runs have neither a logical date nor a data interval, so nothing else is asked.
     """
     found = optional_business_date(context)
     if found is None:
-        raise ConfigError(
-            "this run has no business date",
-            hint="trigger it with a partition key such as 2026-11-19, or set the parameter business_date",
-        )
+        raise ConfigError("this run has no business date", hint=f"choose one in the form of *Trigger*, {_GIVE}")
     return found
 
 
 def optional_business_date(context: Mapping[str, Any]) -> date | None:
-    """As `business_date`, None where neither is given."""
-    key = getattr(context["dag_run"], "partition_key", None) or dict(context.get("params") or {}).get("business_date")
-    if not key:
-        return None
+    """As `business_date`, None where neither is given. ConfigError where both are, and differ."""
+    key = getattr(context["dag_run"], "partition_key", None)
+    chosen = dict(context.get("params") or {}).get(BUSINESS_DATE)
+    dates = {_date(told) for told in (key, chosen) if told}
+    if len(dates) > 1:
+        raise ConfigError(
+            f"two business dates: the partition key says {key}, the form says {chosen}",
+            hint="trigger it again with one of them, or with the same twice",
+        )
+    return next(iter(dates), None)
+
+
+def _date(told: object) -> date:
     try:
-        return date.fromisoformat(str(key))
-    except ValueError as exc:
-        raise ConfigError(f"not a business date: {key!r}", hint="write it as YYYY-MM-DD") from exc
+        found = date.fromisoformat(str(told))
+    except ValueError:
+        found = None
+    # Python reads 20261119 and 2026-W47-4 too; the name of a run has one spelling.
+    if found is None or found.isoformat() != told:
+        raise ConfigError(f"not a business date: {told!r}", hint="write it as YYYY-MM-DD")
+    return found
 
 
 def run_id(context: Mapping[str, Any], *, sync: str, kind: RunKind) -> str:

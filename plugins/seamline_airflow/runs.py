@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from airflow.sdk.exceptions import AirflowSkipException
@@ -13,6 +14,8 @@ from seamline.domain.runs import PUBLISH, TABLES, Cut, RunKind, RunState, SyncSt
 from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import altered, list_change, with_origins_of
 from seamline.plan.model import Run, SyncPlan, plan_to_json
+from seamline.sync.cut import ended_day
+from seamline_airflow.nightly_form import asked
 from seamline_airflow.run_context import business_date, optional_business_date
 
 _SCHEDULED = "scheduled"
@@ -106,12 +109,14 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
 
 
 def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:
-    """Write the nightly run down. Refused for a sync that is not enabled.
+    """Write the nightly run down, with what was asked of it. Refused for a sync that is not enabled, and for a date
+    that has not ended.
 
     What the schedule starts by itself is skipped where there is nothing to do: before the sync is onboarded, and for a
     date that a person or a backfill has cut already. What a person asks for is done again, as the next version.
     """
-    day = business_date(context)
+    day, what = business_date(context), asked(context, plan)
+    ended_day(plan, day, at=datetime.now(UTC), clock="the clock here")
     is_scheduled = _is_scheduled(context)
     if is_scheduled and _waits_for_its_first_onboarding(records, plan.sync):
         raise AirflowSkipException(f"sync {plan.sync} is not onboarded yet: there is no cut to make for {day}")
@@ -124,7 +129,10 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
         ]
         if len({cut.destination for cut in done}) == len(plan.destinations):
             raise AirflowSkipException(f"the cut of {day} is published already, by run {done[0].run_id}")
-    _start(records, plan, run_id, RunKind.NIGHTLY, day)
+    plan = onboarded_plan(records, plan)
+    _start(records, plan.only(what.tables) if what.tables else plan, run_id, RunKind.NIGHTLY, day)
+    for key, value in what.results().items():
+        records.put_result(run_id, key, value)
 
 
 def _waits_for_its_first_onboarding(records: Records, sync: str) -> bool:
@@ -141,7 +149,8 @@ def _base(run_id: str) -> str:
 def open_reconcile(context: Mapping[str, Any], records: Records, plan: SyncPlan, run_id: str) -> None:
     """Write the reconcile run down. The date is a label here: what is compared are the live tables of now."""
     require_enabled(records, plan.sync)
-    _start(records, plan, run_id, RunKind.RECONCILE, optional_business_date(context))
+    day = optional_business_date(context)
+    _start(records, onboarded_plan(records, plan), run_id, RunKind.RECONCILE, day)
 
 
 def require_enabled(records: Records, sync: str) -> None:
@@ -214,7 +223,7 @@ def _start(records: Records, plan: SyncPlan, run_id: str, kind: RunKind, day: An
         run_id=run_id,
         sync=plan.sync,
         kind=kind,
-        plan_json=plan_to_json(onboarded_plan(records, plan)),
+        plan_json=plan_to_json(plan),
         business_date=day,
     )
 

@@ -14,7 +14,12 @@ from seamline.plan.stages import RunsIn, Stage
 from seamline_airflow.operators.approval import CutApprovalOperator
 from seamline_airflow.operators.gate import GateOperator
 from seamline_airflow.operators.gx_check import GXCheckOperator
-from seamline_airflow.operators.run_jobs import CompareJobOperator, CutJobOperator, SnapshotJobOperator
+from seamline_airflow.operators.run_jobs import (
+    CompareJobOperator,
+    CutJobOperator,
+    OpenNightlyOperator,
+    SnapshotJobOperator,
+)
 from seamline_airflow.operators.spark_job import SparkJobOperator
 from seamline_airflow.operators.step import (
     CaptureOperator,
@@ -40,6 +45,7 @@ _WEIGHTS = {
     "publish": 60,
     "join": 60,
     "start_stream": 60,
+    "open": 50,
     "cut": 40,
     "compare": 20,
 }
@@ -89,6 +95,8 @@ def tables_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
 
 
 def nightly_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any) -> Any:
+    if stage.id == "open":
+        return OpenNightlyOperator(plan_json=plan_to_json(plan), **task)
     if stage.id == "cut":
         return CutJobOperator(job=job_path(stage), run=run, plan_json=plan_to_json(plan), **task)
     run = _opened_by("cut")

@@ -119,6 +119,13 @@ def test_only_the_declared_approvers_may_sign_for_a_cut(bag: DagBag, settlement:
     assert not sync_dags(anyone)["settlement__nightly"].get_task("approve").assigned_users
 
 
+def test_the_forms_of_a_night_and_of_its_approval_are_two(bag: DagBag) -> None:
+    dag = bag.dags["settlement__nightly"]
+    assert list(dag.params) == ["business_date", "mode", "tables", "reason"]
+    assert dag.params.get_param("business_date").schema["format"] == "date"
+    assert list(dag.get_task("approve").serialized_params) == ["reason"]
+
+
 def test_pools_bound_reads_per_source_and_writes_per_destination(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +207,8 @@ def test_the_plugin_is_loaded_without_the_page_behind_it(checkout: Path) -> None
 def test_without_a_person_to_ask_the_gate_leads_straight_on(settlement: Any, on_break: str) -> None:
     plan = replace(settlement, reconcile=replace(settlement.reconcile, on_break=on_break, expectations=""))
     dag = sync_dags(plan)["settlement__nightly"]
-    assert [task.task_id for task in dag.topological_sort()] == ["cut", "verdicts", "expectations", "gate", "publish"]
+    names = [task.task_id for task in dag.topological_sort()]
+    assert names == ["open", "cut", "verdicts", "expectations", "gate", "publish"]
     assert dag.get_task("publish").trigger_rule == "all_success"
 
 

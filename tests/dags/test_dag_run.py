@@ -81,6 +81,20 @@ def test_a_comparison_on_demand_is_as_green_as_its_verdict(
         )
 
 
+@pytest.mark.parametrize("date", [None, "2999-01-01"])
+def test_a_night_without_a_date_or_with_one_to_come_is_refused_at_once_and_starts_no_driver(
+    checkout: Path, airflow_database: Path, driver: Path, platform: results.Platform, date: str | None
+) -> None:
+    dag = _dag(checkout, "settlement__nightly")
+    # `dag.test()` of a DAG with a deadline fails in Airflow's own database.
+    dag.deadline = None
+    run = dag.test(run_conf={"business_date": date, "reason": "trying it"})
+    states = {task.task_id: str(task.state) for task in run.get_task_instances()}
+    assert {name: state for name, state in states.items() if state != "upstream_failed"} == {"open": "failed"}
+    assert not driver.exists()
+    assert list(platform.runs) == ["o"]
+
+
 def test_a_night_that_failed_can_be_cleared_and_its_deadline_stays(
     checkout: Path, airflow_database: Path, platform: results.Platform
 ) -> None:

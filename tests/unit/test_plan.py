@@ -170,6 +170,8 @@ def test_explain_prints_every_stage_of_every_dag(declarations: Declarations) -> 
 def test_a_stage_that_is_not_run_is_not_listed(declarations: Declarations) -> None:
     plan = compile_plan(declarations, "settlement")
     assert "approve" in [stage.id for stage in all_stages(plan)["nightly"]]
+    first = all_stages(plan)["nightly"][0]
+    assert (first.id, first.runs_in, "00:00 Asia/Shanghai" in first.does) == ("open", RunsIn.AIRFLOW, True)
     fails = replace(plan, reconcile=replace(plan.reconcile, on_break="fail", expectations=""))
     assert "approve" not in [stage.id for stage in all_stages(fails)["nightly"]]
     assert "nightly" not in all_stages(replace(plan, nightly=None))

@@ -28,6 +28,19 @@ MODE, DECISION, EXPECTATIONS, FAILURE = "mode", "decision", "expectations", "fai
 COMPARE_ONLY = "compare only"
 
 
+# And what was asked of a nightly run: how far it goes, why, and which user of Airflow asked; the last two may be "".
+MODE, REASON, ASKED_BY = "mode", "reason", "asked_by"
+# The tables that a nightly run was to compare; [] for all.
+ONLY_TABLES = "only_tables"
+
+
+class NightlyMode(StrEnum):
+    """How far a nightly run goes. What was only compared is never published."""
+
+    PUBLISH = "publish"
+    COMPARE_ONLY = "compare only"
+
+
 class RunKind(StrEnum):
     ONBOARD = "onboard"
     NIGHTLY = "nightly"

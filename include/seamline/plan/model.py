@@ -212,6 +212,17 @@ class SyncPlan:
         kept = tuple(table for table in self.tables if table.name in tables)
         return dataclasses.replace(self, sync=f"{self.sync}{PASS}{mark}", destinations=destinations, tables=kept)
 
+    def only(self, tables: Collection[str]) -> "SyncPlan":
+        """The plan of these tables alone, without what is computed from others or added up of them."""
+        totals = tuple(total for total in self.reconcile.control_totals if total.table in tables)
+        return dataclasses.replace(
+            self,
+            tables=tuple(table for table in self.tables if table.name in tables),
+            derived=tuple(derived for derived in self.derived if derived.table in tables),
+            reconcile=dataclasses.replace(self.reconcile, control_totals=totals),
+            parked=(),
+        )
+
     @property
     def is_pass(self) -> bool:
         return PASS in self.sync

@@ -136,6 +136,13 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
     derived = ", ".join(table.name for table in plan.derived if table not in plan.derived_of_parked)
     stages = [
         Stage(
+            "open",
+            "Check the date and what is asked",
+            f"refuses within seconds a date that is missing, malformed or not over at {plan.nightly.cut_off} "
+            f"{plan.nightly.timezone}, one told twice and differently, and tables chosen for a cut that is to be "
+            "published; writes the run down with who asked and why",
+        ),
+        Stage(
             "cut",
             "Read, stage and compare the business date at one position",
             f"{_dated(plan)}; stages, digests inside the same read views, compares"
@@ -248,7 +255,7 @@ def _but_parked(plan: SyncPlan) -> str:
 
 def _on_break(plan: SyncPlan) -> str:
     return (
-        "all MATCH: publish; "
+        "a run that compares only ends here, as green as what it found; all MATCH: publish; "
         + {
             "ask": f"otherwise {' or '.join(plan.reconcile.approvers) or 'a person'} is asked",
             "fail": "otherwise the run fails and nothing is published",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Protocol
 
-from seamline.domain.calendar import day_of, last_ended, segment_of
+from seamline.domain.calendar import Day, day_of, last_ended, segment_of
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
@@ -64,14 +64,7 @@ def select(plan: SyncPlan, business_date: date, *, as_of: datetime) -> Selection
     Raises Refused for a sync without a nightly cut and for a date that has not ended.
     """
     nightly = _nightly(plan)
-    day = day_of(business_date, timezone=nightly.timezone)
-    if as_of < day.end:
-        raise Refused(
-            f"business date {business_date} has not ended: it ends at {day.end:%Y-%m-%d %H:%M:%S} UTC"
-            f" ({nightly.timezone}), the source's clock says {as_of:%Y-%m-%d %H:%M:%S}",
-            hint="run it after the date's end",
-            sync=plan.sync,
-        )
+    day = ended_day(plan, business_date, at=as_of, clock="the source's clock")
     missing = _why_no_history(nightly, business_date, day.end, as_of)
     reads: list[CutRead] = []
     left_out = {table.name: table.verdict.reason for table in plan.parked}
@@ -90,6 +83,21 @@ def select(plan: SyncPlan, business_date: date, *, as_of: datetime) -> Selection
         else:
             reads.append(CutRead(table, CutMode.WHOLE, Segment(table.name)))
     return Selection(tuple(reads), left_out)
+
+
+def ended_day(plan: SyncPlan, business_date: date, *, at: datetime, clock: str) -> Day:
+    """The instants of a business date that has ended at `at`, which `clock` says. Refused while it has not."""
+    nightly = _nightly(plan)
+    day = day_of(business_date, timezone=nightly.timezone)
+    if at < day.end:
+        newest = last_ended(at, timezone=nightly.timezone)
+        raise Refused(
+            f"business date {business_date} has not ended: it ends at {day.end:%Y-%m-%d %H:%M:%S} UTC,"
+            f" {nightly.cut_off} in {nightly.timezone}; {clock} says {at:%Y-%m-%d %H:%M:%S} UTC",
+            hint=f"the newest date that has ended is {newest}: take that one or an earlier one, or come back later",
+            sync=plan.sync,
+        )
+    return day
 
 
 def _nightly(plan: SyncPlan) -> NightlyPlan:

@@ -17,7 +17,12 @@ from seamline_airflow.question import question_text
 
 # Airflow checks the parameters of a task before it runs, so an answer that is yet to be given may be nothing there. The
 # person's form is made of the second: it takes no answer without a reason.
-_REASON = Param(None, type=["null", "string"], title="Reason", description_md="Kept with the cut. Needed.")
+_REASON: dict[str, Any] = {
+    "type": ["null", "string"],
+    "title": "Reason",
+    "description_md": "Kept with the cut. Needed.",
+    "source": "task",
+}
 _REASON_ASKED = {"type": "string", "title": "Reason", "minLength": 1, "pattern": "\\S"}
 
 
@@ -34,7 +39,9 @@ class CutApprovalOperator(ApprovalOperator):
     template_fields = (*ApprovalOperator.template_fields, "run")
 
     def __init__(self, *, run: str, approvers: Sequence[str], **kwargs: Any) -> None:
-        super().__init__(params={"reason": _REASON}, **kwargs)
+        # The DAG's own parameters, which Airflow hands to every task, are no part of the answer.
+        kwargs["params"] = {"reason": Param(None, **_REASON)}
+        super().__init__(**kwargs)
         self.run = run
         self.approvers = tuple(approvers)
 

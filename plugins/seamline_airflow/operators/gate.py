@@ -11,7 +11,7 @@ from airflow.sdk import BaseBranchOperator
 
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed, Refused
-from seamline.domain.runs import Scope
+from seamline.domain.runs import MODE, NightlyMode, RunState, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
 from seamline_airflow import deadline, parts
@@ -94,6 +94,8 @@ def _subject(run: Run) -> str:
 class GateOperator(BaseBranchOperator):
     """All clean: on to `publish`. Otherwise `on_break` decides: ask, fail, or publish_and_flag.
 
+    A run that compares only ends here, red where it is not clean.
+
     Fails closed: without a saved reconciliation of this run's cut, or with no table compared, nobody is even asked.
     """
 
@@ -104,7 +106,7 @@ class GateOperator(BaseBranchOperator):
         self.run = run
         self.on_break = on_break
 
-    def choose_branch(self, context: Any) -> str:
+    def choose_branch(self, context: Any) -> str | None:
         with task_errors(), parts.platform() as store:
             run = store.run(self.run)
             lines = list(_blemishes(run, store))
@@ -112,6 +114,8 @@ class GateOperator(BaseBranchOperator):
                 self.log.warning("%s", line)
             store.put_result(run.run_id, GATE, Question.of(run, lines).to_json())
             store.put_result(run.run_id, DECISION, None)
+            if compares_only(run):
+                return self._end_here(run, store, lines)
             about = deadline.subject(run.sync, run.business_date)
             if not lines or self.on_break == "publish_and_flag":
                 store.end_alarm(NOT_CLEAN, about)
@@ -126,6 +130,21 @@ class GateOperator(BaseBranchOperator):
                 hint="on_break is `fail`: mend the cause, then run this date again",
                 sync=run.sync,
             )
+
+    def _end_here(self, run: Run, store: Any, lines: Sequence[str]) -> None:
+        """Nothing was to be published, so nothing of the date changes, its alarm neither."""
+        if lines:
+            raise GateFailed(
+                f"compared only, and not clean: {'; '.join(lines)}",
+                hint="nothing was to be published; the report of the date shows the rows",
+                sync=run.sync,
+            )
+        store.finish_run(run.run_id, state=RunState.SUCCEEDED)
+        self.log.info("compared only, as asked: all is clean, and nothing is published")
+
+
+def compares_only(run: Run) -> bool:
+    return bool(run.result.get(MODE) == NightlyMode.COMPARE_ONLY)
 
 
 def _blemishes(run: Run, store: Any) -> Iterator[str]:

@@ -2,13 +2,38 @@
 
 from typing import Any
 
+from airflow.sdk import BaseOperator
+
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import Refused
-from seamline.domain.runs import PUBLISH
+from seamline.domain.runs import ASKED_BY, MODE, PUBLISH, REASON, RunKind
 from seamline.plan.model import plan_from_json
 from seamline_airflow import parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.spark_job import SparkJobOperator
+from seamline_airflow.run_context import run_id
+
+
+class OpenNightlyOperator(BaseOperator):
+    """Refuse, before anything is read, what cannot be cut or was asked wrongly; write the run down with what was asked.
+
+    Its name is made here and not in a template: what is wrong with a date would fail there, and be tried again.
+    """
+
+    def __init__(self, *, plan_json: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.plan_json = plan_json
+
+    def execute(self, context: Any) -> str:
+        plan = plan_from_json(self.plan_json)
+        with task_errors(), parts.platform() as store:
+            run = runs.take_of(store, run_id(context, sync=plan.sync, kind=RunKind.NIGHTLY))
+            runs.open_nightly(context, store, plan, run)
+            result = store.run(run).result
+            self.log.info(
+                "%s of %s, asked by %s: %s", result[MODE], run, result[ASKED_BY] or "-", result[REASON] or "-"
+            )
+        return run
 
 
 class CutJobOperator(SparkJobOperator):

@@ -11,7 +11,7 @@ from seamline.domain.calendar import day_of
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import PUBLISH, TABLES, Reconciliation, RunState, Scope, SyncState
+from seamline.domain.runs import PUBLISH, TABLES, NightlyMode, Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem, StreamReport
@@ -19,7 +19,7 @@ from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.stream_state import HOST_GONE, StreamState, alarms_over, not_wanted
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
-from seamline_airflow.operators.gate import NOT_CLEAN, Question
+from seamline_airflow.operators.gate import NOT_CLEAN, Question, compares_only
 from seamline_airflow.run_context import stream_date
 from seamline_airflow.stream_health import in_words, look, troubles
 from seamline_airflow.stream_host import start_host
@@ -157,7 +157,7 @@ class VerdictsOperator(StepOperator):
             state = RunState.FAILED if _blemishes(run, found) else RunState.SUCCEEDED
             store.finish_run(run.run_id, state=state)
             _require_match(run, found)
-        else:
+        elif not compares_only(run):
             store.end_alarm(deadline.ALARM, deadline.subject(run.sync, run.business_date))
         return verdicts
 
@@ -198,6 +198,12 @@ class PublishCutOperator(StepOperator):
         from seamline.sync.cut import publish_cut
 
         run = store.run(self.run)
+        if compares_only(run):
+            raise GateFailed(
+                f"run {run.run_id} compares only: it publishes nothing",
+                hint=f"trigger the date again with the mode `{NightlyMode.PUBLISH}`",
+                sync=run.sync,
+            )
         signature = Question.left_by_gate(run).signature(context["ti"].xcom_pull(task_ids="approve"))
         versions: dict[str, int] = {}
         store.put_result(run.run_id, PUBLISH, versions)
@@ -212,7 +218,10 @@ class PublishCutOperator(StepOperator):
         store.finish_run(run.run_id, state=RunState.SUCCEEDED)
         store.end_alarm(NOT_CLEAN, deadline.subject(run.sync, run.business_date))
         for asset in self.outlets:
-            context["outlet_events"][asset].extra = {"run": run.run_id, "versions": versions}
+            event = context["outlet_events"][asset]
+            event.extra = {"run": run.run_id, "versions": versions}
+            # A run that was started with the form's date has no partition key of its own.
+            event.add_partitions(str(run.business_date))
         return versions
 
 
