@@ -1,13 +1,14 @@
 """The use cases of onboarding with the adapters that a plan names. Clients are imported while a task runs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from seamline import settings
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.plan.model import Run, SyncPlan
-from seamline.ports import Problem
+from seamline.ports import Problem, Survey
 from seamline_airflow import parts
 
 
@@ -24,12 +25,18 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
         problems = list(source.preflight(found.tables))
     problems += _of_capture(plan, behind=problems)
     for destination in plan.destinations:
-        problems += registry.destination_problems(plan, destination.name)
+        problems += registry.destination_problems(_with_shapes(plan, found), destination.name)
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
     try:
         return compile_plan(declared, plan.sync, found), problems
     except DeclarationsInvalid as exc:
         return plan, [*(Problem(fault.place_and_cause, fault.cure) for fault in exc.faults), *problems]
+
+
+def _with_shapes(plan: SyncPlan, found: Survey) -> SyncPlan:
+    """For checks of each shape by itself, also beside tables that cannot be kept."""
+    shapes = {table.name: table for table in found.tables}
+    return replace(plan, tables=tuple(replace(table, table=shapes.get(table.name)) for table in plan.tables))
 
 
 def check_source(plan: SyncPlan) -> Sequence[Problem]:

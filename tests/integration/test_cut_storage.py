@@ -406,7 +406,7 @@ def test_the_views_of_another_sync_are_not_taken_for_this_ones(cuts: PostgresCut
     """A table may go from one sync to another: nobody shall read the last cut of the first one for ever."""
     publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
     moved = replace(staged("r2", {"entry": stage(sql, "e2", 5)}), sync="other")
-    with pytest.raises(SchemaConflict, match="settlement_cut.entry_current exists and is no view of the cuts of other"):
+    with pytest.raises(SchemaConflict, match='"entry_current" is the view of another sync.s cuts'):
         publish(cuts, moved)
     sql.execute("DROP VIEW settlement_cut.entry_current, settlement.entry_proven")
     assert publish(cuts, moved).version == 2, "the first one has cut this date too"
@@ -417,9 +417,14 @@ def test_the_views_of_another_sync_are_not_taken_for_this_ones(cuts: PostgresCut
 
 def test_a_view_of_somebody_else_is_not_overwritten(cuts: PostgresCuts, sql: Any) -> None:
     sql.execute("CREATE SCHEMA settlement CREATE VIEW settlement.entry_proven AS SELECT 1 AS mine")
-    with pytest.raises(SchemaConflict, match="settlement.entry_proven exists and is no view of the cuts of settlement"):
+    with pytest.raises(SchemaConflict, match='"settlement"."entry_proven" is a view that no sync made') as told:
         publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
+    assert "ALTER VIEW" in told.value.hint
     assert one(sql, "SELECT mine FROM settlement.entry_proven") == 1
+    sql.execute("DROP VIEW settlement.entry_proven; CREATE TABLE settlement.entry_proven AS SELECT 1 AS live")
+    with pytest.raises(SchemaConflict, match="entry_proven. is a table") as told:
+        publish(cuts, staged("r2", {"entry": stage(sql, "e2", 3)}))
+    assert "drop" not in told.value.hint.lower(), "rows of a live table are not what is in the way"
 
 
 def test_a_run_whose_cut_stands_at_another_position_is_not_taken_for_it(cuts: PostgresCuts, sql: Any) -> None:

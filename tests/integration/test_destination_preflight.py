@@ -9,8 +9,10 @@ from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres.grants import grant_statements
 from seamline.adapters.postgres.ledger import create_tables
 from seamline.adapters.postgres.preflight import problems
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import TransientError
 from seamline.plan.list_change import kept_name
+from seamline.plan.model import NightlyPlan, TablePlan
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres, postgres_database, writer_of
 from tests.integration.known import destination_known_by_id
@@ -91,6 +93,50 @@ def test_what_would_keep_tables_out_is_told_before_anything_is_read(
     assert problem.what.startswith("destination warehouse: ")
     assert cure in problem.cure
     assert all(one.is_fatal for one in found)
+
+
+def test_names_that_nightly_cuts_would_take_are_told_with_a_cure_that_loses_nothing(publisher: Connection) -> None:
+    """What Seamline's own streams and cuts of other syncs have made there, and what anybody else has."""
+    nightly = replace(PLAN, nightly=NightlyPlan())
+    with postgres(publisher) as session:
+        session.execute("CREATE SCHEMA settlement; CREATE SCHEMA settlement_cut; CREATE SCHEMA seamline")
+        session.execute("CREATE TABLE settlement.account_proven (id int)")
+        session.execute("CREATE TABLE settlement_cut.transfer_current (id int)")
+        session.execute("CREATE TABLE settlement_cut.audit (id int)")
+        session.execute("CREATE TABLE seamline.cut_table (sync text)")
+        session.execute("CREATE VIEW settlement.audit_proven AS SELECT FROM seamline.cut_table WHERE sync = 'treasury'")
+        session.execute("CREATE VIEW settlement.transfer_proven AS SELECT 1 AS one")
+        own = "SELECT FROM seamline.cut_table WHERE sync = 'settlement'"
+        session.execute(f"CREATE VIEW settlement_cut.account_current AS {own}".encode())
+    assert problems(PLAN, WAREHOUSE) == ()
+    told = {one.what.split(": ", 1)[1]: one for one in problems(nightly, WAREHOUSE)}
+    assert all(one.is_fatal for one in told.values())
+    cures = {what.split(",")[0]: one.cure for what, one in told.items()}
+    assert cures.keys() == {
+        '"settlement"."account_proven" is a table',
+        '"settlement_cut"."transfer_current" is a table',
+        '"settlement_cut"."audit" is a table',
+        '"settlement"."audit_proven" is the view of another sync\'s cuts',
+        '"settlement"."transfer_proven" is a view that no sync made',
+    }
+    assert "DROP VIEW" in cures.pop('"settlement"."audit_proven" is the view of another sync\'s cuts')
+    assert all("RENAME TO" in cure and "drop" not in cure.lower() for cure in cures.values())
+
+
+def test_columns_with_names_that_postgresql_or_the_cuts_have_taken_are_told_by_name(publisher: Connection) -> None:
+    """Names in other cases are others: they are quoted everywhere."""
+    whole = Column("id", Kind.INTEGER, "int", nullable=False, length=32)
+    names = ("xmin", "ctid", "tableoid", "cmin", "cmax", "xmax", "seamline.offset", "cut_version", "cut_business_date")
+    fine = ("XMIN", "oid", "Cut_Version", "seamline_offset")
+    table = Table("account", (whole, *(replace(whole, name=name) for name in (*names, *fine))), ("id",))
+    plan = replace(PLAN, tables=(TablePlan("account", table=table), TablePlan("transfer")), nightly=NightlyPlan())
+    found = problems(plan, WAREHOUSE)
+    assert [one.what.split(" of table account")[0] for one in found] == [
+        f"destination warehouse: column {name}" for name in names
+    ]
+    assert all(one.is_fatal and "rename the column at the source" in one.cure for one in found)
+    without = problems(replace(plan, nightly=None), WAREHOUSE)
+    assert len(without) == len(found) - 2, "no cut, no columns of its own"
 
 
 def test_schemas_that_both_logins_may_use_are_no_problem(publisher: Connection) -> None:

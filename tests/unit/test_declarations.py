@@ -272,6 +272,48 @@ def test_two_syncs_that_write_one_table_are_refused_on_both_sides(tmp_path: Path
     assert "also written by sync `settlement`" in faults[1].cause
 
 
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("account_proven", "the view of the newest proven one"),
+        ("account_current", "the view of those that count"),
+        ("account_20261126_v1", "one of them"),
+        ("daily_balance_current", "the view of those that count"),
+        ("daily_balance_proven", "the view of the newest proven one"),
+    ],
+)
+def test_a_table_with_a_name_that_cuts_take_for_themselves_is_refused(tmp_path: Path, name: str, what: str) -> None:
+    text = SYNC.replace("  - account\n", f"  - account\n  - {name}\n")
+    fault = the_fault(tmp_path, {SYNC_FILE: text})
+    assert (fault.line, fault.path) == (6, "tables[1]")
+    assert what in fault.cause and f"`{name}`" in fault.cause
+    assert "another schema" in fault.cure and "drop" not in fault.cure
+
+
+@pytest.mark.parametrize("name", ["Account_proven", "account_current_proven", "account_proven_too", "account_2026_v1"])
+def test_a_name_that_no_cut_takes_is_right(tmp_path: Path, name: str) -> None:
+    write_declarations(tmp_path, {SYNC_FILE: SYNC.replace("  - account\n", f"  - account\n  - {name}\n")})
+    assert load_declarations(tmp_path)
+
+
+def test_without_nightly_cuts_no_name_is_taken(tmp_path: Path) -> None:
+    text = SYNC.replace("nightly:\n  timezone: Asia/Shanghai\n", "").replace(
+        "  - account\n", "  - account\n  - account_proven\n"
+    )
+    write_declarations(tmp_path, {SYNC_FILE: text[: text.index("derived:")]})
+    assert load_declarations(tmp_path)
+
+
+def test_a_name_that_the_cuts_of_another_sync_take_is_refused_on_both_sides(tmp_path: Path) -> None:
+    """That one makes no cuts; its live table stands where the view of the other's would."""
+    other = "sync: treasury\nsource: core_bank\ndestinations: [warehouse]\ntables:\n  - account_proven\n"
+    faults = faults_of(tmp_path, {"syncs/treasury.yaml": other})
+    assert [(fault.file.name, fault.line) for fault in faults] == [("settlement.yaml", 5), ("treasury.yaml", 5)]
+    assert all("`account_proven`" in fault.cause for fault in faults)
+    broken = faults_of(tmp_path, {"syncs/treasury.yaml": other + "nonsense: 1\n"})
+    assert {fault.file.name for fault in broken} == {"treasury.yaml"}, "a right sync does not suffer for it"
+
+
 def test_a_misspelt_table_is_told_where_it_is_first_named(tmp_path: Path) -> None:
     faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("name: ledger_entry", "name: ledger_enty")})
     assert {fault.path for fault in faults} == {

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
+from seamline.domain.cut_names import current_view, proven_view, table_of_partition
 from seamline.spec.destination import DESTINATION_KINDS
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, shown
@@ -200,6 +201,53 @@ def check_one_writer_per_table(
                     _two_writers(document, place, syncs[other], other_place, what)
                     if right[number] or not right[other]:
                         _two_writers(syncs[other], other_place, document, place, what)
+
+
+def check_names_of_cuts(
+    syncs: Sequence[Document], destinations: Mapping[str, Document], *, broken: Collection[str]
+) -> None:
+    """Add to their documents that a table has a name which the nightly cuts of another one take for themselves. A right
+    sync does not suffer for one that is broken."""
+    nightly = [document for document in syncs if "nightly" in document.data]
+    live = _places(syncs, destinations, *_TABLES)
+    cut = _places(nightly, destinations, *_TABLES, *_DERIVED)
+    for (schema, name), of_cuts in cut.items():
+        taken = [(live.get((schema, proven_view(name))), "the view of the newest proven one")]
+        taken += [(cut.get((schema, current_view(name))), "the view of those that count")]
+        taken += [
+            (one, "one of them")
+            for (there, other), one in cut.items()
+            if there == schema and table_of_partition(other) == name
+        ]
+        for found, what in taken:
+            if found is not None:
+                _taken_by_cuts(found, of_cuts, what, broken)
+
+
+def _places(
+    syncs: Sequence[Document], destinations: Mapping[str, Document], *patterns: str
+) -> dict[tuple[tuple[str, str], str], tuple[Document, Path_]]:
+    """By schema and name: where a table is declared."""
+    return {
+        (schema, name): (document, place)
+        for document in syncs
+        for _, destination in document.texts("destinations[]")
+        if (schema := _schema_of(destinations.get(destination)))
+        for place, name in document.texts(*patterns)
+    }
+
+
+def _taken_by_cuts(
+    table: tuple[Document, Path_], of_cuts: tuple[Document, Path_], what: str, broken: Collection[str]
+) -> None:
+    names = tuple(f"`{document.value(place)}`" for document, place in (table, of_cuts))
+    cause = f"the nightly cuts of table {names[1]} take the name {names[0]} for {what}"
+    cure = "Take one of the two tables out, or let one go into a destination with another schema"
+    for (document, place), (other, other_place) in ((table, of_cuts), (of_cuts, table)):
+        if document is not other and other.file.stem in broken and document.file.stem not in broken:
+            continue
+        if document is not other or place == table[1]:
+            _add(document, place, f"{cause} ({shown(other.file)}:{other.line(other_place)})", cure)
 
 
 def _schema_of(destination: Document | None) -> tuple[str, str] | None:

@@ -14,7 +14,13 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from seamline.domain.errors import ConfigError
-from seamline.spec.checks import check_connections, check_one_writer_per_table, check_sync, source_connections
+from seamline.spec.checks import (
+    check_connections,
+    check_names_of_cuts,
+    check_one_writer_per_table,
+    check_sync,
+    source_connections,
+)
 from seamline.spec.destination import DESTINATION_KINDS, DESTINATION_KINDS_PLANNED, DestinationSpec
 from seamline.spec.document import Document, Path_, read_document
 from seamline.spec.expectations import ExpectationsSpec, NativeSuite
@@ -142,6 +148,7 @@ def read_folder(folder: Path) -> Folder:
         check_sync(document, sources=read.sources, destinations=destinations, expectations=suites)
     broken = {name for name, declared in read.syncs.items() if _faults_of(read, declared.document)}
     check_one_writer_per_table(syncs, destinations, broken=broken)
+    check_names_of_cuts(syncs, destinations, broken=broken)
     return read
 
 

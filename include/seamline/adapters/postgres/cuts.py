@@ -13,7 +13,6 @@ partitions has ended; nobody waits for us, but where a table has gained or lost 
 are locked.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,9 +26,18 @@ from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres.client import Session, open_session, translated
 from seamline.adapters.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns
+from seamline.adapters.postgres.cut_places import in_place_of_view, proven_place
 from seamline.adapters.postgres.read import Relation
 from seamline.adapters.postgres.staged_rows import require_as_compared
-from seamline.domain.catalogue import NAME_BYTES_MAX, Table
+from seamline.domain.catalogue import Table
+from seamline.domain.cut_names import (
+    CUT_COLUMNS,
+    DATE_COLUMN,
+    VERSION_COLUMN,
+    current_view,
+    fitted,
+    partition_name,
+)
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
 from seamline.domain.position import Position, position_from_json, position_to_json
@@ -37,8 +45,6 @@ from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, 
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan
 
-DATE_COLUMN = "cut_business_date"
-VERSION_COLUMN = "cut_version"
 # Publishers of cuts in one database take turns: versions are counted and partitioned tables are made under it.
 _LOCK = 7_305_805_512_440_011
 _LOOK_EVERY_S = 0.02
@@ -241,10 +247,12 @@ class PostgresCuts:
         clash = {DATE_COLUMN, VERSION_COLUMN} & stored_columns(self._session, staged).keys()
         if clash:
             raise SchemaConflict(
-                f"table {table.table} has a column {min(clash)}, which a cut needs for itself", table=table.table
+                f"table {table.table} has a column {min(clash)}, which a cut needs for itself",
+                hint="rename the column at the source, or leave the table out of the sync",
+                table=table.table,
             )
         day = _date(business_date)
-        partition = Relation(self._destination.cut_schema, _partition_name(table.table, business_date, version))
+        partition = Relation(self._destination.cut_schema, partition_name(table.table, business_date, version))
         is_first = self._kind(parent) is None
         statements = (
             f"ALTER TABLE {staged} ADD COLUMN {DATE_COLUMN} date NOT NULL DEFAULT {day},"
@@ -258,21 +266,21 @@ class PostgresCuts:
         for statement in statements:
             self._session.execute(statement.encode())
         if is_first:
-            allow_null(self._session, parent, but=(DATE_COLUMN, VERSION_COLUMN))
+            allow_null(self._session, parent, but=CUT_COLUMNS)
         is_wider = self._fit(partition, parent, business_date)
         self._session.execute(
             f"ALTER TABLE {parent} ATTACH PARTITION {partition}"
             f" FOR VALUES FROM ({day}, {version}) TO ({day}, {version + 1})".encode()
         )
         for view, query in zip(self._views(table.table), self._queries(sync, table.table), strict=True):
-            self._create_view(view, query, sync, replaces=is_wider)
+            self._create_view(view, query, sync, table.table, replaces=is_wider)
 
     def _fit(self, partition: Relation, parent: Relation, business_date: date) -> bool:
         try:
             return fit_columns(self._session, cut=partition, cuts=parent)
         except ColumnsMisfit as exc:
             views = ", ".join(str(view) for view in self._views(parent.name))
-            aside = quoted(_name(f"{parent.name}_until_{business_date:%Y%m%d}"))
+            aside = quoted(fitted(f"{parent.name}_until_{business_date:%Y%m%d}"))
             raise SchemaConflict(
                 f"table {parent.name} does not fit its earlier cuts: {exc}",
                 hint="nothing was published. Put the earlier cuts aside as they are, then repeat the publish, which"
@@ -284,8 +292,8 @@ class PostgresCuts:
     def _views(self, table: str) -> tuple[Relation, Relation]:
         """That of the version that counts, and that of the newest proven cut."""
         return (
-            Relation(self._destination.cut_schema, _name(f"{table}_current")),
-            Relation(self._destination.schema, _name(f"{table}_proven")),
+            Relation(self._destination.cut_schema, current_view(table)),
+            proven_place(self._destination, table),
         )
 
     def _queries(self, sync: str, table: str) -> tuple[str, str]:
@@ -307,21 +315,17 @@ class PostgresCuts:
         )
         return current, proven
 
-    def _create_view(self, view: Relation, query: str, sync: str, *, replaces: bool) -> None:
+    def _create_view(self, view: Relation, query: str, sync: str, table: str, *, replaces: bool) -> None:
         """One that is there is replaced only for new columns: that waits for its readers."""
         row = self._session.execute(
-            "SELECT c.relkind = 'v', coalesce(pg_get_viewdef(c.oid), ''), c.reloptions FROM pg_class c"
+            "SELECT c.relkind::text, CASE WHEN c.relkind = 'v' THEN coalesce(pg_get_viewdef(c.oid), '') ELSE '' END,"
+            " c.reloptions FROM pg_class c"
             " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
             (view.schema, view.name),
         ).fetchone()
-        is_view, definition, options = row or (True, "", None)
-        if row is not None and not (is_view and f"sync = {text_literal(sync)}::text" in definition):
-            raise SchemaConflict(
-                f"{view.schema}.{view.name} exists and is no view of the cuts of {sync}",
-                hint="nothing was published. Rename it, or drop it where a sync that had the table before has made it;"
-                " then repeat the publish",
-                table=view.name,
-            )
+        kind, definition, options = row or ("", "", None)
+        for what, cure in in_place_of_view(view, table, kind=kind, definition=definition, sync=sync):
+            raise SchemaConflict(what, hint=f"nothing was published. {cure}. Then repeat the publish", table=table)
         if row is None or replaces:
             # Without them a view would lose what its owner has set, as security_invoker.
             kept = f" WITH ({', '.join(options)})" if options else ""
@@ -383,7 +387,7 @@ class PostgresCuts:
                 table.table,
                 cut.business_date,
                 version,
-                _partition_name(table.table, cut.business_date, version),
+                partition_name(table.table, cut.business_date, version),
                 table.mode.value,
                 table.rows,
                 table.late_rows,
@@ -466,16 +470,5 @@ def open_cuts(destination: DestinationPlan) -> PostgresCuts:
     return PostgresCuts(destination, open_session(resolve(destination.connection), application_name="seamline cuts"))
 
 
-def _partition_name(table: str, business_date: date, version: int) -> str:
-    return _name(f"{table}_{business_date:%Y%m%d}_v{version}")
-
-
 def _date(day: date) -> str:
     return f"DATE '{day.isoformat()}'"
-
-
-def _name(wanted: str) -> str:
-    """PostgreSQL cuts a long name silently; two long ones must stay apart."""
-    if len(wanted.encode()) <= NAME_BYTES_MAX:
-        return wanted
-    return f"{wanted.encode()[:50].decode(errors='ignore')}~{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"

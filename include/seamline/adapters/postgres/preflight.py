@@ -7,7 +7,9 @@ from contextlib import ExitStack, closing
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session, open_session, translated
+from seamline.adapters.postgres.cut_places import obstacles
 from seamline.adapters.postgres.grants import ROWS
+from seamline.adapters.postgres.limits import refusals, refusals_of_cuts
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import DestinationPlan, SyncPlan
@@ -21,7 +23,8 @@ _STREAM_TABLES = ("ledger", "boundary", "finding")
 
 
 def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...]:
-    """TransientError where the server does not answer; a refused login is a problem like any other."""
+    """TransientError where the server does not answer; a refused login is a problem like any other. Of tables without
+    a shape in the plan only the names are looked at."""
     name, tables = f"destination {destination.name}", [table.name for table in plan.tables]
     with ExitStack() as opened:
         sessions: dict[str, Session] = {}
@@ -40,6 +43,8 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
             # Both logins tell the same of the server.
             fatal = dict(told for session in sessions.values() for told in _of_each(session, destination, tables))
             fatal.update(_of_the_publisher(publisher, destination))
+            fatal.update(_of_shapes(plan))
+            fatal.update(_of_cuts(publisher, plan, destination))
             fatal.update(_of_the_writer(writer, publisher, destination, tables))
             advice = (
                 *_checked_row_by_row(publisher, destination, tables),
@@ -81,6 +86,20 @@ def _of_each(session: Session, destination: DestinationPlan, tables: Sequence[st
             f"row security hides rows of {hiding[0]} from {login}",
             f"let a superuser ALTER ROLE {login} BYPASSRLS",
         )
+
+
+def _of_shapes(plan: SyncPlan) -> Iterator[tuple[str, str]]:
+    for table in plan.tables:
+        if table.table is not None:
+            yield from refusals(table.table)
+            if plan.nightly is not None:
+                yield from refusals_of_cuts(table.table)
+
+
+def _of_cuts(session: Session, plan: SyncPlan, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
+    if plan.nightly is not None:
+        names = [*(table.name for table in plan.tables), *(derived.name for derived in plan.derived)]
+        yield from obstacles(session, destination, sync=plan.sync, tables=names)
 
 
 def _of_the_publisher(session: Session, destination: DestinationPlan) -> Iterator[tuple[str, str]]:

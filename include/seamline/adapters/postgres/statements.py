@@ -11,7 +11,8 @@ from seamline.adapters.postgres.canonical import quoted, row_text_expression
 from seamline.adapters.postgres.wire import WireForms
 from seamline.domain.catalogue import Column, Table
 
-# A dot keeps these apart from any column a person would name.
+# A dot keeps these apart from any column a person would name; preflight refuses one that begins so.
+OWN_PREFIX = "seamline."
 OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD = (
     "seamline.offset",
     "seamline.deleted",

@@ -1,0 +1,43 @@
+"""The names that the cuts of a table take beside the table's own.
+
+`<schema>_cut.<table>` holds all cuts, one partition per date and version. Two views lie over it: one in the schema of
+the cuts, one beside the live table.
+"""
+
+import hashlib
+import re
+from datetime import date
+
+from seamline.domain.catalogue import NAME_BYTES_MAX
+
+DATE_COLUMN = "cut_business_date"
+VERSION_COLUMN = "cut_version"
+CUT_COLUMNS = (DATE_COLUMN, VERSION_COLUMN)
+_PARTITION = re.compile(r"(?P<table>.+)_[0-9]{8}_v[0-9]+", re.DOTALL)
+
+
+def current_view(table: str) -> str:
+    """In the schema of the cuts: those that count."""
+    return fitted(f"{table}_current")
+
+
+def proven_view(table: str) -> str:
+    """In the schema of the live tables: the newest cut that reconciled or that a person signed."""
+    return fitted(f"{table}_proven")
+
+
+def partition_name(table: str, business_date: date, version: int) -> str:
+    return fitted(f"{table}_{business_date:%Y%m%d}_v{version}")
+
+
+def table_of_partition(name: str) -> str:
+    """The table whose partition could have this name; "" where none could."""
+    match = _PARTITION.fullmatch(name)
+    return match["table"] if match else ""
+
+
+def fitted(wanted: str) -> str:
+    """PostgreSQL cuts a long name silently; two long ones must stay apart."""
+    if len(wanted.encode()) <= NAME_BYTES_MAX:
+        return wanted
+    return f"{wanted.encode()[:50].decode(errors='ignore')}~{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
