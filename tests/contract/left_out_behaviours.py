@@ -164,14 +164,14 @@ def a_full_update_of_a_row_that_is_not_there_is_a_finding_beside_changes_that_la
 
 @behaviour
 def pieces_of_a_large_transaction_take_what_they_lack_from_pieces_before_them(world: World) -> None:
-    rows = numbered(3)
+    rows = numbered(4)
     stream = opened(world, *rows)
     states, pieces = dict(enumerate(rows)), list[list[tuple[Row, Row]]]()
     for title in "abcd":
         piece = []
         for number, known in list(states.items()):
             states[number] = {**known, "title": title}
-            if (number, title) in ((0, "a"), (1, "b"), (1, "d")):
+            if (number, title) in ((0, "a"), (1, "b"), (1, "d"), (2, "a"), (2, "c")):
                 states[number]["body"] = f"large at {title}"
             piece.append((known, states[number]))
         pieces.append(piece)

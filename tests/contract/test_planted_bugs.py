@@ -10,6 +10,7 @@ from seamline.adapters.postgres import joining, left_out, statements
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres import sink as postgres_sink
+from seamline.adapters.postgres.apply import SpanApplier
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.adapters.postgres.statements import COPIES, DELETED, SpanStatements, TableStatements
 from seamline.domain.changes import TableChanges
@@ -269,11 +270,11 @@ def pieces_passed_over_in_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 def stand_in_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(statements, "left_out_flags", lambda table: {})
+    patch.setattr(statements, "left_out_columns", lambda table: {})
 
 
 def null_written_for_the_stand_in(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SpanStatements, "_newest", lambda on, column: f"s.{column}")
+    patch.setattr(SpanStatements, "_newest", lambda on, column: on._value(column))  # noqa: SLF001
 
 
 def orphans_not_asked_for(patch: pytest.MonkeyPatch) -> None:
@@ -293,9 +294,21 @@ def oldest_piece_taken_for_the_newest(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(left_out, "as_client_text", lambda statement: text(statement).replace(" DESC", ""))
 
 
+def gathered_rows_not_filled(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SpanApplier, "_fill_from_pieces", lambda applier, on, first: None)
+
+
+def gathered_rows_filled_from_the_oldest_piece(patch: pytest.MonkeyPatch) -> None:
+    fill = TableStatements.fill_from_pieces
+    patch.setattr(
+        TableStatements, "fill_from_pieces", lambda on, *args, **rest: fill(on, *args, **rest).replace(" DESC", "")
+    )
+
+
 _UPDATED = "an_update_that_lacks_values_keeps_the_stored_ones"
 _MOVED = "a_change_of_key_takes_what_it_lacks_from_the_row_under_the_old_key"
 _MOVED_BY_PIECES = "a_row_that_pieces_touched_and_the_rest_moves_takes_what_it_lacks_from_them"
+_GATHERED = "pieces_of_a_large_transaction_take_what_they_lack_from_pieces_before_them"
 _ORPHANED = "a_change_that_lacks_values_of_a_row_that_is_not_there_stops_and_applies_nothing"
 LEFT_OUT_IN_MEMORY: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     stand_in_written_in_memory: {_UPDATED, _MOVED, _ORPHANED},
@@ -309,6 +322,8 @@ LEFT_OUT_ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     old_key_forgotten: {_MOVED},
     pieces_passed_over: {_MOVED_BY_PIECES},
     oldest_piece_taken_for_the_newest: {_MOVED_BY_PIECES},
+    gathered_rows_not_filled: {_GATHERED},
+    gathered_rows_filled_from_the_oldest_piece: {_GATHERED},
 }
 
 

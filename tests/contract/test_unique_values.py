@@ -2,6 +2,7 @@
 the span is applied once more in another order. Only a real server has such an index.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -345,7 +346,7 @@ def test_a_stored_value_that_is_not_read_before_its_row_goes_is_caught(
     def planted(on: SpanStatements, images: str) -> str:
         text = set_apart(on, images)
         assert "THEN t." in text, "the planted bug no longer fits the statement"
-        return text.replace("THEN t.", "THEN s.")
+        return re.sub(r'THEN t\."[^"]+"', "THEN NULL", text)
 
     monkeypatch.setattr(SpanStatements, "set_apart", planted)
     swapped = exchange_titles(notes, beside=0)

@@ -47,3 +47,18 @@ def test_an_error_of_the_destination_is_final_only_where_no_repeat_helps(
     assert error.table == "account"
     assert "apply a span: words" in error.message
     assert error.hint or meant is InvariantViolated
+
+
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [
+        ("index row size 3088 exceeds btree version 4 maximum 2704 for index", "Where somebody made the index there"),
+        ("index row requires 8296 bytes, maximum size is 8191", "Where somebody made the index there"),
+        ("row is too big: size 8168, maximum size 8160", "divide it at the source"),
+        ("target lists can have at most 1664 entries", "a limit of the destination's server"),
+    ],
+)
+def test_each_limit_of_the_server_has_its_own_cure(said: str, cure: str) -> None:
+    hint = seamline_error(errors.ProgramLimitExceeded(said), "apply a span", table="account").hint
+    assert cure in hint and "parked: <why>" in hint
+    assert ("index" in hint) == said.startswith("index")

@@ -113,8 +113,21 @@ class SpanApplier:
             self._require_all_rows(on, sum(batch.rows for batch in batches))
             # What was put aside before a TRUNCATE is undone by it.
             emptied = [batch.piece or LAST_PIECE for batch in batches if batch.truncate_first]
-            self.session.execute(on.gather_pieces(first=max(emptied, default=0)))
+            first = max(emptied, default=0)
+            self.session.execute(on.gather_pieces(first=first))
+            if any(batch.is_partial for batch in batches):
+                self._fill_from_pieces(on, first)
             self.session.execute(f"DROP TABLE {on.pieces}")
+
+    def _fill_from_pieces(self, on: TableStatements, first: int) -> None:
+        columns = on.lacking_columns
+        found = self.session.execute(on.lacks_values, prepare=False).fetchone() if columns else None
+        # Two large relations are joined here, which a plan by the live table's index has no way for.
+        self.session.execute(_ANY_PLAN)
+        for column, is_lacking in zip(columns, found or (), strict=True):
+            if is_lacking:
+                self.session.execute(on.fill_from_pieces(column, first=first), prepare=False)
+        self.session.execute(_KEYED_PLAN)
 
     def _require_all_rows(self, on: TableStatements, put: int) -> None:
         """Pieces do not survive their session: what was put there must be there."""

@@ -175,17 +175,14 @@ def seamline_error(exc: psycopg.Error, doing: str, *, table: str = "") -> Seamli
     state = exc.sqlstate
     if state is None or state.startswith(_MAY_PASS) or isinstance(exc, _NOT_NOW):
         return TransientError(text, hint="it is tried again; if it stays, look at the destination's log", table=table)
-    hint = _refusal_hint(state)
+    hint = _refusal_hint(state, said)
     return SchemaConflict(text, hint=hint, table=table) if hint else InvariantViolated(text, table=table)
 
 
-def _refusal_hint(state: str) -> str:
+def _refusal_hint(state: str, said: str) -> str:
     """How to mend what the destination refuses for as long as nobody changes something there; "" for our own bug."""
     if state.startswith("54"):
-        return (
-            "the destination cannot hold a row as large as this one. Where somebody made the index there, drop it and"
-            " start again; where it is the table's key, park the table (`parked: <why>`)"
-        )
+        return _limit_hint(said)
     if state == "55000":
         return (
             "the table in the destination is in a state in which it cannot be written, as one that is published there"
@@ -194,3 +191,18 @@ def _refusal_hint(state: str) -> str:
     if state.startswith(_OF_ITS_OWN):
         return "a trigger or a foreign table in the destination says this: mend or drop it, then start again"
     return ""
+
+
+def _limit_hint(said: str) -> str:
+    """How to mend it where a limit of the server itself is met."""
+    if said.startswith("index row"):
+        return (
+            "an index of the destination cannot hold a value as long as this one. Where somebody made the index there,"
+            " drop it and start again; where it is the table's key, park the table (`parked: <why>`)"
+        )
+    if said.startswith("row is too big"):
+        return (
+            "the destination keeps a row within one page of 8 kB, but for long values, which lie aside: too many of its"
+            " columns hold values. Park the table (`parked: <why>`), or divide it at the source"
+        )
+    return "this is a limit of the destination's server that the table does not fit into: park it (`parked: <why>`)"

@@ -21,7 +21,7 @@ from seamline.adapters.postgres.statements import (
     DELETED_FIELD,
     MET_FIELD,
     OFFSET_FIELD,
-    left_out_flags,
+    left_out_columns,
 )
 from seamline.adapters.postgres.wire import WireForms
 from seamline.domain.catalogue import PARK_IT, Table
@@ -75,7 +75,7 @@ class RowEncoder:
         self._name_set = frozenset(self._names)
         forms = [(column.name, wire.form(column)) for column in table.columns]
         self._fields = [(name, _PYTHON_TYPES[form.arrow]) for name, form in forms]
-        self._may_lack = bool(left_out_flags(table))
+        self._may_lack = bool(left_out_columns(table))
         self._words = {name: form.words for name, form in forms if form.words}
 
     def encode(self, changes: TableChanges) -> Encoded:

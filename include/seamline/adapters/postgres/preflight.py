@@ -9,7 +9,9 @@ from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session, open_session, translated
 from seamline.adapters.postgres.cut_places import obstacles
 from seamline.adapters.postgres.grants import ROWS
+from seamline.adapters.postgres.limits import advice as advice_on
 from seamline.adapters.postgres.limits import refusals, refusals_of_cuts
+from seamline.adapters.postgres.wire_by_source import WIRE_FORMS
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import DestinationPlan, SyncPlan
@@ -49,6 +51,12 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
             advice = (
                 *_checked_row_by_row(publisher, destination, tables),
                 *_reading_kept_rows(publisher, destination, tables),
+                *(
+                    told
+                    for table in plan.tables
+                    if table.table
+                    for told in advice_on(table.table, WIRE_FORMS[plan.source.kind])
+                ),
             )
         return (
             *(Problem(f"{name}: {what}", cure) for what, cure in fatal.items()),
@@ -91,7 +99,7 @@ def _of_each(session: Session, destination: DestinationPlan, tables: Sequence[st
 def _of_shapes(plan: SyncPlan) -> Iterator[tuple[str, str]]:
     for table in plan.tables:
         if table.table is not None:
-            yield from refusals(table.table)
+            yield from refusals(table.table, WIRE_FORMS[plan.source.kind])
             if plan.nightly is not None:
                 yield from refusals_of_cuts(table.table)
 

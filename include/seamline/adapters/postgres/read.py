@@ -43,6 +43,8 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import RowHash
 
 _KEYS_PER_STATEMENT = 500
+# Four aggregates each, and a target list has 1,664 entries.
+_SUMMARIES_PER_STATEMENT = 400
 # The version from which bytes are cast to numbers.
 _CASTS_BYTES = 180_000
 # JIT compiles for longer than these scans save; the texts of the digest need these output settings.
@@ -186,8 +188,12 @@ class PostgresReadView:
         """The columns that the digest leaves out, each with its summary."""
         table = self._table(segment.table)
         columns = inexact_columns(table)
-        if not columns:
-            return {}
+        found: dict[str, FloatSummary] = {}
+        for start in range(0, len(columns), _SUMMARIES_PER_STATEMENT):
+            found |= self._float_summaries(table, segment, columns[start : start + _SUMMARIES_PER_STATEMENT])
+        return found
+
+    def _float_summaries(self, table: Table, segment: Segment, columns: Sequence[Column]) -> dict[str, FloatSummary]:
         numbers = [f"{quoted(column.name)}::float8" for column in columns]
         # By way of the text: a cast from float8 to numeric keeps 15 digits.
         parts = ", ".join(

@@ -26,8 +26,7 @@ from seamline.adapters.postgres.client import (
 from seamline.adapters.postgres.encode import Encoded, RowEncoder
 from seamline.adapters.postgres.left_out import with_old_values
 from seamline.adapters.postgres.statements import TableStatements
-from seamline.adapters.postgres.wire_mariadb import MARIADB
-from seamline.adapters.postgres.wire_postgres import POSTGRES
+from seamline.adapters.postgres.wire_by_source import WIRE_FORMS
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import (
     CommitUnknown,
@@ -42,8 +41,6 @@ from seamline.domain.errors import (
 from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
-
-_WIRE_FORMS = {"mariadb": MARIADB, "postgres": POSTGRES}
 
 
 def open_sink(plan: SyncPlan, destination: DestinationPlan) -> "PostgresSink":
@@ -69,7 +66,7 @@ class PostgresSink:
         self._destination = destination
         self._resolve = resolve
         self._failpoints = failpoints or Unarmed()
-        wire = _WIRE_FORMS[plan.source.kind]
+        wire = WIRE_FORMS[plan.source.kind]
         self._statements = {
             entry.name: TableStatements(entry.shape, schema=destination.schema, number=number, wire=wire)
             for number, entry in enumerate(plan.tables)

@@ -1,8 +1,8 @@
 """The SQL of one table's part of a span: staging table, the MERGE of keyed tables, the multiset steps of keyless ones.
 
 The span's rows come in their wire forms, either from a temporary table that COPY filled or, where there are few, as one
-JSON parameter of the statement itself. Every statement reads them through a subquery that casts them to their stored
-types, so all statements see one and the same row.
+JSON parameter of the statement itself. Every statement reads them through one subquery, so all statements see one and
+the same row.
 """
 
 from functools import cached_property
@@ -21,6 +21,7 @@ OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD = (
 )
 OFFSET, DELETED, MET, COPIES = map(quoted, (OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD))
 PIECE, FOUND = quoted("seamline.piece"), quoted("seamline.found")
+_FIRST_MET, _AGE, _COPY = quoted("seamline.first_met"), quoted("seamline.age"), quoted("seamline.copy")
 # Where the rest of a unit stands behind its pieces.
 LAST_PIECE = 2**31 - 1
 FINDINGS_KEPT_MAX = 1000
@@ -40,7 +41,7 @@ class TableStatements:
         self.schema = schema
         self.number = number
         self.wire = wire
-        self.left_out = left_out_flags(table)
+        self.left_out = left_out_columns(table)
         self.live = f"{quoted(schema)}.{quoted(table.name)}"
         self.staging = f"pg_temp.seamline_staging_{number}"
         self.images = f"pg_temp.seamline_images_{number}"
@@ -112,23 +113,41 @@ class TableStatements:
         columns = ", ".join(quoted(column.name) for column in self.table.columns)
         if not self.table.is_keyed:
             return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {pieces}"
-        keys = ", ".join(quoted(name) for name in self.table.key)
-        window = f"OVER (PARTITION BY {keys} ORDER BY"
-        # A value that the newest change left out is that of the newest one that has it.
-        flags = self.left_out
-        named = "".join(
-            f", first_value({quoted(column.name)}) {window} coalesce({quoted(column.name)}="
-            f"{_literal(self.wire.left_out(column))},false), {PIECE} DESC) AS {flags[quoted(column.name)]}"
-            for column in self.table.columns
-            if quoted(column.name) in flags
-        )
-        chosen = ", ".join(flags.get(quoted(column.name), quoted(column.name)) for column in self.table.columns)
+        window = f"OVER (PARTITION BY {', '.join(quoted(name) for name in self.table.key)} ORDER BY {PIECE}"
         return (
             f"INSERT INTO {self.staging} ({OFFSET}, {DELETED}, {MET}, {columns}) "
-            f"SELECT {OFFSET}, {DELETED}, first_met, {chosen} FROM ("
-            f"SELECT *, first_value({MET}) {window} {PIECE}) AS first_met{named}, "
-            f"row_number() {window} {PIECE} DESC) AS age FROM {pieces}) AS p WHERE age = 1"
+            f"SELECT {OFFSET}, {DELETED}, {_FIRST_MET}, {columns} FROM ("
+            f"SELECT *, first_value({MET}) {window}) AS {_FIRST_MET}, "
+            f"row_number() {window} DESC) AS {_AGE} FROM {pieces}) AS p WHERE {_AGE} = 1"
         )
+
+    @property
+    def lacking_columns(self) -> list[Column]:
+        """Those whose values the log may have left out of what was gathered, in the order of `lacks_values`."""
+        return [column for column in self.table.columns if column.toastable and column.name not in self.table.key]
+
+    @property
+    def lacks_values(self) -> str:
+        """Whether some row that was gathered lacks a value, by column."""
+        asked = ", ".join(f"coalesce(bool_or({self._is_left_out(column)}), false)" for column in self.lacking_columns)
+        return f"SELECT {asked} FROM {self.staging} WHERE NOT {DELETED}"
+
+    def fill_from_pieces(self, column: Column, *, first: int = 0) -> str:
+        """A value that the newest change of a key left out is that of the newest piece from `first` on that has it."""
+        name = quoted(column.name)
+        keys = [quoted(key) for key in self.table.key]
+        same = " AND ".join(f"s.{key} = p.{key}" for key in keys)
+        lacks = f"NOT s.{DELETED} AND {self._is_left_out(column, of='s.')}"
+        own = ", ".join(f"p.{key}" for key in keys)
+        return (
+            f"UPDATE {self.staging} AS s SET {name} = p.{name} FROM ("
+            f"SELECT DISTINCT ON ({own}) {own}, p.{name} FROM {self.pieces} AS p JOIN {self.staging} AS s ON {same} "
+            f"WHERE {lacks} AND NOT {self._is_left_out(column, of='p.')} AND p.{PIECE} >= {first} "
+            f"ORDER BY {own}, p.{PIECE} DESC) AS p WHERE {same} AND {lacks}"
+        )
+
+    def _is_left_out(self, column: Column, *, of: str = "") -> str:
+        return is_left_out(column, self.wire, of=f"{of}{quoted(column.name)}")
 
 
 def identity_index(table: Table, relation: str) -> str:
@@ -177,7 +196,7 @@ class SpanStatements:
         self._rows = rows
         self._wire = wire
         self._columns = [quoted(column.name) for column in table.columns]
-        self._left_out = left_out_flags(table)
+        self._left_out = left_out_columns(table)
         self._keys = [quoted(name) for name in table.key]
 
     @cached_property
@@ -186,14 +205,14 @@ class SpanStatements:
         # Assigning a key column its own value when there is no other makes RETURNING speak of the row.
         rest = [column for column in self._columns if column not in self._keys] or self._columns[:1]
         assignments = ", ".join(f"{column} = {self._newest(column)}" for column in rest)
-        keys = ", ".join(f"s.{column} AS key_{index}" for index, column in enumerate(self._keys))
+        keys = ", ".join(f"{self._value(column)} AS key_{index}" for index, column in enumerate(self._keys))
         shown = ", ".join(f"{_literal(name)}, key_{index}" for index, name in enumerate(self._table.key))
         return as_client_text(
             f"WITH merged AS (MERGE INTO {self._live} AS t USING ({self._typed}) AS s ON {self._same_key} "
             f"WHEN MATCHED AND s.{DELETED} THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {assignments} "
             f"WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({', '.join(self._columns)}) "
-            f"VALUES ({', '.join(f's.{column}' for column in self._columns)}) "
+            f"VALUES ({', '.join(map(self._value, self._columns))}) "
             f"RETURNING merge_action() AS action, s.{MET} AS met, s.{OFFSET} AS log_offset, {keys}) "
             "SELECT CASE action WHEN 'INSERT' THEN 'update met no row' ELSE 'insert met a row' END, "
             f"json_build_object({shown})::text, log_offset, count(*) OVER () "
@@ -218,7 +237,7 @@ class SpanStatements:
     @cached_property
     def orphans(self) -> str:
         """How many changes lack values and meet no row that has them. Asked before the MERGE."""
-        lacking = " OR ".join(f"s.{flag}" for flag in self._left_out.values()) or "false"
+        lacking = " OR ".join(map(self._is_left_out, self._left_out)) or "false"
         return as_client_text(
             f"SELECT count(*) FROM ({self._typed}) AS s WHERE NOT s.{DELETED} AND ({lacking}) "
             f"AND NOT EXISTS (SELECT FROM {self._live} AS t WHERE {self._same_key})"
@@ -228,7 +247,7 @@ class SpanStatements:
     def missed_deletes(self) -> str:
         """Deletes that will meet no row although the log says there was one. Asked before the MERGE."""
         shown = ", ".join(
-            f"{_literal(name)}, s.{column}" for name, column in zip(self._table.key, self._keys, strict=True)
+            f"{_literal(name)}, {self._value(column)}" for name, column in zip(self._table.key, self._keys, strict=True)
         )
         return as_client_text(
             f"SELECT 'delete met no row', json_build_object({shown})::text, s.{OFFSET}, count(*) OVER () "
@@ -242,7 +261,7 @@ class SpanStatements:
         columns = ", ".join(self._columns)
         return as_client_text(
             f"INSERT INTO {self._live} ({columns}) SELECT {columns} FROM ({self._typed}) AS s "
-            f"CROSS JOIN LATERAL generate_series(1, s.{COPIES}) WHERE s.{COPIES} > 0"
+            f"CROSS JOIN LATERAL generate_series(1, s.{COPIES}) AS {_COPY} WHERE s.{COPIES} > 0"
         )
 
     @cached_property
@@ -268,34 +287,40 @@ class SpanStatements:
 
     def _newest(self, column: str) -> str:
         """The value to store: the stored one where the log left it out."""
+        return self._value(column, otherwise=f"t.{column}")
+
+    def _value(self, column: str, *, otherwise: str = "NULL") -> str:
+        """The value that a row of `s` brings, and `otherwise` where the log left it out."""
         if column not in self._left_out:
             return f"s.{column}"
-        return f"CASE WHEN s.{self._left_out[column]} THEN t.{column} ELSE s.{column} END"
+        cast = self._wire.cast(self._left_out[column], of=f"s.{column}")
+        return f"CASE WHEN {self._is_left_out(column)} THEN {otherwise} ELSE {cast} END"
+
+    def _is_left_out(self, column: str) -> str:
+        return is_left_out(self._left_out[column], self._wire, of=f"s.{column}")
 
     @property
     def _same_key(self) -> str:
-        return " AND ".join(f"t.{column} = s.{column}" for column in self._keys)
+        return " AND ".join(f"t.{column} = {self._value(column)}" for column in self._keys)
 
     @property
     def _typed(self) -> str:
         control = f"{OFFSET}, {DELETED}, {MET}" if self._table.is_keyed else COPIES
-        columns = ", ".join(text for column in self._table.columns for text in self._typed_column(column))
+        columns = ", ".join(map(self._typed_column, self._table.columns))
         return f"SELECT {control}, {columns} FROM {self._rows}"
 
-    def _typed_column(self, column: Column) -> list[str]:
-        """The stored value; for one that the log may leave out also whether it did, and then NULL for the value."""
+    def _typed_column(self, column: Column) -> str:
+        """The stored value; of a column that the log may leave out still its wire form, from which `_value` makes it. A
+        second column that says whether it did is one too many for a table of 900: a target list has 1,664 entries."""
         name = quoted(column.name)
-        cast = self._wire.cast(column, of=name)
-        if name not in self._left_out:
-            return [f"{cast} AS {name}"]
-        is_left_out = f"coalesce({name}={_literal(self._wire.left_out(column))},false)"
-        return [
-            f"CASE WHEN {is_left_out} THEN NULL ELSE {cast} END AS {name}",
-            f"{is_left_out} AS {self._left_out[name]}",
-        ]
+        return name if name in self._left_out else f"{self._wire.cast(column, of=name)} AS {name}"
 
 
-def left_out_flags(table: Table) -> dict[str, str]:
-    """Quoted column → its control column that says whether the log left the value out, for those that it may."""
-    names = [quoted(column.name) for column in table.columns if column.toastable and table.is_keyed]
-    return {name: quoted(f"seamline.left_out.{number}") for number, name in enumerate(names)}
+def is_left_out(column: Column, wire: WireForms, *, of: str) -> str:
+    """Whether the wire form `of` says that the log left the value out; false for NULL."""
+    return f"coalesce({of}={_literal(wire.left_out(column))},false)"
+
+
+def left_out_columns(table: Table) -> dict[str, Column]:
+    """The columns whose values the log may leave out, by their quoted names."""
+    return {quoted(column.name): column for column in table.columns if column.toastable and table.is_keyed}

@@ -1,0 +1,65 @@
+"""What a PostgreSQL destination cannot take of a table is told by preflight, and not by the first change."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from seamline.adapters.postgres.limits import COLUMNS_MAX, KEYLESS_COLUMNS_MAX, advice, refusals
+from seamline.adapters.postgres.wire_mariadb import MARIADB
+from seamline.adapters.postgres.wire_postgres import POSTGRES
+from seamline.domain.catalogue import Column, Kind, Table
+
+ID = Column("id", Kind.INTEGER, "int", nullable=False, length=32)
+TEXT = Column("c", Kind.STRING, "text")
+
+
+def table(columns: Sequence[Column], *, key: tuple[str, ...] = ("id",)) -> Table:
+    return Table("wide", (ID, *columns), key)
+
+
+def many(column: Column, count: int) -> list[Column]:
+    return [replace(column, name=f"c{number}") for number in range(count)]
+
+
+def test_900_texts_fit_and_only_a_row_that_is_too_large_is_warned_of() -> None:
+    wide = table(many(TEXT, 900))
+    assert list(refusals(wide, POSTGRES)) == []
+    ((what, cure),) = advice(wide, POSTGRES)
+    assert "table wide may take" in what and "page of 8,160" in what
+    assert cure.startswith("nothing, where")
+
+
+@pytest.mark.parametrize(("key", "most"), [(("id",), COLUMNS_MAX), ((), KEYLESS_COLUMNS_MAX)])
+def test_a_column_more_than_staging_can_have_is_refused(key: tuple[str, ...], most: int) -> None:
+    assert list(refusals(table(many(TEXT, most - 1), key=key), POSTGRES)) == []
+    ((what, cure),) = refusals(table(many(TEXT, most), key=key), POSTGRES)
+    assert f"has {most + 1:,} columns" in what and f"{most:,} are left" in what
+    assert "leave it out" in cure
+
+
+def test_a_row_that_fits_no_page_whatever_it_holds_is_refused() -> None:
+    """A TIME takes 3 bytes in MariaDB and 16 here; an INT is staged as what holds every whole number."""
+    time = Column("c", Kind.TIME, "time", nullable=False)
+    assert list(refusals(table(many(time, 500)), MARIADB)) == []
+    ((what, _),) = refusals(table(many(time, 520)), MARIADB)
+    assert "takes 8,328 bytes or more" in what
+    assert list(refusals(table(many(replace(time, nullable=True), 520)), MARIADB)) == [], "a NULL takes nothing"
+    ((what, _),) = refusals(table(many(ID, 1_020)), POSTGRES)
+    assert "takes 8,168 bytes or more" in what
+
+
+@pytest.mark.parametrize(
+    ("column", "is_told"),
+    [
+        (Column("k", Kind.STRING, "varchar(676)", nullable=False, length=676), False),
+        (Column("k", Kind.STRING, "varchar(677)", nullable=False, length=677), True),
+        (Column("k", Kind.BYTES, "varbinary(2704)", nullable=False, length=2_704), False),
+        (Column("k", Kind.BYTES, "blob", nullable=False), True),
+    ],
+)
+def test_a_key_that_may_outgrow_an_index_is_told(column: Column, is_told: bool) -> None:
+    found = [what for what, _ in advice(Table("t", (column,), ("k",)), MARIADB)]
+    assert [what.startswith("a key of table t may be longer than the 2,704 bytes") for what in found] == [
+        True
+    ] * is_told
