@@ -19,11 +19,13 @@ from airflow.sdk import (
 from seamline import settings
 from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.runs import RunKind
+from seamline.plan.maintenance import CHORES
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import Stage, all_stages
 from seamline_airflow import stage_tasks
 from seamline_airflow.deadline import verdict_deadline
 from seamline_airflow.nightly_form import form
+from seamline_airflow.operators.maintenance import OPERATORS
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.run_context import BUSINESS_DATE, run_id_macro
 from seamline_airflow.run_ends import RunOf
@@ -53,6 +55,9 @@ _ABOUT = {
     "reconcile": "Compares the live tables with the source at one position, after each nightly cut and on demand. Red "
     "on a break, and names it.",
 }
+_ABOUT_MAINTENANCE = (
+    "Gives back what nobody needs any more: of the log, the cuts, the destinations and the platform database."
+)
 _AGAIN = Param(
     [],
     type="array",
@@ -140,6 +145,37 @@ def streams_dag() -> DAG:
             weight_rule="absolute",
             execution_timeout=timedelta(minutes=5),
         )
+    return dag
+
+
+def maintenance_dag() -> DAG:
+    """`seamline__maintenance`: what nobody needs any more goes, of all syncs."""
+    steps = "\n".join(f"{number}. **{chore.title}** – {chore.does}" for number, chore in enumerate(CHORES, 1))
+    with DAG(
+        "seamline__maintenance",
+        dag_display_name="Maintenance: the log, the cuts and the records end",
+        description=_ABOUT_MAINTENANCE,
+        # Not at the full hour, at which nights begin.
+        schedule="23 * * * *",
+        start_date=_START,
+        catchup=False,
+        max_active_runs=1,
+        # One after the other, for a small machine; none depends on another.
+        max_active_tasks=1,
+        is_paused_upon_creation=False,
+        tags=["seamline", "maintenance"],
+        doc_md=f"{_ABOUT_MAINTENANCE}\n\n{steps}\n\nEvery step may be cleared and run again.\n",
+        default_args=_RETRIES,
+    ) as dag:
+        for chore in CHORES:
+            OPERATORS[chore.id](
+                task_id=chore.id,
+                task_display_name=chore.title,
+                doc_md=f"{chore.does}\n",
+                priority_weight=1,
+                weight_rule="absolute",
+                execution_timeout=timedelta(minutes=30),
+            )
     return dag
 
 

@@ -21,10 +21,11 @@ from seamline.adapters.bulk_source import (
 )
 from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.adapters.platform.database import Database
+from seamline.adapters.platform.maintenance import PlatformMaintenance
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.domain.errors import ConfigError
-from seamline.plan.model import SourcePlan, SyncPlan
+from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.ports import CaptureProbe, Failpoints, LogReader, Problem, ReadView, ShapeGuard, Sink, Source
 
 # Per kind of source or destination: `module:function` of its opener. A new kind is a line here.
@@ -52,6 +53,8 @@ _PROBED = {"postgres": "seamline.adapters.postgres.probed:open_probed"}
 _CAPTURE_PROBLEMS = "seamline.adapters.connect.capture:problems"
 _CAPTURE_PROBE = "seamline.adapters.connect.capture:open_probe"
 _CUTS = {"postgres": "seamline.adapters.postgres.cuts:open_cuts"}
+_MAINTENANCE = {"postgres": "seamline.adapters.postgres.maintenance:open_maintenance"}
+_LOG_TOPICS = "seamline.adapters.kafka.topics:open_log_topics"
 _LOG_READER = "seamline.adapters.kafka.log_reader:open_log_reader"
 
 
@@ -126,6 +129,20 @@ def cut_publisher(plan: SyncPlan, destination_name: str) -> Any:
     """`open_cuts(destination: DestinationPlan)`: publishes cuts there (`sync.cut.CutPublisher`); close it after use."""
     destination = plan.destination(destination_name)
     return _opener(_CUTS, destination.kind, "destination for cuts")(destination)
+
+
+def destination_maintenance(destination: DestinationPlan) -> Any:
+    """`open_maintenance(destination: DestinationPlan)`: its ledgers, and what nobody needs any more there."""
+    return _opener(_MAINTENANCE, destination.kind, "destination")(destination)
+
+
+def log_topics() -> Any:
+    """`open_log_topics()`: the log topics of the one Kafka (`sync.log_pruning.LogTopics`)."""
+    return _function(_LOG_TOPICS)()
+
+
+def platform_maintenance() -> PlatformMaintenance:
+    return PlatformMaintenance(Database())
 
 
 def platform() -> PlatformStore:

@@ -1,7 +1,9 @@
 """What a sync will do, in words: the very stages that its DAGs and jobs run."""
 
 import textwrap
+from collections.abc import Sequence
 
+from seamline.plan.maintenance import CHORES
 from seamline.plan.model import SyncPlan
 from seamline.plan.stages import RunsIn, Stage, all_stages
 
@@ -19,14 +21,28 @@ def explain(plan: SyncPlan) -> str:
     """Text of several lines, ending in a newline. Equal plans give equal text."""
     parts = [_head(plan)]
     for kind, stages in all_stages(plan).items():
-        lines = [f"{plan.sync}__{kind}  ({_when(plan, kind)})"]
-        width = max(len(stage.id) for stage in stages)
-        for number, stage in enumerate(stages, 1):
-            lines.append(f"  {number}. {stage.id:<{width}}  {stage.title}  [{_where(stage)}]")
-            indent = " " * (width + 7)
-            lines += textwrap.wrap(stage.does, WIDTH, initial_indent=indent, subsequent_indent=indent)
-        parts.append("\n".join(lines))
+        steps = [(stage.id, f"{stage.title}  [{_where(stage)}]", stage.does) for stage in stages]
+        parts.append(_dag(f"{plan.sync}__{kind}  ({_when(plan, kind)})", steps))
+    chores = [(chore.id, chore.title, f"{chore.does}{_kept(plan, chore.id)}") for chore in CHORES]
+    parts.append(_dag("seamline__maintenance  (every hour, one for all syncs)", chores))
     return "\n\n".join(parts) + "\n"
+
+
+def _dag(head: str, steps: Sequence[tuple[str, str, str]]) -> str:
+    """Of each step its id, what stands beside it, and what it does."""
+    lines, width = [head], max(len(name) for name, _, _ in steps)
+    for number, (name, title, does) in enumerate(steps, 1):
+        lines.append(f"  {number}. {name:<{width}}  {title}")
+        indent = " " * (width + 7)
+        lines += textwrap.wrap(does, WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return "\n".join(lines)
+
+
+def _kept(plan: SyncPlan, chore: str) -> str:
+    """What this sync's declarations say about it."""
+    if chore == "log":
+        return f" Source {plan.source.name}: {plan.source.log_keep_days:g} days."
+    return ""
 
 
 def _head(plan: SyncPlan) -> str:

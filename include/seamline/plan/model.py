@@ -35,7 +35,7 @@ class SourcePlan:
     marker_table: str = "seamline_marker"
     snapshot_lock: str = "none"  # none | brief
     log_max_gb: float = 50.0
-    log_keep_days: int = 7
+    log_keep_days: float = 7
     schema: str = ""
 
     @property

@@ -32,10 +32,12 @@ class Log(Declared):
     max_gb: float = Field(
         50, gt=0, description="Size of the log topic in GB at which the capture stops; alarms at 50 and 80 %."
     )
-    keep_days: int = Field(
+    keep_days: float = Field(
         7,
-        ge=1,
-        description="Least days that the log is kept beyond what every destination has applied. Nothing prunes it yet.",
+        ge=0.01,
+        description="Days for which the log keeps a record in any case; 0.01 are a quarter of an hour. A destination"
+        " that is put back from a backup of these days goes on by itself; from an older one it is onboarded again. What"
+        " a ledger still needs stays longer.",
     )
 
 

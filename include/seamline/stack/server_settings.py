@@ -65,6 +65,8 @@ KAFKA: dict[str, str] = {
     "log.retention.bytes": "-1",
     # The active segment is never freed by pruning: a small one frees space in time.
     "log.segment.bytes": "134217728",
+    # What was pruned is given back at this look; five minutes is meant for many more topics.
+    "log.retention.check.interval.ms": "10000",
     # An idle controller writes and flushes an empty record this often; half a second is meant for large clusters.
     "metadata.max.idle.interval.ms": "5000",
     "message.max.bytes": "33554432",

@@ -10,15 +10,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import ConfigResource, NewTopic, OffsetSpec, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
+from seamline.adapters.connections import resolve
 from seamline.adapters.kafka import log_dirs
-from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, asked
+from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, asked, client_settings
 from seamline.domain.errors import ConfigError, PositionLost, TransientError
 
 # The active segment is never freed by pruning: a small one frees space in time.
 SEGMENT_BYTES = 64 * 1024 * 1024
 MESSAGE_BYTES_MAX = 32 * 1024 * 1024
+_SEGMENT_MS = "segment.ms"
 _PAUSE_S = 0.05
 
 
@@ -136,6 +145,35 @@ class CaptureTopics:
         )
         return int(answer.low_watermark)
 
+    def young_from(self, topic: str, *, keep_s: float) -> int:
+        """An offset before which every record is older than `keep_s`; 0 where that is not known.
+
+        Counted back from this clock or from the newest timestamp in the log, whichever says the earlier time: if one of
+        the two clocks runs ahead, or stands, more is kept. Of records whose times go back, as after a clock was put
+        back, the broker gives the first one that is young enough: what lies before it is older throughout.
+        """
+        place = TopicPartition(topic, 0)
+        # Also what is not yet committed has a time.
+        newest = self._listed({place: OffsetSpec.max_timestamp()}, IsolationLevel.READ_UNCOMMITTED)  # type: ignore[no-untyped-call]
+        if newest.offset < 0:
+            return 0
+        since_ms = min(int(time.time() * 1000), int(newest.timestamp)) - int(keep_s * 1000)
+        if since_ms < 0:
+            return 0
+        first = self._listed({place: OffsetSpec.for_timestamp(since_ms)}, IsolationLevel.READ_UNCOMMITTED)
+        # -1 would be that no record is as young, though the newest is: then nothing is known.
+        return max(0, int(first.offset))
+
+    def end_segments(self, topic: str, *, within_s: float) -> None:
+        """Let a segment of the topic end after so long, however slowly it fills: only ended ones can be freed."""
+        facts, wanted = self.facts(topic), str(int(within_s * 1000))
+        if facts is None or facts.settings.get(_SEGMENT_MS) == wanted:
+            return
+        entry = ConfigEntry(_SEGMENT_MS, wanted, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        future = self._admin.incremental_alter_configs([resource], request_timeout=self._timeout_s)[resource]
+        asked(future.result, doing=f"set {_SEGMENT_MS} of topic {topic}", settings=self._settings)
+
     def delete(self, topic: str) -> None:
         """Delete a whole topic, for a source that is given up. A topic that is not there is a no-op."""
         try:
@@ -217,3 +255,8 @@ class CaptureTopics:
                     f"log topic {name} does not exist", hint="onboard the syncs of this source again"
                 ) from exc
             return asked(future.result, doing="tell offsets", settings=self._settings)
+
+
+def open_log_topics() -> CaptureTopics:
+    """The topics of the connection `kafka`."""
+    return CaptureTopics(client_settings(resolve("kafka")))

@@ -1,0 +1,52 @@
+"""What maintenance asks of the platform database, and what it lets go there."""
+
+from collections.abc import Sequence
+
+from seamline.adapters.platform.database import Database, Session
+from seamline.domain.ledger import StreamId
+from seamline.domain.log_floor import LogHold
+from seamline.domain.runs import PUBLISH, RunKind
+from seamline.plan.model import SyncPlan, plan_from_json
+
+
+class PlatformMaintenance:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def close(self) -> None:
+        self._database.close()
+
+    def wanted_plans(self) -> dict[StreamId, SyncPlan]:
+        """Every stream that was ever wanted, also one that is paused or not wanted now, with its last plan."""
+
+        def work(session: Session) -> dict[StreamId, SyncPlan]:
+            cursor = session.execute("select sync, destination, plan_json from stream order by sync, destination")
+            return {StreamId(sync, destination): plan_from_json(text) for sync, destination, text in cursor}
+
+        return self._database.transact(work)
+
+    def published_plans(self) -> list[SyncPlan]:
+        """Of each sync that has no stream yet, the plan of the newest run that began to publish its tables."""
+
+        def work(session: Session) -> list[SyncPlan]:
+            cursor = session.execute(
+                "select distinct on (sync) plan_json from run where kind = any(%s) and result ? %s"
+                " and sync not in (select sync from stream) order by sync, started_at desc",
+                ([RunKind.ONBOARD.value, RunKind.TABLES.value], PUBLISH),
+            )
+            return [plan_from_json(text) for (text,) in cursor]
+
+        return self._database.transact(work)
+
+    def living_holds(self, topic: str) -> Sequence[LogHold]:
+        """Who holds this log now."""
+
+        def work(session: Session) -> Sequence[LogHold]:
+            cursor = session.execute(
+                "select holder, next_offset from pruning_hold where topic = %s and expires_at > clock_timestamp()"
+                " order by next_offset",
+                (topic,),
+            )
+            return tuple(LogHold(holder, int(offset)) for holder, offset in cursor)
+
+        return self._database.transact(work)

@@ -1,0 +1,160 @@
+"""Deletes the records of log topics that nobody needs any more. It decides nothing itself: `domain.log_floor` does.
+
+A need that arises while a floor is computed is younger than `log.keep_days`, which is a quarter of an hour at least: an
+onboarding begins at the end of the log. One that ends meanwhile is seen: holds are read before ledgers, and a hold ends
+only when the ledger stands.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from seamline.domain.errors import ConfigError, PositionLost, SeamlineError
+from seamline.domain.ledger import StreamId
+from seamline.domain.log_floor import Answer, Floor, LedgerPlace, LogEnds, LogHold, log_floor
+from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
+
+_DAY_S = 86_400.0
+# A segment goes as a whole, once its newest record may go. So what cannot go yet is a tenth of the keep more, and an
+# hour at most; below a minute a broker would be busy with files.
+_SEGMENT_OF_KEEP = 0.1
+_SEGMENT_MIN_S, _SEGMENT_MAX_S = 60.0, 3600.0
+
+
+class LogTopics(Protocol):
+    """The log topics of one Kafka."""
+
+    def topic_id(self, topic: str) -> str: ...
+
+    def offsets(self, topic: str) -> tuple[int, int]: ...
+
+    def size_bytes(self, topic: str) -> int: ...
+
+    def young_from(self, topic: str, *, keep_s: float) -> int:
+        """An offset before which every record is older than `keep_s`."""
+
+    def end_segments(self, topic: str, *, within_s: float) -> None:
+        """Let a segment end after so long, however slowly it fills."""
+
+    def prune(self, topic: str, *, below: int) -> int: ...
+
+
+class Ledgers(Protocol):
+    """The ledgers of one destination, of whatever log."""
+
+    def ledgers(self) -> Sequence[LedgerPlace]: ...
+
+
+class Holds(Protocol):
+    def living_holds(self, topic: str) -> Sequence[LogHold]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PruningTools:
+    topics: LogTopics
+    holds: Holds
+    open_ledgers: Callable[[DestinationPlan], AbstractContextManager[Ledgers]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogUsers:
+    """Who may need the log of a source. `streams` are those that were ever wanted: each must have a ledger."""
+
+    source: SourcePlan
+    destinations: tuple[DestinationPlan, ...]
+    streams: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What became of one log topic. `begins`: its first offset, before and after. `segments`: why they could not be
+    made to end in time; "" where they do."""
+
+    topic: str
+    begins: tuple[int, int]
+    ends: int
+    floor: Floor
+    size_bytes: int
+    segments: str = ""
+
+    @property
+    def records(self) -> int:
+        return self.begins[1] - self.begins[0]
+
+
+def log_users(
+    declared: Sequence[SyncPlan], wanted: Mapping[StreamId, SyncPlan], published: Collection[SyncPlan]
+) -> list[LogUsers]:
+    """By log topic: all destinations of all syncs, whether declared, wanted, paused or neither.
+
+    A sync that was published and not yet wanted has a ledger too. The keep is the declared one; of a source that no
+    declaration has any more, the longest that was heard of.
+    """
+    plans = [*declared, *wanted.values(), *published]
+    sources: dict[str, SourcePlan] = {}
+    for plan in sorted((*wanted.values(), *published), key=lambda one: one.source.log_keep_days):
+        sources[plan.source.log_topic] = plan.source
+    sources |= {plan.source.log_topic: plan.source for plan in declared}
+    return [
+        LogUsers(
+            source,
+            tuple(dict.fromkeys(one for plan in plans if plan.source.log_topic == topic for one in plan.destinations)),
+            frozenset(str(stream) for stream, plan in wanted.items() if plan.source.log_topic == topic),
+        )
+        for topic, source in sorted(sources.items())
+    ]
+
+
+def prune_log(users: LogUsers, tools: PruningTools) -> Pruned | None:
+    """Delete what is below the floor of this log; None where there is no topic. A repeat finds nothing to do.
+
+    Raises PositionLost for a topic that was made anew meanwhile, TransientError where Kafka does not answer.
+    """
+    topic, keep_s = users.source.log_topic, users.source.log_keep_days * _DAY_S
+    topic_id = tools.topics.topic_id(topic)
+    if not topic_id:
+        return None
+    segments = _end_segments(topic, keep_s, tools.topics)
+    holds = tools.holds.living_holds(topic)
+    answers = [_ask(destination, tools) for destination in users.destinations]
+    begins, ends = tools.topics.offsets(topic)
+    log = LogEnds(topic, topic_id, begins, ends, tools.topics.young_from(topic, keep_s=keep_s))
+    floor = log_floor(log, answers=answers, streams=users.streams, holds=holds)
+    begins_now = begins
+    if floor.below > begins:
+        _require_same(topic, topic_id, tools.topics)
+        begins_now = tools.topics.prune(topic, below=floor.below)
+    return Pruned(topic, (begins, begins_now), ends, floor, tools.topics.size_bytes(topic), segments)
+
+
+def segment_s(keep_s: float) -> float:
+    """How long a segment of the log may stay open."""
+    return min(max(keep_s * _SEGMENT_OF_KEEP, _SEGMENT_MIN_S), _SEGMENT_MAX_S)
+
+
+def _end_segments(topic: str, keep_s: float, topics: LogTopics) -> str:
+    """A Kafka that lets nobody change this gives its space back later: no reason to give none back."""
+    try:
+        topics.end_segments(topic, within_s=segment_s(keep_s))
+    except ConfigError as exc:
+        return exc.message
+    return ""
+
+
+def _ask(destination: DestinationPlan, tools: PruningTools) -> Answer:
+    try:
+        with tools.open_ledgers(destination) as opened:
+            return Answer(destination.name, tuple(opened.ledgers()))
+    except SeamlineError as exc:
+        return Answer(destination.name, unknown=exc.message)
+
+
+def _require_same(topic: str, topic_id: str, topics: LogTopics) -> None:
+    """Kafka deletes by the topic's name, and the floor is of this very topic."""
+    found = topics.topic_id(topic)
+    if found != topic_id:
+        raise PositionLost(
+            f"log topic {topic} was made anew while its floor was computed (id {found or 'none'}, was {topic_id})",
+            hint="nothing was deleted; onboard the syncs of its source again",
+        )

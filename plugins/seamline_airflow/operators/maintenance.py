@@ -1,0 +1,98 @@
+"""The tasks of `seamline__maintenance`: each may be repeated, and says in its log what it did and what it left."""
+
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from seamline.domain.errors import SeamlineError
+from seamline.plan.model import SyncPlan
+from seamline.sync.log_pruning import Pruned, PruningTools, log_users, prune_log
+from seamline_airflow import parts
+from seamline_airflow.errors import task_errors
+
+# Nothing may be deleted of a log: somebody has to look before its disk is full.
+LOG_NOT_PRUNED = "log_not_pruned"
+_MIB = 1024 * 1024
+
+
+def declared_plans(log: Any) -> tuple[SyncPlan, ...]:
+    """Of the declarations that are right; the faults of the others are told, and shown as an import error."""
+    from seamline.plan.compile import compile_plan
+    from seamline.spec.load import load_each
+    from seamline_airflow.dag_factory import declarations_folder, declared_syncs
+
+    found = declared_syncs(load_each(declarations_folder()), compile_plan)
+    for fault in found.faults:
+        log.warning("a declaration does not count: %s", fault)
+    return found.plans
+
+
+class PruneLogOperator(BaseOperator):
+    """Delete what nobody needs any more of each source's log. One log that cannot be pruned keeps no other."""
+
+    def execute(self, context: Any) -> dict[str, int]:
+        from seamline.adapters import registry
+
+        deleted: dict[str, int] = {}
+        failed: list[SeamlineError] = []
+        with task_errors(), ExitStack() as opened, parts.platform() as store:
+            platform = opened.enter_context(closing(registry.platform_maintenance()))
+            users = log_users(declared_plans(self.log), platform.wanted_plans(), platform.published_plans())
+            tools = PruningTools(
+                registry.log_topics(),
+                platform,
+                lambda destination: closing(registry.destination_maintenance(destination)),
+            )
+            for one in users:
+                try:
+                    pruned = prune_log(one, tools)
+                except SeamlineError as exc:
+                    self.log.error("%s: %s", one.source.log_topic, exc)
+                    failed.append(exc)
+                    continue
+                self._tell(one.source.name, pruned, store)
+                deleted[one.source.name] = pruned.records if pruned else 0
+            _end_alarms_of_others(store, {one.source.name for one in users})
+            if failed:
+                raise failed[0]
+        return deleted
+
+    def _tell(self, source: str, pruned: Pruned | None, store: Any) -> None:
+        if pruned is None:
+            self.log.info("source %s has no log topic yet", source)
+            return
+        for line in in_words(pruned):
+            self.log.info("%s", line)
+        if pruned.segments:
+            self.log.warning(
+                "%s: its segments end late, so its space comes back late: %s", pruned.topic, pruned.segments
+            )
+        for why in pruned.floor.unknown:
+            self.log.warning("%s: nothing is deleted: %s", pruned.topic, why)
+        if pruned.floor.unknown:
+            what = f"nothing is deleted of {pruned.topic}: {'; '.join(pruned.floor.unknown)}"
+            store.raise_alarm(LOG_NOT_PRUNED, source, what)
+        else:
+            store.end_alarm(LOG_NOT_PRUNED, source)
+
+
+def _end_alarms_of_others(store: Any, known: Collection[str]) -> None:
+    """Of a source that no sync has any more."""
+    for alarm in store.open_alarms():
+        if alarm.kind == LOG_NOT_PRUNED and alarm.subject not in known:
+            store.end_alarm(LOG_NOT_PRUNED, alarm.subject)
+
+
+def in_words(pruned: Pruned) -> Iterator[str]:
+    before, now = pruned.begins
+    yield (
+        f"{pruned.topic}: {pruned.records} records deleted, it now holds offsets {now} to {pruned.ends},"
+        f" {pruned.size_bytes / _MIB:.1f} MiB on its broker (before: from {before} on)"
+    )
+    for need in pruned.floor.needs:
+        yield f"  {need}"
+
+
+OPERATORS: dict[str, type[BaseOperator]] = {"log": PruneLogOperator}

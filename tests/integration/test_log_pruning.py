@@ -1,0 +1,197 @@
+"""Kafka gives the space of a log back, behind real ledgers and holds, and never more."""
+
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import pytest
+from confluent_kafka import Producer
+
+from seamline.adapters import registry
+from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.adapters.platform import migrate
+from seamline.adapters.platform.capture import PlatformPruningHolds
+from seamline.adapters.platform.database import Database
+from seamline.adapters.platform.maintenance import PlatformMaintenance
+from seamline.adapters.platform.store import PlatformStore
+from seamline.adapters.platform.streams import PlatformStreamDirector
+from seamline.adapters.postgres.ledger import create_tables
+from seamline.domain.errors import PositionLost
+from seamline.domain.ledger import StreamId
+from seamline.domain.runs import PUBLISH
+from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.sync.log_pruning import Pruned, PruningTools, log_users, prune_log
+from tests.conftest import RunningStack
+from tests.integration.databases import postgres, postgres_database
+from tests.integration.known import destination_known_by_id
+from tests.integration.platform_database import Server, database_of_its_own, empty_tables
+from tests.integration.platform_database import plan as platform_plan
+from tests.waiting import wait_until
+
+DAY_S = 86_400.0
+KIB = 1024
+RECORD = bytes(32 * KIB)
+
+
+@pytest.fixture(scope="module")
+def migrated() -> Iterator[Server]:
+    with database_of_its_own("pruning_platform") as server:
+        migrate.upgrade(server.open)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def warehouse() -> Iterator[None]:
+    with postgres_database("pruning_warehouse") as connection, destination_known_by_id(connection, "pruning_warehouse"):
+        with postgres(connection) as session:
+            create_tables(session)
+        yield
+
+
+@dataclass
+class Scene:
+    """A log topic with a ledger that reads it, and the platform database that knows of it."""
+
+    topic: str
+    settings: dict[str, str]
+    platform: Server
+    plan: SyncPlan
+
+    @property
+    def topics(self) -> CaptureTopics:
+        return CaptureTopics(self.settings)
+
+    def write(self, *ages_days: float) -> None:
+        """One record per age, each a batch of its own."""
+        producer = Producer({**self.settings, "linger.ms": 0})
+        for age in ages_days:
+            producer.produce(self.topic, value=RECORD, timestamp=int((time.time() - age * DAY_S) * 1000))
+            assert producer.flush(20) == 0
+
+    def ledger(self, stream: StreamId, next_offset: int, *, topic_id: str = "") -> None:
+        destination = self.plan.destinations[0]
+        with closing(registry.destination_maintenance(destination)) as opened:
+            opened._session.execute(
+                "INSERT INTO seamline.ledger (stream, topic, topic_id, next_offset, position, epoch)"
+                " VALUES (%s, %s, %s, %s, '{}', 1)"
+                " ON CONFLICT (stream) DO UPDATE SET next_offset = excluded.next_offset",
+                (str(stream), self.topic, topic_id or self.topics.topic_id(self.topic), next_offset),
+            )
+
+    def want(self, sync: str = "settlement") -> StreamId:
+        plan = replace(self.plan, sync=sync)
+        stream = plan.stream_id("warehouse")
+        with closing(PlatformStreamDirector(Database(self.platform.open))) as director:
+            director.want(stream, plan_json=plan_to_json(plan))
+        return stream
+
+    def prune(self, *, keep_days: float = 7) -> Pruned:
+        source = replace(self.plan.source, log_keep_days=keep_days)
+        with closing(PlatformMaintenance(Database(self.platform.open))) as maintenance:
+            tools = PruningTools(
+                self.topics, maintenance, lambda destination: closing(registry.destination_maintenance(destination))
+            )
+            declared = [replace(self.plan, source=source)]
+            (users,) = log_users(declared, maintenance.wanted_plans(), maintenance.published_plans())
+            pruned = prune_log(users, tools)
+        assert pruned is not None
+        return pruned
+
+
+@pytest.fixture
+def scene(stack: RunningStack, migrated: Server, warehouse: None) -> Iterator[Scene]:
+    topic = f"seamline-test.pruning.{uuid.uuid4().hex[:8]}"
+    settings = client_settings(stack.connection("kafka"))
+    plan = platform_plan()
+    destination = replace(plan.destinations[0], connection="pruning_warehouse")
+    plan = replace(plan, source=replace(plan.source, log_topic=topic), destinations=(destination,))
+    one = Scene(topic, settings, migrated, plan)
+    one.topics.ensure_log(topic)
+    yield one
+    one.topics.delete(topic)
+    empty_tables(migrated)
+    with closing(registry.destination_maintenance(destination)) as opened:
+        opened._session.execute("DELETE FROM seamline.ledger")
+
+
+def test_kafka_gives_the_space_back_and_what_is_needed_or_young_is_still_read(scene: Scene) -> None:
+    """Segments end by the time between their records, so a log that was written over days is one of many segments."""
+    scene.topics.end_segments(scene.topic, within_s=3600)
+    scene.write(*(20 - n / 4 for n in range(40)), *(0.0 for _ in range(20)))
+    scene.ledger(scene.want(), 60)
+    assert scene.topics.size_bytes(scene.topic) > 60 * len(RECORD)
+    pruned = scene.prune()
+    assert pruned.floor.unknown == ()
+    assert (pruned.begins, pruned.ends) == ((0, 40), 60)
+    wait_until(
+        lambda: scene.topics.size_bytes(scene.topic) < 25 * len(RECORD), timeout_s=60, what="the space to come back"
+    )
+    assert scene.topics.offsets(scene.topic) == (40, 60)
+    assert scene.prune().records == 0
+    with closing(registry.log_reader(scene.plan)) as reader:
+        reader.assign(40)
+    with (
+        closing(registry.log_reader(scene.plan)) as reader,
+        pytest.raises(PositionLost, match="begins at offset 40, wanted 39: 1 offsets were deleted"),
+    ):
+        reader.assign(39)
+
+
+def test_what_a_paused_stream_a_pass_and_a_hold_need_stays(scene: Scene) -> None:
+    scene.write(*(20.0 for _ in range(50)), 0.0)
+    scene.ledger(scene.want(), 45)
+    scene.ledger(scene.want("paused"), 40)
+    with closing(PlatformStreamDirector(Database(scene.platform.open))) as director:
+        director.pause(StreamId("paused", "warehouse"))
+        director.unwant(StreamId("paused", "warehouse"))
+    assert scene.prune().begins == (0, 40)
+    scene.ledger(StreamId("paused", "warehouse"), 50)
+    scene.ledger(StreamId("settlement~pass_0123456789", "warehouse"), 42)
+    holds = PlatformPruningHolds(Database(scene.platform.open))
+    hold_id = holds.hold_log(scene.topic, holder="run r1", offset=41, lease_s=60)
+    pruned = scene.prune()
+    assert pruned.begins == (40, 41)
+    assert pruned.floor.needs[0] == "the hold of run r1 needs records from offset 41 on"
+    holds.release_log(hold_id)
+    assert scene.prune().begins == (41, 42)
+
+
+def test_nothing_is_deleted_while_a_ledger_is_not_known(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream without its ledger; then a sync that was published elsewhere, where nobody answers."""
+    scene.write(*(20.0 for _ in range(10)), 0.0)
+    scene.ledger(scene.want(), 10)
+    other = scene.want("other")
+    assert scene.prune().floor.unknown == ("stream other@warehouse has no ledger in its destination",)
+    scene.ledger(other, 5, topic_id="an earlier one")
+    (said,) = scene.prune().floor.unknown
+    assert "other@warehouse is of topic" in said
+    with scene.platform.open() as session:
+        session.execute("delete from stream where sync = 'other'")
+    with closing(registry.destination_maintenance(scene.plan.destinations[0])) as opened:
+        opened._session.execute("DELETE FROM seamline.ledger WHERE stream = 'other@warehouse'")
+    monkeypatch.setenv("SEAMLINE_CONNECTION_PRUNING_AWAY", "postgres://nobody:x@127.0.0.1:1/away")
+    away = replace(scene.plan.destinations[0], name="away", connection="pruning_away")
+    with closing(PlatformStore(Database(scene.platform.open))) as store:
+        plan_json = plan_to_json(replace(scene.plan, sync="away", destinations=(away,)))
+        store.start_run(run_id="r9", sync="away", kind="onboard", plan_json=plan_json)
+        store.put_result("r9", PUBLISH, {})
+    (said,) = scene.prune().floor.unknown
+    assert "the ledgers of destination away are not known" in said
+    assert scene.topics.offsets(scene.topic)[0] == 0
+
+
+def test_what_is_young_is_told_by_the_first_young_record_whatever_times_follow(scene: Scene) -> None:
+    """A clock that was put back for a while: old times behind young ones are not old records."""
+    scene.write(20.0, 9.0, 1.0, 30.0, 25.0, 0.0)
+    assert scene.topics.young_from(scene.topic, keep_s=7 * DAY_S) == 2
+    assert scene.topics.young_from(scene.topic, keep_s=15 * DAY_S) == 1
+
+
+def test_a_source_that_has_been_silent_for_long_keeps_its_last_records(scene: Scene) -> None:
+    """By this clock all of them are old; by the log's own the last is young, as if nothing had passed since."""
+    assert scene.topics.young_from(scene.topic, keep_s=7 * DAY_S) == 0
+    scene.write(40.0, 35.0, 30.0)
+    assert scene.topics.young_from(scene.topic, keep_s=7 * DAY_S) == 1
