@@ -54,6 +54,7 @@ _CAPTURE_PROBLEMS = "seamline.adapters.connect.capture:problems"
 _CAPTURE_PROBE = "seamline.adapters.connect.capture:open_probe"
 _CUTS = {"postgres": "seamline.adapters.postgres.cuts:open_cuts"}
 _MAINTENANCE = {"postgres": "seamline.adapters.postgres.maintenance:open_maintenance"}
+_CUT_EXPIRY = {"postgres": "seamline.adapters.postgres.cut_expiry:open_cut_expiry"}
 _LOG_TOPICS = "seamline.adapters.kafka.topics:open_log_topics"
 _LOG_READER = "seamline.adapters.kafka.log_reader:open_log_reader"
 
@@ -134,6 +135,11 @@ def cut_publisher(plan: SyncPlan, destination_name: str) -> Any:
 def destination_maintenance(destination: DestinationPlan) -> Any:
     """`open_maintenance(destination: DestinationPlan)`: its ledgers, and what nobody needs any more there."""
     return _opener(_MAINTENANCE, destination.kind, "destination")(destination)
+
+
+def cut_expiry(destination: DestinationPlan) -> Any:
+    """`open_cut_expiry(destination: DestinationPlan)`: lets its cuts end (`sync.cut_expiry.CutStore`)."""
+    return _opener(_CUT_EXPIRY, destination.kind, "destination for cuts")(destination)
 
 
 def log_topics() -> Any:

@@ -125,6 +125,7 @@ def _nightly(spec: Nightly) -> NightlyPlan:
         as_of_max_s=spec.as_of_max.total_seconds(),
         keep_days=spec.keep.days,
         keep_month_ends=spec.keep.month_ends,
+        keep_versions_days=spec.keep.versions_days,
         verdict_by=spec.verdict_by or "",
     )
 

@@ -42,6 +42,11 @@ def _kept(plan: SyncPlan, chore: str) -> str:
     """What this sync's declarations say about it."""
     if chore == "log":
         return f" Source {plan.source.name}: {plan.source.log_keep_days:g} days."
+    if chore == "cuts" and (nightly := plan.nightly):
+        return (
+            f" Kept: {nightly.keep_days} dates, {nightly.keep_month_ends} ends of months, an old version for"
+            f" {nightly.keep_versions_days} days."
+        )
     return ""
 
 

@@ -19,4 +19,11 @@ CHORES = (
         "Deletes the records of each source's log that lie below every ledger, every hold and `log.keep_days`, and says"
         " who needs the rest. Deletes nothing while one of the ledgers is not known, and alarms then.",
     ),
+    Chore(
+        "cuts",
+        "Let cuts end",
+        "Drops the dates of each sync that `nightly.keep` does not keep, and old versions of those that it does, one"
+        " date in one transaction. The newest proven cut of a table never goes; a date that somebody's view builds on"
+        " stays and is named.",
+    ),
 )

@@ -134,6 +134,7 @@ class NightlyPlan:
     as_of_max_s: float = 7200.0
     keep_days: int = 35
     keep_month_ends: int = 13
+    keep_versions_days: int = 7
     verdict_by: str = ""
 
 

@@ -65,10 +65,21 @@ class Stream(Declared):
 
 
 class Keep(Declared):
-    """How long cuts are kept, at least. Nothing removes them yet."""
+    """How long cuts are kept; the newest proven one of each table in any case."""
 
-    days: int = Field(35, ge=1, description="Business dates kept, counted back from the newest.")
+    days: int = Field(
+        35,
+        ge=1,
+        description="Business dates kept, counted back from the newest that has a cut. A date that was cut again stays"
+        " as many days from then.",
+    )
     month_ends: int = Field(13, ge=0, description="Last business dates of months kept beyond that.")
+    versions_days: int = Field(
+        7,
+        ge=1,
+        description="Days for which a version of a kept date stays once a later one was published. The newest proven"
+        " version of a kept date stays with it.",
+    )
 
 
 class Nightly(Declared):
@@ -85,7 +96,7 @@ class Nightly(Declared):
         json_schema_extra={"default": "2h"},
         description="A table read whole counts for a business date only this long after the date's end.",
     )
-    keep: Keep = Field(default_factory=Keep, description="How long cuts are kept, at least. Nothing removes them yet.")
+    keep: Keep = Field(default_factory=Keep, description="How long cuts are kept.")
     verdict_by: TimeOfDay | None = Field(None, description="Local time by which the verdict must be there.")
 
     @field_validator("cut_off")

@@ -1,13 +1,14 @@
 """The tasks of `seamline__maintenance`: each may be repeated, and says in its log what it did and what it left."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
 
 from airflow.sdk import BaseOperator
 
 from seamline.domain.errors import SeamlineError
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.sync.cut_expiry import expire_cuts
 from seamline.sync.log_pruning import Pruned, PruningTools, log_users, prune_log
 from seamline_airflow import parts
 from seamline_airflow.errors import task_errors
@@ -78,6 +79,48 @@ class PruneLogOperator(BaseOperator):
             store.end_alarm(LOG_NOT_PRUNED, source)
 
 
+class ExpireCutsOperator(BaseOperator):
+    """Let the cuts of every declared sync end. Those of a sync that nobody declares any more stay."""
+
+    def execute(self, context: Any) -> dict[str, int]:
+        from seamline.adapters import registry
+
+        gone: dict[str, int] = {}
+        failed: list[SeamlineError] = []
+        with task_errors(), closing(registry.platform_maintenance()) as records:
+            for plan, destination in _with_destinations(declared_plans(self.log)):
+                name = f"{plan.sync}@{destination.name}"
+                if plan.nightly is None:
+                    continue
+                try:
+                    with closing(registry.cut_expiry(destination)) as store:
+                        found = expire_cuts(plan.sync, destination.name, plan.nightly, store=store, records=records)
+                except SeamlineError as exc:
+                    self.log.error("%s: %s", name, exc)
+                    failed.append(exc)
+                    continue
+                self.log.info(
+                    "%s: %d of %d dates lost %d partitions, %.1f MiB: %s; %d cuts left the list",
+                    name,
+                    len(found.dates),
+                    found.kept,
+                    found.partitions,
+                    found.size_bytes / _MIB,
+                    ", ".join(map(str, found.dates)) or "none was due",
+                    found.rows,
+                )
+                for why in found.left:
+                    self.log.warning("%s: %s", name, why)
+                gone[name] = found.partitions
+            if failed:
+                raise failed[0]
+        return gone
+
+
+def _with_destinations(plans: Sequence[SyncPlan]) -> Iterator[tuple[SyncPlan, DestinationPlan]]:
+    return ((plan, destination) for plan in plans for destination in plan.destinations)
+
+
 def _end_alarms_of_others(store: Any, known: Collection[str]) -> None:
     """Of a source that no sync has any more."""
     for alarm in store.open_alarms():
@@ -95,4 +138,4 @@ def in_words(pruned: Pruned) -> Iterator[str]:
         yield f"  {need}"
 
 
-OPERATORS: dict[str, type[BaseOperator]] = {"log": PruneLogOperator}
+OPERATORS: dict[str, type[BaseOperator]] = {"log": PruneLogOperator, "cuts": ExpireCutsOperator}

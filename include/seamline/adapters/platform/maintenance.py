@@ -1,6 +1,7 @@
 """What maintenance asks of the platform database, and what it lets go there."""
 
 from collections.abc import Sequence
+from datetime import date
 
 from seamline.adapters.platform.database import Database, Session
 from seamline.domain.ledger import StreamId
@@ -48,5 +49,22 @@ class PlatformMaintenance:
                 (topic,),
             )
             return tuple(LogHold(holder, int(offset)) for holder, offset in cursor)
+
+        return self._database.transact(work)
+
+    # ---- cuts ------------------------------------------------------------------------------------------------------
+
+    def drop_cuts(self, sync: str, destination: str, gone: Sequence[tuple[date, int]]) -> int:
+        """Take cuts that are gone from the list; their reconciliations stay. How many were on it."""
+        if not gone:
+            return 0
+
+        def work(session: Session) -> int:
+            return session.execute(
+                "delete from cut using unnest(%s::date[], %s::int[]) as gone (business_date, version)"
+                " where cut.sync = %s and cut.destination = %s and cut.business_date = gone.business_date"
+                " and cut.version = gone.version",
+                ([day for day, _ in gone], [version for _, version in gone], sync, destination),
+            ).rowcount
 
         return self._database.transact(work)

@@ -3,7 +3,7 @@
 `<schema>_cut.<table>` holds every kept cut, one partition per (cut_business_date, cut_version). A staged table becomes
 a partition by ATTACH, which moves no row. `seamline.cut_pointer` names the version that counts for a table and date;
 `<schema>_cut.<table>_current` shows those, `<schema>.<table>_proven` the newest cut that reconciled or that a person
-signed. Older versions stay until somebody detaches their partitions.
+signed. Older dates and versions end by `cut_expiry.py`.
 
 A publish takes two commits, of which readers notice only the second: the partitions of all tables, then the pointers
 of all tables. One commit for both is not enough: ATTACH does not wait for readers, so a statement that was planned
@@ -46,7 +46,7 @@ from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan
 
 # Publishers of cuts in one database take turns: versions are counted and partitioned tables are made under it.
-_LOCK = 7_305_805_512_440_011
+LOCK = 7_305_805_512_440_011
 _LOOK_EVERY_S = 0.02
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS seamline;
@@ -63,6 +63,7 @@ CREATE TABLE IF NOT EXISTS seamline.cut (
     signed_by text NOT NULL DEFAULT '',
     attached_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     published_at timestamptz,
+    expired_at timestamptz,
     PRIMARY KEY (sync, business_date, version)
 );
 CREATE TABLE IF NOT EXISTS seamline.cut_table (
@@ -89,6 +90,17 @@ CREATE TABLE IF NOT EXISTS seamline.cut_pointer (
     FOREIGN KEY (sync, table_name, business_date, version) REFERENCES seamline.cut_table
 );
 """
+
+
+# Of an earlier version. Asked first: an ALTER waits for every reader, also where it has nothing to do.
+_HAS_EXPIRED_AT = "SELECT FROM pg_attribute WHERE attrelid = 'seamline.cut'::regclass AND attname = 'expired_at'"
+
+
+def create_cut_tables(session: Session) -> None:
+    """In the transaction that holds `LOCK`. A repeat changes nothing."""
+    session.execute(_TABLES)
+    if session.execute(_HAS_EXPIRED_AT).fetchone() is None:
+        session.execute("ALTER TABLE seamline.cut ADD COLUMN expired_at timestamptz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,26 +191,32 @@ class PostgresCuts:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         with self._session.transaction():
-            self._session.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            self._session.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             yield
 
     # ---- first commit: partitions ----------------------------------------------------------------------------------
 
     def _create_tables(self) -> None:
-        self._session.execute(_TABLES)
+        create_cut_tables(self._session)
         for schema in (self._destination.cut_schema, self._destination.schema):
             self._session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}".encode())
 
     def _attached(self, cut: StagedCut) -> _Attached | None:
         row = self._session.execute(
-            "SELECT sync, business_date, version, published_at IS NOT NULL, signed_by, position FROM seamline.cut"
-            " WHERE run_id = %s",
+            "SELECT sync, business_date, version, published_at IS NOT NULL, signed_by, position, expired_at"
+            " FROM seamline.cut WHERE run_id = %s",
             (cut.run_id,),
         ).fetchone()
         if row is None:
             return None
         if row[:2] != (cut.sync, cut.business_date):
             raise InvariantViolated(f"run {cut.run_id} had published the cut of {row[1]} of {row[0]}")
+        if row[6] is not None:
+            raise Refused(
+                f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
+                hint="trigger the date anew: its cut becomes the next version",
+                sync=cut.sync,
+            )
         if position_from_json(row[5]) != cut.position:
             raise Refused(
                 f"run {cut.run_id} has a cut in {cut.destination} already, at {position_from_json(row[5])} and not at"

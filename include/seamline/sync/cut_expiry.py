@@ -1,0 +1,83 @@
+"""Lets cuts end by `nightly.keep`, a date at a time; `domain.cut_keep` decides which."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from itertools import groupby
+from typing import Protocol
+
+from seamline.domain.cut_keep import CutKeep, KeptCut, expired
+from seamline.domain.errors import Refused, TransientError
+from seamline.plan.model import NightlyPlan
+
+
+class Dropped(Protocol):
+    @property
+    def partitions(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+
+
+class CutStore(Protocol):
+    """The cuts of one destination."""
+
+    def kept_cuts(self, sync: str) -> tuple[Sequence[KeptCut], datetime]:
+        """Every table of every version that is there, and the destination's time."""
+
+    def expire(self, sync: str, business_date: date, cuts: Sequence[KeptCut]) -> Dropped:
+        """Drop these in one transaction. TransientError: they are in use; Refused: somebody builds on them."""
+
+    def expired(self, sync: str) -> Sequence[tuple[date, int]]:
+        """(business date, version) of every cut of which nothing is left."""
+
+
+class CutRecords(Protocol):
+    """The platform database's list of cuts."""
+
+    def drop_cuts(self, sync: str, destination: str, gone: Sequence[tuple[date, int]]) -> int:
+        """Take these from the list; how many were on it. Reconciliations stay."""
+
+
+@dataclass(slots=True)
+class ExpiredCuts:
+    """What became of the cuts of one sync in one destination. `left`: why a date that was to go has stayed."""
+
+    dates: list[date] = field(default_factory=list)
+    partitions: int = 0
+    size_bytes: int = 0
+    rows: int = 0
+    kept: int = 0
+    left: list[str] = field(default_factory=list)
+
+
+def expire_cuts(
+    sync: str, destination: str, nightly: NightlyPlan, *, store: CutStore, records: CutRecords
+) -> ExpiredCuts:
+    """Drop what has served its time, the oldest date first, and take what is gone from the platform's list.
+
+    A date that somebody builds on stays and is named. Where readers do not let one go in time, the rest waits for the
+    next hour: each attempt makes readers wait. A repeat goes on where this one stopped.
+    """
+    keep = CutKeep(nightly.keep_days, nightly.keep_month_ends, nightly.keep_versions_days)
+    cuts, now = store.kept_cuts(sync)
+    found = ExpiredCuts(kept=len({cut.business_date for cut in cuts}))
+    for day, of_date in _by_date(expired(cuts, keep, now=now)):
+        try:
+            dropped = store.expire(sync, day, of_date)
+        except Refused as exc:
+            found.left.append(str(exc))
+            continue
+        except TransientError as exc:
+            found.left.append(str(exc))
+            break
+        found.dates.append(day)
+        found.partitions += dropped.partitions
+        found.size_bytes += dropped.size_bytes
+    # All that ever expired: an earlier attempt may have ended between the two databases.
+    found.rows = records.drop_cuts(sync, destination, store.expired(sync))
+    return found
+
+
+def _by_date(cuts: Sequence[KeptCut]) -> Iterator[tuple[date, list[KeptCut]]]:
+    ordered = sorted(cuts, key=lambda one: one.business_date)
+    return ((day, list(found)) for day, found in groupby(ordered, key=lambda one: one.business_date))
