@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.tls import libpq_tls
 from seamline.domain.canonical import canonical_text, named_text
 from seamline.domain.catalogue import Column
 from seamline.domain.errors import ConfigError, SchemaConflict
@@ -181,6 +182,6 @@ def _url(connection: Connection, schema: str) -> str:
         host=connection.host,
         port=connection.port,
         database=connection.database,
-        query={"options": f"-csearch_path={schema}"},
+        query={"options": f"-csearch_path={schema}", **libpq_tls(connection)},
     )
     return url.render_as_string(hide_password=False)

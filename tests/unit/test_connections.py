@@ -42,11 +42,11 @@ def test_a_password_is_never_printed(tmp_path: Path) -> None:
 
 
 def test_a_variable_wins_over_the_file(tmp_path: Path) -> None:
-    uri = "postgres://me:p%40ss@other:6000/else?application_name=x"
+    uri = "postgres://me:p%40ss@other:6000/else?sslmode=require"
     known = within(tmp_path, {"warehouse": WAREHOUSE}, SEAMLINE_CONNECTION_WAREHOUSE=uri)
     found = resolve("warehouse", within=known)
     assert (found.host, found.port, found.login, found.password) == ("other", 6000, "me", "p@ss")
-    assert (found.database, found.extra["application_name"]) == ("else", "x")
+    assert (found.database, found.extra["sslmode"]) == ("else", "require")
 
 
 def test_an_unknown_id_names_the_file_and_the_nearest_id(tmp_path: Path) -> None:

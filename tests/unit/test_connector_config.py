@@ -18,6 +18,7 @@ from seamline.adapters.connect.connector_mariadb import MARIADB_CONNECTOR, serve
 from seamline.adapters.connect.connector_postgres import POSTGRES_CONNECTOR
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
 from seamline.adapters.connect.trace import cure_of, has_lost_its_place, short_trace
+from seamline.adapters.tls import Tls
 from seamline.domain.errors import ConfigError
 from seamline.domain.left_out import UNAVAILABLE
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
@@ -38,7 +39,9 @@ ENDPOINT = CaptureEndpoint("db.example", 3306, "core_bank_capture", "/secrets/ca
 TABLES = ("seamline_marker", "account", "odd. name,x")
 POSTGRES_EXPECTED = Path(__file__).with_name("postgres_connector_config.json")
 POSTGRES_SOURCE = replace(SOURCE, kind="postgres", schema="public")
-POSTGRES_ENDPOINT = replace(ENDPOINT, port=5432, ssl_mode="verify-full")
+POSTGRES_ENDPOINT = replace(
+    ENDPOINT, port=5432, tls=Tls("verify-full", "/tls/ca.crt", "/tls/seamline.crt", "/tls/seamline.key")
+)
 
 
 def config(start: Start = Start.AGAIN) -> dict[str, str]:

@@ -56,7 +56,7 @@ def test_the_answer_about_log_folders_is_read_field_by_field() -> None:
     other = text("other") + struct.pack(">i", 1) + partition(0, 7)
     first_folder = struct.pack(">h", 0) + text("/disk1") + struct.pack(">i", 2) + log_topic + other
     offline_folder = struct.pack(">h", 56) + text("/disk2") + struct.pack(">i", 0)
-    answer = struct.pack(">iii", 1, 0, 2) + first_folder + offline_folder
+    answer = struct.pack(">ii", 0, 2) + first_folder + offline_folder
     assert list(_partitions(answer)) == [("log", 0, 1000), ("other", 0, 7)]
 
 

@@ -2,7 +2,8 @@
 
 The file is the one that Airflow's LocalFilesystemBackend reads, so a connection is written down once:
 `{"warehouse": {"conn_type": "postgres", "host": …, "port": …, "login": …, "password": …, "schema": …, "extra": {…}}}`.
-It is read again at each call, so a changed password needs no restart.
+It is read again at each call, so a changed password needs no restart. What `extra` says is checked each time: TLS
+that cannot be had as it was asked for is an error, never a session in the clear.
 """
 
 import difflib
@@ -14,13 +15,15 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from seamline import settings
+from seamline.adapters.connection_extra import checked
 from seamline.domain.errors import ConfigError
 from seamline.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A resolved connection. `kind` is Airflow's `conn_type`, `database` is Airflow's `schema`."""
+    """A resolved connection. `kind` is Airflow's `conn_type`, postgres and mysql under these names alone; `database`
+    is Airflow's `schema`."""
 
     connection_id: str
     kind: str
@@ -33,15 +36,21 @@ class Connection:
 
 
 def resolve(connection_id: str, *, within: Settings | None = None) -> Connection:
-    """Return the connection with this id: from SEAMLINE_CONNECTION_<ID> if set, else from the connections file."""
+    """Return the connection with this id: from SEAMLINE_CONNECTION_<ID> if set, else from the connections file.
+
+    Both hold a URI or Airflow's JSON. ConfigError for what is not there, cannot be read or cannot be honoured.
+    """
     known = within or settings.load()
-    uri = known.connection_uris.get(connection_id.lower())
-    if uri:
-        return _from_uri(connection_id, uri)
+    given = known.connection_uris.get(connection_id.lower())
+    if given:
+        return _from_text(connection_id, given, where=f"SEAMLINE_CONNECTION_{connection_id.upper()}")
     entries = _read_file(known)
     if connection_id not in entries:
         raise _unknown(connection_id, known, entries)
-    return _from_entry(connection_id, entries[connection_id], known)
+    entry, where = entries[connection_id], f"Connection `{connection_id}` in {known.connections}"
+    if isinstance(entry, str):
+        return _from_text(connection_id, entry, where=where)
+    return _from_entry(connection_id, entry, where=where)
 
 
 def known_ids(*, within: Settings | None = None) -> frozenset[str]:
@@ -79,43 +88,69 @@ def _unknown(connection_id: str, known: Settings, entries: Mapping[str, Any]) ->
     )
 
 
-def _from_entry(connection_id: str, entry: Any, known: Settings) -> Connection:
+# Airflow's own other names.
+_KINDS = {"postgresql": "postgres", "mariadb": "mysql"}
+
+
+def _from_text(connection_id: str, text: str, *, where: str) -> Connection:
+    if not text.lstrip().startswith("{"):
+        return _from_uri(connection_id, text, where=where)
+    try:
+        entry = json.loads(text)
+    except ValueError:
+        # Its words would quote the text, which holds a password.
+        raise ConfigError(f"{where} is no JSON object", hint="write one, or a URI") from None
+    return _from_entry(connection_id, entry, where=where)
+
+
+def _from_entry(connection_id: str, entry: Any, *, where: str) -> Connection:
     try:
         extra = entry.get("extra") or {}
-        return Connection(
-            connection_id=connection_id,
+        return _connection(
+            connection_id,
             kind=str(entry["conn_type"]),
             host=str(entry["host"]),
             port=int(entry["port"]),
             login=str(entry.get("login") or ""),
             password=str(entry.get("password") or ""),
             database=str(entry.get("schema") or ""),
-            extra=MappingProxyType(dict(json.loads(extra) if isinstance(extra, str) else extra)),
+            extra=dict(json.loads(extra) if isinstance(extra, str) else extra),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise ConfigError(
-            f"Connection `{connection_id}` in {known.connections} is not usable: {type(exc).__name__} {exc}",
+            f"{where} is not usable: {type(exc).__name__} {exc}",
             hint="conn_type, host and port are needed; extra is a JSON object",
         ) from exc
 
 
-def _from_uri(connection_id: str, uri: str) -> Connection:
-    variable = f"SEAMLINE_CONNECTION_{connection_id.upper()}"
+def _from_uri(connection_id: str, uri: str, *, where: str) -> Connection:
     parts = urlsplit(uri)
     try:
         port = parts.port
     except ValueError:
         port = None
     if not parts.scheme or not parts.hostname or port is None:
-        # The URI holds a password: it is named by its variable, never printed.
-        raise ConfigError(f"{variable} is not a URI", hint="write kind://login:password@host:port/database")
-    return Connection(
-        connection_id=connection_id,
+        # The URI holds a password: it is named by its place, never printed.
+        raise ConfigError(f"{where} is not a URI", hint="write kind://login:password@host:port/database")
+    extra: dict[str, Any] = dict(parse_qsl(parts.query))
+    try:
+        # So Airflow writes an extra that is more than names and texts.
+        extra |= json.loads(extra.pop("__extra__", "{}"))
+    except (TypeError, ValueError):
+        raise ConfigError(f"{where}: `__extra__` is no JSON object", hint="write settings as ?name=value") from None
+    return _connection(
+        connection_id,
         kind=parts.scheme,
         host=parts.hostname,
         port=port,
         login=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
         database=unquote(parts.path.lstrip("/")),
-        extra=MappingProxyType(dict(parse_qsl(parts.query))),
+        extra=extra,
     )
+
+
+def _connection(connection_id: str, *, kind: str, extra: dict[str, Any], login: str, **where: Any) -> Connection:
+    kind = _KINDS.get(kind, kind)
+    known = checked(connection_id, kind, extra, login=login)
+    return Connection(connection_id=connection_id, kind=kind, login=login, extra=MappingProxyType(known), **where)

@@ -10,6 +10,7 @@ import shutil
 
 from seamline import settings
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.tls import libpq_tls, tls_of
 from seamline.domain.errors import ConfigError
 from seamline.stack import postgres, programs
 from seamline.stack.layout import Layout
@@ -49,6 +50,23 @@ def _opened_by(program: str, known: Connection) -> tuple[dict[str, str], list[st
         )
     if client == "psql":
         place = {"PGHOST": known.host, "PGPORT": str(known.port), "PGDATABASE": known.database}
-        return {**place, "PGUSER": known.login, "PGPASSWORD": known.password}, []
+        tls = {f"PG{name.upper()}": value for name, value in libpq_tls(known).items()}
+        return {**place, **tls, "PGUSER": known.login, "PGPASSWORD": known.password}, []
     options = [f"--host={known.host}", f"--port={known.port}", f"--user={known.login}", f"--database={known.database}"]
-    return {"MYSQL_PWD": known.password}, options
+    return {"MYSQL_PWD": known.password}, [*options, *_mariadb_tls(known)]
+
+
+def _mariadb_tls(known: Connection) -> list[str]:
+    """By itself the client of 11.4 encrypts where it can, and verifies where it has a password."""
+    tls = tls_of(known)
+    if not tls.is_encrypted:
+        return ["--skip-ssl"] if tls.mode else []
+    if tls.mode == "verify-ca":
+        raise ConfigError(
+            f"the mariadb client verifies host name and CA or neither, and connection {known.connection_id} asks for"
+            " verify-ca",
+            hint="make a connection of its own for it, with sslmode verify-full",
+        )
+    verify = "--ssl-verify-server-cert" if tls.mode == "verify-full" else "--skip-ssl-verify-server-cert"
+    named = {"--ssl-ca": tls.ca, "--ssl-cert": tls.certificate, "--ssl-key": tls.key}
+    return ["--ssl", verify, *(f"{option}={place}" for option, place in named.items() if place)]

@@ -11,6 +11,8 @@ from zoneinfo import ZoneInfo
 import pymysql
 import pymysql.cursors
 
+from seamline.adapters.tls import pymysql_tls
+
 CURRENCIES = ("CNY", "EUR", "USD")
 OPENING_BALANCE = Decimal("1000000.0000")
 # Accounts up to this id and everything seeded for them are never touched by the writers.
@@ -73,6 +75,7 @@ def connect(connection: Any) -> pymysql.Connection:
         init_command="SET time_zone='+00:00'",
         connect_timeout=10,
         autocommit=False,
+        **pymysql_tls(connection),
     )
 
 

@@ -3,9 +3,10 @@
 import json
 import subprocess
 from importlib.metadata import version
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from seamline.adapters.connections import resolve
+from seamline.adapters.tls import libpq_tls
 from seamline.domain.errors import TerminalError
 from seamline.stack import credentials, postgres
 from seamline.stack.kafka import http_answers
@@ -31,6 +32,8 @@ def environment(layout: Layout) -> dict[str, str]:
     own = resolve("airflow_db", within=layout.settings)
     root, url = layout.settings.root, f"http://127.0.0.1:{layout.settings.ports.airflow}"
     database = f"{own.login}:{quote(own.password)}@{own.host}:{own.port}/{own.database}"
+    if tls := libpq_tls(own):
+        database += f"?{urlencode(tls)}"
     return {
         **AIRFLOW,
         # `up` makes the pools.

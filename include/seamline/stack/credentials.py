@@ -2,12 +2,12 @@
 
 import base64
 import json
-import os
 import secrets
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
+from seamline.adapters.connect.handed_over import hand_over
+from seamline.adapters.connections import resolve
+from seamline.adapters.private_file import write_private
 from seamline.stack.layout import Layout
 from seamline.stack.server_settings import AIRFLOW_USERS, MARIADB_DATABASE
 
@@ -24,18 +24,6 @@ _PASSWORDS = (
 )
 # Connections whose login and password Connect may read, so that a connector's settings hold none.
 CAPTURE_SUFFIX = "_capture"
-
-
-def write_private(path: Path, content: str) -> None:
-    """Replace a file in one step; at no moment can another user read it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    fresh.replace(path)
 
 
 def load_or_make(layout: Layout) -> dict[str, str]:
@@ -69,7 +57,8 @@ def write_files(layout: Layout, made: dict[str, str]) -> None:
     entries.update(_connections(layout, made))
     write_private(path, json.dumps(entries, indent=2) + "\n")
     write_airflow_passwords(layout, made)
-    write_private(layout.connect / "secrets.properties", "".join(_connect_secrets(entries)))
+    captures = (resolve(name, within=layout.settings) for name in sorted(entries) if name.endswith(CAPTURE_SUFFIX))
+    hand_over(layout.connect / "secrets.properties", *captures)
 
 
 def write_airflow_passwords(layout: Layout, made: dict[str, str]) -> None:
@@ -107,15 +96,3 @@ def _connections(layout: Layout, made: dict[str, str]) -> dict[str, dict[str, An
 
 def _entry(kind: str, port: int, **more: Any) -> dict[str, Any]:
     return {"conn_type": kind, "host": "127.0.0.1", "port": port, **more}
-
-
-def _connect_secrets(entries: dict[str, Any]) -> Iterable[str]:
-    for name, entry in sorted(entries.items()):
-        if name.endswith(CAPTURE_SUFFIX):
-            # Java's properties format: a backslash escapes itself, nothing else in a value.
-            yield f"{name}.user={_escape(entry.get('login') or '')}\n"
-            yield f"{name}.password={_escape(entry.get('password') or '')}\n"
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\")

@@ -9,6 +9,7 @@ import pymysql
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.logins import Logins
 from seamline.adapters.mariadb.grants import grant_script, statements_of
+from seamline.adapters.tls import pymysql_tls
 from seamline.demo.bank import TABLES
 from seamline.domain.errors import TerminalError
 from seamline.settings import Settings
@@ -149,4 +150,5 @@ def _connect(root: Connection) -> "pymysql.Connection[pymysql.cursors.Cursor]":
         connect_timeout=5,
         read_timeout=60,
         autocommit=True,
+        **pymysql_tls(root),
     )

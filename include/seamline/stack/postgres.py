@@ -8,10 +8,11 @@ from psycopg import sql
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres.grants import grant_statements
+from seamline.adapters.private_file import write_private
+from seamline.adapters.tls import libpq_tls
 from seamline.domain.errors import TerminalError
 from seamline.settings import Settings
 from seamline.stack import account
-from seamline.stack.credentials import write_private
 from seamline.stack.layout import Layout
 from seamline.stack.server_settings import POSTGRES
 
@@ -136,4 +137,5 @@ def _root(known: Settings, *, database: str = "") -> psycopg.Connection:
         dbname=database or root.database,
         connect_timeout=5,
         autocommit=True,
+        **libpq_tls(root),
     )

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from seamline import settings
@@ -14,13 +15,15 @@ from seamline.adapters.connect.connector_config import (
     untested_version,
 )
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
+from seamline.adapters.connect.handed_over import hand_over, java_client_settings
 from seamline.adapters.connect.rest import ConnectClient, ConnectorStatus
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.left_open import end_left_open
 from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.adapters.tls import tls_of
 from seamline.domain.capture import CaptureState, CaptureStatus
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan
 from seamline.ports import Problem
@@ -165,12 +168,20 @@ class ConnectCaptureProbe:
 
     A connector that says RUNNING and has written nothing for half a minute counts as failed: its task hangs. So does
     one whose task does not come to run. After a restart each is given twice the time, half an hour at most, until it
-    has moved. Before it what the last task left open in Kafka is ended: `end_left_open(connector, topics)`.
+    has moved. Before it what the last task left open in Kafka is ended: `end_left_open(connector, topics)`. Before
+    every restart Connect is given the logins of now: `hand_over()`.
     """
 
     def __init__(
-        self, source: SourcePlan, *, client: ConnectClient, topics: CaptureTopics, end_left_open: EndLeftOpen
+        self,
+        source: SourcePlan,
+        *,
+        client: ConnectClient,
+        topics: CaptureTopics,
+        end_left_open: EndLeftOpen,
+        hand_over: Callable[[], None] = lambda: None,
     ) -> None:
+        self._hand_over = hand_over
         self._name = source.connector
         self._written_together = (source.log_topic, offsets_topic(source))
         self._end_left_open = end_left_open
@@ -200,6 +211,11 @@ class ConnectCaptureProbe:
 
     def restart_failed(self) -> None:
         status = self._client.status(self._name)
+        try:
+            self._hand_over()
+        except SeamlineError as exc:
+            # What it was given before may still do.
+            log.warning("Connect is not given the logins of now: connector=%s error=%s", self._name, exc)
         if status is not None and status.is_failed:
             self._client.restart_failed(self._name)
         elif status is not None and not status.is_stopped:
@@ -254,26 +270,41 @@ def open_probe(source: SourcePlan) -> ConnectCaptureProbe:
         topics=CaptureTopics(kafka),
         # So Connect calls the producer of a connector's only task (KIP-618).
         end_left_open=lambda connector, topics: end_left_open(kafka, f"{group}-{connector}-0", topics),
+        hand_over=lambda: hand_over_logins(source),
     )
 
 
 def capture_endpoint(source: SourcePlan) -> CaptureEndpoint:
     """From the connections `connect` (extra `secrets_file`: a path on Connect's machine), `kafka` and the capture's."""
-    connection, connect = resolve(source.capture), resolve(CONNECT_CONNECTION)
+    connection, connect, kafka = (resolve(name) for name in (source.capture, CONNECT_CONNECTION, KAFKA_CONNECTION))
     extra: dict[str, Any] = dict(connection.extra)
-    secrets_file = connect.extra.get("secrets_file") or settings.load().data / "connect" / "secrets.properties"
-    kafka = client_settings(resolve(KAFKA_CONNECTION))
+    secrets_file = str(connect.extra.get("secrets_file") or _own_secrets_file())
     return CaptureEndpoint(
         host=str(extra.get("host_for_connect") or connection.host),
         port=int(extra.get("port_for_connect") or connection.port),
         connection_id=source.capture,
-        secrets_file=str(secrets_file),
-        kafka_servers=str(connect.extra.get("kafka_servers") or kafka["bootstrap.servers"]),
-        ssl_mode=str(extra.get("ssl_mode") or "disable"),
+        secrets_file=secrets_file,
+        kafka_servers=str(connect.extra.get("kafka_servers") or client_settings(kafka)["bootstrap.servers"]),
+        tls=tls_of(connection),
+        kafka_security=java_client_settings(kafka, secrets_file=secrets_file),
     )
 
 
+def _own_secrets_file() -> Path:
+    return settings.load().data / "connect" / "secrets.properties"
+
+
+def hand_over_logins(source: SourcePlan) -> None:
+    """Give Connect the logins and certificates of now, where its secrets file can be reached from here: the local
+    stack's own, or the one that the connection `connect` names in `secrets_file_here`. Elsewhere its owner does."""
+    connect = resolve(CONNECT_CONNECTION)
+    here = connect.extra.get("secrets_file_here") or ("" if connect.extra.get("secrets_file") else _own_secrets_file())
+    if here:
+        hand_over(Path(str(here)), resolve(source.capture), resolve(KAFKA_CONNECTION))
+
+
 def open_capture(source: SourcePlan) -> DebeziumCapture:
+    hand_over_logins(source)
     client = ConnectClient(resolve(CONNECT_CONNECTION))
     return DebeziumCapture(source, client=client, endpoint=capture_endpoint(source))
 

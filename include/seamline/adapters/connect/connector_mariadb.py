@@ -8,6 +8,7 @@ from seamline.adapters.mariadb.canonical import quoted
 from seamline.plan.model import SourcePlan
 
 MARIADB_CONNECTOR = "seamline.connect.MariaDbConnector"
+_TLS_MODES = {"": "disable", "disable": "disable", "require": "trust"}
 
 
 def server_id(source: SourcePlan, endpoint: CaptureEndpoint) -> int:
@@ -22,7 +23,7 @@ def mariadb_settings(
 ) -> dict[str, str]:
     return {
         "connector.class": MARIADB_CONNECTOR,
-        "database.ssl.mode": endpoint.ssl_mode,
+        **_tls(endpoint),
         "database.server.id": str(server_id(source, endpoint)),
         **_scope(source, tables),
         MARKER_TABLE: f"{quoted(source.database)}.{quoted(source.marker_table)}",
@@ -68,4 +69,21 @@ def _schema_history(source: SourcePlan, endpoint: CaptureEndpoint) -> dict[str, 
         # A statement that cannot be parsed stops the capture: passing over it could shift columns unseen.
         "schema.history.internal.skip.unparseable.ddl": "false",
         "include.schema.changes": "true",
+        **{
+            f"schema.history.internal.{client}.{name}": value
+            for client in ("producer", "consumer")
+            for name, value in endpoint.kafka_security.items()
+        },
     }
+
+
+def _tls(endpoint: CaptureEndpoint) -> dict[str, str]:
+    """For its JDBC sessions and its binlog client both."""
+    mode = endpoint.tls.mode
+    made = {"database.ssl.mode": _TLS_MODES.get(mode, mode)}
+    stores = {"truststore": endpoint.tls.ca, "keystore": endpoint.tls.certificate}
+    for store, is_there in stores.items():
+        if is_there:
+            made[f"database.ssl.{store}"] = endpoint.file(f"{store}.p12")
+            made[f"database.ssl.{store}.password"] = endpoint.secret("store_password")
+    return made

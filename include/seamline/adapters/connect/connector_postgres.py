@@ -15,7 +15,7 @@ def postgres_settings(source: SourcePlan, tables: Sequence[str], *, endpoint: Ca
     return {
         "connector.class": POSTGRES_CONNECTOR,
         "database.dbname": source.database,
-        "database.sslmode": endpoint.ssl_mode,
+        **_tls(endpoint),
         "schema.include.list": schema,
         "table.include.list": ",".join(f"{schema}\\.{name_pattern(table)}" for table in sorted(tables)),
         "plugin.name": "pgoutput",
@@ -42,3 +42,12 @@ def postgres_settings(source: SourcePlan, tables: Sequence[str], *, endpoint: Ca
         # Stands where an update did not touch a value that lies outside of its row.
         "unavailable.value.placeholder": UNAVAILABLE,
     }
+
+
+def _tls(endpoint: CaptureEndpoint) -> dict[str, str]:
+    made = {"database.sslmode": endpoint.tls.mode or "prefer"}  # libpq's default too
+    if endpoint.tls.ca:
+        made["database.sslrootcert"] = endpoint.file("ca.pem")
+    if endpoint.tls.certificate:
+        made |= {"database.sslcert": endpoint.file("cert.pem"), "database.sslkey": endpoint.file("key.pem")}
+    return made

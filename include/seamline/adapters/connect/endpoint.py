@@ -1,9 +1,12 @@
 """Where Connect finds a source and Kafka, and how a connector begins."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from seamline.adapters.connect.handed_over import file_beside
+from seamline.adapters.tls import Tls
 from seamline.plan.model import SourcePlan
 
 # Of our own classes: at each start the source must hold the newest marker that the log has told (ADR 18).
@@ -22,18 +25,26 @@ class Start(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaptureEndpoint:
-    """Where Connect finds the source and Kafka. `secrets_file` is a path on Connect's machine."""
+    """Where Connect finds the source and Kafka. `secrets_file` is a path on Connect's machine.
+
+    `kafka_security`: settings of the Kafka clients that the connector opens itself.
+    """
 
     host: str
     port: int
     connection_id: str
     secrets_file: str
     kafka_servers: str
-    ssl_mode: str = "disable"
+    tls: Tls = field(default_factory=Tls)
+    kafka_security: Mapping[str, str] = field(default_factory=dict)
 
     def secret(self, name: str) -> str:
         """A reference that only the Connect worker resolves."""
         return f"${{file:{self.secrets_file}:{self.connection_id}.{name}}}"
+
+    def file(self, name: str) -> str:
+        """A file of the source's connection beside the secrets."""
+        return file_beside(self.secrets_file, self.connection_id, name)
 
 
 def offsets_topic(source: SourcePlan) -> str:

@@ -14,6 +14,28 @@ _PLACE_LOST = (
     "can no longer get changes from replication slot",
     "can no longer access replication slot",
 )
+# A reference that its worker could not resolve is sent as it stands.
+UNRESOLVED = "${file:"
+UNRESOLVED_CURE = (
+    "Connect's worker finds no such entry in the secrets file that the setting names. Where Seamline reaches that file"
+    " (connection `connect`, extra `secrets_file_here`), each start of the capture writes it: `./seamline capture start"
+    " <source>`. Elsewhere its owner adds the lines `<connection>.user=` and `<connection>.password=` (see"
+    " docs/reference/connections.md); the task then starts by itself"
+)
+_TLS = (
+    "check sslmode, sslrootcert, sslcert and sslkey of the capture's connection: the CA that signed the server's"
+    " certificate, the host name in it, and the client certificate if the server asks for one"
+    " (docs/reference/connections.md)"
+)
+_TLS_REFUSED = (
+    "insecure transport",
+    "no encryption",
+    "PKIX path",
+    "CertificateException",
+    "SSLHandshakeException",
+    "SSLPeerUnverifiedException",
+    "requires a valid client certificate",
+)
 # What a trace contains → what a person does about it. Texts of Debezium 3.5.0.Final (MariaDB 11.4.5) and 3.7.0.Final
 # (PostgreSQL 18.4).
 _CURES = (
@@ -30,6 +52,8 @@ _CURES = (
     ),
     ("refuses what the capture asks", "the capture's login needs SELECT on the marker table: docs/reference/grants.md"),
     *((text, _ONBOARD_AGAIN) for text in _PLACE_LOST),
+    (UNRESOLVED, UNRESOLVED_CURE),
+    *((text, _TLS) for text in _TLS_REFUSED),
     ("Access denied", "check login, password and grants of the capture's connection"),
     ("Communications link failure", "the source's server is away; the capture goes on by itself when it is back"),
     ("Connection refused", "the source's server is away; the capture goes on by itself when it is back"),

@@ -3,7 +3,6 @@
 Nothing here ever deletes what a stream may still need: `prune` is told the offset by the one who holds all ledgers.
 """
 
-import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -131,11 +130,7 @@ class CaptureTopics:
         leader = description.partitions[0].leader
         if leader is None:
             raise TransientError(f"topic {topic} has no leader for now", hint="is every broker up?")
-        protocol = str(self._settings.get("security.protocol", "plaintext")).lower()
-        tls = None
-        if protocol == "ssl":
-            tls = ssl.create_default_context(cafile=self._settings.get("ssl.ca.location"))
-        return log_dirs.partition_bytes(leader.host, leader.port, topic, tls=tls)
+        return log_dirs.partition_bytes(leader.host, leader.port, topic, settings=self._settings)
 
     def prune(self, topic: str, *, below: int) -> int:
         """Delete records below the offset (exclusive); returns the new lowest offset. A repeat is a no-op."""

@@ -8,6 +8,7 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.tls import is_tls_refusal, pymysql_tls, tls_cure
 from seamline.domain.errors import ConfigError, Refused, SeamlineError, TerminalError, TransientError
 from seamline.plan.model import SourcePlan
 
@@ -23,6 +24,9 @@ _CONNECT_TIMEOUT_S = 10
 _READ_TIMEOUT_S = 60
 _LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, CR.CR_CONNECTION_ERROR, 0}
 _RETRY = {ER.LOCK_WAIT_TIMEOUT, ER.STATEMENT_TIMEOUT, ER.LOCK_DEADLOCK, ER.SERVER_SHUTDOWN, ER.CON_COUNT_ERROR, 1927}
+_CANNOT_CONNECT = {CR.CR_CONN_HOST_ERROR, CR.CR_SSL_CONNECTION_ERROR}
+# "Connections using insecure transport are prohibited": PyMySQL has no name for it.
+ER_SECURE_TRANSPORT = 3159
 _LOGIN = {ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, 1698}
 _NOT_GRANTED = {ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR}
 
@@ -50,6 +54,7 @@ def open_session(
             connect_timeout=_CONNECT_TIMEOUT_S,
             read_timeout=read_timeout_s,
             client_flag=client_flag,
+            **pymysql_tls(connection),
         )
     except pymysql.err.MySQLError as exc:
         raise translated(exc, connection) from exc
@@ -76,6 +81,8 @@ def translated(exc: pymysql.err.MySQLError, connection: Connection) -> SeamlineE
         return ConfigError(f"{where} has no database `{connection.database}`", hint="correct `database` of the source")
     if code in _NOT_GRANTED:
         return Refused(f"{where}: {text}", hint="the grants each role needs are in docs/reference/grants.md")
+    if code == ER_SECURE_TRANSPORT or (code in _CANNOT_CONNECT and is_tls_refusal(text)):
+        return ConfigError(f"{where} refuses the session: {text}", hint=tls_cure(connection))
     if code in _LOST:
         return TransientError(f"{where} is away: {text}", hint="is the server up? `seamline status` tells")
     if code in _RETRY:

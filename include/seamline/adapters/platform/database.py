@@ -9,6 +9,7 @@ from psycopg import errors
 from psycopg.rows import TupleRow
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.tls import is_tls_refusal, libpq_tls, tls_cure
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 
 CONNECTION_ID = "seamline_db"
@@ -20,7 +21,7 @@ OpenSession = Callable[[], Session]
 def parameters(connection: Connection, *, application_name: str, statement_timeout_s: float) -> dict[str, Any]:
     """libpq parameters. Every wait has an end: a store that hangs would hold back whoever asks it."""
     timeout_ms = int(statement_timeout_s * 1000)
-    known = {
+    return {
         "host": connection.host,
         "port": connection.port,
         "user": connection.login,
@@ -34,9 +35,8 @@ def parameters(connection: Connection, *, application_name: str, statement_timeo
         "tcp_user_timeout": 15_000,
         "options": f"-c statement_timeout={timeout_ms} -c lock_timeout={timeout_ms}"
         " -c idle_in_transaction_session_timeout=30000 -c timezone=UTC -c search_path=seamline",
+        **libpq_tls(connection),
     }
-    tls = {name: connection.extra[name] for name in ("sslmode", "sslrootcert") if name in connection.extra}
-    return {**known, **tls}
 
 
 def open_session(*, application_name: str = "seamline", statement_timeout_s: float = 10.0) -> Session:
@@ -48,6 +48,9 @@ def open_session(*, application_name: str = "seamline", statement_timeout_s: flo
             autocommit=True,
         )
     except psycopg.Error as exc:
+        if is_tls_refusal(str(exc)):
+            text = f"the platform database refuses the session: {_first_line(exc)}"
+            raise ConfigError(text, hint=tls_cure(connection)) from exc
         raise translated(exc) from exc
 
 

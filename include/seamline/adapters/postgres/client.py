@@ -9,6 +9,7 @@ import psycopg
 from psycopg import errors
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.tls import clear_cure, is_refused_in_the_clear, is_tls_refusal, libpq_tls, tls_cure
 from seamline.domain.catalogue import NAME_BYTES_MAX
 from seamline.domain.errors import (
     ConfigError,
@@ -75,6 +76,7 @@ def open_session(connection: Connection, *, application_name: str, stalls_ms: in
             keepalives_count=2,
             tcp_user_timeout=stalls_ms,
             autocommit=True,
+            **libpq_tls(connection),
         )
         session.prepared_max = _STATEMENTS_MAX
     except psycopg.Error as exc:
@@ -94,6 +96,10 @@ def cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:
     """ConfigError where the server refuses the session, else TransientError."""
     where = f"PostgreSQL at {connection.host}:{connection.port} (connection `{connection.connection_id}`)"
     text = str(exc).strip()
+    if is_tls_refusal(text):
+        return ConfigError(f"{where} refuses the session: {text}", hint=tls_cure(connection))
+    if is_refused_in_the_clear(text):
+        return ConfigError(f"{where} refuses the session: {text}", hint=clear_cure(connection))
     if any(sign in text for sign in ("authentication failed", "no pg_hba.conf entry", "does not exist")):
         return ConfigError(
             f"{where} refuses the session: {text}", hint="check login, password and database of the connection"

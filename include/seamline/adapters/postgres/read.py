@@ -26,6 +26,7 @@ from seamline.adapters.postgres.canonical import (
 )
 from seamline.adapters.postgres.client import cannot_connect, seamline_error
 from seamline.adapters.postgres.ledger import read_ledger
+from seamline.adapters.tls import libpq_tls
 from seamline.domain.canonical import (
     SUMMED_BELOW,
     FloatSummary,
@@ -347,6 +348,7 @@ def _open_session(connection: Connection, sessions: "list[psycopg.Connection[Any
             dbname=connection.database,
             application_name="seamline read view",
             autocommit=True,
+            **libpq_tls(connection),
         )
     except psycopg.Error as exc:
         raise cannot_connect(connection, exc) from exc

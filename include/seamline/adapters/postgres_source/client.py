@@ -9,6 +9,7 @@ import psycopg
 from psycopg import errors
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.tls import clear_cure, is_refused_in_the_clear, is_tls_refusal, libpq_tls, tls_cure
 from seamline.domain.errors import ConfigError, Refused, SchemaConflict, SeamlineError, TerminalError, TransientError
 from seamline.plan.model import SourcePlan
 
@@ -59,6 +60,7 @@ def libpq_arguments(connection: Connection, *, settings: Sequence[str] = ()) -> 
         # No keepalive is sent while a question is on its way: where every packet is lost, this ends the wait for it.
         "tcp_user_timeout": 15_000,
         "client_encoding": "utf8",
+        **libpq_tls(connection),
     }
 
 
@@ -75,6 +77,11 @@ def source_error(exc: psycopg.Error, connection: Connection) -> SeamlineError:
     # The server's DETAIL carries rows, and this text goes into logs, reports and alarms.
     text = exc.diag.message_primary or str(exc).strip() or type(exc).__name__
     where = f"PostgreSQL at {connection.host}:{connection.port} (connection `{connection.connection_id}`)"
+    # Of a session that was never opened: what a statement says of certificates may be about a table's.
+    if exc.sqlstate is None and is_tls_refusal(text):
+        return ConfigError(f"{where} refuses the session: {text}", hint=tls_cure(connection))
+    if is_refused_in_the_clear(text):
+        return ConfigError(f"{where} refuses the session: {text}", hint=clear_cure(connection))
     if any(sign in text for sign in _LOGIN) and not isinstance(exc, _NOT_THERE):
         return ConfigError(
             f"{where} refused login `{connection.login}`: {text}",

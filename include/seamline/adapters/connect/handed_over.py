@@ -1,0 +1,194 @@
+"""What Connect's worker is given of connections: their logins in its secrets file, certificates in files beside it.
+
+A connector's settings only name them. They are written anew whenever a capture is opened or its failed task is about to
+be restarted, so a login that was rotated and a connection that is new reach the connector with its next start: a task
+reads the file each time it starts.
+"""
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.hazmat.primitives.serialization.pkcs12 import (
+    PKCS12Certificate,
+    serialize_java_truststore,
+    serialize_key_and_certificates,
+)
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.private_file import write_private
+from seamline.adapters.tls import tls_of
+from seamline.domain.errors import ConfigError
+
+# Where librdkafka's settings name what `sslrootcert`, `sslcert` and `sslkey` name elsewhere.
+_KAFKA_FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+LOGIN_MECHANISMS = tuple(_LOGIN_MODULES)
+
+
+def file_beside(secrets_file: str, connection_id: str, name: str) -> str:
+    """The path on Connect's machine of a file of this connection: `ca.pem`, `cert.pem`, `key.pem`, `client.pem` (key
+    and certificate), `truststore.p12` or `keystore.p12`."""
+    return str(PurePosixPath(secrets_file).parent / f"{connection_id}.{name}")
+
+
+def hand_over(secrets_file: Path, *connections: Connection) -> None:
+    """Write login and certificates of these connections; what is there of others stays. Safe to repeat."""
+    secrets_file.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(secrets_file.parent):
+        before = _read(secrets_file)
+        lines = dict(before)
+        for connection in connections:
+            store_password = before.get(f"{connection.connection_id}.store_password") or secrets.token_urlsafe(18)
+            files = _files(connection, store_password)
+            lines |= _secrets(connection, store_password if files else "")
+            for name, content in files.items():
+                write_private(Path(file_beside(str(secrets_file), connection.connection_id, name)), content)
+        if lines != before:
+            write_private(secrets_file, "".join(f"{name}={_escaped(value)}\n" for name, value in lines.items()))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time reads the file and writes it back."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _secrets(connection: Connection, store_password: str) -> dict[str, str]:
+    own = {
+        "user": connection.login,
+        "password": connection.password,
+        "store_password": store_password,
+        "jaas": _jaas(connection),
+    }
+    return {f"{connection.connection_id}.{name}": value for name, value in own.items() if value}
+
+
+def _jaas(connection: Connection) -> str:
+    if connection.kind != "kafka":
+        return ""
+    login, password, mechanism = kafka_login(connection)
+    module = _LOGIN_MODULES.get(mechanism)
+    if not login or module is None:
+        return ""
+    login, password = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (login, password))
+    return f'{module} required username="{login}" password="{password}";'
+
+
+def kafka_login(connection: Connection) -> tuple[str, str, str]:
+    """Login, password and SASL mechanism, from librdkafka's names or Airflow's fields."""
+    extra = connection.extra
+    mechanism = str(extra.get("sasl.mechanism") or extra.get("sasl.mechanisms") or "GSSAPI")
+    login = str(extra.get("sasl.username") or connection.login)
+    return login, str(extra.get("sasl.password") or connection.password), mechanism
+
+
+def _files(connection: Connection, store_password: str) -> dict[str, bytes]:
+    if connection.kind == "kafka":
+        named = [str(connection.extra.get(name) or "") for name in _KAFKA_FILES]
+    else:
+        tls = tls_of(connection)
+        named = [tls.ca, tls.certificate, tls.key]
+    try:
+        return _converted(*named, store_password=store_password.encode())
+    except (OSError, ValueError, TypeError) as exc:
+        raise ConfigError(
+            f"The certificates of connection `{connection.connection_id}` cannot be given to Connect: {exc}",
+            hint="they are PEM files, and the private key has no password",
+        ) from exc
+
+
+def _converted(ca: str, certificate: str, key: str, *, store_password: bytes) -> dict[str, bytes]:
+    """Java's PostgreSQL driver and Kafka clients take PEM, those of MariaDB a store."""
+    made: dict[str, bytes] = {}
+    locked = BestAvailableEncryption(store_password)
+    if ca:
+        found = x509.load_pem_x509_certificates(Path(ca).read_bytes())
+        trusted = [PKCS12Certificate(one, f"ca-{number}".encode()) for number, one in enumerate(found)]
+        made["ca.pem"] = b"".join(one.public_bytes(Encoding.PEM) for one in found)
+        made["truststore.p12"] = serialize_java_truststore(trusted, locked)
+    if certificate and key:
+        own, *chain = x509.load_pem_x509_certificates(Path(certificate).read_bytes())
+        private = load_pem_private_key(Path(key).read_bytes(), None)
+        made["cert.pem"] = b"".join(one.public_bytes(Encoding.PEM) for one in (own, *chain))
+        made["key.pem"] = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        made["client.pem"] = made["key.pem"] + made["cert.pem"]
+        made["keystore.p12"] = serialize_key_and_certificates(b"client", private, own, chain, locked)  # type: ignore[arg-type]
+    return made
+
+
+def _read(path: Path) -> dict[str, str]:
+    """Our own lines: a name, an equals sign, a value in which only the backslash is escaped."""
+    if not path.exists():
+        return {}
+    pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if "=" in line)
+    return {name: value.replace("\\\\", "\\") for name, _, value in pairs}
+
+
+def _escaped(value: str) -> str:
+    # Java's properties format: a backslash escapes itself, nothing else in a value.
+    return value.replace("\\", "\\\\")
+
+
+def java_client_settings(kafka: Connection, *, secrets_file: str) -> Mapping[str, str]:
+    """The security of connection `kafka` in the words of a Java client that a connector opens itself; {} in the clear.
+
+    ConfigError for what librdkafka can and this cannot.
+    """
+    protocol = str(kafka.extra.get("security.protocol", "plaintext")).upper()
+    if protocol == "PLAINTEXT":
+        return {}
+    _refuse_what_java_lacks(kafka)
+    made = {"security.protocol": protocol}
+    if protocol.startswith("SASL"):
+        made["sasl.mechanism"] = kafka_login(kafka)[2]
+        made["sasl.jaas.config"] = f"${{file:{secrets_file}:{kafka.connection_id}.jaas}}"
+    for setting, named, name in (
+        ("ssl.truststore", "ssl.ca.location", "ca.pem"),
+        ("ssl.keystore", "ssl.certificate.location", "client.pem"),
+    ):
+        if kafka.extra.get(named):
+            made[f"{setting}.type"] = "PEM"
+            made[f"{setting}.location"] = file_beside(secrets_file, kafka.connection_id, name)
+    if kafka.extra.get("ssl.endpoint.identification.algorithm") == "none":
+        made["ssl.endpoint.identification.algorithm"] = ""
+    return made
+
+
+_TRANSLATED = (*_KAFKA_FILES, "ssl.endpoint.identification.algorithm", "sasl.mechanism", "sasl.mechanisms")
+_LOGIN_NAMES = ("sasl.username", "sasl.password")
+
+
+def _refuse_what_java_lacks(kafka: Connection) -> None:
+    odd = [
+        name for name in kafka.extra if name.startswith(("ssl.", "sasl.")) and name not in (*_TRANSLATED, *_LOGIN_NAMES)
+    ]
+    mechanism = kafka_login(kafka)[2]
+    if str(kafka.extra.get("security.protocol", "")).lower().startswith("sasl") and mechanism not in _LOGIN_MODULES:
+        odd.append(f"sasl.mechanism {mechanism}")
+    if odd:
+        raise ConfigError(
+            f"Connection `{kafka.connection_id}`: the connector's own Kafka clients cannot be given {', '.join(odd)}",
+            hint=f"mechanisms are {', '.join(LOGIN_MECHANISMS)}; certificates are PEM files named by"
+            f" {', '.join(_KAFKA_FILES)} (docs/reference/connections.md)",
+        )

@@ -1,0 +1,100 @@
+"""What the `extra` of a connection may say, per kind, and what is refused because no client could honour it.
+
+Checked whenever a connection is resolved: a name that is misspelt would be passed over, and the session would be in
+the clear. Names and meanings of TLS are libpq's for every kind of server but Kafka, whose extra is librdkafka's own.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seamline.domain.errors import ConfigError
+
+TLS_NAMES = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+VERIFYING = ("verify-ca", "verify-full")
+_ENCRYPTED = ("require", *VERIFYING)
+# libpq's `allow` and `prefer` end in the clear where the server says so: no client of MariaDB has both.
+_MODES = {"postgres": ("disable", "allow", "prefer", *_ENCRYPTED), "mysql": ("disable", *_ENCRYPTED)}
+_DATABASE = (*TLS_NAMES, "host_for_connect", "port_for_connect")
+_CONNECT = ("secrets_file", "secrets_file_here", "kafka_servers", "group_id")
+_KNOWN: dict[str, tuple[str, ...]] = {
+    "postgres": _DATABASE,
+    "mysql": _DATABASE,
+    "http": _CONNECT,
+    "https": (*_CONNECT, "sslrootcert", "sslcert", "sslkey"),
+}
+# What Airflow's and other clients call it.
+_ELSEWHERE = {
+    "ssl_mode": "write `sslmode`: disable, require, verify-ca or verify-full",
+    "ssl": "write `sslmode`, `sslrootcert`, `sslcert` and `sslkey`",
+    "ssl_ca": "write `sslrootcert`",
+    "ssl_cert": "write `sslcert`",
+    "ssl_key": "write `sslkey`",
+}
+_REFERENCE = "docs/reference/connections.md lists every setting"
+
+
+def checked(connection_id: str, kind: str, extra: Mapping[str, Any], *, login: str = "") -> dict[str, Any]:
+    """`extra` as it came. ConfigError for what is not known, contradicts itself, or names a file that is not there."""
+    if kind == "kafka":
+        fault, cure = _kafka_fault(extra, login)
+    elif kind in _KNOWN:
+        fault, cure = _fault(kind, extra)
+    else:
+        fault, cure = "", ""
+    if fault:
+        raise ConfigError(f"Connection `{connection_id}`: {fault}", hint=f"{cure}; {_REFERENCE}")
+    return dict(extra)
+
+
+def _fault(kind: str, extra: Mapping[str, Any]) -> tuple[str, str]:
+    """What is wrong and its cure; both empty where nothing is."""
+    for name in extra:
+        if name not in _KNOWN[kind]:
+            return f"`{name}` is no setting of a connection of kind {kind}", _meant(name, _KNOWN[kind])
+    mode = str(extra.get("sslmode", ""))
+    modes = _MODES.get(kind, ())
+    if "sslmode" in extra and mode not in modes:
+        return f"sslmode is {mode!r}", f"a connection of kind {kind} takes {', '.join(modes)}"
+    if kind in _MODES and mode not in _ENCRYPTED and (idle := [name for name in TLS_NAMES[1:] if extra.get(name)]):
+        return f"{idle[0]} has no meaning without TLS", "add sslmode: verify-full"
+    if mode in VERIFYING and not extra.get("sslrootcert"):
+        return f"sslmode is {mode}, and nothing says by which CA", "name its PEM file in sslrootcert"
+    if bool(extra.get("sslcert")) != bool(extra.get("sslkey")):
+        return "a client certificate needs its key", "name both PEM files: sslcert and sslkey"
+    return _file_fault({name: str(extra[name]) for name in TLS_NAMES[1:] if extra.get(name)})
+
+
+def _meant(name: str, known: tuple[str, ...]) -> str:
+    if name in _ELSEWHERE:
+        return _ELSEWHERE[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"known are {', '.join(known)}"
+
+
+def _file_fault(named: Mapping[str, str]) -> tuple[str, str]:
+    for name, place in named.items():
+        if not os.access(place, os.R_OK):
+            return f"{name} is {place}, which cannot be read here", "name a PEM file that this process may read"
+    if (key := named.get("sslkey")) and _others_may_read(Path(key)):
+        return f"the private key {key} can be read by others", f"chmod 600 {key}"
+    return "", ""
+
+
+def _others_may_read(key: Path) -> bool:
+    """By libpq's rule: one that root owns may be read by its group, as secrets of a container are."""
+    found = key.stat()
+    return bool(found.st_mode & (0o027 if found.st_uid == 0 else 0o077))
+
+
+def _kafka_fault(extra: Mapping[str, Any], login: str) -> tuple[str, str]:
+    """Names are librdkafka's: it refuses those that it does not know. What it passes over is refused here."""
+    protocol = str(extra.get("security.protocol", "plaintext")).lower()
+    if not protocol.startswith("sasl") and (login or any(name.startswith("sasl.") for name in extra)):
+        return f"it has a login, and security.protocol {protocol} sends none", "add security.protocol: SASL_SSL"
+    if not protocol.endswith("ssl") and (idle := [name for name in extra if name.startswith("ssl.")]):
+        return f"{idle[0]} has no meaning with security.protocol {protocol}", "add security.protocol: SSL, or SASL_SSL"
+    places = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
+    return _file_fault({name: str(extra[name]) for name in places if extra.get(name)})
