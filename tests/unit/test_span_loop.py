@@ -412,66 +412,6 @@ def test_a_held_stream_stands_still_and_says_where() -> None:
     assert len(stage.destination.rows(ACCOUNT)) == 5, "the hold ended and the stream went on"
 
 
-def test_apply_up_to_stops_before_the_first_unit_that_is_not_covered() -> None:
-    stage = Stage(history_of_five(), published())
-    hold = Orders(hold_id="h1", hold_until_s=2e9)
-    up_to = replace(hold, apply_to=position(3))
-    rows: list[int] = []
-
-    class Watching(ScriptedControl):
-        def report(self, report: StreamReport) -> None:
-            if report.state == "held" and report.position == position(3):
-                rows.append(len(stage.destination.rows(ACCOUNT)))
-            super().report(report)
-
-    stage.control = Watching(stage.reader, orders=[hold, up_to, up_to, up_to])
-    stage.run()
-    assert rows
-    assert set(rows) == {3}
-    assert len(stage.destination.rows(ACCOUNT)) == 5
-
-
-def test_apply_up_to_waits_until_a_unit_beyond_the_position_is_seen() -> None:
-    log = history_of_five()
-    stage = Stage(log, published())
-    up_to = Orders(hold_id="h1", hold_until_s=2e9, apply_to=position(5))
-    states: list[tuple[str, object]] = []
-
-    class Growing(ScriptedControl):
-        def orders(self) -> Orders:
-            states.append((self.reports[-1].state, stage.ledger.position))
-            if len(states) == 4:
-                log.marker("b1", "barrier")
-            return super().orders()
-
-    stage.control = Growing(stage.reader, orders=[up_to] * 8)
-    stage.run()
-    assert [state for state, _ in states[:4]] == ["starting"] * 4, "not there yet: the barrier's marker was not seen"
-    assert ("held", position(5)) in states
-
-
-def test_a_stream_that_is_beyond_the_position_asked_for_says_where_it_stands() -> None:
-    stage = Stage(history_of_five(), published())
-    behind = Orders(hold_id="h1", hold_until_s=2e9, apply_to=position(2))
-    stage.control = ScriptedControl(stage.reader, orders=[Orders(), behind, behind])
-    stage.log.marker("b1", "barrier")
-    stage.run()
-    held = next(report for report in stage.control.reports if report.state == "held")
-    assert isinstance(held.position, BinlogPosition)
-    assert held.position.gtid == gtid(5)
-
-
-def test_a_position_at_which_the_ledger_stands_already_is_not_written_again() -> None:
-    stage = Stage(history_of_five(), published())
-    stage.log.marker("b1", "barrier")
-    holds = [Orders(hold_id=f"h{number}", hold_until_s=2e9, apply_to=position(5)) for number in (1, 1, 2, 2)]
-    stage.control = ScriptedControl(stage.reader, orders=holds)
-    stage.run()
-    held = [report for report in stage.control.reports if report.state == "held"]
-    assert {(report.hold_id, report.position) for report in held} == {("h1", position(5)), ("h2", position(5))}
-    assert [ledger.position for ledger in stage.commits].count(position(5)) == 1
-
-
 def test_a_stop_between_spans_leaves_the_ledger_at_an_end() -> None:
     stage = Stage(history_of_five(), published(), plan=sync_plan(stream=StreamPlan(span_changes_max=2)))
     stage.control = ScriptedControl(stage.reader, orders=[Orders(), Orders(wanted=False)])

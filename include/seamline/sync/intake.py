@@ -59,6 +59,11 @@ class Intake:
     def first(self) -> Unit:
         return self._units[0]
 
+    @property
+    def waiting(self) -> Iterator[Unit]:
+        """All whole units, in log order."""
+        return iter(self._units)
+
     def first_within_limits(self) -> Iterator[Unit]:
         """The first unit, and those behind it that fill no more than one span with it."""
         yield self.first

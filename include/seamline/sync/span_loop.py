@@ -6,7 +6,7 @@ trouble the next loop starts from what the destination's ledger says. The caller
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -165,6 +165,8 @@ class _SpanLoop:
         self._committed_at = -math.inf
         self._changed_at = self._clock.now()
         self._reached_hold = ""
+        # The position up to which the last hold was applied, until the barrier's marker is passed.
+        self._beyond: Position | None = None
         self._sent: _Sent | None = None
         self._committer = ThreadPoolExecutor(1, thread_name_prefix=f"commit {self._stream}")
 
@@ -339,7 +341,7 @@ class _SpanLoop:
         """Apply every unit that `position` covers and stop before the first that it does not."""
         self._read(0.0 if self._intake else self._pace.standing_wait_s)
         while self._intake and is_covered(self._intake.first.position, position):
-            self._apply([unit for unit in self._next_span() if is_covered(unit.position, position)])
+            self._apply(list(takewhile(lambda unit: is_covered(unit.position, position), self._next_span())))
         if not self._intake:
             self._raise_trouble()
             self._tell_if_due(self._reporter.last.state, self._pace.idle_report_every_s)
@@ -347,9 +349,26 @@ class _SpanLoop:
         # A unit beyond the position was seen, so everything covered is applied: the state *is* that position, unless
         # the stream had gone beyond it before; then it says where it stands, and who asked will see.
         self._settle()
+        self._require_beyond(self._intake.waiting, position)
         self._commit_draft(at=position if _is_reached(self._tracker.position, position) else None)
+        # Not before: after a lost answer what is covered may be passed once more.
+        self._beyond = position
         self._reached_hold = hold_id
         self._tell("held", hold_id=hold_id)
+
+    def _require_beyond(self, units: Iterable[Unit], position: Position | None) -> None:
+        """Coverage flips once: behind the first transaction that a hold's position does not cover none is covered."""
+        early = next((unit for unit in units if position is not None and is_covered(unit.position, position)), None)
+        if early is not None:
+            self._commit_draft()
+            raise InvariantViolated(
+                f"{self._stream}: transaction {early.unit_id} at offset {early.start} is part of the state at"
+                f" {position}, up to which the stream was asked to apply, and the log has it behind one that is not:"
+                " the source committed in another order than its log tells",
+                hint="keep the log topic and the source's log from around this offset, and report it; a new want of the"
+                " stream goes on behind it",
+                position=str(early.position),
+            )
 
     def _stream_on(self) -> None:
         self._read(self._wait_s())
@@ -445,6 +464,7 @@ class _SpanLoop:
     def _apply(self, units: Sequence[Unit]) -> None:
         """Pass these units, the first of those that wait, and commit what they change."""
         self._failpoints.reach("app.tx_assembled")
+        self._require_beyond(units, self._beyond)
         if units[0].pieces and self._pieces_trouble is not None:
             self._commit_draft()
             if self._shapes is not None:
@@ -469,6 +489,9 @@ class _SpanLoop:
             row = marker_fields(marker)
             if row["kind"] != "heartbeat":
                 draft.last_marker = row["id"]
+                if row["kind"] == "barrier":
+                    # It was committed when the hold's views were open: nothing behind it can be in them.
+                    self._beyond = None
                 draft.ended.extend(self._gate.end_at_marker(row["id"]))
                 draft.is_urgent = True
         self._tracker.pass_unit(unit.position)
