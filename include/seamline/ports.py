@@ -262,6 +262,7 @@ class StreamReport:
     the host reports for a stream that has no task: no_slot, backing_off, failed, stopped. `idle` is never reported: a
     loop ends with it, and the host keeps its last report young while it listens to the log for it (`is_idle`).
 
+    `records_per_s`: what it applies while it has something to do; 0 where that was not measured yet.
     `silent_s`: for so long nothing has come through the log, though the source's heartbeats should; 0 while they do.
     `host`, `reports_dropped` (while the platform database was away), `age_s` (seconds since it was written, by the
     database's clock), `still_s` (for how long it had not come further then, though nobody had asked it to stand),
@@ -285,6 +286,7 @@ class StreamReport:
     age_s: float = 0.0
     still_s: float = 0.0
     silent_s: float = 0.0
+    records_per_s: float = 0.0
     since: datetime | None = None
     is_idle: bool = False
 
@@ -336,6 +338,9 @@ class StreamDirector(Protocol):
 
         Refused where the stream stands on purpose: it is paused or not wanted.
         """
+
+    def extend(self, hold_id: str, *, lease_s: float) -> None:
+        """Let the hold end in `lease_s` from now. TransientError where it has ended."""
 
     def apply_up_to(self, hold_id: str, position: Position) -> None: ...
 

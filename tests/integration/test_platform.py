@@ -485,6 +485,13 @@ def test_a_hold_is_heard_obeyed_up_to_a_position_and_ends_by_itself(
         director.release(hold_id)
         wait_until(lambda: control.orders().hold_id == later, timeout_s=5, what="the second hold")
         director.release(later)
+        soon = director.hold(STREAM, lease_s=2)
+        director.extend(soon, lease_s=600)
+        wait_until(lambda: control.orders().hold_until_s > time.time() + 500, timeout_s=5, what="the longer lease")
+        director.extend(soon, lease_s=0.5)
+        wait_until(lambda: not control.orders().hold_id, timeout_s=5, what="the end of what nobody extends any more")
+        with pytest.raises(TransientError, match="ended"):
+            director.extend(soon, lease_s=30)
         short = director.hold(STREAM, lease_s=0.5)
         wait_until(lambda: control.orders().hold_id == short, timeout_s=5, what="the short hold")
         wait_until(lambda: not control.orders().hold_id, timeout_s=5, what="the lease to end without a word")

@@ -87,6 +87,8 @@ class DirectorByHand:
     def unwant(self, stream: StreamId) -> None:
         raise NotImplementedError
 
+    def extend(self, hold_id: str, *, lease_s: float) -> None: ...
+
     def apply_up_to(self, hold_id: str, position: object) -> None:
         raise NotImplementedError
 

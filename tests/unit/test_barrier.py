@@ -29,7 +29,13 @@ class World:
     time: float = 0.0
     sequence: int = 100
     lag_s: float = 0.0
+    behind: int = 0
+    records_per_s: float = 0.0
+    age_s: float = 0.0
     attempts: int = 1
+    steps: int = 2
+    leases: list[float] = field(default_factory=list)
+    extended: list[float] = field(default_factory=list)
     hold_id: str = ""
     held_state: str = "held"
     apply_to: Position | None = None
@@ -64,14 +70,19 @@ class World:
             self.applied = self.sequence - 3
         if self.apply_to is not None and self.applies and self.hold_id:
             target = int(str(self.apply_to).split()[0].rsplit("-", 1)[1])
-            self.applied = target + 1 if self.overruns else min(self.applied + 2, target)
+            self.applied = target + 1 if self.overruns else min(self.applied + self.steps, target)
 
     # director
     def hold(self, stream: StreamId, *, lease_s: float) -> str:
         if self.is_paused:
             raise Refused(f"stream {stream} cannot be held: it is paused")
         self.hold_id = "h1"
+        self.leases.append(lease_s)
         return "h1"
+
+    def extend(self, hold_id: str, *, lease_s: float) -> None:
+        assert hold_id == self.hold_id
+        self.extended.append(lease_s)
 
     def apply_up_to(self, hold_id: str, position: Position) -> None:
         assert self.markers, "the marker is committed before the stream is sent on"
@@ -83,14 +94,20 @@ class World:
 
     def latest_report(self, stream: StreamId) -> StreamReport | None:
         if not self.hold_id and not self.never_holds:
-            return StreamReport(STREAM, "streaming", lag_s=max(0.0, self.lag_s - self.time))
+            left = max(0, int(self.behind - self.time * self.records_per_s))
+            return StreamReport(
+                STREAM, "streaming", lag_s=max(0.0, self.lag_s - self.time), log_end_offset=left,
+                records_per_s=self.records_per_s, age_s=self.age_s,
+            )  # fmt: skip
         if self.never_holds:
             return StreamReport(STREAM, "failed", error="no log")
         return StreamReport(STREAM, self.held_state, hold_id=self.hold_id)
 
     # sink
     def read_ledger(self, stream: StreamId) -> LedgerRow | None:
-        return None if self.ledger is None else replace(self.ledger, position=at(self.applied))
+        return (
+            None if self.ledger is None else replace(self.ledger, position=at(self.applied), next_offset=self.applied)
+        )
 
     # source
     def open_views(self, count: int) -> Sequence[ReadView]:
@@ -161,14 +178,79 @@ def test_a_stream_that_does_not_stand_still_is_inconclusive_and_released() -> No
 def test_a_stream_that_lags_is_waited_for_before_it_is_held() -> None:
     world = World(lag_s=100.0)
     with world.barrier().aligned(1) as aligned:
-        assert world.time >= 95
+        assert world.time >= 70, "until what is left takes 30 s"
         assert aligned.held_s < 30, "waiting for it is not holding it"
 
 
-def test_a_stream_that_never_catches_up_is_inconclusive_and_was_not_held() -> None:
-    world = World(lag_s=10_000.0)
-    assert "still lags 9700 s behind" in refused(world)
+def test_the_wait_for_a_stream_with_much_before_it_is_told_with_its_rate(caplog: pytest.LogCaptureFixture) -> None:
+    """It has no lag yet by what it has applied, and would need 100 s for what the log has."""
+    caplog.set_level("INFO", logger="seamline.sync.barrier")
+    world = World(behind=10_000, records_per_s=100.0)
+    with world.barrier().aligned(1):
+        assert world.time >= 70
+    told = [record.getMessage() for record in caplog.records]
+    assert told[0].endswith(
+        "it is streaming, 0 s and 10,000 records behind, and applies 100 records/s: about 100 s (heard 0 s ago);"
+        " near is 30 s, waited 0 of 600 s"
+    )
+    assert len([line for line in told if line.startswith("waiting until")]) == 5, "again every 15 s"
+    assert told[-1].startswith("asking the stream to stand still: stream=settlement@warehouse needed_s=")
+
+
+def test_a_stream_that_never_comes_near_is_inconclusive_with_its_numbers_and_was_not_held() -> None:
+    reason = refused(World(behind=100_000_000, records_per_s=100.0))
+    assert "did not come near within 600 s: it is streaming, 0 s and 99,940,000 records behind" in reason
+    assert "applies 100 records/s: about 999400 s" in reason
+    world = World(lag_s=10_000.0, attempts=3)
+    assert "9398 s and 0 records behind, and was not measured yet" in refused(world)
     assert not world.released
+    assert world.time < 610, "the bound is for all attempts together"
+
+
+def test_a_stream_that_is_not_heard_is_not_taken_for_near() -> None:
+    world = World(age_s=11.0)
+    assert "heard 11 s ago" in refused(world)
+    assert not world.leases
+
+
+@pytest.mark.parametrize(("lag_s", "records_per_s", "lease_s"), [(0.0, 1.0, 30.0), (20.0, 1.0, 48.0)])
+def test_the_lease_is_twice_what_is_needed_and_not_less_than_its_floor(
+    lag_s: float, records_per_s: float, lease_s: float
+) -> None:
+    world = World(lag_s=lag_s, records_per_s=records_per_s)
+    with world.barrier().aligned(1):
+        assert world.leases == [lease_s]
+
+
+def test_the_time_that_the_views_took_lengthens_the_next_lease_up_to_the_ceiling() -> None:
+    """This was what overload did: each attempt met the same 30 s."""
+    world = World(attempts=2, slow_destination_s=31)
+    with world.barrier().aligned(1):
+        assert [round(lease) for lease in world.leases] == [30, 62]
+    world = World(attempts=2, slow_destination_s=200)
+    refused(world)
+    assert [round(lease) for lease in world.leases] == [30, 120]
+
+
+def test_a_hold_is_extended_while_the_stream_comes_nearer() -> None:
+    world = World(applied=10, steps=1)
+    with world.barrier().aligned(1) as aligned:
+        assert aligned.held_s > 80
+        assert world.extended
+        assert aligned.held_s < 120
+
+
+def test_a_hold_is_not_extended_for_a_stream_that_comes_no_further() -> None:
+    world = World(applies=False)
+    assert "within the lease of 30 s" in refused(world)
+    assert world.extended == []
+
+
+def test_a_hold_ends_at_its_ceiling_however_well_it_goes_on() -> None:
+    world = World(sequence=10_000, applied=1, steps=1)
+    assert "within the lease of 120 s" in refused(world)
+    assert world.time <= 120
+    assert world.extended
 
 
 def test_bad_luck_is_tried_again_and_leaves_nothing_open() -> None:

@@ -401,6 +401,21 @@ def test_a_paused_stream_applies_nothing_until_it_goes_on() -> None:
     assert "paused" in stage.control.states
 
 
+def test_a_stream_measures_what_it_applies_while_it_works_and_not_while_it_stands() -> None:
+    log = history_of_five()
+    stage = Stage(log, published(), plan=sync_plan(stream=StreamPlan(span_changes_max=1)))
+
+    def take_long(row: LedgerRow) -> None:
+        stage.clock.time += 2
+
+    stage.sink.after_commit = take_long  # type: ignore[method-assign]
+    stage.control = ScriptedControl(stage.reader, orders=[Orders(), *[Orders(paused=True)] * 50])
+    rate = stage.run().records_per_s
+    assert rate == pytest.approx(log.end / 5 / 2, rel=0.05), (
+        "as many records as a transaction has, in the time of a commit"
+    )
+
+
 def test_a_held_stream_stands_still_and_says_where() -> None:
     stage = Stage(history_of_five(), published(), plan=sync_plan(stream=StreamPlan(span_changes_max=2)))
     hold = Orders(hold_id="h1", hold_until_s=2e9)

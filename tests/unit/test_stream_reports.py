@@ -71,3 +71,15 @@ def test_the_clock_that_streams_wait_by_is_not_the_one_that_people_set(monkeypat
     monkeypatch.setattr("time.time", lambda: 0.0)
     assert clock.wall() == 0.0
     assert clock.now() >= before
+
+
+def test_the_rate_is_that_of_work_and_a_large_span_outweighs_many_small_ones() -> None:
+    heard = Heard()
+    reporter = StreamReporter(STREAM, heard, cast(LogReader, EmptyLog()), ManualClock(1_000))  # type: ignore[arg-type]
+    commit = Commit(LedgerRow(STREAM, "topic", "id", 7, BinlogPosition("0-1-1"), 1, 1, committed_ms=1_000_000))
+    assert reporter.last.records_per_s == 0
+    for _ in range(50):
+        reporter.count(commit, units=1, changes=1, records=2, busy_s=0.02)
+    assert reporter.last.records_per_s == pytest.approx(100)
+    reporter.count(commit, units=1, changes=1, records=50_000, busy_s=10)
+    assert reporter.last.records_per_s == pytest.approx(5_000, rel=0.05)

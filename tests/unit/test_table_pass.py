@@ -59,6 +59,7 @@ class Standing:
     holds: int = 0
     age_s: float = 0.0
     wanted: list[tuple[StreamId, str]] = field(default_factory=list)
+    leases: list[float] = field(default_factory=list)
 
     def latest_report(self, stream: StreamId) -> StreamReport | None:
         place = self.destination.ledgers[stream].next_offset
@@ -68,8 +69,12 @@ class Standing:
 
     def hold(self, stream: StreamId, *, lease_s: float) -> str:
         self.holds += 1
+        self.leases.append(lease_s)
         self.hold_id = f"hold-{self.holds}"
         return self.hold_id
+
+    def extend(self, hold_id: str, *, lease_s: float) -> None:
+        raise NotImplementedError
 
     def release(self, hold_id: str) -> None:
         self.hold_id = ""
@@ -223,6 +228,7 @@ def test_a_stream_that_never_stands_still_is_asked_a_few_times_and_let_go() -> N
     with pytest.raises(TransientError, match="asked 5 times"):
         joined(run_reading(history, destination, 0), history, director)
     assert (director.holds, director.hold_id) == (5, "")
+    assert director.leases == [30, 60, 120, 120, 120], "each longer than the one that was too short, up to the ceiling"
 
 
 def test_a_stream_that_starts_by_an_older_plan_passes_over_no_change_of_a_table_that_joined() -> None:

@@ -78,6 +78,8 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
             sync.reconcile.expectations or "",
             sync.reconcile.on_break,
             sync.reconcile.approvers,
+            sync.reconcile.wait_max_s,
+            sync.reconcile.attempts,
         ),
         derived=tuple(DerivedTablePlan(entry.name, entry.table, entry.sum, entry.by) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),

@@ -124,6 +124,7 @@ class StreamPlan:
     lag_max_s: float = 60.0
     pool: str = "default"
     span_changes_max: int = 50_000
+    held_max_s: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,8 @@ class ReconcilePlan:
     expectations: str = ""
     on_break: str = "ask"
     approvers: tuple[str, ...] = ()
+    wait_max_s: float = 600.0
+    attempts: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,8 @@ def plan_from_json(text: str) -> SyncPlan:
             d["reconcile"]["expectations"],
             d["reconcile"]["on_break"],
             tuple(d["reconcile"].get("approvers", ())),
+            # Plans that were written before these could be declared have no such keys.
+            **{name: d["reconcile"][name] for name in ("wait_max_s", "attempts") if name in d["reconcile"]},
         ),
         derived=tuple(DerivedTablePlan(t["name"], t["table"], t["column"], tuple(t["by"])) for t in d["derived"]),
         config_hash=d["config_hash"],

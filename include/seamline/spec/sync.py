@@ -62,6 +62,13 @@ class Stream(Declared):
     lag_max_s: float = Field(60, gt=0, description="Seconds of lag from which the stream counts as late.")
     pool: Name = Field("default", description="The stream host that runs the stream.")
     span_changes_max: int = Field(50_000, ge=1, description="Changes at which a span is closed at its last END.")
+    held_max_s: float = Field(
+        120,
+        ge=30,
+        le=3600,
+        description="Seconds for which a comparison, or a table that joins, may let the stream stand still at most."
+        " What is needed is measured, and usually under a second.",
+    )
 
 
 class Keep(Declared):
@@ -140,6 +147,19 @@ class Reconcile(Declared):
         description="Airflow users (by the id that the auth manager knows) who may sign for a cut that is not clean."
         " None: everybody who may run the DAG.",
         strict=False,
+    )
+    wait_max_s: float = Field(
+        600,
+        ge=0,
+        le=86_400,
+        description="Seconds to wait for a stream that is behind before a comparison of the live tables is given up.",
+    )
+    attempts: int = Field(
+        3,
+        ge=1,
+        le=10,
+        description="How often a run compares again what is INCONCLUSIVE, the first time counted. A break is never"
+        " compared again.",
     )
 
 

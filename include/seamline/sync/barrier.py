@@ -1,14 +1,20 @@
 """The barrier: both sides of a sync opened for reading at one position of the source's log (mode B).
 
-hold the stream at an END → open the source's views at P, which must cover the held place → commit a marker, so that a
-unit beyond P exists on an idle source too → the stream applies everything covered by P and stops → the ledger says P →
-open the destination's views, which must say P *inside themselves* → see that no table has joined meanwhile → let the
-stream go. From then on both sides can be read for as long as their views live, while the stream has long moved on.
+wait until the stream is near → hold it at an END → open the source's views at P, which must cover the held place →
+commit a marker, so that a unit beyond P exists on an idle source too → the stream applies everything covered by P and
+stops → the ledger says P → open the destination's views, which must say P *inside themselves* → see that no table has
+joined meanwhile → let the stream go. From then on both sides can be read for as long as their views live, while the
+stream has long moved on.
 
 Everything that may go wrong here ends in a `NotAligned` with its reason, never in a comparison of unlike things. A
 stream that stands on purpose refuses the hold: trying again by itself would not help.
+
+A stream that is far behind is waited for without a hold. The hold then lasts as long as the measured rates ask for, is
+extended while the stream comes nearer, and never beyond its ceiling (`sync.hold`, ADR 36).
 """
 
+import logging
+import math
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,11 +23,18 @@ from dataclasses import dataclass, field
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import Position
-from seamline.ports import Failpoints, Marker, ReadView, Sink, Source, StreamDirector, Unarmed
+from seamline.plan.model import SyncPlan
+from seamline.ports import Failpoints, Marker, ReadView, Sink, Source, StreamDirector, StreamReport, Unarmed
 from seamline.sync.clock import Clock, SystemClock
+from seamline.sync.hold import Distance, Hold, Taken, lease_for
 from seamline.sync.reconcile import is_same_place
 
-_MOVING = ("streaming", "catching_up")
+log = logging.getLogger(__name__)
+
+# On their way, or about to be: worth a wait. Any other state is judged by the hold: it ends in its reason.
+_MAY_COME_NEAR = ("starting", "streaming", "catching_up", "held", "backing_off")
+# A worker reports every few seconds. What it said before that tells nothing about now.
+_HEARD_S = 10.0
 
 
 class NotAligned(SeamlineError):
@@ -34,17 +47,28 @@ class NotComparable(SeamlineError):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds. The lease is how long the stream stands still at most, whatever becomes of us; `attempts`: how often.
+    """Seconds. `lease_s`: the least for which a hold is asked; `held_max_s`: the most that the stream stands still each
+    time, whatever becomes of us; `attempts`: how often.
 
-    A stream that lags by more than `lag_max_s` could not reach P within the lease: it is waited for, without a hold.
+    A stream is near when what it has left takes at most `near_s`; until then it is waited for without a hold, for
+    `wait_max_s` in all attempts together.
     """
 
     lease_s: float = 30.0
+    held_max_s: float = 120.0
+    near_s: float = 30.0
+    wait_max_s: float = 600.0
     attempts: int = 3
-    lag_max_s: float = 5.0
-    catch_up_s: float = 300.0
     look_every_s: float = 0.02
+    wait_look_s: float = 0.5
+    tell_every_s: float = 15.0
     views_max_age_s: float = 1_800.0
+
+    @staticmethod
+    def of(plan: SyncPlan) -> "Patience":
+        """As declared. Near is what can be done well within the ceiling: in a quarter of it."""
+        held_max_s = plan.stream.held_max_s
+        return Patience(held_max_s=held_max_s, near_s=held_max_s / 4, wait_max_s=plan.reconcile.wait_max_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +98,8 @@ class Barrier:
     clock: Clock = field(default_factory=SystemClock)
     patience: Patience = field(default_factory=Patience)
     failpoints: Failpoints = field(default_factory=Unarmed)
+    # Kept from attempt to attempt.
+    taken: Taken = field(default_factory=Taken)
 
     @contextmanager
     def aligned(self, views: int) -> Iterator[Aligned]:
@@ -101,26 +127,39 @@ class Barrier:
 
     def _align(self, views: int, stack: ExitStack) -> Aligned:
         known = self._require_comparable()
-        self._wait_until_near()
-        held_at = self.clock.now()
-        hold_id = self.director.hold(self.stream, lease_s=self.patience.lease_s)
-        deadline = held_at + self.patience.lease_s
+        distance = self._wait_until_near()
+        hold = self._hold(distance)
         try:
-            held = self._wait_until_held(hold_id, deadline)
+            with self.taken.timing("standing_s", self.clock):
+                held = self._wait_until_held(hold)
+            hold.advanced()
             self.failpoints.reach("rec.stream_held")
-            source = self._open_source(views, held, deadline, stack)
+            with self.taken.timing("source_s", self.clock):
+                source = self._open_source(views, held, hold, stack)
             opened_at = self.clock.now()
+            self._require_lease(hold, "the source's views were open")
             position = source[0].position
-            self.source.commit_marker(Marker(uuid.uuid4().hex, "barrier", {"hold": hold_id}))
-            self.director.apply_up_to(hold_id, position)
-            ledger = self._wait_until_applied(position, deadline)
-            destination = self._open_destination(views, position, stack)
+            self.source.commit_marker(Marker(uuid.uuid4().hex, "barrier", {"hold": hold.id}))
+            self.director.apply_up_to(hold.id, position)
+            hold.advanced()
+            ledger = self._wait_until_applied(position, hold)
+            hold.advanced()
+            with self.taken.timing("destination_s", self.clock):
+                destination = self._open_destination(views, position, stack)
             self._require_same_tables(known)
-            self._require_lease(deadline, "the destination's views were open")
+            self._require_lease(hold, "the destination's views were open")
         finally:
-            self.director.release(hold_id)
-        held_s = self.clock.now() - held_at
-        return Aligned(position, ledger.committed_ms, source, destination, held_s, self._age_check(opened_at))
+            hold.release()
+        return Aligned(position, ledger.committed_ms, source, destination, hold.held_s, self._age_check(opened_at))
+
+    def _hold(self, distance: Distance | None) -> Hold:
+        needed_s = self.taken.with_distance(distance or _ABREAST)
+        lease_s = lease_for(needed_s, least_s=self.patience.lease_s, most_s=self.patience.held_max_s)
+        log.info(
+            "asking the stream to stand still: stream=%s needed_s=%.1f lease_s=%.0f held_max_s=%.0f",
+            self.stream, needed_s, lease_s, self.patience.held_max_s,
+        )  # fmt: skip
+        return Hold(self.director, self.clock, self.stream, lease_s=lease_s, held_max_s=self.patience.held_max_s)
 
     def _require_comparable(self) -> LedgerRow:
         ledger = self.sink.read_ledger(self.stream)
@@ -143,30 +182,48 @@ class Barrier:
             joined = ", ".join(sorted({table for table, _ in before ^ now}))
             raise NotAligned(f"{joined} joined or left {self.stream} before the destination's views were open")
 
-    def _wait_until_near(self) -> None:
-        deadline = self.clock.now() + self.patience.catch_up_s
+    def _wait_until_near(self) -> Distance | None:
+        """How far it is then; None where no wait could bring it nearer, and the hold has to tell why."""
+        began = self.clock.now()
+        try:
+            return self._near(began, self.patience.wait_max_s - self.taken.waited_s)
+        finally:
+            self.taken.waited_s += self.clock.now() - began
+
+    def _near(self, began: float, allowed_s: float) -> Distance | None:
+        patience, told_at = self.patience, -math.inf
         while True:
             report = self.director.latest_report(self.stream)
-            # Any other state is judged by the hold: it ends in its reason.
-            if report is None or report.state not in _MOVING or report.lag_s <= self.patience.lag_max_s:
-                return
-            if self.clock.now() >= deadline:
+            if report is None or report.state not in _MAY_COME_NEAR:
+                return None
+            distance = Distance.of(report)
+            if _is_known(report) and distance.seconds <= patience.near_s:
+                return distance
+            now = self.clock.now()
+            if now - began >= allowed_s:
                 raise NotAligned(
-                    f"the stream still lags {report.lag_s:.0f} s behind after a wait of {self.patience.catch_up_s:g} s",
-                    hint="compare again when it has caught up",
+                    f"the stream did not come near within {patience.wait_max_s:g} s: {distance.in_words}, and"
+                    f" {patience.near_s:g} s are allowed before it is held",
+                    hint="compare again when it has caught up, or let it be waited for longer: `reconcile.wait_max_s`",
                 )
-            self.clock.sleep(self.patience.look_every_s)
+            if now - told_at >= patience.tell_every_s:
+                told_at = now
+                log.info(
+                    "waiting until the stream is near: stream=%s %s; near is %g s, waited %.0f of %g s",
+                    self.stream, distance.in_words, patience.near_s, now - began, patience.wait_max_s,
+                )  # fmt: skip
+            self.clock.sleep(max(patience.wait_look_s, patience.look_every_s))
 
-    def _wait_until_held(self, hold_id: str, deadline: float) -> LedgerRow:
+    def _wait_until_held(self, hold: Hold) -> LedgerRow:
         """The ledger as it stands while the stream reports this very hold."""
         while True:
             report = self.director.latest_report(self.stream)
-            if report is not None and report.state == "held" and report.hold_id == hold_id:
+            if report is not None and report.state == "held" and report.hold_id == hold.id:
                 return self._ledger()
             state = "it never reported" if report is None else f"its state is {report.state}: {report.error or '-'}"
-            self._look_again(deadline, f"the stream did not stand still ({state})")
+            self._look_again(hold, f"the stream did not stand still ({state})")
 
-    def _open_source(self, views: int, held: LedgerRow, deadline: float, stack: ExitStack) -> Sequence[ReadView]:
+    def _open_source(self, views: int, held: LedgerRow, hold: Hold, stack: ExitStack) -> Sequence[ReadView]:
         """Views at a P that covers the held place. An older P would make the stream have to go back."""
         while True:
             opened = self._opened(self.source.open_views(views))
@@ -179,17 +236,21 @@ class Barrier:
                 return opened
             _close(opened)
             self._look_again(
-                deadline, f"no read view of the source covered the held position {held.position} (saw {positions[0]})"
+                hold, f"no read view of the source covered the held position {held.position} (saw {positions[0]})"
             )
 
-    def _wait_until_applied(self, position: Position, deadline: float) -> LedgerRow:
+    def _wait_until_applied(self, position: Position, hold: Hold) -> LedgerRow:
+        applied = -1
         while True:
             ledger = self._ledger()
+            if ledger.next_offset > applied >= 0:
+                hold.advanced()
+            applied = ledger.next_offset
             if is_same_place(ledger.position, position):
                 return ledger
             if ledger.position.covers(position):  # type: ignore[arg-type]
                 raise NotAligned(f"the stream went beyond {position} to {ledger.position}: its hold was not kept")
-            self._look_again(deadline, f"the stream did not reach {position} (it is at {ledger.position})")
+            self._look_again(hold, f"the stream did not reach {position} (it is at {ledger.position})")
 
     def _open_destination(self, views: int, position: Position, stack: ExitStack) -> Sequence[ReadView]:
         opened = self._opened(self.open_destination(views))
@@ -213,14 +274,14 @@ class Barrier:
             raise NotAligned(f"the ledger of {self.stream} vanished while its stream was held")
         return ledger
 
-    def _look_again(self, deadline: float, reason: str) -> None:
-        if self.clock.now() + self.patience.look_every_s >= deadline:
-            raise NotAligned(f"{reason} within the lease of {self.patience.lease_s:g} s")
+    def _look_again(self, hold: Hold, reason: str) -> None:
+        if self.clock.now() + self.patience.look_every_s >= hold.deadline:
+            raise NotAligned(f"{reason} within the lease of {hold.allowed_s:.0f} s")
         self.clock.sleep(self.patience.look_every_s)
 
-    def _require_lease(self, deadline: float, what: str) -> None:
-        if self.clock.now() >= deadline:
-            raise NotAligned(f"the lease of {self.patience.lease_s:g} s had expired when {what}")
+    def _require_lease(self, hold: Hold, what: str) -> None:
+        if hold.is_over:
+            raise NotAligned(f"the lease of {hold.allowed_s:.0f} s had expired when {what}")
 
     def _age_check(self, opened_at: float) -> Callable[[], None]:
         def check() -> None:
@@ -233,6 +294,15 @@ class Barrier:
                 )
 
         return check
+
+
+# What is not known of a stream that the hold will judge.
+_ABREAST = Distance("", 0.0, 0, 0.0, 0.0)
+
+
+def _is_known(report: StreamReport) -> bool:
+    """Whether the report speaks of now, and of a place that a worker has read."""
+    return report.age_s < _HEARD_S and report.state not in ("starting", "backing_off")
 
 
 def _close(views: Sequence[ReadView]) -> None:

@@ -163,7 +163,8 @@ class _SpanLoop:
         self._pace = pace
         self._reporter = StreamReporter(self._stream, control, reader, clock)
         self._committed_at = -math.inf
-        self._changed_at = self._clock.now()
+        # When it last had nothing to do but wait.
+        self._free_at = self._changed_at = self._clock.now()
         self._reached_hold = ""
         # The position up to which the last hold was applied, until the barrier's marker is passed.
         self._beyond: Position | None = None
@@ -336,6 +337,7 @@ class _SpanLoop:
             self._failpoints.reach("app.hold")
         self._tell_if_due(state, self._pace.idle_report_every_s, hold_id=hold_id)
         self._clock.sleep(self._pace.standing_wait_s)
+        self._free_at = self._clock.now()
 
     def _apply_up_to(self, hold_id: str, position: Position) -> None:
         """Apply every unit that `position` covers and stop before the first that it does not."""
@@ -371,7 +373,10 @@ class _SpanLoop:
             )
 
     def _stream_on(self) -> None:
-        self._read(self._wait_s())
+        wait_s = self._wait_s()
+        self._read(wait_s)
+        if wait_s:
+            self._free_at = self._clock.now()
         if self._intake and self._wait_for_interval_s() <= 0:
             self._apply(self._next_span())
         elif not self._intake:
@@ -547,10 +552,16 @@ class _SpanLoop:
         self._ledger = commit.ledger
         if draft.units and draft.units[-1].pieces:
             self._pieces = []
-        self._committed_at = self._clock.now()
+        busy_since, self._committed_at = max(self._committed_at, self._free_at), self._clock.now()
         if draft.changes:
             self._changed_at = self._committed_at
-        self._reporter.count(commit, units=len(draft.units), changes=draft.changes)
+        self._reporter.count(
+            commit,
+            units=len(draft.units),
+            changes=draft.changes,
+            records=draft.end - draft.start,
+            busy_s=self._committed_at - busy_since,
+        )
 
     # ---- reports --------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from seamline.sync.clock import Clock
 
 # The host commits a heartbeat marker every 10 s: two of them missing is no chance any more.
 HEARTBEATS_MISSED_S = 30.0
+# With each commit what was measured before counts for so much less: a large span outweighs many small ones.
+_RATE_KEPT = 0.9
 
 
 class StreamReporter:
@@ -20,12 +22,18 @@ class StreamReporter:
         self._clock = clock
         self._told_at = -math.inf
         self._lag_s = self._silent_s = 0.0
+        self._records = self._busy_s = 0.0
         self.last = StreamReport(stream, "starting")
         control.report(self.last)
 
-    def count(self, commit: Commit, *, units: int, changes: int) -> None:
-        """Add a commit. Lag is measured here: how long after the source's commit its last unit became visible."""
+    def count(self, commit: Commit, *, units: int, changes: int, records: int = 0, busy_s: float = 0.0) -> None:
+        """Add a commit. Lag is measured here: how long after the source's commit its last unit became visible.
+
+        `busy_s`: for so long the stream worked on these records, without waiting for any.
+        """
         last = self.last
+        self._records = _RATE_KEPT * self._records + records
+        self._busy_s = _RATE_KEPT * self._busy_s + busy_s
         self._lag_s = max(0.0, self._clock.wall() - commit.ledger.committed_ms / 1000)
         self._silent_s = 0.0
         self.last = replace(
@@ -33,6 +41,7 @@ class StreamReporter:
             units=last.units + units,
             changes=last.changes + changes,
             findings=last.findings + commit.findings_total,
+            records_per_s=self._records / self._busy_s if self._busy_s else 0.0,
         )
 
     def catch_up(self, ledger: LedgerRow) -> None:

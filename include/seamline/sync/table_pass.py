@@ -29,6 +29,7 @@ from seamline.ports import (
     StreamReport,
 )
 from seamline.sync.clock import Clock, SystemClock
+from seamline.sync.hold import Hold
 from seamline.sync.onboard import publish, staged_snapshot
 from seamline.sync.span_loop import Pace, run_stream
 
@@ -42,9 +43,11 @@ _PACE = Pace(
 
 @dataclass(frozen=True, slots=True)
 class JoinPatience:
-    """Seconds. The stream stands still for at most `lease_s` each time; `attempts`: how often it is asked to."""
+    """Seconds. The stream is asked to stand still for `lease_s`, each time for twice as long as before, and stands for
+    at most `held_max_s` each time; `attempts`: how often it is asked to."""
 
     lease_s: float = 30.0
+    held_max_s: float = 120.0
     attempts: int = 5
     look_every_s: float = 0.1
 
@@ -74,7 +77,8 @@ def join_stream(run: Run, destination: str, change: ListChange, *, tools: PassTo
     missed: TransientError | None = None
     with closing(tools.open_sink(run.plan)) as sink:
         for attempt in range(tools.patience.attempts + 1):
-            with _Meeting(stream, tools) as meeting:
+            lease_s = tools.patience.lease_s * 2 ** max(0, attempt - 1)
+            with _Meeting(stream, tools, lease_s=lease_s) as meeting:
                 # Only the destination knows whether this run has joined already: so it is asked before any pass.
                 if attempt and beside is not None:
                     _lead(run, destination, beside, meeting, tools)
@@ -179,13 +183,13 @@ class ReaderBehind:
 class _Meeting:
     """The stream as its pass sees it: looked at, held, let go at the end of the context."""
 
-    def __init__(self, stream: StreamId, tools: PassTools) -> None:
+    def __init__(self, stream: StreamId, tools: PassTools, *, lease_s: float) -> None:
         self.stream = stream
         self._director = tools.director
         self._clock = tools.clock
-        self._lease_s = tools.patience.lease_s
-        self._hold_id = ""
-        self._held_at = 0.0
+        self._lease_s = min(lease_s, tools.patience.held_max_s)
+        self._held_max_s = tools.patience.held_max_s
+        self._hold: Hold | None = None
 
     def __enter__(self) -> "_Meeting":
         return self
@@ -195,11 +199,11 @@ class _Meeting:
 
     @property
     def is_asked(self) -> bool:
-        return bool(self._hold_id)
+        return self._hold is not None
 
     @property
     def is_over(self) -> bool:
-        return self.is_asked and self._clock.now() - self._held_at > self._lease_s
+        return self._hold is not None and self._hold.is_over
 
     def look(self) -> StreamReport:
         report = self._director.latest_report(self.stream)
@@ -221,16 +225,22 @@ class _Meeting:
         return report
 
     def holds(self, report: StreamReport) -> bool:
-        return report.state == "held" and report.hold_id == self._hold_id
+        return self._hold is not None and report.state == "held" and report.hold_id == self._hold.id
 
     def ask(self) -> None:
-        self._hold_id = self._director.hold(self.stream, lease_s=self._lease_s)
-        self._held_at = self._clock.now()
+        self._hold = Hold(self._director, self._clock, self.stream, lease_s=self._lease_s, held_max_s=self._held_max_s)
+        # One that was too short is asked for anew, and longer.
+        self._lease_s = min(2 * self._lease_s, self._held_max_s)
+
+    def advanced(self) -> None:
+        """What the stream is held for has come nearer."""
+        if self._hold is not None:
+            self._hold.advanced()
 
     def let_go(self) -> None:
-        hold_id, self._hold_id = self._hold_id, ""
-        if hold_id:
-            self._director.release(hold_id)
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.release()
 
 
 class _PassControl:
@@ -252,6 +262,8 @@ class _PassControl:
             return
         if report.next_offset > max(self._reader.limit, self._reader.began_at):
             raise InvariantViolated(f"a pass overtook {self._meeting.stream}: it stands at {report.next_offset}")
+        if report.next_offset > self._stands_at >= 0:
+            self._meeting.advanced()
         self._stands_at = report.next_offset
 
     def orders(self) -> Orders:
@@ -267,6 +279,9 @@ class _PassControl:
         is_abreast = self._stands_at == report.next_offset
         if self._meeting.holds(report):
             self._is_done = is_abreast
+            if is_abreast:
+                # What comes now is one commit, under what is left of the lease.
+                self._meeting.advanced()
         elif self._meeting.is_over:
             self._meeting.let_go()
             if self._asked >= self._patience.attempts:

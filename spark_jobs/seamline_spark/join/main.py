@@ -14,7 +14,7 @@ from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run, SyncPlan
 from seamline.ports import Sink
 from seamline.sync.onboard import let_log_go
-from seamline.sync.table_pass import PassTools, join_stream
+from seamline.sync.table_pass import JoinPatience, PassTools, join_stream
 from seamline_spark.session import as_an_application
 
 log = logging.getLogger("seamline_spark.join")
@@ -59,6 +59,7 @@ def _join(run: Run, destination: str, change: ListChange) -> str:
             open_sink=open_sink,
             open_shapes=registry.shape_guard,
             failpoints=armed,
+            patience=JoinPatience(held_max_s=run.plan.stream.held_max_s),
         )
         commit = join_stream(run, destination, change, tools=tools)
     log.info(

@@ -87,6 +87,8 @@ class DirectorInFile:
         del hold_id
         write_orders(self._folder, Orders())
 
+    def extend(self, hold_id: str, *, lease_s: float) -> None: ...
+
     def apply_up_to(self, hold_id: str, position: Position) -> None:
         write_orders(self._folder, Orders(hold_id=hold_id, hold_until_s=2e9, apply_to=position))
 

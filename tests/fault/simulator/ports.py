@@ -251,6 +251,13 @@ class Direction:
         self.hold_id, self.hold_until, self.apply_to = f"hold-{self.holds}", self.clock.time + lease_s, None
         return self.hold_id
 
+    def extend(self, hold_id: str, *, lease_s: float) -> None:
+        self.schedule.step("extend")
+        if hold_id != self.hold_id or self.clock.time >= self.hold_until:
+            raise TransientError(f"hold {hold_id} has ended")
+        self.schedule.tally["hold extended"] += 1
+        self.hold_until = self.clock.time + lease_s
+
     def apply_up_to(self, hold_id: str, position: Position) -> None:
         self.schedule.step("apply_up_to")
         if hold_id == self.hold_id:

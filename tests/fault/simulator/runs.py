@@ -175,7 +175,11 @@ class Runs:
             open_shapes=lambda plan: None,
             failpoints=SteppedFailpoints(self.schedule),
             clock=StreamClock(self.direction.clock, self.schedule),
-            patience=JoinPatience(lease_s=self.schedule.dice.choice([2.0, 5.0, 30.0]), attempts=2),
+            patience=JoinPatience(
+                lease_s=self.schedule.dice.choice([2.0, 5.0, 30.0]),
+                held_max_s=self.schedule.dice.choice([5.0, 60.0]),
+                attempts=2,
+            ),
         )
         join_stream(run, "warehouse", change, tools=tools)
 

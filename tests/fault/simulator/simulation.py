@@ -209,7 +209,13 @@ class Simulation:
             SteppedSink(self.plan, self.destination, self.schedule, self.checks, Process("barrier")),
             self.world.open_destination,
             clock=self.direction,
-            patience=Patience(lease_s=lease_s, attempts=2, lag_max_s=float("inf"), look_every_s=0.1),
+            patience=Patience(
+                lease_s=lease_s,
+                held_max_s=max(lease_s, self._dice.choice([5.0, 15.0])),
+                near_s=float("inf"),
+                attempts=2,
+                look_every_s=0.1,
+            ),
         )
         try:
             with barrier.aligned(1) as aligned:

@@ -96,6 +96,7 @@ MET = (
     "heartbeat inside",
     "idle streams checked",
     "hold expired",
+    "hold extended",
     "joinings compared",
     "late commit of a dead process",
     "lost answer: applied",

@@ -347,14 +347,23 @@ class PlatformStreamDirector:
 
         return self._database.transact(work)
 
+    def extend(self, hold_id: str, *, lease_s: float) -> None:
+        """Let the hold end in `lease_s` from now, by the database's clock. TransientError: it has ended.
+
+        Only its holder calls this: the hold of a dead one ends by itself.
+        """
+        until = "until = clock_timestamp() + make_interval(secs => %s)"
+        self._change_hold(hold_id, until, lease_s)
+
     def apply_up_to(self, hold_id: str, position: Position) -> None:
         """Let the held stream apply what `position` covers, and no more. TransientError: the hold has ended."""
+        self._change_hold(hold_id, "apply_to = %s", Jsonb(position_to_json(position)))
 
+    def _change_hold(self, hold_id: str, setting: str, value: object) -> None:
         def work(session: Session) -> int:
-            return session.execute(
-                "update stream_hold set apply_to = %s where hold_id = %s and until > clock_timestamp()",
-                (Jsonb(position_to_json(position)), hold_id),
-            ).rowcount
+            # `setting` is one of the texts above, never input.
+            statement = f"update stream_hold set {setting} where hold_id = %s and until > clock_timestamp()"
+            return session.execute(statement.encode(), (value, hold_id)).rowcount
 
         if self._database.transact(work) != 1:
             raise TransientError(f"hold {hold_id} has ended", hint="take a new hold; a longer lease may be needed")
