@@ -5,7 +5,7 @@ from urllib.parse import urlencode, urlsplit
 
 from airflow.sdk.configuration import conf
 
-from seamline.domain.runs import Reconciliation
+from seamline.domain.runs import EXPECTATIONS, Reconciliation
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import Run
 from seamline_airflow.expectations import TABLE_VERDICTS
@@ -26,7 +26,7 @@ def question_text(run: Run, found: Sequence[Reconciliation], approvers: Sequence
         for line in _differing(one.destination, table, keyed)
     ]
     lines = [f"The cut of **{run.business_date}** is not clean.", "", *differing]
-    for failed in (run.result.get("expectations") or {}).get("failed", ()):
+    for failed in (run.result.get(EXPECTATIONS) or {}).get("failed", ()):
         if differing and failed["on"] == TABLE_VERDICTS:
             continue  # The same again.
         lines.append(f"- {_code(failed['on'])}: {one_line(failed['why'])} – not met{_rows(failed)}")

@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
+from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.runs import RunState, Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.stages import DAG_KINDS
@@ -120,13 +121,15 @@ NEGATIVE = {
          "keys": ['["77"]']}
     ],
 }  # fmt: skip
-APPROVED = {"state": "approved", "who": "olga", "reason": "<b>known</b>", "at": "2026-11-20T01:00:00+00:00"}
+APPROVED = Decision(
+    DecisionState.APPROVED, "", who="olga", reason="<b>known</b>", at="2026-11-20T01:00:00+00:00"
+).to_json()
 
 
 def test_a_cut_that_failed_a_business_rule_says_match_nowhere(
     signed_in: TestClient, platform: results.Platform
 ) -> None:
-    waiting = {"state": "waiting", "since": "2026-11-20T00:00:00+00:00", "approvers": ["head of settlement"]}
+    waiting = Decision(DecisionState.WAITING, "2026-11-20T00:00:00+00:00", ("head of settlement",)).to_json()
     full = {"task": "publish", "error": "the disk is full", "cure": "make room", "at": "2026-11-20T01:00:00+00:00"}
     waits = replace(results.run(), result={"expectations": NEGATIVE, "decision": waiting}, business_date=results.DATE)
     failed = replace(waits, result={"expectations": NEGATIVE, "decision": APPROVED, "failure": full})

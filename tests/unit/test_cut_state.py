@@ -7,9 +7,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from seamline.domain.cut_state import CutState, Decided, Headline, state_of_cut
+from seamline.domain.cut_state import CutState, Headline, state_of_cut
+from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import COMPARE_ONLY, Cut, Reconciliation, RunState, Scope
+from seamline.domain.runs import Cut, NightlyMode, Reconciliation, RunState, Scope
 from seamline.domain.verdict import TableVerdict, Verdict
 from tests.unit.reported import MATCH, MOMENT, reconciliation
 
@@ -20,7 +21,7 @@ PASSED = {"verdict": "MATCH", "checked": 5, "failed": []}
 NEGATIVE = {"on": "payment", "type": "between", "why": "no payment is negative", "detail": "unexpected_count 1",
             "rows": 1, "keys": ['["77"]']}  # fmt: skip
 FAILED = {"verdict": "BREAK", "checked": 5, "failed": [NEGATIVE]}
-WAITING = {"state": "waiting", "since": "2026-11-21T01:00:00+00:00", "approvers": ["head of settlement"]}
+WAITING = Decision(DecisionState.WAITING, "2026-11-21T01:00:00+00:00", ("head of settlement",)).to_json()
 
 
 def cut(version: int = 1, run_id: str = "r") -> Cut:
@@ -124,9 +125,12 @@ def test_a_failed_take_leaves_the_version_before_it_in_force_and_says_so() -> No
 
 
 def test_a_run_that_only_compares_is_judged_by_what_it_found_where_a_version_is_in_force() -> None:
-    assert state(compared(MATCH), in_force=1, expectations=PASSED, mode=COMPARE_ONLY).headline is Headline.MATCH
-    assert state(compared(MATCH), expectations=PASSED, mode=COMPARE_ONLY).headline is Headline.NOT_PUBLISHED
-    assert state(compared(BREAK), in_force=1, mode=COMPARE_ONLY).headline is Headline.BREAK
+    assert (
+        state(compared(MATCH), in_force=1, expectations=PASSED, mode=NightlyMode.COMPARE_ONLY).headline
+        is Headline.MATCH
+    )
+    assert state(compared(MATCH), expectations=PASSED, mode=NightlyMode.COMPARE_ONLY).headline is Headline.NOT_PUBLISHED
+    assert state(compared(BREAK), in_force=1, mode=NightlyMode.COMPARE_ONLY).headline is Headline.BREAK
 
 
 def test_checks_that_evaluated_nothing_have_not_passed() -> None:
@@ -139,7 +143,8 @@ def test_checks_that_evaluated_nothing_have_not_passed() -> None:
 def test_a_signature_of_before_decisions_were_kept_is_still_one() -> None:
     found = replace(compared(BREAK), evidence={"signed_by": "olga: known: late file"})
     decided = state(found, published=cut()).decision
-    assert (decided.state, decided.who, decided.reason) == (Decided.APPROVED, "olga", "known: late file")
+    assert decided is not None
+    assert (decided.state, decided.who, decided.reason) == (DecisionState.APPROVED, "olga", "known: late file")
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))

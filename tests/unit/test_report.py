@@ -7,12 +7,14 @@ import pytest
 
 from seamline.cli.report import is_green, render
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
+from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict, parked
 from seamline.sync.stream_state import StreamState, Word
 from tests.unit.reported import MATCH, MOMENT, cut, reconciliation
 
 BREAK = TableVerdict("entry", Verdict.BREAK, reason="1 value")
+APPROVED = Decision(DecisionState.APPROVED, "", who="olga", reason="the bank corrects it today")
 EMPTY = TableVerdict("account", Verdict.MATCH, source_rows=0, destination_rows=0)
 
 
@@ -144,7 +146,7 @@ def test_a_cut_without_one_of_its_tables_is_called_partial() -> None:
 
 
 def test_a_signature_stands_under_the_verdict_that_it_is_about() -> None:
-    signed = cut(BREAK, decision={"state": "approved", "who": "olga", "reason": "the bank corrects it today"})
+    signed = cut(BREAK, decision=APPROVED.to_json())
     text = render([signed], [])
     assert text.startswith("BREAK ") and "signed by olga: the bank corrects it today" in text
     assert "signed" not in render([cut(BREAK)], [])

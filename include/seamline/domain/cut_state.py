@@ -11,14 +11,14 @@ from enum import StrEnum
 from typing import Any
 
 from seamline.domain.calendar import moment_in_words
+from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
 from seamline.domain.runs import (
-    COMPARE_ONLY,
-    DECISION,
     EXPECTATIONS,
     FAILURE,
     MODE,
     PUBLISH,
     Cut,
+    NightlyMode,
     Reconciliation,
     RunState,
 )
@@ -43,19 +43,15 @@ class Headline(StrEnum):
 _SEVERITY = tuple(Headline)
 
 
-class Decided(StrEnum):
-    NOT_NEEDED = "not needed"
-    WAITING = "waiting"
-    APPROVED = "approved"
-    REJECTED = "rejected"
-    EXPIRED = "expired"
-
-
-# How a decision that lets nothing through is told beside the publication that is missing.
+_LETS_NOTHING_THROUGH = {
+    DecisionState.WAITING: Headline.WAITING,
+    DecisionState.REJECTED: Headline.REJECTED,
+    DecisionState.EXPIRED: Headline.NOT_PUBLISHED,
+}
 _NOT_PUBLISHED_FOR = {
-    Decided.WAITING: "it waits for a decision",
-    Decided.REJECTED: "it was rejected",
-    Decided.EXPIRED: "nobody decided in time",
+    DecisionState.WAITING: "it waits for a decision",
+    DecisionState.REJECTED: "it was rejected",
+    DecisionState.EXPIRED: "nobody decided in time",
 }
 
 
@@ -84,31 +80,6 @@ class Checks:
         if self.checked is None:
             return "not run"
         return "failed" if self.failed else "passed"
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """`since`: when the question was asked; `at`: when it was answered."""
-
-    state: Decided = Decided.NOT_NEEDED
-    who: str = ""
-    reason: str = ""
-    since: datetime | None = None
-    at: datetime | None = None
-    approvers: tuple[str, ...] = ()
-
-    def in_words(self, zone: tzinfo = UTC) -> str:
-        answered = f"{self.who or 'somebody'}{_when(' at ', self.at, zone)}{f': {self.reason}' if self.reason else ''}"
-        match self.state:
-            case Decided.WAITING:
-                return f"waits for {' or '.join(self.approvers) or 'a person'}{_when(' since ', self.since, zone)}"
-            case Decided.APPROVED:
-                return f"signed by {answered}"
-            case Decided.REJECTED:
-                return f"rejected by {answered}"
-            case Decided.EXPIRED:
-                return "nobody decided in time"
-        return "no decision needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +121,7 @@ class CutState:
     business_date: date
     compared: Verdict
     checks: Checks
-    decision: Decision
+    decision: Decision | None
     publication: Publication
     partial: bool = False
     is_running: bool = False
@@ -169,8 +140,9 @@ class CutState:
     @property
     def signed_by(self) -> str:
         """Who let this cut be published though it is not clean, and why; "" where nobody did."""
-        is_signed = self.decision.state is Decided.APPROVED
-        return f"{self.decision.who or 'somebody'}: {self.decision.reason}" if is_signed else ""
+        if self.decision is None or self.decision.state is not DecisionState.APPROVED:
+            return ""
+        return f"{self.decision.who or 'somebody'}: {self.decision.reason}"
 
     def _words(self) -> list[Headline]:
         words = [Headline.PARTIAL if self.partial else Headline.MATCH]
@@ -181,13 +153,8 @@ class CutState:
             words.append(Headline.CHECKS_FAILED)
         elif self.checks.checked is None and not self.is_running:
             words.append(Headline.NOT_RUN)
-        decided = {
-            Decided.WAITING: Headline.WAITING,
-            Decided.REJECTED: Headline.REJECTED,
-            Decided.EXPIRED: Headline.NOT_PUBLISHED,
-        }
-        if self.decision.state in decided:
-            words.append(decided[self.decision.state])
+        if self.decision is not None and self.decision.state in _LETS_NOTHING_THROUGH:
+            words.append(_LETS_NOTHING_THROUGH[self.decision.state])
         if self.publication.version is None and not self._leaves_a_version():
             words.append(Headline.RUNNING if self.is_running else Headline.NOT_PUBLISHED)
         return words
@@ -199,12 +166,15 @@ class CutState:
     def lines(self, zone: tzinfo = UTC) -> list[str]:
         """The four parts and what ended the run, in words, in the order in which they come about."""
         out = [f"compared: {self.compared.value}", self._checks_in_words()]
-        out += [self.decision.in_words(zone), self.publication.in_words(zone)]
+        out += [self.decision_in_words(zone), self.publication.in_words(zone)]
         if self.failure:
             out.append(f"task {self.failure.task} failed{_when(' at ', self.failure.at, zone)}: {self.failure.error}")
             if self.failure.cure:
                 out.append(f"to mend it: {self.failure.cure}")
         return out
+
+    def decision_in_words(self, zone: tzinfo = UTC) -> str:
+        return self.decision.in_words(zone) if self.decision else "no decision needed"
 
     def _checks_in_words(self) -> str:
         if not self.checks.failed:
@@ -234,7 +204,7 @@ def state_of_cut(
     """What run `run_id` left in one destination. `result` is the run's; `published` its version there."""
     decision, failure = _decision(result, found), _failure(result)
     is_running = run_state is RunState.RUNNING and failure is None
-    is_compare_only = result.get(MODE) == COMPARE_ONLY
+    is_compare_only = result.get(MODE) == NightlyMode.COMPARE_ONLY
     version = published.version if published else (result.get(PUBLISH) or {}).get(destination)
     tables = found.tables if found else ()
     return CutState(
@@ -265,12 +235,12 @@ def of_live(found: Reconciliation) -> Headline:
     return Headline.PARTIAL if verdict is Verdict.MATCH and found.is_partial else Headline(verdict.value)
 
 
-def _why_not(result: Mapping[str, Any], decision: Decision, failure: Failure | None, *, is_running: bool) -> str:
-    if decision.state in _NOT_PUBLISHED_FOR:
+def _why_not(result: Mapping[str, Any], decision: Decision | None, failure: Failure | None, *, is_running: bool) -> str:
+    if decision is not None and decision.state in _NOT_PUBLISHED_FOR:
         return _NOT_PUBLISHED_FOR[decision.state]
     if failure is not None:
         return f"task {failure.task} failed"
-    if result.get(MODE) == COMPARE_ONLY:
+    if result.get(MODE) == NightlyMode.COMPARE_ONLY:
         return "it was to be compared only"
     return "the run has not ended" if is_running else "the run ended without it"
 
@@ -291,22 +261,14 @@ def _checks(result: Mapping[str, Any]) -> Checks:
     return Checks(left["checked"], failed)
 
 
-def _decision(result: Mapping[str, Any], found: Reconciliation | None) -> Decision:
-    left = result.get(DECISION)
-    if left:
-        return Decision(
-            Decided(left["state"]),
-            left.get("who", ""),
-            left.get("reason", ""),
-            _moment(left.get("since")),
-            _moment(left.get("at")),
-            tuple(left.get("approvers") or ()),
-        )
+def _decision(result: Mapping[str, Any], found: Reconciliation | None) -> Decision | None:
+    if left := decision_from_json(result.get(DECISION)):
+        return left
     if found and found.signed_by:
         # Cuts that were signed before decisions were kept have the signature only.
         who, _, reason = found.signed_by.partition(": ")
-        return Decision(Decided.APPROVED, who, reason)
-    return Decision()
+        return Decision(DecisionState.APPROVED, "", who=who, reason=reason)
+    return None
 
 
 def _failure(result: Mapping[str, Any]) -> Failure | None:

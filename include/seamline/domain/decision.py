@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import Any
+
+from seamline.domain.calendar import moment_in_words
 
 # Under this key of its result a run keeps its decision; null, or nothing, where nobody was asked.
 DECISION = "decision"
@@ -46,6 +48,18 @@ class Decision:
         """Whether it ended the run: the cut is not published."""
         return self.state in (DecisionState.REJECTED, DecisionState.EXPIRED)
 
+    def in_words(self, zone: tzinfo = UTC) -> str:
+        answered = f"{self.who or 'somebody'}{_when(' at ', self.at, zone)}{f': {self.reason}' if self.reason else ''}"
+        match self.state:
+            case DecisionState.WAITING:
+                return f"waits for {' or '.join(self.approvers) or 'a person'}{_when(' since ', self.since, zone)}"
+            case DecisionState.APPROVED:
+                return f"signed by {answered}"
+            case DecisionState.REJECTED:
+                return f"rejected by {answered}"
+            case DecisionState.EXPIRED:
+                return "nobody decided in time"
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "state": self.state.value, "approvers": list(self.approvers)}
 
@@ -67,3 +81,7 @@ def decision_from_json(document: dict[str, Any] | None) -> Decision | None:
 def moment_text(moment: datetime) -> str:
     """ISO 8601 in UTC, to the second."""
     return moment.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def _when(word: str, text: str, zone: tzinfo) -> str:
+    return f"{word}{moment_in_words(datetime.fromisoformat(text), zone)}" if text else ""

@@ -19,16 +19,12 @@ PUBLISH = "publish"
 TABLES = "tables"
 # And this: why it failed for good, by which task, with the cure; gone when the run goes on.
 FAILURE = "failure"
+# And what the checks of a staged cut said.
+EXPECTATIONS = "expectations"
 # Under this key of its evidence a reconciliation keeps the signature.
 SIGNED_BY = "signed_by"
-# Under these keys a nightly run keeps whether it was to publish, what a person decided, what its checks said, and which
-# task ended it.
-MODE, DECISION, EXPECTATIONS, FAILURE = "mode", "decision", "expectations", "failure"
-# The mode of a run that publishes nothing.
-COMPARE_ONLY = "compare only"
-
-
-# And what was asked of a nightly run: how far it goes, why, and which user of Airflow asked; the last two may be "".
+# Under these keys of its result a nightly run keeps what was asked of it: how far it goes, why, and which user of
+# Airflow asked; the last two may be "".
 MODE, REASON, ASKED_BY = "mode", "reason", "asked_by"
 # The tables that a nightly run was to compare; [] for all.
 ONLY_TABLES = "only_tables"

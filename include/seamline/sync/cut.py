@@ -13,7 +13,7 @@ from seamline.domain.calendar import Day, day_of, last_ended, segment_of
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
-from seamline.domain.runs import SIGNED_BY, Cut, Reconciliation, Scope
+from seamline.domain.runs import EXPECTATIONS, SIGNED_BY, Cut, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, Published, StagedCut, cut_from_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import NightlyPlan, Run, SyncPlan, TablePlan
@@ -197,7 +197,7 @@ def _reconciled(run: Run, cut: StagedCut, found: Reconciliation | None) -> Recon
 def _require_clean(run: Run, cut: StagedCut, signed_by: str) -> list[str]:
     """What is wrong with the cut though it may be published; [] of a clean one."""
     wrong = [f"{table.table} {table.verdict}" for table in cut.tables if table.verdict is not Verdict.MATCH]
-    checked = run.result.get("expectations")
+    checked = run.result.get(EXPECTATIONS)
     if checked is not None and checked["verdict"] != Verdict.MATCH:
         wrong.append(f"expectations {checked['verdict']}")
     if wrong and not signed_by and run.plan.reconcile.on_break != "publish_and_flag":

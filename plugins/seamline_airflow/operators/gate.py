@@ -11,7 +11,7 @@ from airflow.sdk import BaseBranchOperator
 
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed, Refused
-from seamline.domain.runs import MODE, NightlyMode, RunState, Scope
+from seamline.domain.runs import EXPECTATIONS, MODE, NightlyMode, RunState, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
 from seamline_airflow import deadline, parts
@@ -87,7 +87,7 @@ def one_line(told: object) -> str:
 
 
 def _subject(run: Run) -> str:
-    judged = {key: run.result.get(key) for key in ("cut", "expectations")}
+    judged = {key: run.result.get(key) for key in ("cut", EXPECTATIONS)}
     return hashlib.sha256(json.dumps(judged, sort_keys=True).encode()).hexdigest()
 
 
@@ -168,7 +168,7 @@ def _blemishes(run: Run, store: Any) -> Iterator[str]:
 
 
 def _unmet(run: Run) -> Iterator[str]:
-    checked = run.result.get("expectations")
+    checked = run.result.get(EXPECTATIONS)
     if checked is None:
         if run.plan.reconcile.expectations:
             raise GateFailed("the expectations left no result", hint="run the task `expectations` again", sync=run.sync)

@@ -9,7 +9,7 @@ from seamline import settings
 from seamline.adapters.connections import resolve
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed
-from seamline.domain.runs import Scope
+from seamline.domain.runs import EXPECTATIONS, Scope
 from seamline.domain.staged_cut import cut_from_json
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
@@ -47,7 +47,7 @@ class GXCheckOperator(BaseOperator):
                     suite=suite_of(run),
                 )
             result = GateResult(tuple(outcomes))
-            store.put_result(run.run_id, "expectations", result.to_json())
+            store.put_result(run.run_id, EXPECTATIONS, result.to_json())
             store.put_result(run.run_id, DECISION, None)
             self._tell(run, result)
             self._require(run, result)

@@ -56,10 +56,7 @@ def _cut_json(state: CutState) -> dict[str, Any]:
                 for one in state.checks.failed
             ],
         },
-        "decision": {
-            "state": decision.state.value, "who": decision.who, "reason": decision.reason,
-            "since": _moment(decision.since), "at": _moment(decision.at), "approvers": list(decision.approvers),
-        },
+        "decision": decision and decision.to_json(),
         "publication": {
             "version": publication.version, "at": _moment(publication.at), "in_force": publication.in_force,
             "why_not": publication.why_not,
@@ -147,7 +144,7 @@ def _cut_head(state: CutState) -> tuple[dict[str, Any], Reconciliation | None]:
         "verdict": state.headline.value,
         "compared": state.compared.value,
         "checks": state.checks.word,
-        "decision": state.decision.state.value,
+        "decision": state.decision.state.value if state.decision else "",
         "publication": state.publication.in_words(),
         "version": state.publication.version,
         "partial": state.partial,

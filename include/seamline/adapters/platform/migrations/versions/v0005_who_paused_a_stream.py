@@ -2,7 +2,7 @@
 
 from alembic import op
 
-revision = "v0012"
+revision = "v0005"
 down_revision = "v0004"
 
 
