@@ -3,8 +3,9 @@
 from datetime import timedelta
 from typing import Any
 
-from airflow.timetables.base import DagRunInfo, TimeRestriction
+from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
 from airflow.timetables.trigger import CronPartitionTimetable
+from pendulum import DateTime
 
 _MIDNIGHT = "0 0 * * *"
 _KEY = "%Y-%m-%d"
@@ -27,12 +28,23 @@ class BusinessDayTimetable(CronPartitionTimetable):
 
     @property
     def summary(self) -> str:
-        return f"each business date, {self._delay_minutes} min after its end"
+        return f"each business date, {self._delay_minutes} min after its end in {self._zone}"
 
-    def serialize(self) -> dict[str, Any]:
+    @property
+    def _zone(self) -> str:
         from airflow.serialization.encoders import encode_timezone
 
-        return {"timezone": encode_timezone(self._timezone), "delay_minutes": self._delay_minutes}
+        return str(encode_timezone(self._timezone))
+
+    def generate_run_id(
+        self, *, run_type: Any, run_after: DateTime, data_interval: DataInterval | None, **extra: Any
+    ) -> str:
+        """Name the run by the moment in the sync's own zone: by UTC the night of the 25th would bear the 24th."""
+        local = run_after.astimezone(self._timezone)
+        return super().generate_run_id(run_type=run_type, run_after=local, data_interval=data_interval, **extra)
+
+    def serialize(self) -> dict[str, Any]:
+        return {"timezone": self._zone, "delay_minutes": self._delay_minutes}
 
     @classmethod
     def deserialize(cls, data: dict[str, Any]) -> "BusinessDayTimetable":

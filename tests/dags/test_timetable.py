@@ -6,6 +6,7 @@ from typing import Any
 import pendulum
 import pytest
 from airflow.timetables.base import DagRunInfo, TimeRestriction
+from airflow.utils.types import DagRunType
 
 from seamline_airflow.timetable import BusinessDayTimetable
 
@@ -94,3 +95,15 @@ def test_without_catchup_the_newest_ended_date_comes_first(monkeypatch: pytest.M
     restriction = TimeRestriction(earliest=pendulum.datetime(2020, 1, 1), latest=None, catchup=False)
     info: Any = timetable.next_dagrun_info_v2(last_dagrun_info=None, restriction=restriction)
     assert (info.partition_key, info.run_after) == ("2026-11-20", now.add(minutes=20))
+
+
+def test_summary_and_run_names_speak_in_the_syncs_own_zone() -> None:
+    timetable = BusinessDayTimetable(timezone="Asia/Shanghai", delay_minutes=30)
+    assert timetable.summary == "each business date, 30 min after its end in Asia/Shanghai"
+    name = timetable.generate_run_id(
+        run_type=DagRunType.SCHEDULED,
+        run_after=pendulum.datetime(2026, 11, 25, 16, 30),
+        data_interval=None,
+        partition_key="2026-11-25",
+    )
+    assert name.startswith("scheduled__2026-11-26T00:30:00+08:00__2026-11-25__")
