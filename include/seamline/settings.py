@@ -7,7 +7,8 @@
 | SEAMLINE_PORT_BASE | first port; every server has a fixed distance from it | 21000 |
 | SEAMLINE_CONNECTIONS | the connections file | `connections.json` of SEAMLINE_DATA |
 | SEAMLINE_DECLARATIONS | folder of sources, destinations, syncs, expectations | `include` of the checkout |
-| SEAMLINE_CONNECTION_<ID> | one connection as a URI; wins over the file | |
+| SEAMLINE_CONNECTION_<ID> | one connection as a URI or Airflow's JSON; wins over the file | |
+| SEAMLINE_CONNECTIONS_FROM_AIRFLOW | ids, by commas: Airflow's tasks write what Airflow knows of them into the file | |
 | SEAMLINE_POOLS | 1: Airflow has the pools of `plan.pools`; else tasks use its default pool | |
 | SEAMLINE_DEBUG | 1: show the traceback of an error | |
 """
@@ -69,6 +70,7 @@ class Settings:
     is_debug: bool = False
     has_pools: bool = False
     connection_uris: Mapping[str, str] = field(default_factory=dict, repr=False)
+    from_airflow: tuple[str, ...] = ()
 
     @property
     def env(self) -> Path:
@@ -95,6 +97,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
             for name, value in values.items()
             if name.startswith(_CONNECTION_PREFIX) and value
         },
+        from_airflow=_ids(values.get("SEAMLINE_CONNECTIONS_FROM_AIRFLOW", "")),
     )
 
 
@@ -117,6 +120,10 @@ def as_environment(settings: Settings) -> dict[str, str]:
         "SEAMLINE_CONNECTIONS": str(settings.connections),
         "SEAMLINE_DECLARATIONS": str(settings.declarations),
     }
+
+
+def _ids(given: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in given.split(",") if one.strip())
 
 
 def _path(values: Mapping[str, str], name: str, default: Path) -> Path:

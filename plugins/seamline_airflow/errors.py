@@ -17,6 +17,7 @@ from seamline.domain.errors import (
     TerminalError,
     TransientError,
 )
+from seamline_airflow.logins import take_from_airflow
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +30,11 @@ def task_errors() -> Iterator[None]:
     """The edge of a task: final errors fail the task at once, the others leave it to Airflow's retries.
 
     A lost answer of a commit is retried: every step is safe to repeat and finds out first what was done. The message
-    is also a line of the log of its own, because Airflow folds an exception into the details of another line.
+    is also a line of the log of its own, because Airflow folds an exception into the details of another line. Before
+    anything is done the connections file is brought up to what Airflow knows now, where that is asked for.
     """
     try:
+        take_from_airflow()
         yield
     except (ConfigError, TerminalError, InvariantViolated) as exc:
         raise AirflowFailException(_told(exc)) from exc

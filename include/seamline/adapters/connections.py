@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from seamline import settings
 from seamline.adapters.connection_extra import checked
+from seamline.adapters.private_file import alone_in, write_private
 from seamline.domain.errors import ConfigError
 from seamline.settings import Settings
 
@@ -57,6 +58,17 @@ def known_ids(*, within: Settings | None = None) -> frozenset[str]:
     """The ids that `resolve` finds here; none where neither file nor variables are there yet."""
     known = within or settings.load()
     return frozenset({*_read_file(known), *known.connection_uris})
+
+
+def put(entries: Mapping[str, Mapping[str, Any]], *, within: Settings | None = None) -> bool:
+    """Write these into the connections file, which stays private; the others stay. Whether that changed anything."""
+    known = within or settings.load()
+    with alone_in(known.connections.parent):
+        before = _read_file(known)
+        after = {**before, **{connection_id: dict(entry) for connection_id, entry in entries.items()}}
+        if after != before:
+            write_private(known.connections, json.dumps(after, indent=2) + "\n")
+    return after != before
 
 
 def _read_file(known: Settings) -> dict[str, Any]:

@@ -38,7 +38,7 @@ _SOURCES_FOR_TASKS = {
     "postgres": "seamline.adapters.postgres_source.bulk:open_source_for_tasks",
 }
 _TABLE_READERS = {
-    "mariadb": "seamline.adapters.mariadb.bulk:open_readers",
+    "mariadb": "seamline.adapters.mariadb.readers:open_readers",
     "postgres": "seamline.adapters.postgres_source.bulk:open_readers",
 }
 _SHAPE_GUARDS = {"postgres": "seamline.adapters.postgres_source.shapes:open_guard"}

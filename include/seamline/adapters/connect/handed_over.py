@@ -5,11 +5,8 @@ be restarted, so a login that was rotated and a connection that is new reach the
 reads the file each time it starts.
 """
 
-import fcntl
-import os
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from cryptography import x509
@@ -27,7 +24,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
 )
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.private_file import write_private
+from seamline.adapters.private_file import alone_in, write_private
 from seamline.adapters.tls import tls_of
 from seamline.domain.errors import ConfigError
 
@@ -49,8 +46,7 @@ def file_beside(secrets_file: str, connection_id: str, name: str) -> str:
 
 def hand_over(secrets_file: Path, *connections: Connection) -> None:
     """Write login and certificates of these connections; what is there of others stays. Safe to repeat."""
-    secrets_file.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(secrets_file.parent):
+    with alone_in(secrets_file.parent):
         before = _read(secrets_file)
         lines = dict(before)
         for connection in connections:
@@ -61,17 +57,6 @@ def hand_over(secrets_file: Path, *connections: Connection) -> None:
                 write_private(Path(file_beside(str(secrets_file), connection.connection_id, name)), content)
         if lines != before:
             write_private(secrets_file, "".join(f"{name}={_escaped(value)}\n" for name, value in lines.items()))
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process at a time reads the file and writes it back."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _secrets(connection: Connection, store_password: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -19,6 +20,8 @@ REQUEST_TIMEOUT_S = 15.0
 _LEADER_KNOWN_FOR_MS = 1000
 
 _ADMINS: dict[tuple[Any, ...], AdminClient] = {}
+# Why the broker's certificate or our login was refused last, by the client's key: its answers only say "timed out".
+_REFUSALS: dict[tuple[Any, ...], KafkaError] = {}
 
 _WRONG_SETTING = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001 (the client names its local errors so)
@@ -54,11 +57,11 @@ def admin_client(settings: Mapping[str, Any]) -> AdminClient:
     client is given up on its own thread (`rd_kafka_destroy_app` in rdkafka.c 2.16; confluent-kafka-python, pull request
     2131). So none is ever given up, also not one whose password was changed since.
     """
-    # A client does not live through a fork: the child makes its own.
-    key = (os.getpid(), *sorted(settings.items()))
+    key = _key(settings)
     if key not in _ADMINS:
+        own: dict[str, Any] = {"metadata.max.age.ms": _LEADER_KNOWN_FOR_MS, "error_cb": partial(_hear, key)}
         try:
-            made = AdminClient({"metadata.max.age.ms": _LEADER_KNOWN_FOR_MS, **settings})
+            made = AdminClient({**own, **settings})
         except KafkaException as exc:
             raise translated(exc, doing="set up the Kafka client", settings=settings) from exc
         # Of two threads the second drops its own here, which nobody has asked anything yet.
@@ -66,11 +69,31 @@ def admin_client(settings: Mapping[str, Any]) -> AdminClient:
     return _ADMINS[key]
 
 
+def _key(settings: Mapping[str, Any]) -> tuple[Any, ...]:
+    # A client does not live through a fork: the child makes its own.
+    return (os.getpid(), *sorted(settings.items()))
+
+
+def _hear(key: tuple[Any, ...], error: KafkaError) -> None:
+    if error.code() in (KafkaError._SSL, KafkaError._AUTHENTICATION):  # noqa: SLF001
+        _REFUSALS[key] = error
+
+
+def _refusal(settings: Mapping[str, Any]) -> KafkaError | None:
+    """What the client of these settings has heard since it was asked last; it hears when it is polled."""
+    key = _key(settings)
+    if key in _ADMINS:
+        _ADMINS[key].poll(0)
+    return _REFUSALS.pop(key, None)
+
+
 def asked(call: Callable[[], ResultT], *, doing: str, settings: Mapping[str, Any]) -> ResultT:
     """The answer of one Kafka request; its errors as Seamline's."""
     try:
         return call()
     except KafkaException as exc:
+        if (refusal := _refusal(settings)) is not None:
+            raise translated(KafkaException(refusal), doing=doing, settings=settings) from exc
         raise translated(exc, doing=doing, settings=settings) from exc
 
 
@@ -82,9 +105,11 @@ def translated(exc: KafkaException, *, doing: str, settings: Mapping[str, Any]) 
     if code in _WRONG_SETTING:
         return ConfigError(
             f"Kafka at {servers} refused to {doing}: {text}",
-            hint="check login, password, security.protocol and the ACLs of the connection `kafka`",
+            hint="check login, password, security.protocol, certificates and ACLs of the connection `kafka`: the CA"
+            " that signed the broker's certificate, and the host name in it (docs/reference/connections.md)",
         )
     return TransientError(
         f"Kafka at {servers} could not {doing}: {text}",
-        hint="is the broker up? `seamline status` tells; the call is repeated by its owner",
+        hint="is the broker up (`seamline status` tells), and security.protocol of the connection `kafka` its"
+        " listener's? The call is repeated by its owner",
     )

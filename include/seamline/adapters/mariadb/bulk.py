@@ -36,8 +36,7 @@ from seamline.adapters.mariadb.sessions import (
 from seamline.adapters.postgres.binary_copy import binary_copy
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
-from seamline.domain.errors import InvariantViolated, SchemaConflict, SeamlineError, TransientError
-from seamline.plan.model import SourcePlan
+from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, SeamlineError, TransientError
 
 BATCH_ROWS = 65_536
 _TURN_S = 6 * 3600
@@ -217,11 +216,6 @@ class BulkReaders:
         return f"{self._gates.name('turn', turn=self._turn, member=self._member)}.{number}"
 
 
-def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str, member: int) -> BulkReaders:
-    """`bulk_source.OpenReaders`."""
-    return BulkReaders(client.role(source, source.reader), reads, gates=Gates(meeting), member=member)
-
-
 def _proof_of(first: pa.RecordBatch, table: Table) -> str:
     address, _, turn = str(first.column(_PROOF)[0].as_py()).rpartition(":")
     if turn != "1":
@@ -253,6 +247,12 @@ def _translated(text: str, table: Table) -> SeamlineError:
             f"table {table.name} holds a date that is none (as 0000-00-00): {_shortened(text)}",
             hint="correct the value at the source (find it with: WHERE column < '0001-01-01' OR DAY(column) = 0), or "
             "leave the table out of the sync",
+            table=table.name,
+        )
+    if "insecure transport" in text:
+        return ConfigError(
+            f"the source takes encrypted sessions only, and table {table.name} was to be read in the clear",
+            hint="set sslmode (and sslrootcert) of the source's connection: docs/reference/connections.md",
             table=table.name,
         )
     return TransientError(f"reading table {table.name} failed: {_shortened(text)}", table=table.name)

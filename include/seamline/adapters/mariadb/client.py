@@ -75,7 +75,8 @@ def translated(exc: pymysql.err.MySQLError, connection: Connection) -> SeamlineE
     if code in _LOGIN:
         return ConfigError(
             f"{where} refused login `{connection.login}`: {text}",
-            hint=f"correct login, password or database of the connection `{connection.connection_id}`",
+            hint=f"correct login, password or database of the connection `{connection.connection_id}`; where the login"
+            " REQUIREs X509, its sslcert and sslkey too",
         )
     if code == ER.BAD_DB_ERROR:
         return ConfigError(f"{where} has no database `{connection.database}`", hint="correct `database` of the source")

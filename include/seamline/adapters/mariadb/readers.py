@@ -1,0 +1,70 @@
+"""What a task reads the tables of a MariaDB source with: connectorx, or PyMySQL where the session is encrypted.
+
+connectorx 0.4.6 can be given neither a CA nor a certificate, and does not even encrypt. A task that reads through
+PyMySQL has one session for all its tables: it reads them one after another in any case.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pymysql
+
+from seamline.adapters.bulk_source import BulkRead, TableReaders
+from seamline.adapters.connections import Connection
+from seamline.adapters.mariadb import client
+from seamline.adapters.mariadb.bulk import BulkReaders
+from seamline.adapters.mariadb.one_session import OneSessionReaders
+from seamline.adapters.mariadb.rendezvous import Gates, Member
+from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, Session, close_all, open_session
+from seamline.adapters.tls import tls_of
+from seamline.domain.errors import InvariantViolated
+from seamline.plan.model import SourcePlan
+
+
+def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str, member: int) -> TableReaders:
+    """`bulk_source.OpenReaders`."""
+    connection = client.role(source, source.reader)
+    of_member = EncryptedReaders if tls_of(connection).is_encrypted else BulkReaders
+    return of_member(connection, reads, gates=Gates(meeting), member=member)
+
+
+class EncryptedReaders:
+    """The tables of one member of a rendezvous, through one session that stands at its position."""
+
+    def __init__(self, connection: Connection, reads: Sequence[BulkRead], *, gates: Gates, member: int) -> None:
+        self._connection = connection
+        self._reads = reads
+        self._gates = gates
+        self._member = member
+        self._session: Session[Any] | None = None
+        self._control = open_session(connection)
+
+    def meet(self) -> None:
+        try:
+            member = Member(self._control, gates=self._gates, number=self._member)
+            member.meet(open_all=self._open, close_all=self._close_session)
+        except pymysql.err.MySQLError as exc:
+            raise client.translated(exc, self._connection) from exc
+
+    def pieces(self, number: int, *, proven: Callable[[str], None]) -> Iterator[bytes]:
+        if self._session is None:
+            raise InvariantViolated("the readers have not met yet")
+        return OneSessionReaders(self._session, self._connection, self._reads).pieces(number, proven=proven)
+
+    def close(self) -> None:
+        self._close_session()
+        close_all([self._control])
+
+    def _open(self, turn: int) -> None:
+        """It tells its address once for each table: the coordinator counts tables."""
+        self._session = open_session(self._connection)
+        for statement in (*self._gates.arrive(turn=turn, member=self._member), BEGIN_SNAPSHOT):
+            client.query(self._session, statement)
+        for read in self._reads:
+            for statement in self._gates.tell_address(turn=turn, session=read.session):
+                client.query(self._session, statement)
+
+    def _close_session(self) -> None:
+        if self._session is not None:
+            close_all([self._session])
+            self._session = None
