@@ -10,6 +10,7 @@
 | SEAMLINE_CONNECTION_<ID> | one connection as a URI or Airflow's JSON; wins over the file | |
 | SEAMLINE_CONNECTIONS_FROM_AIRFLOW | ids, by commas: Airflow's tasks write what Airflow knows of them into the file | |
 | SEAMLINE_POOLS | 1: Airflow has the pools of `plan.pools`; else tasks use its default pool | |
+| SEAMLINE_SERVERS | `here`: Supervisor runs them on this machine; `elsewhere`: as in docker-compose.yml | `here` |
 | SEAMLINE_DEBUG | 1: show the traceback of an error | |
 """
 
@@ -69,6 +70,7 @@ class Settings:
     declarations: Path
     is_debug: bool = False
     has_pools: bool = False
+    are_servers_here: bool = True
     connection_uris: Mapping[str, str] = field(default_factory=dict, repr=False)
     from_airflow: tuple[str, ...] = ()
 
@@ -92,6 +94,7 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
         declarations=_path(values, "SEAMLINE_DECLARATIONS", _CHECKOUT / "include"),
         is_debug=values.get("SEAMLINE_DEBUG", "") not in ("", "0"),
         has_pools=values.get("SEAMLINE_POOLS", "") not in ("", "0"),
+        are_servers_here=_are_servers_here(values.get("SEAMLINE_SERVERS", "")),
         connection_uris={
             name.removeprefix(_CONNECTION_PREFIX).lower(): value
             for name, value in values.items()
@@ -129,6 +132,15 @@ def _ids(given: str) -> tuple[str, ...]:
 def _path(values: Mapping[str, str], name: str, default: Path) -> Path:
     given = values.get(name, "")
     return Path(given).expanduser().resolve() if given else default
+
+
+def _are_servers_here(given: str) -> bool:
+    if given not in ("", "here", "elsewhere"):
+        raise ConfigError(
+            f"SEAMLINE_SERVERS must be `here` or `elsewhere`, got {given!r}",
+            hint="leave it out: only the images of docker-compose.yml set it",
+        )
+    return given != "elsewhere"
 
 
 def _port_base(given: str) -> int:

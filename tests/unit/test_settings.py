@@ -38,6 +38,13 @@ def test_a_port_base_that_is_no_port_is_refused_by_name(given: str) -> None:
         settings.load({"SEAMLINE_PORT_BASE": given})
 
 
+def test_a_place_of_the_servers_that_is_none_is_refused_by_name() -> None:
+    assert settings.load({}).are_servers_here
+    assert not settings.load({"SEAMLINE_SERVERS": "elsewhere"}).are_servers_here
+    with pytest.raises(ConfigError, match="`here` or `elsewhere`, got 'there'"):
+        settings.load({"SEAMLINE_SERVERS": "there"})
+
+
 def test_settings_survive_the_way_into_another_process(tmp_path: Path) -> None:
     known = settings.load({"SEAMLINE_DATA": str(tmp_path), "SEAMLINE_PORT_BASE": "23000"})
     assert settings.load(settings.as_environment(known)) == known

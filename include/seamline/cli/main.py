@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from seamline import settings
-from seamline.domain.errors import SeamlineError
+from seamline.domain.errors import ConfigError, SeamlineError
 
 # One line per command. A command is the module `seamline.cli.<module>` with `add_arguments(parser)` and
 # `run(args) -> int`; one whose module is not there is not listed.
@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exec": ("exec", "run a program with the variables of the stack, for example `exec airflow dags list`"),
     "lock": ("lock", "refresh requirements.txt and jars/jars.lock"),
 }
+# What they start, stop, show or read are the servers of this machine.
+OF_SERVERS_HERE = frozenset({"demo", "test", "up", "down", "ps", "logs", "exec"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=f"seamline {name}", description=module.__doc__)
     module.add_arguments(parser)
     try:
-        return int(module.run(parser.parse_args(rest)) or 0)
+        given = parser.parse_args(rest)
+        _require_servers_here(name)
+        return int(module.run(given) or 0)
     except SeamlineError as error:
         if settings.load().is_debug:
             raise
@@ -61,6 +65,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("\nstopped\n")
         return 130
+
+
+def _require_servers_here(name: str) -> None:
+    if name in OF_SERVERS_HERE and not settings.load().are_servers_here:
+        raise ConfigError(
+            f"`{name}` is about servers on this machine, and here they run in containers of their own",
+            hint="on their host: docker compose up, down, ps, logs, exec (docs/how-to/run-in-containers.md)",
+        )
 
 
 def _available() -> dict[str, str]:

@@ -96,6 +96,8 @@ def look_at_streams() -> Streams:
 
 def processes(layout: Layout) -> str:
     """One line about the stack's programs; those that do not run are named."""
+    if not layout.settings.are_servers_here:
+        return "the servers run in containers of their own (docker compose ps)"
     if not keeper.is_running(layout):
         return "the local stack is down (./seamline up)"
     states = keeper.states(layout).values()

@@ -11,6 +11,7 @@ from seamline.stack import (
     airflow,
     credentials,
     jars,
+    java,
     kafka,
     leftovers,
     mariadb,
@@ -54,6 +55,8 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
         fetched = jars.ensure(files, layout.jars, fetch=fetch_aloud)
         jars.unpack(files, layout)
         own_connectors.compile_into_plugins(files, layout, settings.process_environment())
+        # What starts Java later, an image's entrypoint too, finds the environment's own where this machine has none.
+        java.find(layout, settings.process_environment())
     if fetched:
         progress.say(f"{fetched} jars fetched and checked")
 

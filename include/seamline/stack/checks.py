@@ -16,6 +16,7 @@ from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.stack import (
     account,
     airflow,
+    container_health,
     jars,
     java,
     kafka,
@@ -37,6 +38,8 @@ _PATIENCE_S = 15.0
 MEMORY_MIN_BYTES = 6 * _GIB
 DISK_MIN_BYTES = 4 * _GIB
 SHARED_MEMORY_MIN_BYTES = 32 * 1024**2
+# Of ivy.xml: all that an image of Airflow and the stream host holds.
+_OF_SPARK = "spark"
 
 
 class Level(enum.Enum):
@@ -54,7 +57,7 @@ class Finding:
 
 def findings(layout: Layout) -> Iterator[Finding]:
     """Every check's answer, in an order in which one reads them. A check that fails itself is a finding too."""
-    for check in _CHECKS:
+    for check in _CHECKS if layout.settings.are_servers_here else _CHECKS_IN_A_CONTAINER:
         try:
             yield from check(layout)
         except SeamlineError as exc:
@@ -109,17 +112,28 @@ def _java(layout: Layout) -> Iterator[Finding]:
 
 
 def _jars(layout: Layout) -> Iterator[Finding]:
-    files = jars.of_the_stack(jars.read_lock(layout.settings.root / "jars" / "jars.lock"))
+    files = _locked_jars(layout)
     wrong = jars.differing(files, layout.jars)
     for file in wrong[:5]:
         yield Finding(Level.WRONG, f"{file.path} is missing or differs from jars/jars.lock", "./seamline setup")
     if not wrong:
         yield Finding(Level.OK, f"{len(files)} jars are those of jars/jars.lock")
+
+
+def _unpacked(layout: Layout) -> Iterator[Finding]:
+    files = _locked_jars(layout)
     for folder in (*jars.plugin_folders(files, layout), layout.mariadb_server, layout.own_connectors):
         for name in jars.altered(folder)[:5]:
             yield Finding(Level.WRONG, f"{folder / name} is missing or was changed since setup", "./seamline setup")
     for jar in own_connectors.not_in_place(layout):
         yield Finding(Level.WRONG, f"{jar} is missing or not the one that was compiled here", "./seamline setup")
+
+
+def _locked_jars(layout: Layout) -> tuple[jars.LockedFile, ...]:
+    locked = jars.of_the_stack(jars.read_lock(layout.settings.root / "jars" / "jars.lock"))
+    if layout.settings.are_servers_here:
+        return locked
+    return tuple(file for file in locked if file.configuration == _OF_SPARK)
 
 
 def _machine(layout: Layout) -> Iterator[Finding]:
@@ -189,6 +203,16 @@ def _stack(layout: Layout) -> Iterator[Finding]:
             yield Finding(Level.OK, f"{part.title} answers")
 
 
+def _servers_elsewhere(layout: Layout) -> Iterator[Finding]:
+    del layout
+    cure = "docker compose ps names the service; docker compose logs says what it said"
+    for title, wrong in container_health.servers():
+        if wrong:
+            yield Finding(Level.WRONG, f"{title}: {wrong}", cure)
+        else:
+            yield Finding(Level.OK, f"{title} answers")
+
+
 _ANSWERS: dict[str, Callable[[Layout], bool]] = {
     "postgres": postgres.is_ready,
     "mariadb": mariadb.is_ready,
@@ -203,9 +227,12 @@ _CHECKS: tuple[Callable[[Layout], Iterator[Finding]], ...] = (
     _packages,
     _java,
     _jars,
+    _unpacked,
     _libraries,
     _machine,
     _account,
     _ports,
     _stack,
 )
+# The servers are other containers' then, whose own health checks ask them too.
+_CHECKS_IN_A_CONTAINER = (_python, _packages, _java, _jars, _libraries, _machine, _servers_elsewhere)

@@ -106,6 +106,11 @@ AIRFLOW: dict[str, str] = {
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
     # A changed file is parsed at once; this is for the declarations beside it, which Airflow does not watch.
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "90",
+    # A scheduler that was killed is known dead after the threshold, and its tasks are queued again at the next look:
+    # within 50 s. By Airflow's own 300 s between two looks they stayed "running" for 307 s. The heartbeat below does
+    # not help there: a scheduler looks only at tasks that it has queued itself (scheduler_job_runner.py of 3.3.2).
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "15",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "30",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
     # A scheduler that found nothing to do looks again so many seconds later; each look takes about 20 ms of a core.
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1.5",
