@@ -135,6 +135,15 @@ def test_proven_is_the_newest_cut_that_matched_or_was_signed(cuts: PostgresCuts,
     assert "never executed" in plan, "other dates' partitions are not read"
 
 
+def test_a_cut_that_failed_its_checks_is_proven_by_a_signature_alone(cuts: PostgresCuts, sql: Any) -> None:
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}, day=EARLIER))
+    publish(cuts, replace(staged("r2", {"entry": stage(sql, "e2", 5)}), checks=Verdict.BREAK))
+    assert one(sql, "SELECT count(*), min(cut_business_date) FROM settlement.entry_proven") == (3, EARLIER)
+    assert one(sql, "SELECT verdict FROM seamline.cut WHERE run_id = 'r2'") == "BREAK"
+    publish(cuts, replace(staged("r3", {"entry": stage(sql, "e3", 7)}), checks=Verdict.BREAK), signed_by="olga")
+    assert one(sql, "SELECT count(*), min(cut_business_date) FROM settlement.entry_proven") == (7, DAY)
+
+
 def test_a_table_that_a_later_version_lacks_stays_as_it_was(cuts: PostgresCuts, sql: Any) -> None:
     publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3), "account": stage(sql, "a1", 2)}))
     publish(cuts, staged("r2", {"entry": stage(sql, "e2", 5)}))

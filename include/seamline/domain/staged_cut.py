@@ -48,7 +48,10 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class StagedCut:
-    """The manifest of a staged cut: what `publish_cut` publishes, and what the checks before it look at."""
+    """The manifest of a staged cut: what `publish_cut` publishes, and what the checks before it look at.
+
+    `checks`: their verdict, known when it is published; it stands beside the manifest, not in it.
+    """
 
     run_id: str
     sync: str
@@ -58,11 +61,12 @@ class StagedCut:
     as_of: datetime
     tables: tuple[StagedTable, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    checks: Verdict = Verdict.MATCH
 
     @property
     def verdict(self) -> Verdict:
-        """Of what is in it. A table that was left out makes it partial, not wrong."""
-        return worst([table.verdict for table in self.tables])
+        """Of what is in it and of its checks. A table that was left out makes it partial, not wrong."""
+        return worst([self.checks, *(table.verdict for table in self.tables)]) if self.tables else Verdict.NOT_RUN
 
     @property
     def is_partial(self) -> bool:

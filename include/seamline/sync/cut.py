@@ -150,7 +150,7 @@ def publish_cut(
     stays what it is. The signature is kept with the reconciliation that it is about: another take of the cut brings
     another one, which nobody has signed.
     """
-    cut = staged_cut(run, destination)
+    cut = replace(staged_cut(run, destination), checks=_checked(run))
     found = _reconciled(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination))
     wrong = _require_clean(run, cut, signed_by)
     shapes = {table.name: table.shape for table in run.plan.tables}
@@ -194,12 +194,16 @@ def _reconciled(run: Run, cut: StagedCut, found: Reconciliation | None) -> Recon
     return found
 
 
+def _checked(run: Run) -> Verdict:
+    checked = run.result.get(EXPECTATIONS)
+    return Verdict.MATCH if checked is None else Verdict(checked["verdict"])
+
+
 def _require_clean(run: Run, cut: StagedCut, signed_by: str) -> list[str]:
     """What is wrong with the cut though it may be published; [] of a clean one."""
     wrong = [f"{table.table} {table.verdict}" for table in cut.tables if table.verdict is not Verdict.MATCH]
-    checked = run.result.get(EXPECTATIONS)
-    if checked is not None and checked["verdict"] != Verdict.MATCH:
-        wrong.append(f"expectations {checked['verdict']}")
+    if cut.checks is not Verdict.MATCH:
+        wrong.append(f"expectations {cut.checks}")
     if wrong and not signed_by and run.plan.reconcile.on_break != "publish_and_flag":
         raise GateFailed(
             f"the cut of {cut.business_date} is not published: {', '.join(wrong)}",
