@@ -42,7 +42,8 @@ def form(plan: SyncPlan) -> dict[str, Param]:
             type=["null", "string"],
             format="date",
             title="Business date",
-            description_md=f"A date that has ended in {zone}. Needed, unless *Partition Key* below names it.",
+            description_md=f"A date that has ended in {zone}, as 2026-11-19. Needed, unless *Partition Key* below "
+            "names it.",
         ),
         MODE: Param(
             NightlyMode.PUBLISH.value,

@@ -77,4 +77,4 @@ def _around(run: Run, approvers: Sequence[str]) -> Iterator[str]:
         yield "**Whoever may run this DAG may answer**: the sync declares no `approvers`."
     yield ""
     yield "Approve: the cut is published with your name and reason, its verdict stays what it is. Reject: nothing is"
-    yield "published and the run fails. An answer without a reason is not taken."
+    yield "published and the run fails. An approval without a reason is not taken."

@@ -133,6 +133,7 @@ def test_the_persons_form_needs_a_reason_and_begins_without_one(platform: result
     (shown,) = operator.serialized_params.values()
     assert shown["value"] is None
     assert (shown["schema"]["type"], shown["schema"]["minLength"]) == ("string", 1)
+    assert shown["schema"]["title"] == "Reason"
 
 
 def test_a_person_is_asked_about_the_cut_that_the_gate_judged_only(platform: results.Platform) -> None:

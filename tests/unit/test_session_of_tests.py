@@ -281,7 +281,7 @@ def test_every_folder_of_tests_is_a_layer(checkout: Path) -> None:
 
 def test_without_names_all_layers_run_but_those_that_only_run_by_name() -> None:
     left_out = {layer.name for layer in LAYERS} - {layer.name for layer in chosen_layers([])}
-    assert left_out == {"fault", "soak"}
+    assert left_out == {"browser", "fault", "soak"}
 
 
 def test_a_named_layer_runs_alone_also_one_that_only_runs_by_name() -> None:
@@ -292,7 +292,7 @@ def test_a_named_layer_runs_alone_also_one_that_only_runs_by_name() -> None:
 def test_the_help_names_the_layer_that_only_runs_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["test", "--help"])
-    assert "all of them but fault" in " ".join(capsys.readouterr().out.split())
+    assert "all of them but browser, fault, soak" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_layer_in_a_folder_of_another_name_is_found(around: Settings) -> None:

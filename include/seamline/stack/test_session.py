@@ -41,9 +41,9 @@ _TOLD_MAX = 160
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One folder under tests/, of its name unless `folder` names another. `needs` are components; `is_own_stack`: its
-    tests bring up all they need; `is_by_name_only`: it takes too long to be run unless somebody names it; `beside`:
-    where all layers run, those of one number do so in a session of their own, at the same time as those of the others.
-    Most of a test's time is spent in waiting for servers.
+    tests bring up all they need; `is_by_name_only`: it takes too long, or needs what not every machine has, so it runs
+    only when somebody names it; `beside`: where all layers run, those of one number do so in a session of their own, at
+    the same time as those of the others. Most of a test's time is spent in waiting for servers.
 
     A test that takes longer than `test_max_s` hangs: its stacks are printed and the layer ends there.
     """
@@ -72,6 +72,8 @@ LAYERS = (
     Layer("capture", ("postgres", "mariadb", "kafka", "connect"), test_max_s=300, beside=2),
     Layer("stack", test_max_s=300, beside=2),
     Layer("simulator", test_max_s=300, beside=2, folder="fault/simulator"),
+    # It needs a Chromium, which not every machine has.
+    Layer("browser", test_max_s=1500, is_own_stack=True, is_by_name_only=True),
     Layer(
         "fault",
         ("postgres", "mariadb", "kafka", "connect"),

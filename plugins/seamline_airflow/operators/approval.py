@@ -23,7 +23,7 @@ _REASON: dict[str, Any] = {
     "description_md": "Kept with the cut. Needed.",
     "source": "task",
 }
-_REASON_ASKED = {"type": "string", "title": "Reason", "minLength": 1, "pattern": "\\S"}
+_REASON_ASKED = {"type": "string", "minLength": 1, "pattern": "\\S"}
 
 
 class CutApprovalOperator(ApprovalOperator):
@@ -48,7 +48,8 @@ class CutApprovalOperator(ApprovalOperator):
     @property
     def serialized_params(self) -> dict[str, dict[str, Any]]:
         """As the person's form is made of it. What somebody gave as the reason of the run is none for this."""
-        return {"reason": {**super().serialized_params["reason"], "value": None, "schema": _REASON_ASKED}}
+        shown = super().serialized_params["reason"]
+        return {"reason": {**shown, "value": None, "schema": {**shown["schema"], **_REASON_ASKED}}}
 
     def execute(self, context: Any) -> Any:
         with task_errors(), parts.platform() as store:
