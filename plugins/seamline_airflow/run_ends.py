@@ -15,7 +15,7 @@ from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.runs import FAILURE, RunKind, RunState
 from seamline.plan.model import Run
 from seamline_airflow import parts, runs
-from seamline_airflow.run_context import run_id
+from seamline_airflow.run_context import optional_business_date, run_id
 
 APPROVE = "approve"
 _KILLED = "the process of the task ended without a word: it was killed, or its worker was lost"
@@ -30,6 +30,8 @@ class Records(Protocol):
     """What these callbacks ask of the platform database."""
 
     def run(self, run_id: str) -> Run: ...
+
+    def start_run(self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: Any = None) -> None: ...
 
     def put_result(self, run_id: str, key: str, value: Any) -> None: ...
 
@@ -47,34 +49,50 @@ class RunOf:
 
     def failed(self, context: Mapping[str, Any]) -> None:
         """`on_failure_callback`: a task failed for good. Airflow does not call it for a retry that follows."""
+        if (name := self._name(context)) is None:
+            return
         with parts.platform() as store:
-            if (run := self._newest(store, context)) is not None:
+            if (run := runs.newest_take(store, name) or self._refused(store, name, context)) is not None:
                 task = str(context["ti"].task_id)
                 _end(store, run, failure(task, context.get("exception")))
 
     def ended(self, context: Mapping[str, Any]) -> None:
         """The DAG's own `on_failure_callback`: a person, or a time limit, ended what no task has told of."""
-        if "dag_run" not in context:
+        if "dag_run" not in context or (name := self._name(context)) is None:
             return
         with parts.platform() as store:
-            run = self._newest(store, context)
+            run = runs.newest_take(store, name)
             if run is not None and run.state is RunState.RUNNING:
                 task = str(getattr(context.get("ti"), "task_id", ""))
                 _end(store, run, _failure(task, f"{_ENDED} ({context.get('reason') or 'no reason given'})", _CLEAR))
 
     def goes_on(self, context: Mapping[str, Any]) -> None:
         """`on_execute_callback`: a task begins. In a run that had failed it was cleared, so the run goes on."""
+        if (name := self._name(context)) is None:
+            return
         with parts.platform() as store:
-            run = self._newest(store, context)
+            run = runs.newest_take(store, name)
             if run is not None and (run.state is RunState.FAILED or FAILURE in run.result):
                 store.resume_run(run.run_id)
 
-    def _newest(self, store: Records, context: Mapping[str, Any]) -> Run | None:
-        """The newest take; None where the run was refused before it was written down."""
+    def _refused(self, store: Records, name: str, context: Mapping[str, Any]) -> Run | None:
+        """A run whose first task has refused it, written down by its declared plan, so that it can say why.
+
+        None for a night: of a date that cannot be cut nothing may look like a cut.
+        """
+        plan_json = getattr(context.get("task"), "plan_json", "")
+        if self.kind is RunKind.NIGHTLY or not plan_json:
+            return None
+        day = optional_business_date(context)
+        store.start_run(run_id=name, sync=self.sync, kind=self.kind, plan_json=plan_json, business_date=day)
+        return store.run(name)
+
+    def _name(self, context: Mapping[str, Any]) -> str | None:
+        """The name of the run; None where its date is wrong, so that it can have none."""
         try:
-            return runs.newest_take(store, run_id(context, sync=self.sync, kind=self.kind))
+            return run_id(context, sync=self.sync, kind=self.kind)
         except ConfigError as exc:
-            log.info("this run has no name, so there is none to keep its end with: %s", exc)
+            log.info("this run has no name, so nothing is kept of its end: %s", exc)
             return None
 
 

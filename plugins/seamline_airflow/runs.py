@@ -180,7 +180,8 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
     known = {table.name: table.table for table in onboarded.tables}
     declared = {table.name for table in plan.tables}
     if declared != set(known):
-        opened = records.latest_run(plan.sync, RunKind.TABLES)
+        # One that was refused before it knew what to change has asked for nothing.
+        opened = records.latest_run(plan.sync, RunKind.TABLES, with_result=TABLES)
         if opened is not None and opened.state is not RunState.SUCCEEDED and PUBLISH not in opened.result:
             return onboarded
         differing = ", ".join(sorted(declared ^ set(known)))

@@ -10,8 +10,8 @@ import structlog
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from seamline.domain.decision import DECISION, Decision
-from seamline.domain.errors import GateFailed, PositionLost
-from seamline.domain.runs import FAILURE, PUBLISH, RunKind, RunState
+from seamline.domain.errors import GateFailed, PositionLost, Refused
+from seamline.domain.runs import FAILURE, PUBLISH, TABLES, RunKind, RunState
 from seamline.plan.model import TablePlan, plan_to_json
 from seamline_airflow import runs
 from seamline_airflow.errors import task_errors
@@ -28,9 +28,9 @@ def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
     return made
 
 
-def _context(task: str = "cut", key: str | None = "2026-11-19", **more: Any) -> dict[str, Any]:
+def _context(task_id: str = "cut", key: str | None = "2026-11-19", **more: Any) -> dict[str, Any]:
     dag_run = SimpleNamespace(partition_key=key, run_id="manual__1")
-    return {"dag_run": dag_run, "params": {}, "ti": SimpleNamespace(task_id=task), **more}
+    return {"dag_run": dag_run, "params": {}, "ti": SimpleNamespace(task_id=task_id), **more}
 
 
 def _error(error: Exception) -> Exception:
@@ -86,8 +86,9 @@ def test_the_newest_take_of_a_cleared_run_is_the_one_that_failed(platform: resul
 @pytest.mark.parametrize("key", [None, "26/11/2026", "2031-01-01"])
 def test_a_run_that_was_never_written_down_leaves_nothing(platform: results.Platform, key: str | None) -> None:
     before = dict(platform.runs)
+    task = SimpleNamespace(plan_json=plan_to_json(results.plan()))
     for told in (NIGHTLY.failed, NIGHTLY.goes_on, NIGHTLY.ended):
-        told(_context("open", key))
+        told(_context("open", key, task=task))
     assert platform.runs == before
     assert platform.finished == {}
 
@@ -110,6 +111,27 @@ def test_what_a_task_has_told_stays_when_airflow_ends_the_run(platform: results.
     assert platform.runs[results.RUN].result == told
 
 
+@pytest.mark.parametrize("kind", [RunKind.ONBOARD, RunKind.TABLES, RunKind.RECONCILE])
+def test_a_run_that_its_first_task_refused_is_written_down_to_say_why(
+    platform: results.Platform, kind: RunKind
+) -> None:
+    task = SimpleNamespace(plan_json=plan_to_json(results.plan()))
+    refused = _error(Refused("no rights", hint="run the script"))
+    RunOf("settlement", kind).failed(_context("preflight", key=None, exception=refused, task=task))
+    run = platform.runs[f"settlement/{kind}/-/manual__1"]
+    assert (run.kind, run.state, run.result[FAILURE]["cure"]) == (kind, RunState.FAILED, "run the script")
+
+
+def test_a_change_of_tables_that_was_refused_at_once_is_none(platform: results.Platform) -> None:
+    """A list that was edited and never taken in stops the night still."""
+    platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(results.plan()))
+    platform.put_result("o", PUBLISH, {})
+    task = SimpleNamespace(plan_json=plan_to_json(results.plan()))
+    RunOf("settlement", RunKind.TABLES).failed(_context("preflight", key=None, task=task))
+    with pytest.raises(Refused, match="differ from those that were onboarded: fees"):
+        runs.onboarded_plan(platform, results.plan(tables=(*results.plan().tables, TablePlan("fees"))))
+
+
 def test_a_change_of_tables_that_failed_before_it_published_holds_up_no_night(platform: results.Platform) -> None:
     """The streams go on by the list of before, and so do the nights."""
     platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_to_json(results.plan()))
@@ -117,6 +139,7 @@ def test_a_change_of_tables_that_failed_before_it_published_holds_up_no_night(pl
     wider = results.plan(tables=(*results.plan().tables, TablePlan("fees")))
     tables = "settlement/tables/-/manual__1"
     platform.start_run(run_id=tables, sync="settlement", kind="tables", plan_json=plan_to_json(results.plan()))
+    platform.put_result(tables, TABLES, {"added": ["fees"]})
     RunOf("settlement", RunKind.TABLES).failed(_context("snapshot", key=None, exception=_error(PositionLost("gone"))))
     assert platform.runs[tables].state is RunState.FAILED
     assert runs.onboarded_plan(platform, wider) == results.plan()
