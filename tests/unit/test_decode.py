@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.debezium.binlog import altered_tables, dropped_database
+from seamline.adapters.debezium.binlog import altered_tables, dropped_database, leaves_values_alone
 from seamline.adapters.debezium.decode import decoder_for
 from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore, touched
@@ -213,6 +213,76 @@ def test_every_table_that_a_statement_takes_away_or_changes_is_found_in_its_text
 )
 def test_a_database_that_a_statement_takes_away_is_found_in_its_text(statement: str, database: str) -> None:
     assert dropped_database(statement) == database
+
+
+HARMLESS = (
+    "ALTER TABLE account ADD INDEX by_owner (owner, balance DESC) USING BTREE COMMENT 'fast'",
+    "alter online table if exists `bank`.`account` wait 5 add key if not exists (a), add unique (b), lock=none",
+    "ALTER TABLE account ADD CONSTRAINT unique_owner UNIQUE KEY u (owner), ADD FULLTEXT (memo), ALGORITHM INPLACE",
+    "ALTER TABLE account DROP INDEX i, DROP KEY IF EXISTS `primary_one`, DROP CONSTRAINT c, DROP FOREIGN KEY f",
+    "ALTER TABLE account RENAME INDEX a TO b, ALTER INDEX b NOT IGNORED",
+    "ALTER TABLE account COMMENT 'add column x int, drop column y' /* , drop z */",
+    'ALTER TABLE account COMMENT="it is, and was"',
+    "ALTER TABLE account ALTER balance SET DEFAULT 7, ALTER COLUMN `a,b` DROP DEFAULT",
+    "ALTER TABLE account ALTER COLUMN mark SET DEFAULT (concat('a', uuid(), \"b\"))",
+    "ALTER TABLE account AUTO_INCREMENT=7",
+    "ALTER TABLE account FORCE",
+    "ALTER TABLE account ADD CHECK (balance > 0 AND owner IN ('a', 'b'))",
+    "ALTER TABLE account ADD CONSTRAINT positive CHECK (balance > 0), ADD CONSTRAINT CHECK (1)",
+    "ALTER TABLE account STATS_PERSISTENT = 1 ENGINE=InnoDB ROW_FORMAT DYNAMIC, STATS_SAMPLE_PAGES=DEFAULT",
+    "SET STATEMENT lock_wait_timeout=5 FOR ALTER TABLE account ENGINE=InnoDB",
+    "ALTER TABLE account DISABLE KEYS",
+    "CREATE OR REPLACE UNIQUE INDEX i ON account (a)",
+    "DROP INDEX i ON account",
+)
+HARMFUL = (
+    "ALTER TABLE account ADD INDEX i (a), ADD COLUMN b INT",
+    "ALTER TABLE account ADD COLUMN b INT, ADD INDEX i (a)",
+    "ALTER TABLE account COMMENT 'x', MODIFY a BIGINT",
+    "ALTER TABLE account FORCE, RENAME TO account_old",
+    "ALTER TABLE account ADD unique_one INT",
+    "ALTER TABLE account ADD `index` INT",
+    "ALTER TABLE account ADD (x INT)",
+    "ALTER TABLE account ADD PRIMARY KEY (a)",
+    "ALTER TABLE account ADD CONSTRAINT c PRIMARY KEY (a)",
+    "ALTER TABLE account ADD CONSTRAINT c FOREIGN KEY (a) REFERENCES b (a) ON DELETE CASCADE",
+    "ALTER TABLE account DROP PRIMARY KEY, ADD INDEX (id)",
+    "ALTER TABLE account DROP INDEX `PRIMARY`",
+    "ALTER TABLE account DROP CONSTRAINT primary",
+    "DROP INDEX `primary` ON account",
+    "ALTER TABLE account DROP balance",
+    "ALTER TABLE account DROP COLUMN `key`",
+    "ALTER TABLE account RENAME COLUMN a TO b",
+    "ALTER TABLE account CHANGE a b INT",
+    # It deletes the rows that are in the way, and no log has that.
+    "ALTER IGNORE TABLE account ADD UNIQUE (owner)",
+    "ALTER TABLE account ENGINE=MyISAM",
+    "ALTER TABLE account ENGINE=InnoDB, CONVERT TO CHARACTER SET utf8mb4",
+    "ALTER TABLE account ADD INDEX (a) DROP PARTITION p",
+    "ALTER TABLE account FORCE PARTITION BY HASH (id)",
+    "ALTER TABLE account TRUNCATE PARTITION p",
+    "ALTER TABLE account DISCARD TABLESPACE",
+    "ALTER TABLE account ADD SYSTEM VERSIONING",
+    # Under NO_BACKSLASH_ESCAPES the first text ends at the second quote.
+    r"ALTER TABLE account COMMENT '\', ADD COLUMN x INT COMMENT '''",
+    "ALTER TABLE account /*!50000 ADD COLUMN b INT, */ FORCE",
+    "ALTER TABLE account /*M!100100 ADD COLUMN b INT, */ FORCE",
+    "ALTER TABLE account",
+    "RENAME TABLE account TO b",
+    "CREATE OR REPLACE TABLE account (id INT)",
+)
+
+
+@pytest.mark.parametrize("statement", HARMLESS)
+def test_a_statement_that_leaves_every_stored_value_alone_alters_no_table(statement: str) -> None:
+    assert leaves_values_alone(statement)
+    assert touched(decoded(None, altered("alter", ddl=statement)), ("account",)) == ()
+
+
+@pytest.mark.parametrize("statement", HARMFUL)
+def test_a_statement_that_is_not_known_to_leave_the_values_alone_stops_the_stream_of_its_table(statement: str) -> None:
+    assert not leaves_values_alone(statement)
+    assert touched(decoded(None, altered("alter", ddl=statement)), ("account",)) == ("account",)
 
 
 def test_a_database_that_is_dropped_takes_every_table_with_it() -> None:

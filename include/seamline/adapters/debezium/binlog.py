@@ -19,6 +19,7 @@ from seamline.adapters.debezium.envelope import (
     require_value,
     unknown_shape,
 )
+from seamline.adapters.debezium.harmless import is_harmless
 from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange
 from seamline.domain.position import BinlogPosition, binlog_file
@@ -101,18 +102,18 @@ class _Statement:
     """A statement without its comments and texts, and with a number for each quoted name."""
 
     def __init__(self, statement: str) -> None:
-        self._names: list[str] = []
+        self.names: list[str] = []
         self.plain = _SET_STATEMENT.sub("", _QUOTED.sub(self._numbered, statement))
 
     def _numbered(self, match: re.Match[str]) -> str:
         if match[1] is None and match[2] is None:
             return " "
-        self._names.append(match[1].replace("``", "`") if match[2] is None else match[2].replace('""', '"'))
-        return f" \0{len(self._names) - 1}\0 "
+        self.names.append(match[1].replace("``", "`") if match[2] is None else match[2].replace('""', '"'))
+        return f" \0{len(self.names) - 1}\0 "
 
     def name(self, match: re.Match[str], at: int) -> str:
         """Of the identifier whose two groups begin at `at`; "" where there is none."""
-        return self._names[int(match[at])] if match[at] else match[at + 1] or ""
+        return self.names[int(match[at])] if match[at] else match[at + 1] or ""
 
 
 def altered_tables(statement: str) -> tuple[tuple[str, str], ...]:
@@ -131,6 +132,15 @@ def altered_tables(statement: str) -> tuple[tuple[str, str], ...]:
 
 def _place(first: str, second: str) -> tuple[str, str]:
     return (first, second) if second else ("", first)
+
+
+def leaves_values_alone(statement: str) -> bool:
+    """Whether a statement is known to change no value of any table and not what its rows are known by."""
+    # Where a text with a backslash ends depends on the session's sql_mode; and a comment may be run.
+    if "\\" in statement or "/*!" in statement or "/*M!" in statement:
+        return False
+    read = _Statement(statement)
+    return is_harmless(read.plain, read.names)
 
 
 def dropped_database(statement: str) -> str:
@@ -250,11 +260,13 @@ class BinlogDecoder:
         )
 
     def _named_tables(self, record: Record) -> tuple[str, ...]:
-        """Plain names of the tables of this database that a statement names, each once.
+        """Plain names of the tables of this database that a statement alters, each once.
 
         After a rename the connector names only the new tables (3.5.0.Final), so the statement itself is asked for the
         old ones: a table of the sync must not vanish unseen.
         """
+        if leaves_values_alone(record.ddl or ""):
+            return ()
         # A statement stands as it was typed, and a server may take names of either case for one (`touched` does too).
         own = self._database.casefold()
         if dropped_database(record.ddl or "").casefold() == own:
