@@ -192,6 +192,25 @@ def test_moments_that_python_cannot_tell_are_literals_as_postgresql_writes_them(
     assert readable_text(Column("d", Kind.INSTANT, "timestamptz"), told) == f"{text} UTC"
 
 
+@pytest.mark.parametrize(
+    ("days", "text"),
+    [
+        (-719_528, "0001-01-01 BC"),
+        (-719_163, "0001-12-31 BC"),
+        (-719_469, "0001-02-29 BC"),
+        (-2_440_550, "4713-01-01 BC"),
+        (2_932_897, "10000-01-01"),
+        (2_145_042_905, "5874897-12-31"),
+    ],
+)
+def test_days_that_python_cannot_tell_are_literals_as_postgresql_writes_them(days: int, text: str) -> None:
+    column = Column("d", Kind.DATE, "date")
+    assert literal_text(column, f"{days}d") == text
+    assert readable_text(column, f"{days}d") == text, "also for a person"
+    assert literal_text(column, "2026-11-20") == "2026-11-20"
+    assert literal_text(column, "-infinity") == "-infinity"
+
+
 @pytest.mark.parametrize("kind", [Kind.DATETIME, Kind.INSTANT, Kind.TIME])
 def test_what_is_no_number_is_told_as_it_is(kind: Kind) -> None:
     assert readable_text(Column("d", kind, "endless"), "Infinity") == "Infinity"

@@ -9,7 +9,7 @@ different rows never have one text: no separator inside a value can be taken for
 | integer, unsigned, bits, year | decimal digits, `-` in front of negative ones |
 | boolean | 0 or 1 |
 | decimal | exactly `scale` digits after the point, no exponent, no negative zero |
-| date | YYYY-MM-DD |
+| date | YYYY-MM-DD; `<days since 1970>d` before the year 1 and after 9999 |
 | datetime, instant | microseconds since 1970-01-01 00:00:00, for an instant in UTC |
 | time, time of day | signed microseconds |
 | interval | `<months>m<days>d<microseconds>`, each signed |
@@ -50,7 +50,8 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive on purpose: the arithmetic
 _MICROSECOND = timedelta(microseconds=1)
 # Microseconds since 1970: what Python's datetime can tell, and 400 years.
 _FIRST, _LAST = ((moment - _EPOCH) // _MICROSECOND for moment in (datetime.min, datetime.max))  # noqa: DTZ901
-_CYCLE = 146_097 * 86_400_000_000
+_DAY = 86_400_000_000
+_CYCLE = 146_097 * _DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,8 @@ def is_folded_key(table: Table) -> bool:
 
 def literal_text(column: Column, canonical: str) -> str:
     """A canonical text as a literal that both databases read as the column's own type (bytes stay hex)."""
+    if column.kind is Kind.DATE and _is_number(days := canonical.removesuffix("d")):
+        return _moment(int(days) * _DAY).replace(" 00:00:00", "")
     if column.kind in (Kind.DATETIME, Kind.INSTANT):
         return _moment(int(canonical)) if _is_number(canonical) else canonical.removeprefix("!")
     if column.kind in (Kind.TIME, Kind.TIME_OF_DAY) and _is_number(canonical):

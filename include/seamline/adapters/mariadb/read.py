@@ -30,7 +30,7 @@ from seamline.domain.canonical import (
     parse_row_text,
     row_text,
 )
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Column, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.domain.position import BinlogPosition
@@ -61,7 +61,7 @@ class MariaDbReadView:
         self._shape_of = shape_of
         self._position = position
         self.opened_at = opened_at
-        self._utf8_columns: dict[str, frozenset[str]] = {}
+        self._letters_of: dict[str, Mapping[str, tuple[str, str]]] = {}
 
     @property
     def position(self) -> BinlogPosition:
@@ -169,7 +169,7 @@ class MariaDbReadView:
         wanted = []
         for key in keys:
             texts = parse_row_text(table.key_columns, key)
-            literals = [literal(c, text or "") for c, text in zip(table.key_columns, texts, strict=True)]
+            literals = [self._literal(table, c, text or "") for c, text in zip(table.key_columns, texts, strict=True)]
             wanted.append(f"({','.join(literals)})")
         selected = ",".join(canonical_expression(column) for column in table.columns)
         names = ",".join(quoted(name) for name in table.key)
@@ -187,14 +187,26 @@ class MariaDbReadView:
 
     def _utf8(self, table: Table) -> frozenset[str]:
         """The columns whose letters the server keeps as utf8mb4: a digest need not convert them, in every row."""
-        if table.name not in self._utf8_columns:
+        return frozenset(name for name, (letters, _) in self._letters(table).items() if letters == "utf8mb4")
+
+    def _letters(self, table: Table) -> Mapping[str, tuple[str, str]]:
+        """Character set and collation of each column that has letters."""
+        if table.name not in self._letters_of:
             statement = (
-                "SELECT column_name FROM information_schema.columns"
+                "SELECT column_name, character_set_name, collation_name FROM information_schema.columns"
                 f" WHERE table_schema = {text_literal(self._database)} AND table_name = {text_literal(table.name)}"
-                " AND character_set_name = 'utf8mb4'"
+                " AND character_set_name IS NOT NULL"
             )
-            self._utf8_columns[table.name] = frozenset(_text(found) for (found,) in self._fetch(statement))
-        return self._utf8_columns[table.name]
+            found = self._fetch(statement)
+            self._letters_of[table.name] = {_text(name): (_text(one), _text(other)) for name, one, other in found}
+        return self._letters_of[table.name]
+
+    def _literal(self, table: Table, column: Column, canonical: str) -> str:
+        """As `literal`, in the column's own letters: one that they do not have would end the statement. What becomes of
+        it then is no key of the table, or one that was not asked for."""
+        letters, collation = self._letters(table).get(column.name, ("utf8mb4", ""))
+        plain = literal(column, canonical)
+        return plain if letters == "utf8mb4" else f"CONVERT({plain} USING {letters}) COLLATE {collation}"
 
     def _relation(self, table: Table) -> str:
         return relation(self._database, table)

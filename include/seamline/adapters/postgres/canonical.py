@@ -4,7 +4,9 @@ Every expression is immutable, so that a live table can carry an index on its ro
 their parts (a cast follows DateStyle), instants are turned into UTC first (a cast follows TimeZone).
 """
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 
 from seamline.domain.canonical import COUNTED_KINDS, NULL_FIELD, exact_columns, is_folded_key, literal_text
 from seamline.domain.catalogue import Column, Kind, Table
@@ -69,6 +71,9 @@ _FROM_BYTES = {
     Kind.DATETIME: _SINCE_2000.format(send="timestamp_send"),
     Kind.INSTANT: _SINCE_2000.format(send="timestamptz_send"),
 }
+_DAY_TEXT = re.compile(r"\d{4}-\d\d-\d\d")
+# 294276-12-31 23:59:59.999999 in microseconds since 1970.
+_LAST_MOMENT = 9_224_318_015_999_999_999
 _SIXTY_BITS = 2**60 - 1
 
 
@@ -84,10 +89,43 @@ def text_literal(text: str) -> str:
 
 
 def literal(column: Column, canonical: str) -> str:
-    """A canonical text as a literal; PostgreSQL takes its type from the column it is compared with."""
+    """A canonical text as a literal; PostgreSQL takes its type from the column it is compared with. NULL for a text
+    that only a value of the other side can have."""
     if column.kind in (Kind.BINARY, Kind.BYTES):
         return f"'\\x{bytes.fromhex(canonical).hex()}'"
-    return text_literal(literal_text(column, canonical))
+    return text_literal(literal_text(column, canonical)) if _is_readable(column, canonical) else "NULL"
+
+
+def _is_readable(column: Column, canonical: str) -> bool:
+    match column.kind:
+        case Kind.DATE:
+            # What is no day, as 0000-00-00, only MariaDB has.
+            return not _DAY_TEXT.fullmatch(canonical) or _is_day(canonical)
+        case Kind.DATETIME | Kind.INSTANT:
+            # The server itself rounds in its last years, beyond its end too.
+            return not canonical.startswith("!") and not (_is_whole(canonical) and int(canonical) > _LAST_MOMENT)
+        case Kind.TIME:
+            # An interval of years may be longer than one of hours can be.
+            return not _is_whole(canonical) or abs(int(canonical)) < 2**63
+        case _:
+            return "\0" not in canonical
+
+
+def _is_whole(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def comparable(column: Column) -> str:
+    """The column as `literal` is compared with it. A text that is no label of its type would end the statement."""
+    return f"{quoted(column.name)}::text" if column.kind is Kind.ENUM else quoted(column.name)
 
 
 def canonical_expression(column: Column) -> str:

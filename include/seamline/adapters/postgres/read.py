@@ -17,6 +17,7 @@ from seamline.adapters.postgres.canonical import (
     canonical_expression,
     columns_hash_bytes_expression,
     columns_hash_expression,
+    comparable,
     hash_expression,
     hash_number,
     literal,
@@ -227,7 +228,7 @@ class PostgresReadView:
             literals = [literal(c, text or "") for c, text in zip(table.key_columns, texts, strict=True)]
             wanted.append(f"({','.join(literals)})")
         selected = ",".join(canonical_expression(column) for column in table.columns)
-        names = ",".join(quoted(name) for name in table.key)
+        names = ",".join(map(comparable, table.key_columns))
         statement = f"SELECT {selected} FROM {self._relation(table)} WHERE ({names}) IN ({','.join(wanted)})"
         for row in self._fetch(statement):
             texts = tuple(None if value is None else _text(value) for value in row)
