@@ -190,3 +190,33 @@ def test_the_sink_in_memory_keeps_them_too() -> None:
 
 def _by_text(document: bytes) -> str:
     return json.dumps(json.loads(document), sort_keys=True)
+
+
+@pytest.mark.parametrize("count", [1, 300], ids=["few rows", "many rows"])
+@pytest.mark.parametrize("piece", [0, 1], ids=["a batch", "a piece"])
+@pytest.mark.parametrize("table", [KEYED, KEYLESS], ids=["keyed", "keyless"])
+def test_a_text_with_the_character_nul_is_refused_by_column_and_key(
+    world: PostgresWorld, table: Table, count: int, piece: int
+) -> None:
+    """In the words that the snapshot has for it; nothing of the span is applied."""
+    text = next(column.name for column in COLUMNS if column.kind is Kind.STRING)
+    images = [image(row(number)) for number in range(count)]
+    odd = json.loads(image(row(7_000_000)))
+    images.append(json.dumps({**odd, text: "a\0"}).encode())
+    changes = TableChanges(table.name, piece=piece)
+    if table.is_keyed:
+        changes.keyed.extend(KeyedChange(b"{}", False, False, one, 1) for one in images)
+    else:
+        changes.net.update(dict.fromkeys(images, 1))
+    with pytest.raises(SchemaConflict, match=f"column {text} of table {table.name} holds the character NUL") as refused:
+        apply(world, changes)
+    assert ("7000000" in refused.value.message) == table.is_keyed
+    assert f"WHERE INSTR({text}, CHAR(0))` lists the rows" in refused.value.hint
+    assert "parked: <why>" in refused.value.hint
+    assert stored(world, table) == []
+
+
+def test_what_else_the_destination_refuses_is_not_told_as_nul(world: PostgresWorld) -> None:
+    world.session.execute("ALTER TABLE settlement.kinds ADD CHECK (id < 5)")
+    with pytest.raises(SchemaConflict, match="violates check constraint"):
+        apply(world, TableChanges("kinds", [KeyedChange(b"{}", False, False, image(row(5)), 1)]))

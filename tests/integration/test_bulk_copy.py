@@ -233,9 +233,9 @@ def test_a_text_that_the_destination_cannot_hold_ends_the_copy_with_its_cure(
     table = Table("memo", (Column("id", Kind.INTEGER, "int", False, 32), Column("text", Kind.STRING, "varchar(20)")))
     place = StagingArea(destination, DESTINATION, run_id="memo").create([table])["memo"]
     item = CopyItem(BulkRead(table, Segment("memo"), 0), place, "warehouse", DESTINATION_ID)
-    with pytest.raises(SchemaConflict, match="a text of memo") as refused:
+    with pytest.raises(SchemaConflict, match="column text of table memo holds the character NUL") as refused:
         copy_at_one_address([item], source, run="memo")
-    assert "NUL character" in refused.value.hint
+    assert "WHERE INSTR(text, CHAR(0))` lists the rows" in refused.value.hint
     with postgres(destination) as session:
         assert session.execute(f'SELECT count(*) FROM {place.schema}."{place.name}"'.encode()).fetchone() == (0,)
 

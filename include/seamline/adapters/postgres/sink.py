@@ -25,6 +25,7 @@ from seamline.adapters.postgres.client import (
 )
 from seamline.adapters.postgres.encode import Encoded, RowEncoder
 from seamline.adapters.postgres.left_out import with_old_values
+from seamline.adapters.postgres.nul import naming_nul
 from seamline.adapters.postgres.statements import TableStatements
 from seamline.adapters.postgres.wire_by_source import WIRE_FORMS
 from seamline.domain.changes import TableChanges
@@ -120,9 +121,9 @@ class PostgresSink:
                 session.execute(on.create_pieces)
                 with session.cursor().copy(on.copy_piece) as copy:
                     copy.write(batch.document)
-        except SeamlineError:
+        except SeamlineError as exc:
             self._drop_session()
-            raise
+            raise naming_nul(exc, on.table, [batch]) from exc
         return replace(batch, document=b"")
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
@@ -139,11 +140,15 @@ class PostgresSink:
             raise self._fenced_or(exc, lease) from exc
         except SeamlineError as exc:
             self._abandon(applier.session)
-            exc.position = exc.position or f"offsets [{progress.span.start}, {progress.span.end})"
-            raise
+            told = exc if exc.table not in batches else self._naming_nul(exc, batches[exc.table])
+            told.position = told.position or f"offsets [{progress.span.start}, {progress.span.end})"
+            raise told from exc.__cause__
         except BaseException:
             self._abandon(applier.session)
             raise
+
+    def _naming_nul(self, error: SeamlineError, batches: Sequence[Encoded]) -> SeamlineError:
+        return naming_nul(error, self._statements[error.table].table, batches)
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
         session = self._open_publisher(stream)

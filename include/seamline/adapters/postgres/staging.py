@@ -17,10 +17,11 @@ import psycopg
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session, open_session, seamline_error, translated
+from seamline.adapters.postgres.nul import nul_refused
 from seamline.adapters.postgres.statements import identity_index
 from seamline.adapters.postgres.types import column_definitions
 from seamline.domain.catalogue import Table
-from seamline.domain.errors import SchemaConflict, SeamlineError
+from seamline.domain.errors import SeamlineError
 from seamline.plan.model import DestinationPlan
 
 _READABLE_MAX = 30
@@ -175,10 +176,7 @@ def index_rows(session: Session, table: Table, relation_name: str) -> None:
 def _fault(exc: psycopg.Error, place: StagedPlace) -> SeamlineError:
     table = place.table.name
     if isinstance(exc, psycopg.errors.CharacterNotInRepertoire):
-        return SchemaConflict(
-            f"the destination refuses a text of {table}: {exc.diag.message_primary}",
-            hint="PostgreSQL's text cannot hold the NUL character (0x00): correct the value at the source, or leave "
-            "the table out of the sync",
-            table=table,
-        )
+        # COPY's own words: `COPY <table>, line 3, column memo`.
+        column = re.search(r", column ([^:]+)", exc.diag.context or "")
+        return nul_refused(place.table, column[1] if column else "")
     return seamline_error(exc, f"write {table}", table=table)
