@@ -22,6 +22,7 @@ from seamline.adapters.bulk_source import (
 from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.adapters.platform.database import Database
 from seamline.adapters.platform.maintenance import PlatformMaintenance
+from seamline.adapters.platform.origins import PlatformOrigins
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.domain.errors import ConfigError
@@ -77,9 +78,10 @@ def table_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str
 
 
 def shape_guard(plan: SyncPlan) -> ShapeGuard | None:
-    """`open_guard(plan: SyncPlan) -> ShapeGuard`; None where the log itself tells every change of a table's shape."""
+    """`open_guard(plan: SyncPlan, seen: SeenOrigins) -> ShapeGuard`; None where the log itself tells every change of a
+    table's shape."""
     place = _SHAPE_GUARDS.get(plan.source.kind)
-    return cast(ShapeGuard, _function(place)(plan)) if place else None
+    return cast(ShapeGuard, _function(place)(plan, PlatformOrigins(Database(), plan.sync))) if place else None
 
 
 def sink(plan: SyncPlan, destination_name: str) -> Sink:

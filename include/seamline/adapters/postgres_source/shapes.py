@@ -4,8 +4,11 @@ A row image does not say what type its values have: after ALTER TABLE … TYPE a
 alike. So before a span is committed the catalogue itself is asked, and one answer serves for all of the log before it.
 """
 
+import logging
 import select
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 import psycopg
 
@@ -15,9 +18,11 @@ from seamline.adapters.postgres_source.catalogue import read_catalogue
 from seamline.adapters.postgres_source.client import Session, open_session, role, source_error
 from seamline.adapters.postgres_source.origin import undone_alterations
 from seamline.domain.catalogue import PARK_IT, Table, alterations
-from seamline.domain.errors import InvariantViolated, SchemaConflict
+from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, TransientError
 from seamline.domain.position import Position, PostgresPosition
 from seamline.plan.model import SourcePlan, SyncPlan
+
+log = logging.getLogger(__name__)
 
 # So long is waited for somebody who alters a table just now; then the stream is tried again later.
 _LOCK_TIMEOUT_MS = 10_000
@@ -47,12 +52,30 @@ SELECT concat_ws(' ', count(*),
 FROM columns c"""
 
 
-class CatalogueGuard:
-    """`ports.ShapeGuard`. One session, opened when it is first needed and again after it was lost."""
+class SeenOrigins(Protocol):
+    """Keeps, beside the plan, what a table was last seen to be. Anybody who looks at the source may tell it."""
 
-    def __init__(self, source: SourcePlan, tables: Sequence[Table]) -> None:
+    def read(self, planned: Sequence[Table]) -> Mapping[str, str]:
+        """`Table.origin` as it was last seen, of the tables that are still those of the plan."""
+
+    def keep(self, planned: Table, seen: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class CatalogueGuard:
+    """`ports.ShapeGuard`. One session, opened when it is first needed and again after it was lost.
+
+    What was done to a table is looked for since the last look, not since the plan: a default that was set and a VACUUM
+    FULL weeks later are two harmless things, and only together they look like an alteration (ADR 32).
+    """
+
+    def __init__(self, source: SourcePlan, tables: Sequence[Table], seen: SeenOrigins) -> None:
         self._source = source
         self._tables = tuple(tables)
+        self._kept = seen
+        self._seen = {table.name: table.origin for table in tables}
+        self._has_asked = False
         self._session: Session | None = None
         self._verified_lsn = -1
         self._mark = ""
@@ -85,17 +108,21 @@ class CatalogueGuard:
             try:
                 end, mark = self._asked(self._opened(reader))
             except psycopg.errors.UndefinedTable:
-                self.close()
+                self._close_session()
                 self._compare(self._opened(reader))
                 raise
             if mark != self._mark:
                 self._compare(self._opened(reader))
         except psycopg.Error as exc:
-            self.close()
+            self._close_session()
             raise source_error(exc, reader) from exc
         return end, mark
 
     def close(self) -> None:
+        self._kept.close()
+        self._close_session()
+
+    def _close_session(self) -> None:
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -103,7 +130,7 @@ class CatalogueGuard:
     def _opened(self, reader: Connection) -> Session:
         """The session of before, if it still answers: a quiet stream's may have been ended meanwhile."""
         if self._session is not None and not self._is_alive(self._session):
-            self.close()
+            self._close_session()
         if self._session is None:
             self._session = open_session(reader, settings=(f"lock_timeout={_LOCK_TIMEOUT_MS}",))
         return self._session
@@ -129,7 +156,33 @@ class CatalogueGuard:
         now = read_catalogue(session, self._source, [table.name for table in self._tables])
         pairs = list(zip(self._tables, now, strict=True))
         self._refuse({old.name: alterations(old, new) for old, new in pairs}, hint=f"Undo the change. Or: {PARK_IT}")
-        self._refuse({old.name: undone_alterations(old, new) for old, new in pairs}, hint=PARK_IT)
+        undone = self._undone(pairs)
+        if any(undone.values()) and not self._has_asked:
+            # Only now: a stream does not wait for the platform database in order to begin.
+            self._ask()
+            undone = self._undone(pairs)
+        self._refuse(undone, hint=PARK_IT)
+        self._keep(pairs)
+
+    def _undone(self, pairs: Sequence[tuple[Table, Table]]) -> dict[str, list[str]]:
+        return {old.name: undone_alterations(replace(old, origin=self._seen[old.name]), new) for old, new in pairs}
+
+    def _ask(self) -> None:
+        try:
+            self._seen |= self._kept.read(self._tables)
+        except ConfigError as exc:
+            log.warning("what was seen of the tables before is not known, the plan alone counts: %s", exc.message)
+        self._has_asked = True
+
+    def _keep(self, pairs: Sequence[tuple[Table, Table]]) -> None:
+        """For the looks to come, also those of another process. One of a plan without an origin has none to go by."""
+        for old, new in pairs:
+            if old.origin and self._seen[old.name] != new.origin:
+                self._seen[old.name] = new.origin
+                try:
+                    self._kept.keep(old, new.origin)
+                except (TransientError, ConfigError) as exc:
+                    log.warning("what %s looks like now is not kept: %s", old.name, exc.message)
 
     def _refuse(self, changed: Mapping[str, list[str]], *, hint: str) -> None:
         texts = [text for found in changed.values() for text in found]
@@ -141,5 +194,5 @@ class CatalogueGuard:
             )
 
 
-def open_guard(plan: SyncPlan) -> CatalogueGuard:
-    return CatalogueGuard(plan.source, [table.shape for table in plan.tables])
+def open_guard(plan: SyncPlan, seen: SeenOrigins) -> CatalogueGuard:
+    return CatalogueGuard(plan.source, [table.shape for table in plan.tables], seen)

@@ -1,0 +1,177 @@
+"""What is done to a source's table at different times is judged one by one: maintenance passes, however much of it
+comes together over the weeks. An alteration that was undone between two looks stops the stream, also after all that.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.postgres_source.catalogue import read_catalogue
+from seamline.adapters.postgres_source.client import Session
+from seamline.adapters.postgres_source.shapes import CatalogueGuard
+from seamline.domain.catalogue import Table
+from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.position import PostgresPosition
+from seamline.plan.model import SourcePlan
+from tests.integration.databases import postgres, postgres_database
+from tests.integration.known import known_by_id
+
+SOURCE = SourcePlan("guarded", "postgres", "shape_guard", "guarded", "guarded", "guarded", "t", "c", schema="bank")
+TABLE = (
+    "CREATE TABLE bank.entry (id int PRIMARY KEY, amount numeric(12,2) DEFAULT 1, memo text)",
+    "INSERT INTO bank.entry VALUES (1, 1.25, 'long enough'), (2, 2.50, 'x')",
+)
+# Each leaves every stored value what it was and means.
+MAINTENANCE = (
+    "ALTER TABLE bank.entry ALTER memo SET DEFAULT 'none'",
+    "VACUUM FULL bank.entry",
+    "ALTER TABLE bank.entry ALTER memo SET STORAGE EXTERNAL",
+    "CLUSTER bank.entry USING entry_pkey",
+    "ALTER TABLE bank.entry ALTER memo DROP DEFAULT",
+    "CREATE INDEX CONCURRENTLY ON bank.entry (memo)",
+    "REINDEX TABLE bank.entry",
+    "COMMENT ON COLUMN bank.entry.memo IS 'of the client'",
+    "ALTER TABLE bank.entry ALTER amount SET STATISTICS 500",
+    "VACUUM FULL bank.entry",
+    "ALTER TABLE bank.entry ALTER memo SET COMPRESSION pglz",
+    "ALTER TABLE bank.entry ALTER amount SET DEFAULT 2",
+    "ALTER TABLE bank.entry SET (autovacuum_enabled = off)",
+    "VACUUM FULL bank.entry",
+)
+# Each changes a value on the way there and back.
+UNDONE = {
+    "a scale": ("amount TYPE numeric(12,0)", "amount TYPE numeric(12,2)"),
+    "a length": ("memo TYPE varchar(3) USING left(memo, 3)", "memo TYPE text"),
+    "the same type, computed anew": ("memo TYPE text USING memo || '!'",),
+}
+Look = Callable[[], None]
+
+
+class Kept:
+    """SeenOrigins in memory, shared by the guards of a test as by processes."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str, str], str] = {}
+        self.is_away = False
+
+    def read(self, planned: Sequence[Table]) -> Mapping[str, str]:
+        self._require()
+        return {one.name: self.seen[one.name, one.origin] for one in planned if (one.name, one.origin) in self.seen}
+
+    def keep(self, planned: Table, seen: str) -> None:
+        self._require()
+        self.seen[planned.name, planned.origin] = seen
+
+    def close(self) -> None: ...
+
+    def _require(self) -> None:
+        if self.is_away:
+            raise TransientError("the platform database is away")
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Connection]:
+    with postgres_database(SOURCE.database) as connection, known_by_id(connection, "guarded", "postgres"):
+        yield connection
+
+
+@pytest.fixture
+def sql(database: Connection) -> Iterator[Session]:
+    with postgres(database) as session:
+        session.execute("DROP SCHEMA IF EXISTS bank CASCADE; CREATE SCHEMA bank")
+        for statement in TABLE:
+            session.execute(statement.encode())
+        yield session
+
+
+@pytest.fixture
+def planned(sql: Session) -> Table:
+    (table,) = read_catalogue(sql, SOURCE, ["entry"])
+    return table
+
+
+def look(guard: CatalogueGuard, sql: Session) -> None:
+    """As a stream does before it commits what was written up to now."""
+    row = sql.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone()
+    assert row is not None
+    guard.verify(PostgresPosition(row[0]))
+
+
+def written(sql: Session, number: int) -> None:
+    sql.execute("INSERT INTO bank.entry VALUES (%s, 1, 'w')", (number,))
+
+
+@pytest.mark.parametrize("process", ["one process", "a process for each look"])
+def test_maintenance_of_many_weeks_stops_no_stream(sql: Session, planned: Table, process: str) -> None:
+    kept = Kept()
+    guard = CatalogueGuard(SOURCE, [planned], kept)
+    for number, statement in enumerate(MAINTENANCE, 10):
+        sql.execute(statement.encode())
+        written(sql, number)
+        look(guard, sql)
+        if process != "one process":
+            guard.close()
+            guard = CatalogueGuard(SOURCE, [planned], kept)
+    guard.close()
+
+
+@pytest.mark.parametrize("undone", UNDONE)
+@pytest.mark.parametrize("looked", [True, False], ids=["behind maintenance", "at once"])
+def test_an_alteration_that_was_undone_stops_the_stream_whatever_was_done_before(
+    sql: Session, planned: Table, undone: str, *, looked: bool
+) -> None:
+    """The planted wrong value: what stands there looks as it did, and is another one."""
+    before = sql.execute("SELECT * FROM bank.entry ORDER BY id").fetchall()
+    kept = Kept()
+    with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard:
+        for number, statement in enumerate(MAINTENANCE if looked else (), 10):
+            sql.execute(statement.encode())
+            written(sql, number)
+            look(guard, sql)
+        for change in UNDONE[undone]:
+            sql.execute(f"ALTER TABLE bank.entry ALTER {change}".encode())
+        assert sql.execute("SELECT * FROM bank.entry WHERE id < 10 ORDER BY id").fetchall() != before
+        written(sql, 100)
+        with pytest.raises(SchemaConflict, match="was altered and its table rewritten"):
+            look(guard, sql)
+    # It stays so, also for the next process and after a rewrite that hides which one was the last.
+    sql.execute("VACUUM FULL bank.entry")
+    with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard, pytest.raises(SchemaConflict):
+        look(guard, sql)
+
+
+def test_both_between_two_looks_cannot_be_told_from_an_alteration(sql: Session, planned: Table) -> None:
+    with closing(CatalogueGuard(SOURCE, [planned], Kept())) as guard:
+        look(guard, sql)
+        sql.execute("ALTER TABLE bank.entry ALTER memo SET DEFAULT 'none'")
+        sql.execute("VACUUM FULL bank.entry")
+        with pytest.raises(SchemaConflict, match="was altered and its table rewritten"):
+            look(guard, sql)
+
+
+def test_a_stream_whose_platform_database_is_away_goes_on_and_does_not_take_it_for_an_alteration(
+    sql: Session, planned: Table
+) -> None:
+    kept = Kept()
+    kept.is_away = True
+    with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard:
+        for statement in ("ALTER TABLE bank.entry ALTER memo SET DEFAULT 'none'", "VACUUM FULL bank.entry"):
+            sql.execute(statement.encode())
+            look(guard, sql)
+    with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard, pytest.raises(TransientError):
+        look(guard, sql)
+
+
+def test_a_label_that_came_since_the_load_is_known_from_then_on(sql: Session) -> None:
+    sql.execute("CREATE TYPE bank.mood AS ENUM ('glad'); ALTER TABLE bank.entry ADD felt bank.mood")
+    (planned,) = read_catalogue(sql, SOURCE, ["entry"])
+    with closing(CatalogueGuard(SOURCE, [planned], Kept())) as guard:
+        sql.execute("ALTER TYPE bank.mood ADD VALUE 'calm'")
+        look(guard, sql)
+        sql.execute("ALTER TYPE bank.mood RENAME VALUE 'calm' TO 'still'")
+        sql.execute("INSERT INTO bank.entry VALUES (50, 1, 'w', 'still')")
+        sql.execute("ALTER TYPE bank.mood RENAME VALUE 'still' TO 'calm'")
+        with pytest.raises(SchemaConflict, match="label 'calm' of entry.felt was renamed for a while"):
+            look(guard, sql)
