@@ -21,6 +21,7 @@ from seamline.adapters.bulk_source import (
 )
 from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.adapters.platform.database import Database
+from seamline.adapters.platform.expiry import PlatformExpiry
 from seamline.adapters.platform.maintenance import PlatformMaintenance
 from seamline.adapters.platform.origins import PlatformOrigins
 from seamline.adapters.platform.store import PlatformStore
@@ -147,6 +148,10 @@ def cut_expiry(destination: DestinationPlan) -> Any:
 def log_topics() -> Any:
     """`open_log_topics()`: the log topics of the one Kafka (`sync.log_pruning.LogTopics`)."""
     return _function(_LOG_TOPICS)()
+
+
+def platform_expiry() -> PlatformExpiry:
+    return PlatformExpiry(Database())
 
 
 def platform_maintenance() -> PlatformMaintenance:

@@ -26,4 +26,16 @@ CHORES = (
         " date in one transaction. The newest proven cut of a table never goes; a date that somebody's view builds on"
         " stays and is named.",
     ),
+    Chore(
+        "destinations",
+        "Clear the destinations",
+        "Drops what dead runs have left in each destination: staging tables after 14 days, a pass that has not moved"
+        " for 7 days, which would hold the log; and findings of rows that were loaded anew 100 days ago.",
+    ),
+    Chore(
+        "records",
+        "Clear the platform database",
+        "Deletes runs with their receipts after 400 days, changes of state of streams and ended alarms after 200, ended"
+        " holds after one. Reconciliations and signatures stay, and the runs of kept cuts and of decisions.",
+    ),
 )

@@ -117,6 +117,51 @@ class ExpireCutsOperator(BaseOperator):
         return gone
 
 
+class ClearDestinationsOperator(BaseOperator):
+    """Drop what dead runs have left in every destination that a sync has, or its stream had last."""
+
+    def execute(self, context: Any) -> list[str]:
+        from seamline.adapters import registry
+
+        failed: list[SeamlineError] = []
+        with task_errors(), closing(registry.platform_maintenance()) as platform:
+            plans = [*declared_plans(self.log), *platform.wanted_plans().values()]
+            # By where it is: other settings of it may have changed since its stream was wanted.
+            places = {(one.name, one.connection, one.schema): one for _, one in _with_destinations(plans)}
+            for destination in places.values():
+                try:
+                    with closing(registry.destination_maintenance(destination)) as opened:
+                        gone = opened.let_go()
+                except SeamlineError as exc:
+                    self.log.error("destination %s: %s", destination.name, exc)
+                    failed.append(exc)
+                    continue
+                self.log.info(
+                    "destination %s: %d staging tables of dead runs, %d passes (%s), %d findings that were over",
+                    destination.name,
+                    gone.staged,
+                    len(gone.passes),
+                    ", ".join(gone.passes) or "none",
+                    gone.findings,
+                )
+            if failed:
+                raise failed[0]
+        return [name for name, _, _ in places]
+
+
+class ClearRecordsOperator(BaseOperator):
+    """Delete rows of the platform database that nobody asks for any more."""
+
+    def execute(self, context: Any) -> dict[str, int]:
+        from seamline.adapters import registry
+
+        with task_errors(), closing(registry.platform_expiry()) as expiry:
+            deleted = expiry.expire()
+        for what, (rows, days) in deleted.items():
+            self.log.info("%d %s, older than %d days", rows, what, days)
+        return {what: rows for what, (rows, _) in deleted.items()}
+
+
 def _with_destinations(plans: Sequence[SyncPlan]) -> Iterator[tuple[SyncPlan, DestinationPlan]]:
     return ((plan, destination) for plan in plans for destination in plan.destinations)
 
@@ -138,4 +183,9 @@ def in_words(pruned: Pruned) -> Iterator[str]:
         yield f"  {need}"
 
 
-OPERATORS: dict[str, type[BaseOperator]] = {"log": PruneLogOperator, "cuts": ExpireCutsOperator}
+OPERATORS: dict[str, type[BaseOperator]] = {
+    "log": PruneLogOperator,
+    "cuts": ExpireCutsOperator,
+    "destinations": ClearDestinationsOperator,
+    "records": ClearRecordsOperator,
+}

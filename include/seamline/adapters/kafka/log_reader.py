@@ -87,7 +87,7 @@ class KafkaLogReader:
         if offset < low:
             raise PositionLost(
                 f"log topic {self.topic} begins at offset {low}, wanted {offset}: {low - offset} offsets were deleted",
-                hint=_REONBOARD,
+                hint=f"{_REONBOARD}. A destination may be put back as far as `log.keep_days` of its source reaches",
             )
         if offset > high:
             raise PositionLost(

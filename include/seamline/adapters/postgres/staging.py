@@ -69,33 +69,16 @@ class StagingArea:
     def drop(self) -> None:
         """Drop the tables of this attempt."""
         with closing(self._session()) as session, translated("drop staging tables"):
-            for name, told in self._staged(session):
+            for name, told in _staged_in(session, self._schema):
                 if told["attempt"] == self._attempt:
-                    self._drop(session, name)
+                    _drop(session, self._schema, name)
 
     def _drop_leftovers(self, session: Session) -> None:
         """Drop what dead attempts left: of this run all but this attempt's tables, of other runs what is old."""
-        row = session.execute("SELECT extract(epoch FROM now())::bigint").fetchone()
-        oldest = (row[0] if row else 0) - ABANDONED_AFTER_S
-        for name, told in self._staged(session):
-            is_earlier_attempt = told["run"] == self._run and told["attempt"] != self._attempt
-            if is_earlier_attempt or int(told["made"], 16) < oldest:
-                self._drop(session, name)
-
-    def _staged(self, session: Session) -> list[tuple[str, dict[str, str]]]:
-        rows = session.execute(
-            "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-            " WHERE n.nspname = %s AND c.relkind = 'r'",
-            (self._schema,),
-        ).fetchall()
-        matches = ((str(name), _STAGED_NAME.match(str(name))) for (name,) in rows)
-        return [(name, match.groupdict()) for name, match in matches if match]
-
-    def _drop(self, session: Session, name: str) -> None:
-        try:
-            session.execute(f"DROP TABLE IF EXISTS {quoted(self._schema)}.{quoted(name)}".encode())
-        except psycopg.errors.LockNotAvailable:
-            return  # somebody still writes or reads it: the next attempt cleans up
+        for name, told in _staged_in(session, self._schema):
+            if told["run"] == self._run and told["attempt"] != self._attempt:
+                _drop(session, self._schema, name)
+        drop_abandoned(session, self._schema)
 
     def _name_of(self, table: Table, made: str) -> str:
         readable = table.name.encode()[:_READABLE_MAX].decode(errors="ignore")
@@ -105,6 +88,34 @@ class StagingArea:
 
     def _session(self) -> Session:
         return open_session(self._connection, application_name="seamline staging")
+
+
+def drop_abandoned(session: Session, schema: str) -> int:
+    """Drop the staging tables of any run that are old; how many."""
+    row = session.execute("SELECT extract(epoch FROM now())::bigint").fetchone()
+    oldest = (row[0] if row else 0) - ABANDONED_AFTER_S
+    return sum(
+        _drop(session, schema, name) for name, told in _staged_in(session, schema) if int(told["made"], 16) < oldest
+    )
+
+
+def _staged_in(session: Session, schema: str) -> list[tuple[str, dict[str, str]]]:
+    rows = session.execute(
+        "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relkind = 'r'",
+        (schema,),
+    ).fetchall()
+    matches = ((str(name), _STAGED_NAME.match(str(name))) for (name,) in rows)
+    return [(name, match.groupdict()) for name, match in matches if match]
+
+
+def _drop(session: Session, schema: str, name: str) -> bool:
+    """False where somebody still writes or reads it, or builds on it: whoever comes next cleans up."""
+    try:
+        session.execute(f"DROP TABLE IF EXISTS {quoted(schema)}.{quoted(name)}".encode())
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DependentObjectsStillExist):
+        return False
+    return True
 
 
 def relation(place: StagedPlace) -> str:

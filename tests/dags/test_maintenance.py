@@ -1,0 +1,157 @@
+"""`seamline__maintenance`: hourly, a task per kind of work, each repeatable, none stopped by another's trouble."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException
+
+from seamline.adapters import registry
+from seamline.adapters.postgres.maintenance import LetGo
+from seamline.domain.errors import TransientError
+from seamline.domain.ledger import StreamId
+from seamline.domain.log_floor import LedgerPlace
+from seamline.plan.maintenance import CHORES
+from seamline_airflow.dag_factory import maintenance_dag
+from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED
+from tests.dags import results
+from tests.unit import test_cut_keep, test_log_pruning
+from tests.unit.declared import write_declarations
+
+STREAM = StreamId("settlement", "warehouse")
+
+
+@dataclass
+class World(test_log_pruning.World):
+    """A log, its ledgers and its cuts; `let_go` and `expire` count what was there the first time."""
+
+    left: int = 3
+    kafka_is_away: bool = False
+    cuts: Any = field(default_factory=test_cut_keep.stored)
+
+    def close(self) -> None: ...
+
+    def wanted_plans(self) -> Any:
+        return self.streams
+
+    def published_plans(self) -> Any:
+        return []
+
+    def drop_cuts(self, *args: Any) -> int:
+        return int(self.cuts.drop_cuts(*args))
+
+    def expire(self) -> Any:
+        left, self.left = self.left, 0
+        return {"ended alarms": (left, 200)}
+
+    def topics(self) -> Any:
+        made = test_log_pruning._Topics(self)
+        if self.kafka_is_away:
+            made.offsets = _away  # type: ignore[method-assign]
+        return made
+
+    def destination(self, plan: Any) -> Any:
+        if plan.name in self.away:
+            raise TransientError("no route to host")
+        return SimpleNamespace(close=self.close, ledgers=lambda: self.ledgers.get(plan.name, []), let_go=self._let_go)
+
+    def _let_go(self) -> LetGo:
+        left, self.left = self.left, 0
+        return LetGo(0, (), left)
+
+
+def _away(_topic: str) -> Any:
+    raise TransientError("Kafka could not tell offsets")
+
+
+@pytest.fixture
+def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
+    return results.use(monkeypatch, results.Platform())
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, platform: results.Platform) -> World:
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(write_declarations(tmp_path)))
+    made = World(ages_s=test_log_pruning.written(100))
+    made.streams[STREAM] = results.plan()
+    archive = replace(results.plan().destinations[0], name="archive", connection="archive")
+    made.streams[StreamId("settlement", "archive")] = results.plan(destinations=(archive,))
+    topic = results.plan().source.log_topic
+    made.ledgers["archive"] = [LedgerPlace("settlement@archive", topic, test_log_pruning.ID, 90)]
+    made.ledgers["warehouse"] = [LedgerPlace(str(STREAM), topic, test_log_pruning.ID, 70)]
+    made.cuts.close = made.close
+    monkeypatch.setattr(registry, "platform_maintenance", lambda: made)
+    monkeypatch.setattr(registry, "platform_expiry", lambda: made)
+    monkeypatch.setattr(registry, "log_topics", made.topics)
+    monkeypatch.setattr(registry, "destination_maintenance", made.destination)
+    monkeypatch.setattr(registry, "cut_expiry", lambda _: made.cuts)
+    return made
+
+
+def run(chore: str) -> Any:
+    return maintenance_dag().get_task(chore).execute({})
+
+
+def test_it_runs_every_hour_with_a_task_for_each_kind_of_work() -> None:
+    dag = maintenance_dag()
+    assert dag.dag_id == "seamline__maintenance"
+    assert [task.task_id for task in dag.tasks] == [chore.id for chore in CHORES]
+    assert dag.schedule == "23 * * * *"
+    assert not dag.is_paused_upon_creation
+    assert dag.max_active_tasks == 1
+    assert not any(task.upstream_task_ids for task in dag.tasks), "none waits for another to succeed"
+
+
+@pytest.mark.parametrize(
+    ("chore", "first", "again"),
+    [
+        ("log", {"core_bank": 70}, {"core_bank": 0}),
+        ("destinations", ["warehouse", "archive"], ["warehouse", "archive"]),
+        ("records", {"ended alarms": 3}, {"ended alarms": 0}),
+    ],
+)
+def test_a_task_may_be_run_again(world: World, chore: str, first: Any, again: Any) -> None:
+    assert run(chore) == first
+    assert run(chore) == again
+
+
+def test_the_cuts_of_every_declared_sync_end_and_a_repeat_finds_none(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cuts = test_cut_keep.stored(90)
+    world.cuts.close = world.close
+    gone = run("cuts")
+    assert set(gone) == {"settlement@warehouse"}
+    assert gone["settlement@warehouse"] > 0
+    assert run("cuts") == {"settlement@warehouse": 0}
+
+
+def test_a_log_of_which_something_is_not_known_is_kept_and_alarms_until_it_is(
+    world: World, platform: results.Platform
+) -> None:
+    world.away.add("warehouse")
+    assert run("log") == {"core_bank": 0}
+    assert (
+        "the ledgers of destination warehouse are not known: no route" in platform.alarms[LOG_NOT_PRUNED, "core_bank"]
+    )
+    world.away.clear()
+    platform.alarms[LOG_NOT_PRUNED, "a_source_of_before"] = "nobody has it any more"
+    assert run("log") == {"core_bank": 70}
+    assert platform.alarms == {}
+
+
+def test_a_kafka_that_does_not_answer_is_red_and_tried_again(world: World) -> None:
+    world.kafka_is_away = True
+    with pytest.raises(AirflowException, match="could not tell offsets"):
+        run("log")
+    world.kafka_is_away = False
+    assert run("log") == {"core_bank": 70}
+
+
+def test_a_destination_that_is_away_keeps_no_other_from_being_cleared(world: World) -> None:
+    world.away.add("warehouse")
+    with pytest.raises(AirflowException, match="no route to host"):
+        run("destinations")
+    assert world.left == 0, "the others were cleared"

@@ -1,0 +1,141 @@
+"""What nobody asks for any more leaves the platform database and the destinations, and evidence stays."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.adapters.platform import migrate
+from seamline.adapters.platform.capture import PlatformPruningHolds
+from seamline.adapters.platform.database import Database
+from seamline.adapters.platform.expiry import PlatformExpiry
+from seamline.adapters.platform.store import PlatformStore
+from seamline.adapters.postgres.client import open_session
+from seamline.adapters.postgres.ledger import create_tables
+from seamline.adapters.postgres.maintenance import PostgresMaintenance
+from seamline.domain.position import BinlogPosition
+from seamline.domain.runs import PUBLISH, Cut, Receipt
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import DestinationPlan, plan_to_json
+from tests.integration.databases import postgres, postgres_database
+from tests.integration.platform_database import Server, database_of_its_own, plan
+from tests.integration.test_cut_storage import one
+
+DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "settlement")
+POSITION = BinlogPosition("0-1-7")
+DAY = date(2025, 3, 5)
+RUNS = {
+    "first": "onboard",
+    "onboarded": "onboard",
+    "joined": "tables",
+    "failed": "tables",
+    "plain": "nightly",
+    "kept": "nightly",
+    "asked": "nightly",
+    "newest": "nightly",
+    "compared": "reconcile",
+}
+
+
+@pytest.fixture(scope="module")
+def platform() -> Iterator[Server]:
+    with database_of_its_own("maintained_platform") as server:
+        migrate.upgrade(server.open)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def warehouse() -> Iterator[Connection]:
+    with postgres_database("maintained_warehouse") as connection:
+        yield connection
+
+
+def test_old_rows_of_the_platform_go_and_what_somebody_may_ask_for_stays(platform: Server) -> None:
+    with closing(PlatformStore(Database(platform.open))) as store:
+        plan_json = plan_to_json(plan())
+        for run_id, kind in RUNS.items():
+            store.start_run(run_id=run_id, sync="settlement", kind=kind, plan_json=plan_json, business_date=DAY)
+            store.put_receipt(run_id, Receipt("account", 0, "s_account", 3))
+        for run_id in ("first", "onboarded", "joined", "plain"):
+            store.put_result(run_id, PUBLISH, {})
+        store.put_result("asked", "gate", {"subject": "x", "lines": ["account BREAK"], "asked_at": "-"})
+        store.put_result("plain", "gate", {"subject": "x", "lines": [], "asked_at": "-"})
+        as_of = datetime(2025, 3, 5, 17, tzinfo=UTC)
+        store.save_cut(Cut("settlement", "warehouse", DAY, 1, "kept", POSITION, as_of, (), Verdict.MATCH))
+        for kind in ("stream_late", "host_gone"):
+            store.raise_alarm(kind, "settlement@warehouse", "late")
+        store.end_alarm("stream_late", "settlement@warehouse")
+    PlatformPruningHolds(Database(platform.open)).hold_log("log", holder="run r1", offset=1, lease_s=-2 * 86_400)
+    PlatformPruningHolds(Database(platform.open)).hold_log("log", holder="run r2", offset=1, lease_s=60)
+    with platform.open() as session:
+        for age in (250, 1):
+            session.execute(
+                "insert into stream_event (sync, destination, state, error, host, at)"
+                " select 'settlement', 'warehouse', 'streaming', '', '', now() - make_interval(days => %s)"
+                " from generate_series(1, 6000)",
+                (age,),
+            )
+        with closing(PlatformExpiry(Database(platform.open))) as expiry:
+            young = expiry.expire()
+            session.execute("update run set started_at = started_at - interval '401 days'")
+            session.execute("update alarm set ended_at = ended_at - interval '300 days'")
+            old = expiry.expire()
+            again = expiry.expire()
+        assert {what: rows for what, (rows, _) in young.items() if rows} == {
+            "changes of state of streams": 6000,
+            "ended holds of logs": 1,
+        }
+        assert {what: rows for what, (rows, _) in old.items() if rows} == {
+            "runs with their receipts": 2,
+            "ended alarms": 1,
+        }
+        assert not any(rows for rows, _ in again.values())
+        stay = sorted(set(RUNS) - {"first", "plain"})
+        assert [run_id for (run_id,) in session.execute("select run_id from run order by 1")] == stay
+        assert one(session, "select count(*) from receipt") == len(stay)
+        assert one(session, "select kind from alarm") == "host_gone"
+
+
+def test_what_dead_runs_left_in_a_destination_goes_and_the_living_stays(warehouse: Connection) -> None:
+    with postgres(warehouse) as sql, closing(open_session(warehouse, application_name="test")) as session:
+        maintenance = PostgresMaintenance(DESTINATION, session)
+        assert maintenance.let_go().staged == 0, "nothing was ever published there"
+        create_tables(sql)  # type: ignore[arg-type]
+        for mark, days in (("dead000001", 8), ("alive00001", 1)):
+            _pass(sql, f"settlement~pass_{mark}@warehouse", days)
+            sql.execute(
+                f"CREATE SCHEMA settlement_pass_{mark} CREATE TABLE settlement_pass_{mark}.account (id int)".encode()
+            )
+        _pass(sql, "settlement@warehouse", 400)
+        _pass(sql, "other~pass_dead000002@archive", 8)
+        sql.execute("CREATE SCHEMA settlement_stage")
+        for days in (15, 1):
+            made = one(sql, f"SELECT to_hex(extract(epoch FROM now() - interval '{days} days')::bigint)")
+            sql.execute(f"CREATE TABLE settlement_stage.account_0123_{'0' * 8}_{made}{'0' * 8} (id int)".encode())
+        for over in ("now() - interval '101 days'", "now() - interval '1 day'", "NULL"):
+            sql.execute(
+                "INSERT INTO seamline.finding (stream, table_name, kind, row_key, log_offset, position, over_at)"
+                f" VALUES ('settlement@warehouse', 'account', 'k', '1', 1, '{{}}', {over})".encode()
+            )
+        gone = maintenance.let_go()
+        assert (gone.staged, gone.findings, gone.passes) == (1, 1, ("settlement~pass_dead000001@warehouse",))
+        assert [place.stream for place in maintenance.ledgers()] == [
+            "other~pass_dead000002@archive",
+            "settlement@warehouse",
+            "settlement~pass_alive00001@warehouse",
+        ]
+        schemas = sql.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'settlement_pass%'").fetchall()
+        assert schemas == [("settlement_pass_alive00001",)]
+        again = maintenance.let_go()
+        assert (again.staged, again.findings, again.passes) == (0, 0, ())
+
+
+def _pass(sql: Any, stream: str, days: int) -> None:
+    sql.execute(
+        "INSERT INTO seamline.ledger (stream, topic, topic_id, next_offset, position, epoch, updated_at)"
+        " VALUES (%s, 't', 'id', 1, '{}', 1, now() - make_interval(days => %s))",
+        (stream, days),
+    )
