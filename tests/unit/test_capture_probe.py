@@ -1,12 +1,13 @@
 """What a capture's servers say, read as a state: a living capture is never taken for a silent one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from seamline.adapters.connect import capture
 from seamline.adapters.connect.rest import ConnectorStatus
 from seamline.domain.capture import CaptureState
+from seamline.domain.errors import ConfigError
 from seamline.plan.model import SourcePlan
 from seamline.stack import server_settings
 
@@ -53,12 +54,13 @@ class Servers:
         return found
 
 
-def probe_of(servers: Servers) -> capture.ConnectCaptureProbe:
+def probe_of(servers: Servers, hand_over: Callable[[], None] = lambda: None) -> capture.ConnectCaptureProbe:
     return capture.ConnectCaptureProbe(
         PLAN,
         client=servers,  # type: ignore[arg-type]
         topics=servers,  # type: ignore[arg-type]
         end_left_open=servers.end_left_open,
+        hand_over=hand_over,
     )
 
 
@@ -143,3 +145,16 @@ def test_a_capture_that_was_stopped_meanwhile_has_its_whole_time_to_start(monkey
     for servers.now_s, servers.state in ((1000, "RUNNING"), (1040, "STOPPED"), (1100, "RUNNING"), (1140, "RUNNING")):
         found.append(probe.status().state)
     assert found == [STARTING, CaptureState.STOPPED, STARTING, STARTING]
+
+
+def test_connect_has_the_logins_of_now_before_a_task_starts_and_the_old_ones_where_there_are_none() -> None:
+    servers = Servers()
+    given: list[int] = []
+    probe_of(servers, lambda: given.append(servers.restarts)).restart_failed()
+    assert (given, servers.restarts) == ([0], 1)
+
+    def unreadable() -> None:
+        raise ConfigError("the connections file cannot be read")
+
+    probe_of(servers, unreadable).restart_failed()
+    assert servers.restarts == 2

@@ -4,9 +4,11 @@ import json
 import ssl
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
+from sqlalchemy import make_url
 
 from seamline import settings
 from seamline.adapters.connect.handed_over import hand_over, java_client_settings
@@ -14,6 +16,7 @@ from seamline.adapters.connect.trace import cure_of
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.tls import client_context, libpq_tls, pymysql_tls, tls_of
 from seamline.domain.errors import ConfigError
+from seamline_airflow import gx_engine
 from tests.certificates import Authority
 
 
@@ -80,8 +83,6 @@ def test_a_private_key_that_others_may_read_is_refused(tmp_path: Path, full: dic
 
 @pytest.mark.parametrize("form", ["uri", "uri with __extra__", "json"])
 def test_a_variable_says_tls_in_each_of_airflows_forms(form: str, full: dict[str, str], tmp_path: Path) -> None:
-    from urllib.parse import quote, urlencode
-
     place = "postgresql://me:p%40ss@db.example:5432/warehouse"
     entry = {"conn_type": "postgres", "host": "db.example", "port": 5432, "login": "me", "password": "p@ss"}
     given = {
@@ -134,6 +135,11 @@ def test_certificates_that_do_not_belong_together_are_named(
     other = authority.client("another")
     with pytest.raises(ConfigError, match="Connection `place`: its certificates cannot be used"):
         client_context(connection(tmp_path, "mysql", {**full, "sslkey": str(other.key)}))
+
+
+def test_great_expectations_opens_the_staged_cut_by_the_same_settings(tmp_path: Path, full: dict[str, str]) -> None:
+    url = make_url(gx_engine._url(connection(tmp_path, "postgres", full, login="me"), "stage"))
+    assert {name: url.query[name] for name in full} == full
 
 
 def test_connect_is_given_logins_and_certificates_in_the_forms_of_java(tmp_path: Path, full: dict[str, str]) -> None:

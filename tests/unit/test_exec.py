@@ -56,6 +56,45 @@ def test_a_client_opens_a_connection_and_its_password_is_in_no_argument(
 
 
 @pytest.mark.parametrize(
+    ("mode", "more"),
+    [
+        ("disable", ["--skip-ssl"]),
+        ("require", ["--ssl", "--skip-ssl-verify-server-cert"]),
+        ("verify-full", ["--ssl", "--ssl-verify-server-cert", "--ssl-ca={ca}"]),
+    ],
+)
+def test_the_servers_clients_are_told_of_tls(
+    mode: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca = tmp_path / "ca.pem"
+    ca.touch()
+    said = f"?sslmode={mode}" + (f"&sslrootcert={ca}" if mode.startswith("verify") else "")
+    ran: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr("shutil.which", lambda name, path: f"/bin/{name}")
+    monkeypatch.setattr(os, "execve", lambda file, words, variables: ran.append((words, variables)))
+    for client, (uri, options, _) in CLIENTS.items():
+        monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri + said)
+        main(["exec", "--as", "place", client, "-x"])
+        (words, variables) = ran.pop()
+        if client == "psql":
+            assert variables["PGSSLMODE"] == mode
+            assert variables.get("PGSSLROOTCERT", "") == (str(ca) if mode.startswith("verify") else "")
+        else:
+            assert words == ["/bin/mariadb", *options, *(word.format(ca=ca) for word in more), "-x"]
+
+
+def test_what_the_mariadb_client_cannot_verify_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ca.pem").touch()
+    uri = f"{CLIENTS['mariadb'][0]}?sslmode=verify-ca&sslrootcert={tmp_path / 'ca.pem'}"
+    monkeypatch.setenv("SEAMLINE_CONNECTION_PLACE", uri)
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("a client was started"))
+    assert main(["exec", "--as", "place", "mariadb"]) == ConfigError.exit_code
+    assert "sslmode verify-full" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("uri", "client"),
     [("http://127.0.0.1:7", "psql"), (CLIENTS["mariadb"][0], "psql"), (CLIENTS["psql"][0], "mariadb")],
 )

@@ -97,4 +97,5 @@ def _kafka_fault(extra: Mapping[str, Any], login: str) -> tuple[str, str]:
     if not protocol.endswith("ssl") and (idle := [name for name in extra if name.startswith("ssl.")]):
         return f"{idle[0]} has no meaning with security.protocol {protocol}", "add security.protocol: SSL, or SASL_SSL"
     places = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
-    return _file_fault({name: str(extra[name]) for name in places if extra.get(name)})
+    # `probe`: librdkafka looks for the CAs of the system.
+    return _file_fault({name: str(extra[name]) for name in places if extra.get(name) not in (None, "", "probe")})

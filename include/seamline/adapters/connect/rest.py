@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
-from seamline.adapters.connect.trace import UNRESOLVED, UNRESOLVED_CURE, cure_of, has_lost_its_place, short_trace
+from seamline.adapters.connect.trace import cure_of, has_lost_its_place, known_cure, short_trace
 from seamline.adapters.connections import Connection
 from seamline.adapters.tls import client_context
 from seamline.domain.errors import ConfigError, TerminalError, TransientError
@@ -202,10 +202,8 @@ class ConnectClient:
         if "ConfigInfo.configValue() is null" in text:
             # Connect's answer to any connector setting that Debezium rejects; the reason is only in its log.
             return ConfigError(what, hint="a setting of the connector is wrong; Connect's log names it")
-        if response.status_code == httpx.codes.BAD_REQUEST and UNRESOLVED in text:
-            return ConfigError(what, hint=UNRESOLVED_CURE)
         if response.status_code == httpx.codes.BAD_REQUEST:
-            return ConfigError(what, hint="the message names the setting")
+            return ConfigError(what, hint=known_cure(text) or "the message names the setting")
         if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR or _is_busy(response):
             return TransientError(what, hint=_DOCTOR)
         return TerminalError(what, hint=_DOCTOR)

@@ -15,8 +15,8 @@ _PLACE_LOST = (
     "can no longer access replication slot",
 )
 # A reference that its worker could not resolve is sent as it stands.
-UNRESOLVED = "${file:"
-UNRESOLVED_CURE = (
+_UNRESOLVED = "${file:"
+_UNRESOLVED_CURE = (
     "Connect's worker finds no such entry in the secrets file that the setting names. Where Seamline reaches that file"
     " (connection `connect`, extra `secrets_file_here`), each start of the capture writes it: `./seamline capture start"
     " <source>`. Elsewhere its owner adds the lines `<connection>.user=` and `<connection>.password=` (see"
@@ -52,7 +52,7 @@ _CURES = (
     ),
     ("refuses what the capture asks", "the capture's login needs SELECT on the marker table: docs/reference/grants.md"),
     *((text, _ONBOARD_AGAIN) for text in _PLACE_LOST),
-    (UNRESOLVED, UNRESOLVED_CURE),
+    (_UNRESOLVED, _UNRESOLVED_CURE),
     *((text, _TLS) for text in _TLS_REFUSED),
     ("Access denied", "check login, password and grants of the capture's connection"),
     ("Communications link failure", "the source's server is away; the capture goes on by itself when it is back"),
@@ -116,8 +116,10 @@ def has_lost_its_place(trace: str) -> bool:
     return any(text in trace for text in _PLACE_LOST)
 
 
+def known_cure(text: str) -> str:
+    """What a person does about it; "" where nothing is known."""
+    return next((cure for sign, cure in _CURES if sign in text), "")
+
+
 def cure_of(trace: str) -> str:
-    for text, cure in _CURES:
-        if text in trace:
-            return cure
-    return "the whole trace is in Connect's log; the capture keeps its place"
+    return known_cure(trace) or "the whole trace is in Connect's log; the capture keeps its place"
