@@ -22,22 +22,26 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
-from seamline.domain.errors import ConfigError, InvariantViolated
+from seamline.adapters.process_identity import space, started_ticks
+from seamline.domain.errors import ConfigError, InvariantViolated, Refused
 
 ATTEMPTS_KEPT = 5
 _EXIT_CODE = "exit_code"
 _LOG = "driver.log"
 _PROCESS = "process"
+_ALIVE = "alive"
 # The wrapper stays the session's leader: it writes who it is before the driver starts and the exit code after it
 # ended, each by rename, so that a reader sees all or nothing. `trap :` lets it outlive the signal that ends its child.
+# While it lives it holds a lock on a file: that can be seen from other containers too.
 _WRAPPER = """
 trap : TERM INT HUP
-folder=$1; shift
-me="$$ $(cut -d' ' -f22 /proc/$$/stat)"
+folder=$1; space=$2; shift 2
+exec 9> "$folder/alive" && flock -n 9 || exit
+me="$$ $(cut -d' ' -f22 /proc/$$/stat) $space"
 printf '%s' "$me" > "$folder/process.new" && mv "$folder/process.new" "$folder/process"
 printf '%s\\n' "$me"
 exec >> "$folder/driver.log" 2>&1 < /dev/null
-"$@"
+"$@" 9>&-
 printf '%s' "$?" > "$folder/exit_code.new" && mv "$folder/exit_code.new" "$folder/exit_code"
 """
 
@@ -60,12 +64,19 @@ class DriverJob:
 
 @dataclass(frozen=True, slots=True)
 class DriverHandle:
-    """JSON-able name of one driver. `kernel_start` (clock ticks after `boot_id`) tells a reused process id apart."""
+    """JSON-able name of one driver. `kernel_start` (clock ticks after `boot_id`) tells a reused process id apart, and
+    `space` that of another container; "" in a handle of an earlier version."""
 
     pid: int
     kernel_start: int
     boot_id: str
     folder: str
+    space: str = ""
+
+    @property
+    def is_of_here(self) -> bool:
+        """Whether its process id means something to this process."""
+        return self.space == space() if self.space else self.boot_id == _boot_id()
 
     @property
     def log(self) -> Path:
@@ -91,7 +102,8 @@ class Launcher(Protocol):
         """None while it runs, and for ever where it was lost."""
 
     def kill(self, handle: DriverHandle) -> None:
-        """End the driver and all processes of its session; returns when they are gone."""
+        """End the driver and all processes of its session; returns when they are gone. Refused where it runs in another
+        container: nobody can reach it from here."""
 
 
 class DetachedLauncher:
@@ -131,6 +143,13 @@ class DetachedLauncher:
             return None
 
     def kill(self, handle: DriverHandle) -> None:
+        if not handle.is_of_here:
+            if not _is_alive(handle):
+                return
+            raise Refused(
+                f"the driver of {handle.folder} runs in another container, as its process {handle.pid}",
+                hint="end it there; its log is in that folder",
+            )
         for number, patience_s in ((signal.SIGTERM, self._grace_s), (signal.SIGKILL, self._grace_s)):
             deadline = time.monotonic() + patience_s
             _signal_session(handle, number)
@@ -188,7 +207,7 @@ def read_new(log: Path, offset: int, *, bytes_max: int = 1 << 20) -> tuple[list[
 
 def _launch(folder: Path, job: DriverJob) -> DriverHandle:
     # --fork: the driver is re-parented at once, so no worker waits for it and no zombie is left with one.
-    command = ["setsid", "--fork", "sh", "-c", _WRAPPER, "seamline-driver", str(folder), *job.argv]
+    command = ["setsid", "--fork", "sh", "-c", _WRAPPER, "seamline-driver", str(folder), space(), *job.argv]
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -201,24 +220,40 @@ def _launch(folder: Path, job: DriverJob) -> DriverHandle:
     ) as started:
         line = started.stdout.readline() if started.stdout else ""
     if not line.strip():
-        raise InvariantViolated(f"the driver of {job.name} did not start", hint=f"see {folder / _LOG}")
+        raise InvariantViolated(
+            f"the driver of {job.name} did not start",
+            hint=f"see {folder / _LOG}; where there is none, its folder may lie where no file can be locked",
+        )
     return _handle(folder, line)
 
 
 def _handle(folder: Path, text: str) -> DriverHandle:
-    pid, kernel_start = text.split()
-    return DriverHandle(int(pid), int(kernel_start), _boot_id(), str(folder))
+    pid, kernel_start, *told = text.split()
+    # An earlier version's wrapper does not say where it runs.
+    where = told[0] if told else ""
+    return DriverHandle(int(pid), int(kernel_start), where.partition(".")[0] or _boot_id(), str(folder), where)
 
 
 def _is_alive(handle: DriverHandle) -> bool:
-    process = _processes().get(handle.pid) if handle.boot_id == _boot_id() else None
-    return process is not None and process.kernel_start == handle.kernel_start
+    if not handle.is_of_here:
+        return _is_locked(Path(handle.folder) / _ALIVE)
+    return started_ticks(handle.pid) == handle.kernel_start
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether somebody, in whatever container, holds the lock."""
+    try:
+        with path.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False
 
 
 def _session_of(handle: DriverHandle) -> list[int]:
     """Every living process of the driver's session, also where its leader is gone."""
-    if handle.boot_id != _boot_id():
-        return []
     processes = _processes()
     leader = processes.get(handle.pid)
     if leader is not None and leader.kernel_start != handle.kernel_start:

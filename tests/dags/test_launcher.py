@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seamline import settings
-from seamline.domain.errors import ConfigError
+from seamline.domain.errors import ConfigError, Refused
 from seamline_airflow.launcher import (
     ATTEMPTS_KEPT,
     DetachedLauncher,
@@ -115,7 +116,39 @@ def test_a_handle_from_before_a_restart_of_the_machine_is_lost(launcher: Detache
     handle = launcher.submit(_job("true"))
     _ended(launcher, handle)
     (Path(handle.folder) / "exit_code").unlink()
-    assert launcher.status(DriverHandle(1, handle.kernel_start, "another boot", handle.folder)) is DriverStatus.LOST
+    assert (
+        launcher.status(DriverHandle(1, handle.kernel_start, "another boot", handle.folder, "another boot.1.2"))
+        is DriverStatus.LOST
+    )
+
+
+def test_a_driver_of_another_container_is_adopted_while_it_lives_and_never_signalled(
+    launcher: DetachedLauncher,
+) -> None:
+    """Both have the folder. Their process ids have nothing to do with each other."""
+    mine = launcher.submit(_job("exec tail -f /dev/null"))
+    process = Path(mine.folder) / "process"
+    process.write_text(process.read_text().replace(mine.space, "another-boot.1.2"))
+    theirs = launcher.submit(_job("exit 1"))
+    assert (theirs.pid, theirs.folder, theirs.space) == (mine.pid, mine.folder, "another-boot.1.2")
+    assert launcher.status(theirs) is DriverStatus.RUNNING
+    with pytest.raises(Refused, match=f"runs in another container, as its process {mine.pid}"):
+        launcher.kill(theirs)
+    # Another one of ours has that number by now: it is not the driver.
+    innocent = replace(theirs, pid=os.getpid())
+    os.kill(mine.pid, signal.SIGKILL)
+    wait_until(lambda: launcher.status(theirs) is DriverStatus.LOST, timeout_s=10, what="the loss")
+    launcher.kill(innocent)
+    assert launcher.submit(_job("true")).folder != mine.folder
+    launcher.kill(mine)
+
+
+def test_a_handle_of_an_earlier_version_is_still_the_driver(launcher: DetachedLauncher) -> None:
+    handle = launcher.submit(_job("exec tail -f /dev/null"))
+    known = {name: value for name, value in handle.to_json().items() if name != "space"}
+    assert launcher.status(DriverHandle.from_json(known)) is DriverStatus.RUNNING
+    launcher.kill(DriverHandle.from_json(known))
+    assert launcher.status(handle) is not DriverStatus.RUNNING
 
 
 def test_old_launches_are_cleared_away(launcher: DetachedLauncher) -> None:

@@ -54,11 +54,26 @@ def test_a_host_whose_lease_ended_keeps_it_until_another_takes_it(server: Server
 
 def test_a_released_lease_and_that_of_a_dead_process_are_free_at_once(server: Server) -> None:
     mine = this_process()
-    dead = replace(mine, started_s=mine.started_s - 1000)
+    dead = replace(mine, started=mine.started - 1000)
     lease_of(server, dead).take()
     lease_of(server, mine).take()
     lease_of(server, mine).release()
     lease_of(server, Holder("node2", 2, 2)).take()
+
+
+def test_of_a_process_of_another_container_only_the_end_of_its_lease_tells(server: Server) -> None:
+    """It may have our host name and our process id."""
+    mine = this_process()
+    for theirs in (
+        replace(mine, started=mine.started - 1000, space=f"{mine.space}0"),
+        replace(mine, started=mine.started - 1000, space=""),
+    ):
+        lease_of(server, theirs).take()
+        with pytest.raises(HostTaken, match=f"{mine.machine}, process {mine.process}, since"):
+            lease_of(server, mine).take()
+        assert lease_of(server, theirs, lease_s=0).renew() is Ownership.MINE
+        lease_of(server, mine).take()
+        lease_of(server, mine).release()
 
 
 def test_of_hosts_that_start_at_once_one_gets_the_pool(server: Server) -> None:

@@ -1,9 +1,10 @@
 """Whether the local stream host is at work, and who stands in its place."""
 
 from collections.abc import Iterable
+from contextlib import closing
 
 from seamline.adapters import registry
-from seamline.adapters.platform.host_lease import holder_of
+from seamline.adapters.platform.host_lease import holder_of, holds
 from seamline.domain.errors import SeamlineError
 from seamline.stack import programs, supervisor
 from seamline.stack.layout import Layout
@@ -16,9 +17,11 @@ def is_ready(layout: Layout) -> bool:
     """Whether the process that Supervisor runs, and none before it, holds a pool of streams."""
     pid = supervisor.state(layout, PROGRAM).pid
     try:
-        return any(host.is_alive and holder_of(host.holder).process == pid for host in registry.director().hosts())
+        with closing(registry.director()) as director:
+            hosts = director.hosts()
     except SeamlineError:
         return False
+    return any(host.is_alive and holds(holder_of(host.holder), process=pid) for host in hosts)
 
 
 def of_airflow(layout: Layout, processes: Iterable[StackProcess]) -> list[StackProcess]:

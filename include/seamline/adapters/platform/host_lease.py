@@ -1,14 +1,15 @@
 """HostLease: one stream host per pool. The lease's clock is the database's."""
 
 import os
+import secrets
 import socket
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-
-import psutil
+from functools import cache
 
 from seamline.adapters.platform.database import Database, Session
+from seamline.adapters.process_identity import space, started_ticks
 from seamline.domain.errors import Refused
 
 
@@ -25,14 +26,16 @@ class Ownership(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process of a machine, told apart from a later one with the same number by its start time."""
+    """A process, told apart from a later one with the same number by its start time, and from one of another container
+    by its `space`: "" where that is not known, as of a host of an earlier version."""
 
     machine: str
     process: int
-    started_s: int
+    started: int
+    space: str = ""
 
     def __str__(self) -> str:
-        return f"{self.machine}/{self.process}/{self.started_s}"
+        return "/".join([self.machine, str(self.process), str(self.started), *filter(None, [self.space])])
 
     @property
     def in_words(self) -> str:
@@ -40,25 +43,35 @@ class Holder:
 
 
 def this_process() -> Holder:
-    return Holder(socket.gethostname(), os.getpid(), int(psutil.Process().create_time()))
+    return _holder(os.getpid())
 
 
 def holder_of(text: str) -> Holder:
-    machine, process, started_s = text.rsplit("/", 2)
-    return Holder(machine, int(process), int(started_s))
+    machine, process, started, *space = text.split("/")
+    return Holder(machine, int(process), int(started), *space)
+
+
+def holds(holder: Holder, *, process: int) -> bool:
+    """Whether it is this process of ours."""
+    return holder.process == process and _is_of_here(holder) and started_ticks(process) == holder.started
 
 
 def is_known_dead(holder: Holder) -> bool:
-    """Only of a process of this machine can that be said."""
-    if holder.machine != socket.gethostname():
-        return False
-    try:
-        process = psutil.Process(holder.process)
-        # The start time is rounded, and derived from the boot time: one second of doubt.
-        is_another = abs(process.create_time() - holder.started_s) > 2
-        return is_another or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+    """Only of a process that this one could see if it lived can that be said; of any other one only its lease tells."""
+    return _is_of_here(holder) and started_ticks(holder.process) != holder.started
+
+
+def _is_of_here(holder: Holder) -> bool:
+    return bool(holder.space) and (holder.machine, holder.space) == (socket.gethostname(), space())
+
+
+@cache
+def _holder(process: int) -> Holder:
+    started, here = started_ticks(process), space()
+    if started is None or not here:
+        # Nobody can look for it; it must only never be taken for another one.
+        started, here = secrets.randbits(48), ""
+    return Holder(socket.gethostname(), process, started, here)
 
 
 class PlatformHostLease:
@@ -73,7 +86,7 @@ class PlatformHostLease:
         return self._holder
 
     def take(self) -> None:
-        """HostTaken names the holder while its lease lives. A holder known to be dead on this machine is replaced at
+        """HostTaken names the holder while its lease lives. A holder that is known to be dead is replaced at
         once: its streams' epochs are fenced by those of the new ones in any case."""
 
         def work(session: Session) -> tuple[str, datetime] | None:
