@@ -140,9 +140,13 @@ def test_live_tables_match_at_one_position_while_writers_write(chain: Chain) -> 
             found = chain.compare()
             assert found.verdict is Verdict.MATCH, [(t.table, t.verdict, t.reason) for t in found.tables]
             assert float(str(found.evidence["held_s"])) < 30
+            assert found.evidence["attempts"] == 1
             assert found.tables[0].totals
             positions.append(str(found.position))
             wait_until(lambda before=before: writers.committed > before, timeout_s=30, what="writers to go on")
+    report = registry.director().latest_report(chain.plan.stream_id("warehouse"))
+    assert report is not None
+    assert report.records_per_s > 0, "by this the next comparison knows how long a hold it needs"
     assert len(set(positions)) == 4
     assert found.tables[0].source_rows
 

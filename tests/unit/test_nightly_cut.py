@@ -172,7 +172,7 @@ class World:
 
     def take(self, *, day: date | None = DAY, plan: SyncPlan = PLAN) -> StagedCut:
         run = Run("r1", "settlement", RunKind.NIGHTLY, day, plan, RunState.RUNNING)
-        return take_cut(run, self.tools())["warehouse"]
+        return take_cut(run, self.tools())[0]["warehouse"]
 
 
 def test_a_cut_holds_the_dates_rows_whole_tables_and_what_is_derived() -> None:

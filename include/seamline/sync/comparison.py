@@ -13,7 +13,7 @@ from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsTold
 from seamline.domain.digest import Segment
-from seamline.domain.errors import SeamlineError, TransientError
+from seamline.domain.errors import Refused, SeamlineError, TransientError
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed
 from seamline.plan.model import ControlTotalPlan, Run, SyncPlan
@@ -32,6 +32,7 @@ from seamline.sync.bucket_search import (
     row_counts,
 )
 from seamline.sync.reconcile import compare_table, inconclusive, new_run_key, not_run
+from seamline.sync.repetition import NEEDS_A_PERSON, Tried, evidence_of
 
 BARRIER = "barrier"
 DIGEST = "cdg1"
@@ -196,12 +197,14 @@ def compare_live(
     findings: Callable[[], StreamFindings] = StreamFindings,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     limits: Limits | None = None,
+    tried: Sequence[Tried] = (),
 ) -> Reconciliation:
     """Compare the live tables of a destination with the source at one position (mode B).
 
     Always gives a reconciliation: NOT_RUN when the sync must not be compared now, INCONCLUSIVE when both sides could
     not be brought to one position or a side failed, each with its reason. Parked tables stand in it and do not count.
-    `findings` gives those of the stream that no reconciliation has reported yet; they make this one BREAK.
+    `findings` gives those of the stream that no reconciliation has reported yet; they make this one BREAK. `tried`: the
+    attempts of this run before this one.
     """
     plan = run.plan
     started = clock()
@@ -218,7 +221,7 @@ def compare_live(
         tables=(),
         started_at=started,
         ended_at=started,
-        evidence={"digest": DIGEST, "config_hash": plan.config_hash},
+        evidence={"digest": DIGEST, "config_hash": plan.config_hash, **evidence_of(tried)},
     )
     try:
         with barrier.aligned(views) as aligned:
@@ -236,6 +239,9 @@ def compare_live(
             return _judged(_at(blank, aligned, met), plan, verdicts, clock())
     except NotComparable as exc:
         return _judged(blank, plan, _all(plan, not_run, exc), clock())
+    except Refused as exc:
+        blank = replace(blank, evidence={**blank.evidence, NEEDS_A_PERSON: exc.hint})
+        return _judged(blank, plan, _all(plan, inconclusive, exc), clock())
     except SeamlineError as exc:
         return _judged(blank, plan, _all(plan, inconclusive, exc), clock())
 

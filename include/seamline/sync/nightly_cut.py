@@ -18,10 +18,12 @@ from seamline.domain.staged_cut import CutMode, Lateness, StagedCut, StagedTable
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
 from seamline.ports import Load, StagedView, TableRead
+from seamline.sync.clock import Clock
 from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
 from seamline.sync.cut import CutRead, Selection, select, with_verdicts
 from seamline.sync.late_rows import DateBefore, OpenCut, not_looked_at, rows_since_cut
 from seamline.sync.reconcile import not_run
+from seamline.sync.repetition import Tried, evidence_of, until_conclusive
 from seamline.sync.snapshot import BulkRead
 
 READ = "read"
@@ -64,11 +66,27 @@ class CutTools:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
-def take_cut(run: Run, tools: CutTools) -> Mapping[str, StagedCut]:
+def take_conclusive_cut(run: Run, tools: CutTools, *, clock: Clock | None = None) -> Mapping[str, StagedCut]:
+    """`take_cut`, and again at another P where its comparison was INCONCLUSIVE, as often as the plan allows."""
+    taken: Mapping[str, StagedCut] = {}
+
+    def take(tried: Sequence[Tried]) -> Sequence[Reconciliation]:
+        nonlocal taken
+        taken, found = take_cut(run, tools, tried=tried)
+        return found
+
+    until_conclusive(take, attempts=run.plan.reconcile.attempts, clock=clock, now=tools.clock)
+    return taken
+
+
+def take_cut(
+    run: Run, tools: CutTools, *, tried: Sequence[Tried] = ()
+) -> tuple[Mapping[str, StagedCut], Sequence[Reconciliation]]:
     """Stage and compare the cut of the run's date in every destination; publishes nothing.
 
     Kept for the steps after it: a reconciliation of scope `cut` per destination, and `result["cut"]`, the manifest per
-    destination. Repeat-safe: a repeat reads at a new P into tables of other names, and replaces both.
+    destination. Repeat-safe: a repeat reads at a new P into tables of other names, and replaces both. `tried`: the
+    attempts of this run before this one.
     """
     business_date = run.business_date
     if business_date is None:
@@ -88,13 +106,16 @@ def take_cut(run: Run, tools: CutTools) -> Mapping[str, StagedCut]:
         staged = [_stage(run, destination, selection, read, tools) for destination in run.plan.destinations]
         late = [_late(run.plan, destination, business_date, read, tools) for destination in run.plan.destinations]
     cuts: dict[str, StagedCut] = {}
+    found: list[Reconciliation] = []
     for destination, (cut, loads, verdicts), since in zip(run.plan.destinations, staged, late, strict=True):
         cut, verdicts = _derive(run, destination, cut, loads, verdicts, tools)
         cut = with_verdicts(cut, verdicts)
-        tools.records.save_reconciliation(_reconciliation(run, cut, verdicts, since, started, tools.clock()))
+        made = _reconciliation(run, cut, verdicts, since, started, tools.clock())
+        found.append(replace(made, evidence={**made.evidence, **evidence_of(tried)}))
+        tools.records.save_reconciliation(found[-1])
         cuts[destination.name] = cut
     tools.records.put_result(run.run_id, "cut", {name: cut_to_json(cut) for name, cut in cuts.items()})
-    return cuts
+    return cuts, found
 
 
 _Staged = tuple[StagedCut, Mapping[str, Load], Sequence[TableVerdict]]

@@ -21,13 +21,13 @@ from seamline.plan.model import Run
 from seamline.ports import Failpoints, StreamDirector, Unarmed
 from seamline.sync.barrier import Barrier, Patience
 from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
+from seamline.sync.repetition import Tried, until_conclusive
 from seamline_spark.session import as_an_application
 
 log = logging.getLogger("seamline_spark.compare")
 
 # Sessions per side. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
-PATIENCE = Patience()
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,7 +45,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
-    """Compare every destination of the run's sync and save what was found. Repeat-safe: a repeat replaces it."""
+    """Compare every destination of the run's sync and save what was found; what was INCONCLUSIVE again, as often as the
+    plan allows. Repeat-safe: a repeat replaces it."""
     with closing(registry.platform()) as store:
         run = store.run(run_id)
         director, armed = registry.director(), registry.failpoints() or Unarmed()
@@ -78,7 +79,7 @@ class Reconciliations(Protocol):
 def compare_destination(
     run: Run, destination: str, *, records: Reconciliations, director: StreamDirector, failpoints: Failpoints
 ) -> Reconciliation:
-    """Compare the live tables of one destination and save what was found."""
+    """Compare the live tables of one destination and save what was found, again while it is INCONCLUSIVE."""
     plan = run.plan
     stream = plan.stream_id(destination)
     newest = records.newest_evidence(plan.sync, destination, Scope.LIVE, key=FINDINGS_THROUGH, but_of_run=run.run_id)
@@ -89,6 +90,11 @@ def compare_destination(
         with closing(open_session(connection, application_name="seamline findings")) as session:
             return StreamFindings(*read_findings(session, stream, after=after))
 
+    def compare(tried: Sequence[Tried]) -> Sequence[Reconciliation]:
+        found = compare_live(run, destination, barrier=barrier, views=VIEWS, findings=findings, tried=tried)
+        records.save_reconciliation(found)
+        return [found]
+
     with closing(registry.sink(plan, destination)) as sink:
         barrier = Barrier(
             stream,
@@ -96,11 +102,10 @@ def compare_destination(
             registry.source(plan),
             sink,
             lambda count: registry.destination_views(plan, destination, count),
-            patience=PATIENCE,
+            patience=Patience.of(plan),
             failpoints=failpoints,
         )
-        found = compare_live(run, destination, barrier=barrier, views=VIEWS, findings=findings)
-    records.save_reconciliation(found)
+        (found,) = until_conclusive(compare, attempts=plan.reconcile.attempts)
     failpoints.reach("rec.breaks_written")
     for verdict in found.tables:
         log.info(

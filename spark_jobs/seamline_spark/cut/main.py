@@ -25,7 +25,7 @@ from seamline.domain.staged_cut import Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
 from seamline.ports import Load
 from seamline.sync.late_rows import DateBefore
-from seamline.sync.nightly_cut import CutTools, Derived, take_cut
+from seamline.sync.nightly_cut import CutTools, Derived, take_conclusive_cut
 from seamline_spark.cut.derived import StagedRelation, compute_derived
 from seamline_spark.session import open_session
 from seamline_spark.snapshot.bulk_read import SparkReader
@@ -52,7 +52,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
-    """Stage and compare the cut of a run; kept as `result["cut"]`. A repeat reads again at a new position."""
+    """Stage and compare the cut of a run; kept as `result["cut"]`. A repeat reads again at a new position, also within
+    the run where the comparison was INCONCLUSIVE."""
     with closing(registry.platform()) as store:
         run = store.run(run_id)
         reader = SparkReader(session.sparkContext, run)
@@ -66,7 +67,7 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
             open_cut=reader.open_cut,
             records=store,
         )
-        cuts = take_cut(run, tools)
+        cuts = take_conclusive_cut(run, tools)
     for staged in cuts.values():
         for table in staged.tables:
             log.info(
