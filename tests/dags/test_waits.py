@@ -1,9 +1,11 @@
 """Cutover and stream watch: at once where there is something to say, otherwise without a worker."""
 
 import asyncio
+import re
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +17,11 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.ports import WantedStream
-from seamline.sync.stream_state import SILENCE_MAX_S, STILL_MAX_S
-from seamline_airflow import cutover, parts
+from seamline.sync.source_watch import SOURCE_ALARMS
+from seamline.sync.stream_host import ROSTER_ALARMS
+from seamline.sync.stream_state import HOST_GONE, SILENCE_MAX_S, STILL_MAX_S, STREAM_ALARMS
+from seamline_airflow import cutover, deadline, parts
+from seamline_airflow.operators.gate import NOT_CLEAN
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.sensors.cutover import CutoverSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
@@ -259,3 +264,9 @@ def test_a_host_that_nobody_brought_back_is_started_and_told(platform: Any, monk
 
 def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:
     assert host_troubles([_host(is_alive=False, silent_s=5.0)], ["default"]) == []
+
+
+def test_the_page_about_alarms_tells_each_of_them(checkout: Path) -> None:
+    known = {*STREAM_ALARMS, HOST_GONE, *ROSTER_ALARMS, *SOURCE_ALARMS, deadline.ALARM, NOT_CLEAN}
+    page = (checkout / "docs/reference/alarms.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == known

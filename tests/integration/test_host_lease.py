@@ -9,11 +9,15 @@ import pytest
 
 from seamline.adapters.platform import migrate
 from seamline.adapters.platform.database import Database
+from seamline.adapters.platform.host_desk import HostDesk
 from seamline.adapters.platform.host_lease import Holder, HostTaken, Ownership, PlatformHostLease, this_process
+from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.plan.model import plan_to_json
 from seamline.ports import StreamReport
+from seamline.sync.stream_state import alarms_over_now
 from tests.integration.platform_database import STREAM, Server, database_of_its_own, empty_tables, plan
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +158,36 @@ def test_a_host_hears_who_is_held(server: Server) -> None:
     director.release(hold_id)
     director.hold(STREAM, lease_s=0)
     assert not director.wanted("default")[0].held
+
+
+def test_a_host_ends_the_alarm_about_a_stream_as_soon_as_its_cause_has_ended(server: Server) -> None:
+    """Who raised it looks every two minutes, and not at all while Airflow is away."""
+    database = Database(server.open)
+    director, store = PlatformStreamDirector(database), PlatformStore(database)
+    desk = HostDesk(
+        pool="default",
+        holder=this_process(),
+        hear=lambda event: None,
+        silence_s=60,
+        alarms=(),
+        alarms_over=alarms_over_now,
+        open_one=server.open,
+        poll_s=0.1,
+    )
+    late = StreamReport(STREAM, "streaming", epoch=1, lag_s=75.0, host=str(this_process()))
+    director.want(STREAM, plan_json=plan_to_json(plan()))
+    desk.take()
+    director.put_report(late)
+    store.raise_alarm("stream_late", str(STREAM), "it is 75 s behind")
+    store.raise_alarm("stream_silent", str(STREAM), "no word for 70 s")
+
+    def kinds() -> list[str]:
+        return [alarm.kind for alarm in store.open_alarms()]
+
+    desk.start()
+    try:
+        wait_until(lambda: kinds() == ["stream_late"], timeout_s=10, what="the end of what is over, and of that alone")
+        director.put_report(replace(late, lag_s=0.3))
+        wait_until(lambda: kinds() == [], timeout_s=10, what="the end of the lag's alarm")
+    finally:
+        desk.close()

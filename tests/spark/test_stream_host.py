@@ -4,12 +4,19 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from seamline.adapters.platform.host_desk import WantedNow
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan, plan_to_json
+from seamline.ports import WantedStream
+from seamline.sync.source_watch import SOURCE_ALARMS
+from seamline.sync.stream_host import StreamRoster
+from seamline_spark.stream_host.host import StreamHost
 from tests.conftest import RunningStack
 from tests.spark.hosts import START_S, Hosts, hosts_of, is_gone, session_of
 from tests.waiting import wait_until
@@ -189,3 +196,23 @@ def test_a_host_waits_for_the_platform_database_and_stops_waiting_when_told_to(h
     wait_until(lambda: "cannot be taken yet" in hosts.log(), timeout_s=20, what="the host to wait")
     host.terminate()
     assert host.wait(timeout=20) == 0
+
+
+def test_a_source_that_no_stream_needs_any_more_leaves_no_alarm_behind() -> None:
+    """Nobody looks at it from then on, so nobody could end one."""
+    over: list[tuple[str, str]] = []
+    closed: list[str] = []
+    desk = SimpleNamespace(end_alarm=lambda kind, subject: over.append((kind, subject)))
+    host = StreamHost(
+        streams=SimpleNamespace(),  # type: ignore[arg-type]
+        desk=desk,  # type: ignore[arg-type]
+        roster=StreamRoster(slots=2),
+        events=SimpleQueue(),
+        watch_source=lambda plan: SimpleNamespace(close=lambda: closed.append(plan.source.name)),
+    )
+    stream = WantedStream(StreamId("one", "warehouse"), plan_json("one"), 1)
+    host._take_in(WantedNow((stream,)))  # noqa: SLF001
+    assert over == []
+    host._take_in(WantedNow(()))  # noqa: SLF001
+    assert closed == ["bank"]
+    assert over == [(kind, "bank") for kind in SOURCE_ALARMS]

@@ -20,7 +20,10 @@ GIB = 1 << 30
 
 
 def watch() -> CaptureWatch:
-    return CaptureWatch("core_bank", "seamline-core_bank", log_max_gb=10, back_off=BackOff(5, 20, 60))
+    """One that knows that no alarm is open."""
+    watched = CaptureWatch("core_bank", "seamline-core_bank", log_max_gb=10, back_off=BackOff(5, 20, 60))
+    watched._is_open = dict.fromkeys((CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UNREACHABLE, LOG_SIZE), False)  # noqa: SLF001
+    return watched
 
 
 def kinds(actions: list[Action]) -> list[str]:
@@ -46,12 +49,33 @@ def test_a_capture_that_stays_up_is_restarted_at_once_the_next_time() -> None:
     assert Step.RESTART in watched.seen(FAILED, now_s=81)
 
 
-def test_a_failure_alarms_once_with_its_reason() -> None:
+def test_a_failure_alarms_with_its_reason_as_long_as_it_lasts() -> None:
+    """Another hand may end the alarm meanwhile: `capture reset`, or the start of another host."""
     watched = watch()
     first = watched.seen(FAILED, now_s=0)
     assert kinds(first) == [f"+{CAPTURE_FAILED}"]
     assert any(isinstance(action, RaiseAlarm) and "lost its source" in action.message for action in first)
-    assert kinds(watched.seen(FAILED, now_s=5)) == []
+    assert kinds(watched.seen(FAILED, now_s=5)) == [f"+{CAPTURE_FAILED}"]
+    assert kinds(watched.seen(RUNNING, now_s=10)) == [f"-{CAPTURE_FAILED}"]
+    assert kinds(watched.seen(RUNNING, now_s=15)) == []
+
+
+def test_a_new_watch_ends_what_an_earlier_one_has_left_open() -> None:
+    """A changed declaration brings a new watch: the alarm of the old one stayed open for good."""
+    watched = CaptureWatch("core_bank", "seamline-core_bank", log_max_gb=10)
+    ended = {f"-{kind}" for kind in (CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UNREACHABLE)}
+    assert set(kinds(watched.seen(RUNNING, now_s=0))) == ended
+    assert kinds(watched.sized(0)) == [f"-{LOG_SIZE}"]
+    assert kinds([*watched.seen(RUNNING, now_s=5), *watched.sized(0)]) == []
+
+
+def test_a_capture_that_is_stopped_has_not_failed_any_more_and_the_other_way_round() -> None:
+    watched = watch()
+    watched.seen(FAILED, now_s=0)
+    stopped = CaptureStatus(CaptureState.STOPPED)
+    assert kinds(watched.seen(stopped, now_s=5)) == [f"-{CAPTURE_FAILED}"]
+    assert kinds(watched.seen(stopped, now_s=65)) == [f"+{CAPTURE_STOPPED}"]
+    assert kinds(watched.seen(FAILED, now_s=70)) == [f"-{CAPTURE_STOPPED}", f"+{CAPTURE_FAILED}"]
 
 
 def test_a_stopped_capture_is_left_alone() -> None:
@@ -77,7 +101,7 @@ def test_a_short_silence_of_connect_is_a_restart_of_it_and_no_alarm() -> None:
     assert watched.silent("refused", now_s=0) == []
     assert watched.silent("refused", now_s=29) == []
     assert kinds(watched.silent("refused", now_s=30)) == [f"+{CAPTURE_UNREACHABLE}"]
-    assert watched.silent("refused", now_s=35) == []
+    assert kinds(watched.silent("refused", now_s=35)) == [f"+{CAPTURE_UNREACHABLE}"], "and as long as it lasts"
     assert kinds(watched.seen(RUNNING, now_s=40)) == [f"-{CAPTURE_UNREACHABLE}"]
 
 

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from seamline.cli.main import main
 from seamline.domain.errors import Refused
 from seamline.spec.schema import schemas, stale_files, write_files
+from seamline.sync.source_watch import SOURCE_ALARMS
 from tests.unit.declared import DESTINATION, FILES, SYNC, write_declarations
 
 FOLDERS = {"sources": "source", "destinations": "destination", "syncs": "sync", "expectations": "expectations"}
@@ -156,6 +157,21 @@ def test_a_capture_that_is_not_there_is_not_started(
     assert main(["capture", "start", "core_bank"]) == Refused.exit_code
     said = capsys.readouterr().err
     assert "no capture of core_bank: none was made yet" in said and "onboard a sync of it: settlement" in said
+
+
+def test_the_alarms_about_a_capture_end_when_it_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stayed open, with the "since" of the failure for which it was given up."""
+    ended: list[tuple[str, str]] = []
+    given_up: list[str] = []
+    store = SimpleNamespace(end_alarm=lambda kind, subject: ended.append((kind, subject)))
+    for name in ("platform", "capture_registry", "source"):
+        monkeypatch.setattr(f"seamline.adapters.registry.{name}", lambda *_: store)
+    for name in ("open_capture", "open_topics"):
+        monkeypatch.setattr(f"seamline.cli.capture.{name}", lambda source: None)
+    monkeypatch.setattr("seamline.cli.capture.reset_capture", lambda plan, **_: given_up.append(plan.name))
+    assert main(["capture", "reset", "core_bank", "--yes"]) == 0
+    assert given_up == ["core_bank"]
+    assert set(ended) == {(kind, "core_bank") for kind in SOURCE_ALARMS}
 
 
 def test_a_capture_is_given_up_only_by_a_second_word(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,6 +138,19 @@ def test_a_source_that_is_away_alarms_after_a_while_and_heals_with_a_new_session
     assert world.opened == opened + 1
 
 
+def test_a_new_watch_ends_the_alarm_of_the_one_before_and_a_closed_one_says_nothing() -> None:
+    world = World(source_is_away=True)
+    before = world.watch()
+    run(before, from_s=0, to_s=60)
+    world.source_is_away = False
+    run(world.watch(), from_s=60, to_s=61)
+    assert world.alarms == {}
+    world.source_is_away = world.connect_is_away = True
+    before.close()
+    run(before, from_s=61, to_s=200)
+    assert world.alarms == {}, "its calls that hang may end late"
+
+
 def test_heartbeats_go_on_while_connect_is_away() -> None:
     world = World(connect_is_away=True)
     run(world.watch(), from_s=0, to_s=60)

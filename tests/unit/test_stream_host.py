@@ -120,6 +120,17 @@ def test_a_fenced_stream_stays_down_until_it_is_wanted_anew() -> None:
     assert alarms(actions) == ["EndAlarm"]
 
 
+def test_an_alarm_about_a_stream_ends_when_nobody_wants_the_stream_any_more() -> None:
+    host = roster(slots=2)
+    host.wanted([wanted(1), wanted(2), wanted(3)])
+    host.due(now_s=0)
+    host.ended(end(1, 1, Outcome.FINAL, "fenced by epoch 7"), now_s=1)
+    raised = host.due(now_s=1)
+    assert "RaiseAlarm" in alarms(raised)
+    host.wanted([wanted(2)])
+    assert set(alarms(host.due(now_s=2))) == {"EndAlarm"}
+
+
 def test_a_want_that_came_before_the_fencing_was_noticed_starts_the_stream_again() -> None:
     host = roster()
     host.wanted([wanted(1)])

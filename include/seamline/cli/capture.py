@@ -20,6 +20,8 @@ from seamline.plan.model import SyncPlan
 from seamline.spec.faults import guess
 from seamline.spec.load import load_declarations
 from seamline.sync.capture import CaptureSource, ensure_capture, reset_capture
+from seamline.sync.capture_watch import CAPTURE_FAILED, CAPTURE_STOPPED
+from seamline.sync.source_watch import SOURCE_ALARMS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +50,7 @@ def _start(plan: SyncPlan) -> int:
         source=cast("CaptureSource", registry.source(plan)),
         open_log=lambda: registry.log_reader(plan),
     )
+    _end_alarms(plan.source.name, CAPTURE_FAILED, CAPTURE_STOPPED)
     sys.stdout.write(f"{state.connector} runs and carries {', '.join(state.tables)}\n")
     return 0
 
@@ -68,8 +71,16 @@ def _reset(plans: list[SyncPlan], args: argparse.Namespace) -> int:
         topics=open_topics(plan),
         source=cast("CaptureSource", registry.source(plans[0])),
     )
+    _end_alarms(plan.name, *SOURCE_ALARMS)
     sys.stdout.write(f"the capture of {plan.name} is given up; now onboard again: {syncs}\n")
     return 0
+
+
+def _end_alarms(source: str, *kinds: str) -> None:
+    """They are about what was before. What is still so is raised anew by the stream host, since now."""
+    store = registry.platform()
+    for kind in kinds:
+        store.end_alarm(kind, source)
 
 
 def _plans_of(source: str) -> list[SyncPlan]:

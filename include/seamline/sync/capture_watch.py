@@ -45,12 +45,18 @@ class CaptureWatch:
     _running_since_s: float | None = None
     _silent_since_s: float | None = None
     _stopped_since_s: float | None = None
-    _alarms: dict[str, str] = field(default_factory=dict)
+    # Which alarms are open. Of one that is not in here nothing is known: an earlier watch may have left it.
+    _is_open: dict[str, bool] = field(default_factory=dict)
 
     def seen(self, status: CaptureStatus, *, now_s: float) -> list[Action]:
         """Connect has answered."""
         self._silent_since_s = None
         actions = self._quiet(CAPTURE_UNREACHABLE)
+        if status.state is not CaptureState.STOPPED:
+            self._stopped_since_s = None
+            actions += self._quiet(CAPTURE_STOPPED)
+        if status.state in (CaptureState.STOPPED, CaptureState.RUNNING):
+            actions += self._quiet(CAPTURE_FAILED)
         if status.state is CaptureState.FAILED:
             self._running_since_s = None
             actions += self._alarm(CAPTURE_FAILED, f"connector {self.connector} has failed: {status.error}")
@@ -65,7 +71,7 @@ class CaptureWatch:
         elif status.state is CaptureState.STOPPED:
             actions += self._seen_stopped(now_s)
         elif status.state is CaptureState.RUNNING:
-            actions += self._seen_running(now_s)
+            self._seen_running(now_s)
         return actions
 
     def _seen_stopped(self, now_s: float) -> list[Action]:
@@ -79,13 +85,11 @@ class CaptureWatch:
             f" `./seamline capture start {self.source}` starts it again",
         )
 
-    def _seen_running(self, now_s: float) -> list[Action]:
-        self._stopped_since_s = None
+    def _seen_running(self, now_s: float) -> None:
         if self._running_since_s is None:
             self._running_since_s = now_s
         if now_s - self._running_since_s >= self.back_off.healthy_s:
             self._failures, self._retry_s = 0, 0.0
-        return [*self._quiet(CAPTURE_FAILED), *self._quiet(CAPTURE_STOPPED)]
 
     def silent(self, error: str, *, now_s: float) -> list[Action]:
         """Connect has not answered."""
@@ -114,10 +118,13 @@ class CaptureWatch:
         return self._alarm(LOG_SIZE, f"{text}; {cure}")
 
     def _alarm(self, kind: str, message: str) -> list[Action]:
-        if self._alarms.get(kind) == message:
-            return []
-        self._alarms[kind] = message
+        """At each look while it is so: another hand may have ended it meanwhile (`capture reset`, another host)."""
+        self._is_open[kind] = True
         return [RaiseAlarm(kind, self.source, message)]
 
     def _quiet(self, kind: str) -> list[Action]:
-        return [EndAlarm(kind, self.source)] if self._alarms.pop(kind, None) is not None else []
+        """Once, also of an alarm that an earlier watch has raised."""
+        if self._is_open.get(kind) is False:
+            return []
+        self._is_open[kind] = False
+        return [EndAlarm(kind, self.source)]

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,6 +98,9 @@ class SourceWatch:
         self._probe: CaptureProbe | None = None
         self._log_max_gb: float | None = None
         self._silent_since_s: float | None = None
+        # Whether this watch has committed a heartbeat: before that an earlier one may have left its alarm open.
+        self._has_beaten = False
+        self._is_closed = False
         self._is_running = False
 
     def beat(self, *, now_s: float) -> None:
@@ -126,12 +129,15 @@ class SourceWatch:
                 self._silent_since_s = now_s
                 log.warning("no heartbeat: source=%s error=%s", self._plan.name, exc.message)
             if now_s - self._silent_since_s >= self._silence_s:
-                self._alarms.raise_alarm(SOURCE_UNREACHABLE, self._plan.name, exc.message)
+                self._say([RaiseAlarm(SOURCE_UNREACHABLE, self._plan.name, exc.message)])
             return
         if self._silent_since_s is not None:
             self._silent_since_s = None
             log.info("heartbeats again: source=%s", self._plan.name)
-            self._alarms.end_alarm(SOURCE_UNREACHABLE, self._plan.name)
+        elif self._has_beaten:
+            return
+        self._has_beaten = True
+        self._say([EndAlarm(SOURCE_UNREACHABLE, self._plan.name)])
 
     def _prune_markers(self, source: Source) -> None:
         """Tidiness only: a source that refuses it, or is busy, is asked again at the next turn."""
@@ -184,8 +190,12 @@ class SourceWatch:
                 log.error("log topic at its limit, stopping its capture: source=%s", self._plan.name)
                 probe.stop()
 
-    def _say(self, actions: list[Action]) -> None:
-        for action in actions:
+    def close(self) -> None:
+        """From now on it says nothing, also where a call to a server that hangs ends late."""
+        self._is_closed = True
+
+    def _say(self, actions: Sequence[Action]) -> None:
+        for action in () if self._is_closed else actions:
             if isinstance(action, RaiseAlarm):
                 self._alarms.raise_alarm(action.kind, action.subject, action.message)
             elif isinstance(action, EndAlarm):
@@ -196,6 +206,7 @@ class SourceWatchThread:
     """Lets one watch beat and look until it is closed."""
 
     def __init__(self, watch: SourceWatch, *, name: str, every_s: float = 1.0) -> None:
+        self._watch = watch
         self._every_s = every_s
         self._end = threading.Event()
         for what, turn in (("heartbeats of", watch.beat), ("capture of", watch.look)):
@@ -212,4 +223,5 @@ class SourceWatchThread:
 
     def close(self) -> None:
         """Does not wait: a thread may be inside a call to a server that hangs."""
+        self._watch.close()
         self._end.set()

@@ -4,11 +4,11 @@ Page, `status`, alarms and sensors all ask here, so they cannot differ. What was
 a lag is None where nobody knows it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.errors import Fenced
@@ -110,6 +110,9 @@ class AlarmLike(Protocol):
     def raised_at(self) -> datetime: ...
 
 
+A = TypeVar("A", bound=AlarmLike)
+
+
 def captures_down(alarms: Iterable[AlarmLike]) -> dict[str, CaptureDown]:
     """By source, from the open alarms. Connect that does not answer is no such proof: heartbeats tell."""
     kinds = (CAPTURE_FAILED, CAPTURE_STOPPED)
@@ -148,14 +151,24 @@ def stream_states(
     return found
 
 
-def alarms_over(
-    alarms: Iterable[AlarmLike], states: Mapping[StreamId, StreamState], hosts: Iterable[HostLike]
-) -> list[AlarmLike]:
+def alarms_over(alarms: Iterable[A], states: Mapping[StreamId, StreamState], hosts: Iterable[HostLike]) -> list[A]:
     """Those of the open alarms about streams and hosts that are not so any more: the lag has ended, the stream is
     paused or not wanted instead, the host is back."""
     so = {(state.alarm, str(stream)) for stream, state in states.items()}
     so |= {(HOST_GONE, host.pool) for host in hosts if not host.is_alive}
     return [one for one in alarms if one.kind in STREAM_ALARMS | {HOST_GONE} and (one.kind, one.subject) not in so]
+
+
+def alarms_over_now(
+    wanted: Iterable[WantedStream],
+    reports: Mapping[StreamId, StreamReport],
+    hosts: Sequence[HostLike],
+    alarms: Sequence[A],
+) -> list[A]:
+    """The same, judged by what the platform database has now."""
+    if not any(one.kind in STREAM_ALARMS | {HOST_GONE} for one in alarms):
+        return []
+    return alarms_over(alarms, stream_states(wanted, reports, hosts, alarms, now=datetime.now(UTC)), hosts)
 
 
 def not_wanted(stream: StreamId, report: StreamReport | None) -> StreamState:

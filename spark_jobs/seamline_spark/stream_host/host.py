@@ -14,7 +14,7 @@ from seamline.domain.ledger import StreamId
 from seamline.plan.model import SourcePlan, SyncPlan, plan_from_json
 from seamline.ports import LogReader
 from seamline.sync.log_listener import Listened, LogListenerThread
-from seamline.sync.source_watch import SourceWatch, SourceWatchThread
+from seamline.sync.source_watch import SOURCE_ALARMS, SourceWatch, SourceWatchThread
 from seamline.sync.stream_host import (
     Action,
     Cancel,
@@ -207,6 +207,10 @@ class StreamHost:
             if name not in wanted or wanted[name].source != source:
                 watch.close()
                 del self._watches[name]
+            if name not in wanted:
+                # Nobody looks any more, so nobody could end them.
+                for kind in SOURCE_ALARMS:
+                    self._desk.end_alarm(kind, name)
         for name in wanted.keys() - self._watches.keys():
             self._watches[name] = wanted[name].source, self._watch_source(wanted[name])
 

@@ -27,6 +27,7 @@ from seamline.adapters.platform.host_lease import this_process
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS, StreamRoster
+from seamline.sync.stream_state import alarms_over_now
 from seamline_spark.stream_host.host import StopAsked, StreamHost, WatchSource, watch_source_with
 from seamline_spark.stream_host.spark_streams import Partition, SparkStreams, configured
 from seamline_spark.stream_host.task import stream_partition
@@ -75,6 +76,7 @@ def main(
         hear=events.put,
         silence_s=StreamRoster.silence_s,
         alarms=(*ROSTER_ALARMS, *SOURCE_ALARMS),
+        alarms_over=alarms_over_now,
     )
     try:
         if not _take(desk, events):

@@ -3,7 +3,7 @@ thread does the talking: while the database is away dead workers are replaced fo
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -11,8 +11,8 @@ from seamline.adapters.platform.control import open_for_stream
 from seamline.adapters.platform.conversation import Conversation
 from seamline.adapters.platform.database import Database, OpenSession, Session
 from seamline.adapters.platform.host_lease import Holder, Ownership, PlatformHostLease
-from seamline.adapters.platform.store import PlatformStore
-from seamline.adapters.platform.streams import PlatformStreamDirector
+from seamline.adapters.platform.store import Alarm, PlatformStore
+from seamline.adapters.platform.streams import HostState, PlatformStreamDirector
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.ports import StreamReport, WantedStream
@@ -48,6 +48,10 @@ Event = WantedNow | LeaseLost | HeardFrom | Unspoken
 # Longer than any turn of a host that is well.
 _SPEAKS_FOR_S = 30.0
 _Word = Callable[[], None]
+# Those of the open alarms that are not so any more.
+AlarmsOver = Callable[
+    [Sequence[WantedStream], Mapping[StreamId, StreamReport], Sequence[HostState], Sequence[Alarm]], Sequence[Alarm]
+]
 
 
 class HostDesk:
@@ -61,6 +65,7 @@ class HostDesk:
         hear: Callable[[Event], None],
         silence_s: float,
         alarms: Sequence[str],
+        alarms_over: AlarmsOver = lambda *_: (),
         open_one: OpenSession = open_for_stream,
         poll_s: float = 5.0,
     ) -> None:
@@ -69,6 +74,7 @@ class HostDesk:
         self._hear = hear
         self._silence_s = silence_s
         self._alarms = alarms
+        self._alarms_over = alarms_over
         # Since when this database can be talked to without a break: before that nobody could report.
         self._there_since_s: float | None = None
         self._database = Database(open_one)
@@ -175,6 +181,16 @@ class HostDesk:
             self._heard = wanted
             self._hear(wanted)
         self._listen_for_streams()
+        self._end_alarms_over()
+
+    def _end_alarms_over(self) -> None:
+        """Airflow's watch raises alarms about streams, every two minutes; what is over ends within seconds, and also
+        while Airflow is away."""
+        alarms = self._store.open_alarms()
+        if alarms:
+            wanted, reports = self._director.all_wanted(), self._director.latest_reports()
+            for one in self._alarms_over(wanted, reports, self._director.hosts(), alarms):
+                self._store.end_alarm(one.kind, one.subject)
 
     def _speak_for_idle(self) -> None:
         idle, until_s = self._idle, self._idle_until_s
