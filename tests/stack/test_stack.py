@@ -1,5 +1,6 @@
 """The local stack itself: what a person does to it, and what fate does. It has a data folder and ports of its own."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -86,6 +87,28 @@ def test_a_tampered_jar_is_named_by_doctor_and_fetched_again_by_setup(own: OwnSt
     mended = own.run("setup", "--jars", "jdbc", **elsewhere)
     assert mended.returncode == 0, mended.stderr
     assert victim.read_bytes() == right
+
+
+def test_an_up_with_other_settings_takes_effect_or_is_refused_with_the_cure(own: OwnStack, tmp_path: Path) -> None:
+    own.up("postgres")
+    database = own.pid("postgres")
+    supervisor.start_program(own.layout, "stream_host")
+    wait_until(lambda: _declarations(own) == {own.settings.declarations}, timeout_s=60, what="a stream host")
+    other = tmp_path / "declarations"
+    other.mkdir()
+    answer = own.run("up", "--only", "postgres", SEAMLINE_DECLARATIONS=str(other))
+    assert answer.returncode == 0, answer.stderr
+    assert "started again with the new settings: stream_host" in answer.stdout
+    wait_until(lambda: _declarations(own) == {other}, timeout_s=60, what="the stream host to read the other folder")
+    assert own.pid("postgres") == database, "it reads no declarations"
+    for setting in ({"SEAMLINE_PORT_BASE": "23400"}, {"SEAMLINE_CONNECTION_WAREHOUSE": "postgres://me:hunter2@db/w"}):
+        refused = own.run("up", "--only", "postgres", **setting)
+        (name,) = setting
+        assert refused.returncode == 2, refused.stdout
+        assert f"runs with another {name[: len('SEAMLINE_CONNECTION')]}" in refused.stderr
+        assert "./seamline down" in refused.stderr
+        assert "hunter2" not in refused.stderr
+    own.down()
 
 
 def test_every_part_answers_and_doctor_finds_nothing_wrong(running: OwnStack) -> None:
@@ -213,6 +236,15 @@ def test_down_leaves_no_process_not_even_a_detached_one(running: OwnStack) -> No
     assert not running.layout.supervisor_socket.exists()
     with pytest.raises(psycopg.OperationalError):
         running.warehouse()
+
+
+def _declarations(own: OwnStack) -> set[Path]:
+    """The folders that the stream host's processes were started with."""
+    found = set()
+    for pid in own.pids("stream_host"):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.add(Path(psutil.Process(pid).environ()["SEAMLINE_DECLARATIONS"]))
+    return found
 
 
 def _kill_the_keeper_and(own: OwnStack, victims: Iterable[leftovers.StackProcess]) -> None:

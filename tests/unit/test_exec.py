@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seamline.adapters.airflow_rest import AirflowRest
 from seamline.cli.main import main
 from seamline.domain.errors import ConfigError
 from seamline.stack.postgres import binaries
@@ -105,6 +106,32 @@ def test_a_client_of_another_kind_of_server_opens_nothing(
     monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("a client was started"))
     assert main(["exec", "--as", "place", client]) == ConfigError.exit_code
     assert f"{client} does not open connection place" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["settlement__reconcile"], ""),
+        (["-o", "plain", "settlement__reconcile", "--conf", "{}"], ""),
+        (["--help"], ""),
+        (["settlement__reconcil"], "Did you mean `settlement__reconcile`?"),
+        (["--conf", "{}", "orders__onboard"], "for those of another folder run `up` again"),
+    ],
+)
+def test_a_trigger_of_a_dag_that_airflow_does_not_know_is_refused_with_the_cure(
+    words: list[str], named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(AirflowRest, "dag_ids", lambda _: {"settlement__reconcile", "seamline__streams"})
+    monkeypatch.setattr(AirflowRest, "import_errors", lambda _: ["dags/syncs.py: orders.yaml is not valid"])
+    monkeypatch.setattr(os, "execve", lambda file, words, variables: ran.append(file))
+    code = main(["exec", "airflow", "dags", "trigger", *words])
+    said = capsys.readouterr().err
+    assert (code, bool(ran)) == ((ConfigError.exit_code, False) if named else (0, True))
+    assert named in said
+    if named:
+        assert f"Airflow knows no DAG `{words[-1]}`" in said
+        assert "orders.yaml is not valid" in said
 
 
 def test_an_unknown_program_is_refused_with_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:

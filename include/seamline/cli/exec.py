@@ -7,12 +7,15 @@ The servers' own clients, `psql` and `mariadb`, are found too; with `--as <conne
 import argparse
 import os
 import shutil
+from collections.abc import Sequence
 
 from seamline import settings
+from seamline.adapters.airflow_rest import AirflowRest
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.tls import libpq_tls, tls_of
 from seamline.domain.errors import ConfigError
-from seamline.stack import postgres, programs
+from seamline.spec.faults import guess
+from seamline.stack import credentials, postgres, programs
 from seamline.stack.layout import Layout
 
 
@@ -31,6 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if args.connection:
         more, options = _opened_by(program, resolve(args.connection))
         variables, words = variables | more, [*options, *words]
+    _require_known_dag(layout, args.command)
     binary = shutil.which(program, path=variables["PATH"])
     if binary is None:
         raise ConfigError(
@@ -38,6 +42,26 @@ def run(args: argparse.Namespace) -> int:
             hint="name one of the environment (airflow, python), a client (psql, mariadb) or a path",
         )
     os.execve(binary, [binary, *words], variables)
+
+
+def _require_known_dag(layout: Layout, command: Sequence[str]) -> None:
+    """Refuse a trigger of a DAG that Airflow does not know: its own command would end in a traceback."""
+    if tuple(command[:3]) != ("airflow", "dags", "trigger"):
+        return
+    user = "operator"
+    password = credentials.load_or_make(layout)[f"airflow_user_{user}"]
+    with AirflowRest(f"http://127.0.0.1:{layout.settings.ports.airflow}", user, password) as airflow:
+        known, broken = airflow.dag_ids(), airflow.import_errors()
+    words = [word for word in command[3:] if not word.startswith("-")]
+    if not words or known.intersection(words):
+        return
+    # An option may stand before it, with a value.
+    named = next((word for word in words if "__" in word), words[-1])
+    raise ConfigError(
+        "\n".join([f"Airflow knows no DAG `{named}`", *broken]),
+        hint=f"{guess(named, sorted(known))} Airflow reads the declarations of the last `./seamline up`, a new file"
+        " among them within 90 s; for those of another folder run `up` again",
+    )
 
 
 def _opened_by(program: str, known: Connection) -> tuple[dict[str, str], list[str]]:

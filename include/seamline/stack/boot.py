@@ -62,10 +62,13 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
 
 
 def up(layout: Layout, components: tuple[Component, ...], progress: Progress) -> None:
-    """Bring these components up and return when each has answered. What runs already is left alone."""
+    """Bring these components up and return when each has answered. What runs already with these settings is left
+    alone, what runs with other declarations or connections is started again."""
     with alone(layout, "stack", what="`seamline up` or `down`"):
         prepare(layout, progress)
         is_fresh = not keeper.is_running(layout)
+        if not is_fresh:
+            keeper.require_same_place(layout)
         if is_fresh:
             swept = leftovers.end(one for one in leftovers.processes(layout) if not one.is_detached)
             if swept:
@@ -75,8 +78,8 @@ def up(layout: Layout, components: tuple[Component, ...], progress: Progress) ->
         credentials.write_files(layout, made)
         if is_fresh:
             keeper.start(layout)
-        else:
-            keeper.take_new_programs(layout)
+        elif again := keeper.take_new_settings(layout):
+            progress.say(f"started again with the new settings: {', '.join(again)}")
         _run_side_by_side(components, _Boot(layout, made, progress))
 
 

@@ -17,6 +17,8 @@ class Program:
     stop_wait_s: int = 10
     # PostgreSQL ends its own children in order; a signal to all of them at once would cancel that.
     stops_group: bool = True
+    # It reads declarations and connections: settings that a later `up` may change while the stack runs.
+    reads_declarations: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,10 @@ COMPONENTS: tuple[Component, ...] = (
         image="seamline/airflow:0.1.0",
         title="Airflow",
         programs=(
-            Program("airflow-api", "Airflow API server and UI"),
-            Program("airflow-scheduler", "Airflow scheduler"),
-            Program("airflow-dags", "Airflow DAG processor"),
-            Program("airflow-triggerer", "Airflow triggerer"),
+            Program("airflow-api", "Airflow API server and UI", reads_declarations=True),
+            Program("airflow-scheduler", "Airflow scheduler", reads_declarations=True),
+            Program("airflow-dags", "Airflow DAG processor", reads_declarations=True),
+            Program("airflow-triggerer", "Airflow triggerer", reads_declarations=True),
         ),
         needs=("postgres",),
         ready_within_s=600,
@@ -96,7 +98,7 @@ COMPONENTS: tuple[Component, ...] = (
         name="stream_host",
         image="seamline/airflow:0.1.0",
         title="Stream host (Spark)",
-        programs=(Program("stream_host", "Spark driver of the streams", stop_wait_s=20),),
+        programs=(Program("stream_host", "Spark driver of the streams", stop_wait_s=20, reads_declarations=True),),
         needs=("postgres", "kafka"),
         cure="it is started again by itself; the log says more",
     ),
@@ -104,7 +106,7 @@ COMPONENTS: tuple[Component, ...] = (
         name="bank_writers",
         image="seamline/airflow:0.1.0",
         title="The demo bank's writers",
-        programs=(Program("bank_writers", "Writers of the demo bank"),),
+        programs=(Program("bank_writers", "Writers of the demo bank", reads_declarations=True),),
         needs=("mariadb",),
         cure="the bank must be filled first: ./seamline demo",
         is_on_request=True,

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
 from supervisor.xmlrpc import Faults, SupervisorTransport
 
 from seamline import settings
-from seamline.domain.errors import TerminalError
+from seamline.domain.errors import ConfigError, TerminalError
 from seamline.stack import leftovers
 from seamline.stack.components import PROGRAMS, Program
 from seamline.stack.layout import Layout
@@ -52,6 +53,9 @@ stdout_logfile={log}
 stdout_logfile_maxbytes=20MB
 stdout_logfile_backups=2
 """
+# Only for programs that read them: the others would be started again for nothing.
+_ENVIRONMENT = "environment={variables}\n"
+_MAY_CHANGE = ("SEAMLINE_CONNECTIONS", "SEAMLINE_DECLARATIONS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ def write_configuration(layout: Layout) -> None:
 
 
 def _section(program: Program, layout: Layout) -> str:
-    return _PROGRAM.format(
+    section = _PROGRAM.format(
         name=program.name,
         python=layout.python,
         stop_signal=program.stop_signal,
@@ -91,6 +95,10 @@ def _section(program: Program, layout: Layout) -> str:
         stops_group=str(program.stops_group).lower(),
         log=layout.log_of(program.name),
     )
+    if not program.reads_declarations:
+        return section
+    known = settings.as_environment(layout.settings)
+    return section + _ENVIRONMENT.format(variables=",".join(f'{name}="{known[name]}"' for name in _MAY_CHANGE))
 
 
 def start(layout: Layout) -> None:
@@ -117,12 +125,40 @@ def start(layout: Layout) -> None:
         )
 
 
-def take_new_programs(layout: Layout) -> None:
-    """Let a running Supervisor know programs that were not in its configuration when it started."""
+def take_new_settings(layout: Layout) -> tuple[str, ...]:
+    """Let a running Supervisor know what its configuration says now: programs that came since, and those whose
+    settings changed. Of these the ones that ran are started again; they are returned."""
     write_configuration(layout)
-    ((added, _, _),) = _client(layout).supervisor.reloadConfig()
-    for name in added:
+    ((added, changed, _),) = _client(layout).supervisor.reloadConfig()
+    ran = tuple(name for name in changed if states(layout)[name].is_wanted)
+    stop_programs(layout, changed)
+    for name in changed:
+        _client(layout).supervisor.removeProcessGroup(name)
+    for name in (*added, *changed):
         _client(layout).supervisor.addProcessGroup(name)
+    for name in ran:
+        start_program(layout, name)
+    return ran
+
+
+def require_same_place(layout: Layout) -> None:
+    """Refuse settings that every program of a running stack would have to be started with anew."""
+    running = settings.load(psutil.Process(pid_of(layout)).environ())
+    wanted = layout.settings
+    differing = [
+        name
+        for name, is_same in (
+            ("SEAMLINE_PORT_BASE", running.ports == wanted.ports),
+            ("SEAMLINE_HOME", running.home == wanted.home),
+            ("SEAMLINE_CONNECTION_<ID>", running.connection_uris == wanted.connection_uris),
+        )
+        if not is_same
+    ]
+    if differing:
+        raise ConfigError(
+            f"the stack in {layout.data} runs with another {' and another '.join(differing)}",
+            hint="./seamline down with the settings of before, then up with these",
+        )
 
 
 def is_running(layout: Layout) -> bool:
