@@ -18,6 +18,7 @@ from seamline.stack.components import COMPONENTS
 from seamline.stack.session_beside import SessionBeside
 from seamline.stack.test_session import (
     LAYERS,
+    NOT_RUN,
     Layer,
     Outcome,
     TestSession,
@@ -281,7 +282,7 @@ def test_every_folder_of_tests_is_a_layer(checkout: Path) -> None:
 
 def test_without_names_all_layers_run_but_those_that_only_run_by_name() -> None:
     left_out = {layer.name for layer in LAYERS} - {layer.name for layer in chosen_layers([])}
-    assert left_out == {"browser", "fault", "soak"}
+    assert left_out == {"browser", "compose", "fault", "soak"}
 
 
 def test_a_named_layer_runs_alone_also_one_that_only_runs_by_name() -> None:
@@ -315,3 +316,17 @@ def test_continuous_integration_runs_the_same_command(checkout: Path) -> None:
     script = checkout / ".ci" / "run"
     assert script.stat().st_mode & 0o111
     assert "exec ./seamline test" in script.read_text(encoding="utf-8")
+
+
+def test_a_layer_that_cannot_run_on_this_machine_says_why_and_has_not_passed(around: Settings) -> None:
+    planted = f"""
+import pytest
+@pytest.fixture(scope="session")
+def engine():
+    pytest.exit("not run: no engine can start here", returncode={NOT_RUN})
+def test_needs_it(engine): ...
+"""
+    cannot, next_one = run_layers(around, {"cannot": planted, "next": PASSES})
+    assert (cannot.passed, next_one.passed) == (False, True)
+    assert cannot.said == "not run: no engine can start here"
+    assert cannot.lines[0].strip("= ") == "cannot: not run: no engine can start here"

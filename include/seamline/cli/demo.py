@@ -5,14 +5,15 @@ import sys
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date
 
 from seamline import settings
-from seamline.adapters import connections, registry
+from seamline.adapters import registry
 from seamline.adapters.airflow_rest import AirflowRest
 from seamline.cli import report, status
 from seamline.cli.up import print_airflow
 from seamline.demo import bank
+from seamline.demo.fill import SIZES, fill_bank
 from seamline.demo.story import EARLIER_DATES, Story
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import SeamlineError
@@ -26,7 +27,6 @@ from seamline.stack.progress import Progress
 from seamline.stack.turns import alone
 
 SYNC = "settlement"
-SIZES = {"full": bank.FULL, "small": bank.SMALL}
 WRITERS = "bank_writers"
 
 
@@ -78,18 +78,7 @@ class Demo:
 
     def fill_bank(self, size: bank.BankSize) -> None:
         nightly = self.plan().nightly
-        session = bank.connect(connections.resolve("bank_app"))
-        try:
-            is_new = bank.fill(
-                session,
-                size,
-                now=datetime.now(UTC),
-                timezone=nightly.timezone if nightly else "UTC",
-                progress=self.progress.say,
-            )
-        finally:
-            session.close()
-        self.progress.say("the bank is filled" if is_new else "the bank is there already, as its writers left it")
+        fill_bank(size, timezone=nightly.timezone if nightly else "UTC", say=self.progress.say)
 
     def tell(self) -> list[date]:
         """Run the DAGs; return the business dates that were cut."""

@@ -1,9 +1,9 @@
 """Run the tests, layer by layer, against a stack of their own that is gone afterwards.
 
 Every layer is run, whatever became of the one before; the exit code is 0 only if all of them passed, and the last lines
-name the tests that did not. `browser`, which needs a Chromium, `fault` and `soak` run only when they are named. Servers
-are started for the layers that need them, in a data folder and on ports that nothing else uses, so a running demo is
-not disturbed.
+name the tests that did not. `browser`, which needs a Chromium, `compose`, `fault` and `soak` run only when they are
+named; `compose` ends as "not run", and so not with 0, where no container engine can start. Servers are started for the
+layers that need them, in a data folder and on ports that nothing else uses, so a running demo is not disturbed.
 
 Where no layer is named, three sessions run at the same time, each with servers of its own; the lines of the second and
 third begin with a number and a bar.

@@ -33,6 +33,9 @@ _CLOSING_LINE = re.compile(r"^(?:=+ )?(?P<said>\d+ \w+.* in \d+[\d.]*s.*?|no tes
 NAMED_FAILURE = re.compile(r"^(?:FAILED|ERROR) \S.*")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _NO_TESTS = 5
+# pytest's exit code, and its last line, of a layer that found that it cannot run on this machine: `pytest.exit`.
+NOT_RUN = 64
+_NOT_RUN_LINE = re.compile(r"^!+ .*\b(?P<said>not run: .+?) !+$")
 _ENDS_ALONE_WITHIN_S = 5.0
 _ENDS_WITHIN_S = 10.0
 _TOLD_MAX = 160
@@ -88,6 +91,8 @@ LAYERS = (
         is_by_name_only=True,
         folder="fault/soak",
     ),
+    # Its containers need nothing of this session's servers: an engine and images of its own.
+    Layer("compose", test_max_s=1800, is_by_name_only=True),
 )
 
 
@@ -201,7 +206,7 @@ class TestSession:
                     sys.stdout.write(line)
                     sys.stdout.flush()
                     plain = _COLOUR.sub("", line.rstrip())
-                    closing = _CLOSING_LINE.match(plain)
+                    closing = _CLOSING_LINE.match(plain) or _NOT_RUN_LINE.match(plain)
                     said = closing["said"] if closing else said
                     if NAMED_FAILURE.match(plain):
                         failures.append(plain)

@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "v0008"
-down_revision = "v0004"
+revision = "v0006"
+down_revision = "v0005"
 
 
 def upgrade() -> None:
