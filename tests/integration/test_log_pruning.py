@@ -154,7 +154,7 @@ def test_what_is_needed_or_young_is_still_read_and_who_comes_from_before_is_told
     assert "log.keep_days" in told.value.hint
 
 
-def test_what_a_paused_stream_a_pass_and_a_hold_need_stays(scene: Scene) -> None:
+def test_what_a_paused_stream_a_pass_a_hold_and_an_unpublished_run_need_stays(scene: Scene) -> None:
     scene.write(*(20.0 for _ in range(50)), 0.0)
     scene.ledger(scene.want(), 45)
     scene.ledger(scene.want("paused"), 40)
@@ -171,6 +171,15 @@ def test_what_a_paused_stream_a_pass_and_a_hold_need_stays(scene: Scene) -> None
     assert pruned.floor.needs[0] == "the hold of run r1 needs records from offset 41 on"
     holds.release_log(hold_id)
     assert scene.prune().begins == (41, 42)
+    scene.ledger(StreamId("settlement~pass_0123456789", "warehouse"), 50)
+    with closing(PlatformStore(Database(scene.platform.open))) as store:
+        store.start_run(run_id="r2", sync="new", kind="onboard", plan_json=plan_to_json(scene.plan))
+        store.put_result("r2", "snapshot", {"topic": scene.topic, "next_offset": 43})
+        assert scene.prune().begins == (42, 43), "its tables are read and not yet published"
+        store.put_result("r2", PUBLISH, {})
+        assert scene.prune().begins == (43, 43), "it is at it"
+        store.put_result("r2", PUBLISH, {"warehouse": "0-1-7"})
+        assert scene.prune().begins == (43, 45)
 
 
 def test_nothing_is_deleted_while_a_ledger_is_not_known(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -274,11 +274,14 @@ def test_a_stream_whose_ledger_is_not_found_needs_everything() -> None:
     assert world.begins == 0
 
 
-def test_a_log_that_no_ledger_is_known_of_is_kept() -> None:
-    world = World(ages_s=written(100), declared=[plan("settlement", "warehouse")])
+def test_a_log_that_no_ledger_is_known_of_is_kept_and_that_is_no_trouble() -> None:
+    """As while the first sync of a source is being onboarded."""
+    world = World(begins=3, ages_s=written(100), declared=[plan("settlement", "warehouse")])
     found = world.run()
     assert found is not None
-    assert found.floor.unknown == ("no ledger in this log is known",)
+    assert found.floor.unknown == ()
+    assert found.floor.needs[0].startswith("whoever is to come, for no ledger in this log is known yet, needs")
+    assert world.begins == 3
 
 
 def test_a_ledger_of_an_earlier_topic_of_the_same_name_is_named_with_its_cure() -> None:

@@ -76,6 +76,8 @@ def log_floor(log: LogEnds, *, answers: Sequence[Answer], streams: Collection[st
             *((place.next_offset, f"the ledger of {place.stream}") for place in places if _is_of(place, log)),
             *((hold.next_offset, f"the hold of {hold.holder}") for hold in holds),
             (log.young_from, "log.keep_days"),
+            # As while the first sync of a source is being onboarded.
+            *(() if places else [(log.begins, "whoever is to come, for no ledger in this log is known yet,")]),
         ]
     )
     told = tuple(_told(offset, who, log) for offset, who in needs)
@@ -107,5 +109,3 @@ def _unknown(
             yield f"the ledger of {place.stream} is of topic {place.topic}, id {place.topic_id}: onboard its sync again"
         elif place.next_offset > log.ends:
             yield f"the ledger of {place.stream} stands at {place.next_offset}, behind the end of the log, {log.ends}"
-    if not places:
-        yield "no ledger in this log is known"

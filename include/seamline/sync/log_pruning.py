@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from seamline.domain.errors import ConfigError, PositionLost, SeamlineError
+from seamline.domain.errors import PositionLost, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import Answer, Floor, LedgerPlace, LogEnds, LogHold, log_floor
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
@@ -134,10 +134,11 @@ def segment_s(keep_s: float) -> float:
 
 
 def _end_segments(topic: str, keep_s: float, topics: LogTopics) -> str:
-    """A Kafka that lets nobody change this gives its space back later: no reason to give none back."""
+    """A Kafka that lets nobody change this gives its space back later: no reason to give none back. One that is away
+    says so again at the next question."""
     try:
         topics.end_segments(topic, within_s=segment_s(keep_s))
-    except ConfigError as exc:
+    except SeamlineError as exc:
         return exc.message
     return ""
 

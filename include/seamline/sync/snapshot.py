@@ -23,7 +23,8 @@ from seamline.sync.comparison import Work, compare_tables, with_whole_digests
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
 
-HOLD_S = 6 * 3600.0
+# Until the snapshot is read and written down; from then on its run itself holds the log until it is published.
+HOLD_S = 24 * 3600.0
 MARKER_WITHIN_S = 120.0
 BREAKS_NAMED = 5
 

@@ -9,6 +9,17 @@ from seamline.domain.log_floor import LogHold
 from seamline.domain.runs import PUBLISH, RunKind
 from seamline.plan.model import SyncPlan, plan_from_json
 
+_HOLDS = """
+select holder, next_offset from pruning_hold where topic = %(topic)s and expires_at > clock_timestamp()
+union all
+select 'the unpublished run ' || run_id, (result->'snapshot'->>'next_offset')::bigint from run
+where kind = any(%(kinds)s) and state = 'running' and result->'snapshot'->>'topic' = %(topic)s
+    and coalesce(result->%(publish)s, '{}') = '{}' and started_at > clock_timestamp() - interval '7 days'
+    and not exists (select from run newer where newer.sync = run.sync and newer.kind = any(%(kinds)s)
+        and newer.started_at > run.started_at and coalesce(newer.result->%(publish)s, '{}') <> '{}')
+order by next_offset
+"""
+
 
 class PlatformMaintenance:
     def __init__(self, database: Database) -> None:
@@ -40,15 +51,15 @@ class PlatformMaintenance:
         return self._database.transact(work)
 
     def living_holds(self, topic: str) -> Sequence[LogHold]:
-        """Who holds this log now."""
+        """Who holds this log now: by a lease, or as a run whose tables are read and not yet published everywhere.
+
+        Such a run may wait for a person for longer than its lease. It counts for a week, or until its sync was
+        published by another one.
+        """
 
         def work(session: Session) -> Sequence[LogHold]:
-            cursor = session.execute(
-                "select holder, next_offset from pruning_hold where topic = %s and expires_at > clock_timestamp()"
-                " order by next_offset",
-                (topic,),
-            )
-            return tuple(LogHold(holder, int(offset)) for holder, offset in cursor)
+            wanted = {"topic": topic, "publish": PUBLISH, "kinds": [RunKind.ONBOARD.value, RunKind.TABLES.value]}
+            return tuple(LogHold(holder, int(offset)) for holder, offset in session.execute(_HOLDS, wanted))
 
         return self._database.transact(work)
 
