@@ -19,6 +19,7 @@ from seamline.stack.layout import Layout
 from seamline.stack.server_settings import CONNECT
 from tests.waiting import wait_until
 
+_CLIENTS = ("", "producer.", "consumer.", "admin.")
 _TOPICS = ("config.storage.topic", "offset.storage.topic", "status.storage.topic")
 
 
@@ -33,6 +34,7 @@ class ConnectWorker:
         name: str,
         folder: Path,
         plugins: Path | None = None,
+        security: Mapping[str, str] | None = None,
     ) -> None:
         self._layout = Layout(settings)
         self._folder = folder
@@ -52,6 +54,8 @@ class ConnectWorker:
             "rest.advertised.port": str(self.port),
             "plugin.path": str(plugins or self._layout.connect_plugins),
             "config.providers.file.param.allowed.paths": str(folder),
+            # Of the worker itself, and of the clients that it opens for its connectors.
+            **{f"{own}{key}": value for key, value in (security or {}).items() for own in _CLIENTS},
         }
         self._properties = folder / "worker.properties"
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()), encoding="utf-8")
@@ -105,10 +109,16 @@ class ConnectWorker:
 
 @contextmanager
 def connect_worker(
-    settings: Settings, kafka_connection: Connection, *, name: str, folder: Path, plugins: Path | None = None
+    settings: Settings,
+    kafka_connection: Connection,
+    *,
+    name: str,
+    folder: Path,
+    plugins: Path | None = None,
+    security: Mapping[str, str] | None = None,
 ) -> Iterator[ConnectWorker]:
-    """`plugins`: other connectors than those of the stack."""
-    worker = ConnectWorker(settings, kafka_connection, name=name, folder=folder, plugins=plugins)
+    """`plugins`: other connectors than those of the stack. `security`: of its Kafka clients, in Java's words."""
+    worker = ConnectWorker(settings, kafka_connection, name=name, folder=folder, plugins=plugins, security=security)
     try:
         worker.start()
         yield worker

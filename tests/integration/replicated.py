@@ -71,7 +71,7 @@ class Server:
 def replicated_mariadb() -> Iterator[TakeOver]:
     """Every connection of the bank leads to the first server, whose `server_id` is 7; that of its replica is 8."""
     root = replace(resolve("core_bank_root"), database="")
-    with _pair(root, mariadb.command, _mariadb_is_ready, lambda ports: ports.mariadb) as (first, second):
+    with _pair(root, mariadb.command, mariadb_is_ready, lambda ports: ports.mariadb) as (first, second):
         second.flags = ("--server-id=8",)
         mariadb.initialise(first.layout)
         _run("cp", "-a", str(first.layout.mariadb), str(second.layout.mariadb))
@@ -102,13 +102,13 @@ def replicated_mariadb() -> Iterator[TakeOver]:
 def replicated_postgres() -> Iterator[TakeOver]:
     """The administrator's connection leads to the first server; its replica is a standby, promoted at the end."""
     root = resolve("postgres_root")
-    with _pair(root, postgres.command, _postgres_is_ready, lambda ports: ports.postgres) as (first, second):
+    with _pair(root, postgres.command, postgres_is_ready, lambda ports: ports.postgres) as (first, second):
         postgres.initialise(first.layout, {"postgres_root": root.password})
         first.start()
         _make_logins(first)
         own = first.administrator
         second.layout.postgres.mkdir(mode=0o700)
-        _own(second.layout.postgres)
+        own(second.layout.postgres)
         address = ("-h", own.host, "-p", str(own.port), "-U", own.login)
         backup = (str(postgres.binaries() / "pg_basebackup"), *address, "-D", str(second.layout.postgres), "-R", "-c")
         with pytest.MonkeyPatch.context() as patch:
@@ -142,7 +142,7 @@ class Backup:
 
     def put_back(self) -> None:
         self.server.end(signal.SIGKILL)
-        _remove(self.folder)
+        remove(self.folder)
         self._kept.rename(self.folder)
         self.server.start()
 
@@ -155,7 +155,7 @@ class Backup:
 def restorable_mariadb() -> Iterator[Backup]:
     """Every connection of the bank leads to a server of the test's own."""
     root = replace(resolve("core_bank_root"), database="")
-    with _pair(root, mariadb.command, _mariadb_is_ready, lambda ports: ports.mariadb) as (server, _):
+    with _pair(root, mariadb.command, mariadb_is_ready, lambda ports: ports.mariadb) as (server, _):
         mariadb.initialise(server.layout)
         server.start()
         with _leading_to(server, "core_bank_root", *mariadb.ROLES, "bank_app"):
@@ -167,7 +167,7 @@ def restorable_mariadb() -> Iterator[Backup]:
 def restorable_postgres(*flags: str) -> Iterator[Backup]:
     """`flags` go over the settings that every server of the stack has; ALTER SYSTEM does not."""
     root = resolve("postgres_root")
-    with _pair(root, postgres.command, _postgres_is_ready, lambda ports: ports.postgres) as (server, _):
+    with _pair(root, postgres.command, postgres_is_ready, lambda ports: ports.postgres) as (server, _):
         postgres.initialise(server.layout, {"postgres_root": root.password})
         server.flags = flags
         server.start()
@@ -202,7 +202,7 @@ def _pair(
         yield servers[0], servers[1]
     finally:
         with ExitStack() as leaving:
-            leaving.callback(_remove, folder)
+            leaving.callback(remove, folder)
             for server in servers:
                 leaving.callback(server.end, QUICK)
 
@@ -216,7 +216,7 @@ def _leading_to(server: Server, *connections: str) -> Iterator[None]:
         yield
 
 
-def _remove(folder: Path) -> None:
+def remove(folder: Path) -> None:
     """What a server has started may write for a moment after it has ended."""
 
     def is_gone() -> bool:
@@ -226,7 +226,7 @@ def _remove(folder: Path) -> None:
     wait_until(is_gone, timeout_s=20, what=f"{folder} to be gone")
 
 
-def _mariadb_is_ready(root: Connection) -> bool:
+def mariadb_is_ready(root: Connection) -> bool:
     """A fresh one answers that root's password is not set yet."""
     try:
         databases.mariadb(root).close()
@@ -235,7 +235,7 @@ def _mariadb_is_ready(root: Connection) -> bool:
     return True
 
 
-def _postgres_is_ready(root: Connection) -> bool:
+def postgres_is_ready(root: Connection) -> bool:
     with suppress(psycopg.OperationalError):
         databases.postgres(root).close()
         return True
@@ -246,7 +246,7 @@ def _as_server(layout: Layout, *command: str) -> tuple[str, ...]:
     return (str(layout.python), "-m", "seamline.stack.run", "--as-server", *command)
 
 
-def _own(folder: Path) -> None:
+def own(folder: Path) -> None:
     owner = account.server_account()
     if owner is not None:
         account.hand_over(folder, owner)

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
+from cryptography.hazmat.primitives.serialization import load_der_private_key, pkcs12
 from sqlalchemy import make_url
 
 from seamline import settings
@@ -172,9 +172,9 @@ def test_connect_is_given_logins_and_certificates_in_the_forms_of_java(tmp_path:
     assert held.key is not None
     trusted = pkcs12.load_pkcs12((file.parent / "place.truststore.p12").read_bytes(), password)
     assert len(trusted.additional_certs) == 1
-    key = (file.parent / "place.key.pem").read_bytes()
-    assert key.startswith(b"-----BEGIN PRIVATE KEY-----")
-    load_pem_private_key(key, None)
+    load_der_private_key((file.parent / "place.key.pk8").read_bytes(), None)
+    both = (file.parent / "kafka.client.pem").read_bytes()
+    assert [both.count(f"-----BEGIN {what}-----".encode()) for what in ("PRIVATE KEY", "CERTIFICATE")] == [1, 1]
     java = java_client_settings(kafka, secrets_file="/there/secrets.properties")
     assert java["sasl.jaas.config"] == "${file:/there/secrets.properties:kafka.jaas}"
     assert java["ssl.truststore.location"] == "/there/kafka.ca.pem"

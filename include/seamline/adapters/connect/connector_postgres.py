@@ -49,5 +49,5 @@ def _tls(endpoint: CaptureEndpoint) -> dict[str, str]:
     if endpoint.tls.ca:
         made["database.sslrootcert"] = endpoint.file("ca.pem")
     if endpoint.tls.certificate:
-        made |= {"database.sslcert": endpoint.file("cert.pem"), "database.sslkey": endpoint.file("key.pem")}
+        made |= {"database.sslcert": endpoint.file("cert.pem"), "database.sslkey": endpoint.file("key.pk8")}
     return made

@@ -39,7 +39,7 @@ LOGIN_MECHANISMS = tuple(_LOGIN_MODULES)
 
 
 def file_beside(secrets_file: str, connection_id: str, name: str) -> str:
-    """The path on Connect's machine of a file of this connection: `ca.pem`, `cert.pem`, `key.pem`, `client.pem` (key
+    """The path on Connect's machine of a file of this connection: `ca.pem`, `cert.pem`, `key.pk8`, `client.pem` (key
     and certificate), `truststore.p12` or `keystore.p12`."""
     return str(PurePosixPath(secrets_file).parent / f"{connection_id}.{name}")
 
@@ -116,8 +116,10 @@ def _converted(ca: str, certificate: str, key: str, *, store_password: bytes) ->
         own, *chain = x509.load_pem_x509_certificates(Path(certificate).read_bytes())
         private = load_pem_private_key(Path(key).read_bytes(), None)
         made["cert.pem"] = b"".join(one.public_bytes(Encoding.PEM) for one in (own, *chain))
-        made["key.pem"] = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        made["client.pem"] = made["key.pem"] + made["cert.pem"]
+        # pgjdbc takes a key in PEM for one of RSA (42.7.13); of PKCS#8 in DER it learns the kind from the certificate.
+        made["key.pk8"] = private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+        key_pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        made["client.pem"] = key_pem + made["cert.pem"]
         made["keystore.p12"] = serialize_key_and_certificates(b"client", private, own, chain, locked)  # type: ignore[arg-type]
     return made
 

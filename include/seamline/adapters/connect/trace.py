@@ -14,13 +14,19 @@ _PLACE_LOST = (
     "can no longer get changes from replication slot",
     "can no longer access replication slot",
 )
-# A reference that its worker could not resolve is sent as it stands.
-_UNRESOLVED = "${file:"
-_UNRESOLVED_CURE = (
-    "Connect's worker finds no such entry in the secrets file that the setting names. Where Seamline reaches that file"
-    " (connection `connect`, extra `secrets_file_here`), each start of the capture writes it: `./seamline capture start"
-    " <source>`. Elsewhere its owner adds the lines `<connection>.user=` and `<connection>.password=` (see"
-    " docs/reference/connections.md); the task then starts by itself"
+# A reference that the worker could not resolve is sent as it stands; certificates are looked for beside the secrets.
+_NOT_HANDED_OVER = (
+    "${file:",
+    "Failed to find trustStore",
+    "Failed to find keyStore",
+    "Could not open SSL root certificate",
+)
+_HAND_OVER = (
+    "Connect's worker has not been given this login or these certificates. Where Seamline reaches its secrets file"
+    " (connection `connect`, extra `secrets_file_here`), each start of the capture writes them: `./seamline capture"
+    " start <source>`. Elsewhere the owner of that file adds the lines `<connection>.user=` and"
+    " `<connection>.password=`, and the certificates beside it (docs/reference/connections.md); the task then starts by"
+    " itself"
 )
 _TLS = (
     "check sslmode, sslrootcert, sslcert and sslkey of the capture's connection: the CA that signed the server's"
@@ -33,7 +39,8 @@ _TLS_REFUSED = (
     "PKIX path",
     "CertificateException",
     "SSLHandshakeException",
-    "SSLPeerUnverifiedException",
+    "hostname verification failed",
+    "could not be verified by hostnameverifier",
     "requires a valid client certificate",
 )
 # What a trace contains → what a person does about it. Texts of Debezium 3.5.0.Final (MariaDB 11.4.5) and 3.7.0.Final
@@ -52,7 +59,7 @@ _CURES = (
     ),
     ("refuses what the capture asks", "the capture's login needs SELECT on the marker table: docs/reference/grants.md"),
     *((text, _ONBOARD_AGAIN) for text in _PLACE_LOST),
-    (_UNRESOLVED, _UNRESOLVED_CURE),
+    *((text, _HAND_OVER) for text in _NOT_HANDED_OVER),
     *((text, _TLS) for text in _TLS_REFUSED),
     ("Access denied", "check login, password and grants of the capture's connection"),
     ("Communications link failure", "the source's server is away; the capture goes on by itself when it is back"),
