@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from seamline.adapters.bulk_copy import CopyItem, grouped
 from seamline.adapters.bulk_source import BulkRead
-from seamline.adapters.mariadb.bulk import arrow_schema, bulk_statement, reading_of
+from seamline.adapters.mariadb.bulk import _translated, arrow_schema, bulk_statement, reading_of
 from seamline.adapters.mariadb.rendezvous import Gates
 from seamline.adapters.mariadb.sessions import Address
 from seamline.adapters.postgres.staging import StagedPlace
 from seamline.adapters.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
+from seamline.domain.errors import ConfigError
 from seamline.plan.model import SourcePlan
 
 SOURCE = SourcePlan("s", "mariadb", "bank", "r", "c", "m", "log", "connector")
@@ -103,3 +104,12 @@ def test_lock_names_fit_into_64_characters(run: str) -> None:
     assert all(len(name) <= 64 for name in names)
     assert len(set(names)) == 3
     assert Gates(run).name("open", turn=1) != Gates(run + "'").name("open", turn=1)
+
+
+def test_a_source_that_takes_no_session_in_the_clear_is_named_with_the_setting_that_it_asks_for() -> None:
+    said = (
+        "ERROR 3159 (HY000): Connections using insecure transport are prohibited while --require_secure_transport=ON."
+    )
+    refused = _translated(f"timed out waiting for connection: {said}", Table("account", ()))
+    assert isinstance(refused, ConfigError)
+    assert "sslmode" in refused.hint
