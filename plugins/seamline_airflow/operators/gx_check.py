@@ -59,6 +59,8 @@ class GXCheckOperator(BaseOperator):
         for outcome in result.outcomes:
             word = "met" if outcome.is_met else "NOT MET"
             self.log.info("%s: %s: %s %s", word, outcome.batch, outcome.expectation.why, outcome.detail)
+            for key in outcome.keys:
+                self.log.info("  %s", key)
 
     def _require(self, run: Run, result: GateResult) -> None:
         failed = result.missing if result.verdict is Verdict.NOT_RUN else result.broken
