@@ -16,7 +16,7 @@ _TABLES = "tables"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`tables`: () for all of the sync. `reason` and `by` are "" where nobody told, as in the night."""
+    """`tables`: () for all of the sync. `reason` and `by` are "" where none is known, as in the night."""
 
     mode: NightlyMode = NightlyMode.PUBLISH
     tables: tuple[str, ...] = ()
@@ -89,9 +89,9 @@ def asked(context: Mapping[str, Any], plan: SyncPlan) -> Asked:
     return Asked(mode, tables, " ".join(str(params.get(REASON) or "").split()), by)
 
 
-def _mode(told: object) -> NightlyMode:
+def _mode(chosen: object) -> NightlyMode:
     try:
-        return NightlyMode(told or NightlyMode.PUBLISH)
+        return NightlyMode(chosen or NightlyMode.PUBLISH)
     except ValueError as exc:
         modes = " or ".join(f"`{mode}`" for mode in NightlyMode)
-        raise ConfigError(f"there is no mode {told!r}", hint=f"choose {modes}") from exc
+        raise ConfigError(f"there is no mode {chosen!r}", hint=f"choose {modes}") from exc

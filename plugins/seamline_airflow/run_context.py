@@ -29,7 +29,7 @@ def optional_business_date(context: Mapping[str, Any]) -> date | None:
     """As `business_date`, None where neither is given. ConfigError where both are, and differ."""
     key = getattr(context["dag_run"], "partition_key", None)
     chosen = dict(context.get("params") or {}).get(BUSINESS_DATE)
-    dates = {_date(told) for told in (key, chosen) if told}
+    dates = {_date(given) for given in (key, chosen) if given}
     if len(dates) > 1:
         raise ConfigError(
             f"two business dates: the partition key says {key}, the form says {chosen}",
@@ -38,14 +38,14 @@ def optional_business_date(context: Mapping[str, Any]) -> date | None:
     return next(iter(dates), None)
 
 
-def _date(told: object) -> date:
+def _date(given: object) -> date:
     try:
-        found = date.fromisoformat(str(told))
+        found = date.fromisoformat(str(given))
     except ValueError:
         found = None
     # Python reads 20261119 and 2026-W47-4 too; the name of a run has one spelling.
-    if found is None or found.isoformat() != told:
-        raise ConfigError(f"not a business date: {told!r}", hint="write it as YYYY-MM-DD")
+    if found is None or found.isoformat() != given:
+        raise ConfigError(f"not a business date: {given!r}", hint="write it as YYYY-MM-DD")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Why a run failed, kept with the run: what Airflow alone would know is told by the page and the status too.
+"""Why a run failed, kept with the run: what Airflow alone would know is then shown by the page and the status too.
 
 Airflow calls `failed` also for a task whose process was killed or whose worker was lost; then in the DAG processor,
 where nothing is rendered and no operator has run. So all that is asked here is the run's own name.
@@ -57,7 +57,7 @@ class RunOf:
                 _end(store, run, failure(task, context.get("exception")))
 
     def ended(self, context: Mapping[str, Any]) -> None:
-        """The DAG's own `on_failure_callback`: a person, or a time limit, ended what no task has told of."""
+        """The DAG's own `on_failure_callback`: a person, or a time limit, ended what no task has reported."""
         if "dag_run" not in context or (name := self._name(context)) is None:
             return
         with parts.platform() as store:

@@ -192,11 +192,9 @@ def readable_text(column: Column, canonical: str) -> str:
 
 def named_text(columns: Sequence[Column], texts: Sequence[str | None]) -> str:
     """Canonical texts, one per column, as JSON of column and readable value: so a break names its row."""
-    told = zip(columns, texts, strict=True)
-    return json.dumps(
-        {column.name: None if text is None else readable_text(column, text) for column, text in told},
-        ensure_ascii=False,
-    )
+    pairs = zip(columns, texts, strict=True)
+    values = {column.name: None if text is None else readable_text(column, text) for column, text in pairs}
+    return json.dumps(values, ensure_ascii=False)
 
 
 def group_key(texts: Sequence[str | None]) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
             "open",
             "Check the date and what is asked",
             f"refuses within seconds a date that is missing, malformed or not over at {plan.nightly.cut_off} "
-            f"{plan.nightly.timezone}, one told twice and differently, and tables chosen for a cut that is to be "
+            f"{plan.nightly.timezone}, one given twice and differently, and tables chosen for a cut that is to be "
             "published; writes the run down with who asked and why",
         ),
         Stage(
