@@ -1,5 +1,6 @@
 """Each rule of preflight of PostgreSQL, alone: what it says about a server that breaks it, and about none else."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from seamline.cli.main import main
 from seamline.domain.errors import InvariantViolated
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem
-from tests.unit.declared import DESTINATION, write_declarations
+from tests.unit.declared import DESTINATION, SYNC, write_declarations
 from tests.unit.declared import SOURCE as MARIADB_SOURCE
 
 SOURCE = SourcePlan(
@@ -434,8 +435,33 @@ def test_the_command_prints_the_script_of_the_kind_of_source(
     script = capsys.readouterr().out
     assert script.startswith(said)
     assert "<password of the_reader>" in script
-    assert "seamline_capture" in script
+    assert "seamline_core_bank_capture" in script
     assert "secret" not in script
+
+
+@pytest.mark.parametrize("declared", [MARIADB_SOURCE, MARIADB_SOURCE.replace("mariadb", "postgres")])
+def test_two_sources_of_one_server_have_logins_of_their_own(
+    declared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CREATE USER IF NOT EXISTS keeps the password that the first script gave."""
+    other = SYNC.replace("sync: settlement", "sync: treasury").replace("core_bank", "other_bank")
+    other = other.replace("[warehouse]", "[mirror]").replace("  expectations: settlement\n", "")
+    files = {
+        "sources/core_bank.yaml": declared,
+        "sources/other_bank.yaml": declared.replace("core_bank", "other_bank"),
+        "destinations/mirror.yaml": DESTINATION.replace(": warehouse", ": mirror").replace(
+            "schema: ", "schema: other_"
+        ),
+        "syncs/treasury.yaml": other,
+    }
+    write_declarations(tmp_path, files)
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(tmp_path / "none.json"))
+    logins = []
+    for name in ("core_bank", "other_bank"):
+        assert main(["grants", name]) == 0
+        logins.append(set(re.findall(r"<password of (\w+)>", capsys.readouterr().out)))
+    assert len(logins[0]) == 3 and not logins[0] & logins[1]
 
 
 def test_the_command_prints_the_script_of_a_destination(

@@ -7,7 +7,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from seamline.adapters.logins import Logins
+from seamline.adapters.logins import Logins, logins_of
 from seamline.adapters.mariadb import preflight_facts
 from seamline.adapters.mariadb.grants import grant_script
 from seamline.adapters.mariadb.preflight import (
@@ -251,15 +251,16 @@ def test_the_grant_script_gives_each_role_the_least_it_needs() -> None:
     assert "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'cap'@'%';" in script
     assert "GRANT SELECT ON `bank`.`o``dd` TO 're''ad'@'%';" in script
     assert "GRANT SELECT ON `bank`.* TO 'cap'@'%';" in script
-    assert r"GRANT SELECT ON `my\_bank`.* TO" in grant_script("my_bank", [])
+    assert r"GRANT SELECT ON `my\_bank`.* TO" in grant_script("my_bank", [], logins=logins_of("bank"))
     assert "GRANT SELECT, INSERT, DELETE ON `bank`.`seamline_marker` TO 'mark'@'%';" in script
     assert "RELOAD" not in script
-    assert "RELOAD" in grant_script("bank", [], snapshot_lock="brief")
+    assert "RELOAD" in grant_script("bank", [], logins=logins_of("bank"), snapshot_lock="brief")
 
 
 def test_the_page_of_grants_shows_what_the_script_prints(checkout: Path) -> None:
     page = (checkout / "docs" / "reference" / "grants.md").read_text(encoding="utf-8")
-    assert f"```sql\n{grant_script('bank', ['account', 'ledger_entry'])}```" in page
+    script = grant_script("bank", ["account", "ledger_entry"], logins=logins_of("bank"))
+    assert f"```sql\n{script}```" in page
 
 
 class Forbidden:

@@ -1,12 +1,21 @@
-"""The logins of a source's roles, whatever kind it is."""
+"""The logins of a source's roles, whatever kind it is.
+
+Each source has logins of its own: two that lie on one server would else share one, and the second script would not give
+it the second password.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Logins:
-    """Login names of the roles; one login may hold several."""
+    """Login names of a source's roles; one login may hold several."""
 
-    capture: str = "seamline_capture"
-    reader: str = "seamline_reader"
-    marker: str = "seamline_marker"
+    capture: str
+    reader: str
+    marker: str
+
+
+def logins_of(source: str) -> Logins:
+    """Those that a source gets where its connections name no others."""
+    return Logins(*(f"seamline_{source}_{role}" for role in ("capture", "reader", "marker")))

@@ -4,10 +4,11 @@ of each role."""
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from seamline import settings
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.logins import Logins
+from seamline.adapters.logins import logins_of
 from seamline.adapters.mariadb import grants as mariadb
 from seamline.adapters.postgres import grants as destination
 from seamline.adapters.postgres_source import grants as postgres
@@ -49,7 +50,7 @@ def _destination_script(plan: DestinationPlan) -> str:
 
 
 def _script(source: SourcePlan, tables: Sequence[str]) -> str:
-    logins = Logins(**_known_logins(source))
+    logins = replace(logins_of(source.name), **_known_logins(source))
     if source.kind == "postgres":
         return postgres.grant_script(source, tables, logins=logins)
     return mariadb.grant_script(

@@ -11,21 +11,20 @@ def grant_script(
     database: str,
     tables: Sequence[str],
     *,
-    logins: Logins | None = None,
+    logins: Logins,
     marker_table: str = "seamline_marker",
     snapshot_lock: str = "none",
 ) -> str:
     """The whole script. Passwords are placeholders: they never pass through Seamline."""
-    names = logins or Logins()
     place = f"{quoted(database)}.{{}}"
     listed = [place.format(quoted(table)) for table in tables]
     marker = place.format(quoted(marker_table))
     lines = [
-        f"-- MariaDB source, database {database}. Replace the passwords.",
+        f"-- MariaDB source, database {database}. Replace the passwords; a login that is there already keeps its own.",
         "-- The binlog keeps them, and the capture may read it: better BY PASSWORD and what SELECT PASSWORD('…') says.",
         *(
             f"CREATE USER IF NOT EXISTS {_account(name)} IDENTIFIED BY '<password of {name}>';"
-            for name in sorted({names.capture, names.reader, names.marker})
+            for name in sorted({logins.capture, logins.reader, logins.marker})
         ),
         "",
         "-- The marker table: its rows prove order and progress in the log.",
@@ -34,21 +33,21 @@ def grant_script(
         "",
         "-- capture: the connector reads the binlog, and at its first start the structure of every table of the",
         "-- database, so that one added to a sync later is known to it.",
-        f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {_account(names.capture)};",
-        f"GRANT SELECT ON {_pattern(database)}.* TO {_account(names.capture)};",
+        f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {_account(logins.capture)};",
+        f"GRANT SELECT ON {_pattern(database)}.* TO {_account(logins.capture)};",
         "",
         "-- reader: snapshots and reconciliation.",
-        *(f"GRANT SELECT ON {table} TO {_account(names.reader)};" for table in [*listed, marker]),
+        *(f"GRANT SELECT ON {table} TO {_account(logins.reader)};" for table in [*listed, marker]),
     ]
     if snapshot_lock == "brief":
         lines += [
             "-- `snapshot.lock: brief` holds BACKUP STAGE BLOCK_COMMIT for milliseconds.",
-            f"GRANT RELOAD ON *.* TO {_account(names.reader)};",
+            f"GRANT RELOAD ON *.* TO {_account(logins.reader)};",
         ]
     lines += [
         "",
         "-- marker: rows of one table, nothing else; it deletes its own old ones.",
-        f"GRANT SELECT, INSERT, DELETE ON {marker} TO {_account(names.marker)};",
+        f"GRANT SELECT, INSERT, DELETE ON {marker} TO {_account(logins.marker)};",
     ]
     return "\n".join(lines) + "\n"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from seamline.adapters.logins import Logins
+from seamline.adapters.logins import Logins, logins_of
 from seamline.adapters.postgres.canonical import quoted, text_literal
 from seamline.adapters.postgres_source.marker import create_statement
 from seamline.plan.model import SourcePlan
@@ -10,7 +10,7 @@ from seamline.plan.model import SourcePlan
 
 def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | None = None) -> str:
     """The whole script. Passwords are placeholders: they never pass through Seamline."""
-    names = logins or Logins()
+    names = logins or logins_of(source.name)
     everyone = sorted({names.capture, names.reader, names.marker})
     listed = ", ".join(quoted(name) for name in everyone)
     schema = quoted(source.schema)
