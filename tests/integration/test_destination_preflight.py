@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.postgres.client import Session
 from seamline.adapters.postgres.grants import grant_statements
 from seamline.adapters.postgres.ledger import create_tables
 from seamline.adapters.postgres.preflight import problems
@@ -169,11 +170,38 @@ def test_a_right_of_the_writer_on_what_is_there_is_asked_and_the_cure_gives_it(
     assert problems(PLAN, WAREHOUSE) == ()
 
 
-def made_tables(publisher: Connection) -> None:
+def made_tables(publisher: Connection, columns: str = "id int PRIMARY KEY, name text") -> None:
+    """As the stream of the plan has made them."""
     with postgres(publisher) as session:
         create_tables(session)
         session.execute("CREATE SCHEMA settlement")
-        session.execute("CREATE TABLE settlement.account (id int PRIMARY KEY, name text)")
+        session.execute(f"CREATE TABLE settlement.account ({columns})".encode())
+        carried_by("settlement@warehouse", session)
+
+
+def carried_by(stream: str, session: Session) -> None:
+    session.execute(
+        "INSERT INTO seamline.boundary (stream, table_name, generation, position) VALUES (%s, 'account', 1, '{}')",
+        (stream,),
+    )
+
+
+def test_a_table_that_another_sync_carries_is_told_with_the_way_to_move_it(publisher: Connection) -> None:
+    """And not only at the publish, when all of it has been read."""
+    with postgres(publisher) as session:
+        session.execute("CREATE SCHEMA settlement")
+        session.execute("CREATE TABLE settlement.account (id int)")
+        (nobodys,) = problems(PLAN, WAREHOUSE)
+        assert nobodys.is_fatal and "was not made by settlement@warehouse" in nobodys.what
+        assert 'ALTER TABLE "settlement"."account" RENAME TO' in nobodys.cure
+        create_tables(session)
+        carried_by("treasury@warehouse", session)
+        (problem,) = problems(PLAN, WAREHOUSE)
+        assert problem.is_fatal and problem.what.endswith("treasury@warehouse carries it")
+        assert "take it out of the list of treasury and run `treasury__tables`" in problem.cure
+        session.execute("UPDATE seamline.boundary SET removed_at = now()")
+        session.execute("ALTER TABLE settlement.account RENAME TO kept")
+        assert problems(PLAN, WAREHOUSE) == ()
 
 
 def test_row_security_that_hides_rows_from_the_writer_is_told(publisher: Connection) -> None:
@@ -213,9 +241,8 @@ def test_a_writer_that_is_a_member_of_the_publisher_has_what_it_needs(publisher:
 
 
 def test_a_unique_index_that_is_checked_row_by_row_is_told_and_stops_nothing(publisher: Connection) -> None:
+    made_tables(publisher, "id int PRIMARY KEY, name text, code text")
     with postgres(publisher) as session:
-        session.execute("CREATE SCHEMA settlement")
-        session.execute("CREATE TABLE settlement.account (id int PRIMARY KEY, name text, code text)")
         session.execute("ALTER TABLE settlement.account ADD UNIQUE (code) DEFERRABLE INITIALLY DEFERRED")
         assert problems(PLAN, WAREHOUSE) == ()
         session.execute("CREATE UNIQUE INDEX by_name ON settlement.account (name)")
@@ -231,10 +258,9 @@ def test_a_view_that_still_reads_a_table_as_it_was_when_it_left_is_told_and_stop
 ) -> None:
     """Whoever parks a table and takes it back would see the rows of before in it for ever."""
     kept = kept_name("account", "the run that took it out")
+    made_tables(publisher)
     with postgres(publisher) as session:
-        session.execute("CREATE SCHEMA settlement")
         session.execute(f"CREATE TABLE settlement.{kept} (id int PRIMARY KEY)")
-        session.execute("CREATE TABLE settlement.account (id int PRIMARY KEY)")
         session.execute(f"CREATE TABLE settlement.{kept_name('elsewhere', 'a run')} (id int)")
         session.execute("CREATE VIEW public.of_now AS SELECT * FROM settlement.account")
         assert problems(PLAN, WAREHOUSE) == ()
@@ -245,9 +271,8 @@ def test_a_view_that_still_reads_a_table_as_it_was_when_it_left_is_told_and_stop
 
 
 def test_a_unique_index_on_a_table_without_a_key_is_told_as_what_stops_its_stream(publisher: Connection) -> None:
+    made_tables(publisher, "id int, name text")
     with postgres(publisher) as session:
-        session.execute("CREATE SCHEMA settlement")
-        session.execute("CREATE TABLE settlement.account (id int, name text)")
         session.execute("CREATE UNIQUE INDEX by_name ON settlement.account (name)")
     (problem,) = problems(PLAN, WAREHOUSE)
     assert not problem.is_fatal

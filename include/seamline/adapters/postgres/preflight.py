@@ -11,6 +11,7 @@ from seamline.adapters.postgres.cut_places import obstacles
 from seamline.adapters.postgres.grants import ROWS
 from seamline.adapters.postgres.limits import advice as advice_on
 from seamline.adapters.postgres.limits import refusals, refusals_of_cuts
+from seamline.adapters.postgres.ownership import may_read_carriers, of_others
 from seamline.adapters.postgres.wire_by_source import WIRE_FORMS
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.list_change import kept_name
@@ -47,6 +48,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
             fatal.update(_of_the_publisher(publisher, destination))
             fatal.update(_of_shapes(plan))
             fatal.update(_of_cuts(publisher, plan, destination))
+            fatal.update(_of_live_tables(publisher, plan, destination))
             fatal.update(_of_the_writer(writer, publisher, destination, tables))
             advice = (
                 *_checked_row_by_row(publisher, destination, tables),
@@ -108,6 +110,13 @@ def _of_cuts(session: Session, plan: SyncPlan, destination: DestinationPlan) -> 
     if plan.nightly is not None:
         names = [*(table.name for table in plan.tables), *(derived.name for derived in plan.derived)]
         yield from obstacles(session, destination, sync=plan.sync, tables=names)
+
+
+def _of_live_tables(session: Session, plan: SyncPlan, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
+    # Where the ledger cannot be read, that is what is told.
+    if may_read_carriers(session) is not False:
+        tables = [table.name for table in plan.tables]
+        yield from of_others(session, plan.stream_id(destination.name), destination, tables).values()
 
 
 def _of_the_publisher(session: Session, destination: DestinationPlan) -> Iterator[tuple[str, str]]:

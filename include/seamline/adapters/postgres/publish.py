@@ -13,6 +13,7 @@ from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres.anew import deletable, is_of
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session
+from seamline.adapters.postgres.ownership import of_others
 from seamline.adapters.postgres.read import Relation
 from seamline.adapters.postgres.staged_rows import require_as_compared
 from seamline.adapters.postgres.staging import index_rows
@@ -221,17 +222,8 @@ def _same_key(table: Table) -> str:
 def _check_owned(session: Session, stream: StreamId, load: Load, destination: DestinationPlan) -> None:
     """A live table is written only if this stream made it and it still has the planned shape."""
     name = f"{destination.schema}.{load.table.name}"
-    known = session.execute(
-        "SELECT 1 FROM seamline.boundary WHERE stream = %s AND table_name = %s AND removed_at IS NULL",
-        (str(stream), load.table.name),
-    ).fetchone()
-    if known is None:
-        raise Refused(
-            f"table {name} exists in destination {destination.name} and was not made by {stream}",
-            hint=f"rename or drop it, or choose another schema for destination {destination.name}",
-            sync=stream.sync,
-            table=load.table.name,
-        )
+    for what, cure in of_others(session, stream, destination, [load.table.name]).values():
+        raise Refused(what, hint=cure, sync=stream.sync, table=load.table.name)
     places = (f"{quoted(destination.schema)}.{quoted(load.table.name)}", _staged(load, destination))
     live, staged = (_shape_of(session, place) for place in places)
     if differing := sorted({shape.column for shape in live.keys() ^ staged.keys()}):
