@@ -32,9 +32,11 @@ class Look:
     alarms: tuple[Any, ...]
 
 
-def look() -> Look:
+def look(sync: str = "") -> Look:
+    """Of all streams, or of those of one sync."""
     with parts.platform() as store, parts.director() as director:
-        wanted, reports = director.all_wanted(), director.latest_reports()
+        wanted = director.wanted_of(sync) if sync else director.all_wanted()
+        reports = {s: report for s, report in director.latest_reports().items() if sync in ("", s.sync)}
         hosts, alarms = director.hosts(), store.open_alarms()
     states = stream_states(wanted, reports, hosts, alarms, now=datetime.now(UTC))
     return Look(tuple(wanted), states, reports, tuple(hosts), tuple(alarms))

@@ -250,6 +250,9 @@ class Platform:
     def all_wanted(self) -> tuple[Any, ...]:
         return self.wanted_streams
 
+    def wanted_of(self, sync: str) -> tuple[Any, ...]:
+        return tuple(one for one in self.wanted_streams if one.stream.sync == sync)
+
     def hosts(self) -> tuple[Any, ...]:
         return self.host_states
 

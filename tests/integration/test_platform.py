@@ -399,7 +399,9 @@ def test_a_person_pauses_resumes_and_restarts_a_stream_by_command(
     assert first.paused_at is not None
     director.pause(STREAM, by="bob", reason="it still moves")
     director.pause(STREAM, by="bob")
-    assert director.all_wanted() == (replace(first, pause_reason="it still moves"),), "who, and since when, is kept"
+    kept = replace(first, pause_reason="it still moves")
+    assert director.all_wanted() == director.wanted_of("settlement") == (kept,), "who, and since when, is kept"
+    assert director.wanted_of("another") == ()
     with pytest.raises(Refused, match="paused"):
         director.hold(STREAM, lease_s=30)
     assert main(["stream", "resume", "settlement", "--reason", "done"]) == ConfigError.exit_code

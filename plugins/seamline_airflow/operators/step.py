@@ -283,7 +283,7 @@ class DayReportOperator(BaseOperator):
         day = day_of(stream_date(context, timezone=self.timezone), timezone=self.timezone)
         report: dict[str, Any] = {"business_date": day.business_date.isoformat()}
         with task_errors(), parts.director() as director:
-            seen = look()
+            seen = look(self.sync)
             for destination in self.destinations:
                 stream = StreamId(self.sync, destination)
                 events = director.events(stream, since=day.start, until=day.end)

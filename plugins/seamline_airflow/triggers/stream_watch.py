@@ -30,7 +30,7 @@ class Seen:
 
 def look(sync: str, destinations: Sequence[str]) -> list[Seen]:
     """Each stream of this sync."""
-    seen = stream_health.look()
+    seen = stream_health.look(sync)
     streams = [StreamId(sync, destination) for destination in destinations]
     return [Seen(seen.states.get(stream) or not_wanted(stream, None), seen.reports.get(stream)) for stream in streams]
 

@@ -204,6 +204,9 @@ class PlatformStreamDirector:
         """Those of every pool, in the same order."""
         return self._wanted("true", ())
 
+    def wanted_of(self, sync: str) -> tuple[WantedStream, ...]:
+        return self._wanted("sync = %s", (sync,))
+
     def _wanted(self, condition: str, arguments: Sequence[str]) -> tuple[WantedStream, ...]:
         def work(session: Session) -> tuple[WantedStream, ...]:
             # `condition` is one of the texts above, never input.
