@@ -7,6 +7,7 @@ import pytest
 
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured, told_rows
+from tests.integration.kinds import LENIENT
 
 # The server's own default is utf8mb4; each of these is in another set, and columns of other types stand between them.
 SAID_BY_COLLATION = """CREATE TABLE letters (
@@ -31,6 +32,14 @@ def bank(stack: RunningStack) -> Iterator[Captured]:
         yield one
 
 
+def every_letter(character_set: str) -> str:
+    """Also those that are well formed and no letter, which the server shows as a question mark."""
+    pairs = "BETWEEN 32 AND 126" if character_set == "swe7" else "BETWEEN 32 AND 255 OR n > 32768"
+    letter = f"CHAR(n USING {character_set})"
+    numbers = f"(SELECT seq n FROM seq_0_to_65535) s WHERE n {pairs}"
+    return f"(SELECT GROUP_CONCAT({letter} ORDER BY n SEPARATOR '') FROM {numbers})"
+
+
 def texts(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in READ}
 
@@ -38,7 +47,10 @@ def texts(row: dict[str, Any]) -> dict[str, Any]:
 def test_a_text_is_read_in_the_character_set_that_the_server_names(bank: Captured) -> None:
     bank.ensure(bank.with_tables("account"))
     bank.execute(SAID_BY_COLLATION)
-    bank.ensure(bank.with_tables("account", "letters"))
+    sets = ("big5", "cp932", "euckr", "gb2312", "gbk", "sjis", "swe7")
+    columns = ", ".join(f"in_{name} LONGTEXT CHARACTER SET {name}" for name in sets)
+    bank.execute(f"CREATE TABLE of_two_bytes (id INT PRIMARY KEY, {columns}, k ENUM('漢字', '汉') CHARACTER SET gbk)")
+    bank.ensure(bank.with_tables("account", "letters", "of_two_bytes"))
     bank.execute(
         f"INSERT INTO letters VALUES ({WRITTEN})",
         "UPDATE letters SET id = 2",
@@ -50,6 +62,16 @@ def test_a_text_is_read_in_the_character_set_that_the_server_names(bank: Capture
     rows = told_rows(bank, "letters", 6)
     assert [row["id"] for row in rows] == [1, 1, 2, 1, 1, 2]
     assert [texts(row) for row in rows] == [READ] * 6
+    all_letters = ", ".join(every_letter(name) for name in sets)
+    bank.execute(
+        "SET SESSION group_concat_max_len = 1000000",
+        f"{LENIENT} INSERT INTO of_two_bytes SELECT 1, {all_letters}, '汉'",
+    )
+    (row,) = told_rows(bank, "of_two_bytes", 1)
+    shown = ", ".join(f"CONVERT(in_{name} USING utf8mb4)" for name in sets)
+    assert [tuple(row.values())[1:]] == bank.rows_of(f"SELECT {shown}, k FROM of_two_bytes")
+    # As few as the smallest of them has.
+    assert all(len(row[f"in_{name}"]) > (7000 if name != "swe7" else 90) for name in sets)
 
 
 def test_texts_whose_character_set_nothing_tells_stop_the_capture_with_the_cure(bank: Captured) -> None:

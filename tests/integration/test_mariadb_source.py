@@ -14,7 +14,7 @@ from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.catalogue import Kind
 from seamline.domain.errors import ConfigError, Refused, SchemaConflict
 from seamline.plan.model import SourcePlan
-from seamline.ports import Marker, Problem
+from seamline.ports import Marker
 from seamline.stack.mariadb import ROLES, provision
 from tests.conftest import RunningStack
 from tests.integration.databases import mariadb, mariadb_database
@@ -202,34 +202,6 @@ def test_what_is_wrong_with_a_source_is_told_all_at_once(source: MariaDbSource) 
         f"lacks SELECT on the whole database {DATABASE}",
     ):
         assert expected in said
-
-
-def test_a_column_of_another_table_that_would_stop_the_capture_is_named_though_the_reader_cannot_see_it(
-    source: MariaDbSource,
-) -> None:
-    as_root("CREATE TABLE elsewhere (id INT PRIMARY KEY, ip INET6, memo VARCHAR(90) COMPRESSED)")
-    assert [problem.what.partition(":")[0] for problem in fatal(source)] == [
-        f"{DATABASE}.elsewhere.memo is COMPRESSED",
-        f"{DATABASE}.elsewhere.ip is inet4 or inet6",
-    ]
-
-
-def test_a_default_that_the_connector_cannot_read_is_named_where_its_table_is_to_be_captured(
-    source: MariaDbSource,
-) -> None:
-    columns = "mark UUID DEFAULT 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', made UUID DEFAULT uuid(), other UUID NULL"
-    as_root(f"CREATE TABLE given (id INT PRIMARY KEY, {columns})")
-    assert fatal(source) == []
-    as_root(f"ALTER TABLE account ADD ({columns})")
-    (problem,) = fatal(source)
-    assert problem.what.startswith("column mark of table account has a UUID as its DEFAULT")
-    assert "ALTER COLUMN `mark` DROP DEFAULT" in problem.cure
-    as_root("ALTER TABLE account ALTER COLUMN `mark` DROP DEFAULT")
-    assert fatal(source) == []
-
-
-def fatal(source: MariaDbSource) -> list[Problem]:
-    return [problem for problem in source.preflight(source.catalogue(["account"])) if problem.is_fatal]
 
 
 def test_the_settings_of_the_server_do_not_change_how_it_is_read(source: MariaDbSource) -> None:

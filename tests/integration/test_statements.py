@@ -1,4 +1,4 @@
-"""What a statement of MariaDB's binlog is taken for: its verb, and whether it names the captured database."""
+"""What a statement of the binlog of MariaDB is taken for: its verb, and what of a database it names or touches."""
 
 import subprocess
 from collections.abc import Iterable
@@ -55,6 +55,47 @@ AS_RUN = {
 }
 
 
+# The tables that a statement which nobody can read may touch, written in database `bank`. Captured there are `account`,
+# `audit`, `party` and `odd `name`.
+TOUCHED = {
+    "CREATE TABLE x (account INT, `audit` INT)": "[bank.x]",
+    "create table if not exists `bank` . `x` (a INT REFERENCES account)": "[bank.x]",
+    "CREATE TABLE crm.account (a INT)": "[]",
+    "DROP TABLE IF EXISTS x; SET STATEMENT a=1 FOR CREATE TABLE x (account INT)": "[bank.x]",
+    "/* of account */ ALTER ONLINE TABLE account ADD SYSTEM VERSIONING": "[bank.account]",
+    "ALTER TABLE x ADD SYSTEM VERSIONING COMMENT 'account'": "[bank.x]",
+    "ALTER TABLE x ADD u INT, RENAME TO `account`": "[bank.account]",
+    "ALTER TABLE x EXCHANGE PARTITION p WITH TABLE bank.audit": "[bank.audit]",
+    r"ALTER TABLE x COMMENT '\', RENAME TO `odd ``name`": "[bank.odd `name]",
+    'ALTER TABLE x RENAME "party"': "[bank.party]",
+    "ALTER TABLE x RENAME crm.x": "[]",
+    "CREATE PACKAGE k AS PROCEDURE p(account INT); END": "[]",
+    "CREATE DEFINER=`account`@`%` PACKAGE BODY k AS BEGIN DELETE FROM account; END": "[]",
+    "CREATE OR REPLACE VIEW account_of AS SELECT * FROM account": "[]",
+    "CREATE UNIQUE INDEX i ON account (a)": "[bank.account]",
+    "CREATE UNIQUE INDEX i ON x (a)": "[]",
+    "CREATE SEQUENCE account": "[bank.account]",
+    "GRANT SELECT ON account TO somebody": "[]",
+    "SET STATEMENT max_statement_time=10 FOR GRANT ALL ON account TO a": "[]",
+    "DO SOMETHING NEW WITH account AND audit": "[bank.account, bank.audit]",
+    "SOMETHING NEW": "[]",
+    "DROP DATABASE IF EXISTS bank; CREATE DATABASE bank OF A NEW KIND": "[bank.account]",
+    "CREATE DATABASE bank OF A NEW KIND": "[]",
+}
+FROM_ELSEWHERE = {
+    "ALTER TABLE account ADD SYSTEM VERSIONING": "[]",
+    "ALTER TABLE bank.account ADD SYSTEM VERSIONING": "[bank.account]",
+    "DO SOMETHING NEW WITH account": "[]",
+    "DO SOMETHING NEW WITH bank.account": "[bank.account]",
+    "ALTER TABLE x ADD u INT, RENAME TO `bank`.`audit`": "[bank.audit]",
+}
+
+
+def test_of_a_statement_that_nobody_can_read_is_known_what_it_may_touch() -> None:
+    assert told_of(TOUCHED, "touched", "bank") == TOUCHED
+    assert told_of(FROM_ELSEWHERE, "touched", "crm") == FROM_ELSEWHERE
+
+
 def test_each_statement_is_taken_for_what_it_is() -> None:
     assert told_of(SAID, "verb") == SAID
 
@@ -63,13 +104,13 @@ def test_debezium_reads_what_the_server_runs() -> None:
     assert told_of(AS_RUN, "as run") == AS_RUN
 
 
-def told_of(statements: Iterable[str], what: str) -> dict[str, str]:
+def told_of(statements: Iterable[str], *what: str) -> dict[str, str]:
     known = settings.load()
     home = java.find(Layout(known), settings.process_environment()).home
     (plugin,) = (known.env / "connect-plugins").glob("debezium-connector-mariadb-*")
     path = f"{plugin}/*:{known.env}/jars/kafka/*"
     told = subprocess.run(
-        [str(home / "bin" / "java"), "-cp", path, str(PROGRAM), what],
+        [str(home / "bin" / "java"), "-cp", path, str(PROGRAM), *what],
         input="\n".join(statements),
         capture_output=True,
         text=True,

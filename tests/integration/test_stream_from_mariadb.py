@@ -68,6 +68,19 @@ def assert_same_numbers(stream: Streamed, rows: int) -> None:
         assert stored[rows:] in ([], [(None,)])
 
 
+# Of the tables of the sync.
+LEAVE_VALUES_ALONE = (
+    "ALTER TABLE account ADD INDEX by_a (a), ADD UNIQUE (memo), COMMENT 'of the bank, and more'",
+    "ALTER TABLE account ALTER a SET DEFAULT 7, AUTO_INCREMENT = 100",
+    "ALTER TABLE account ADD CONSTRAINT small CHECK (a < 1000 AND memo IS NOT NULL)",
+    "ALTER TABLE account FORCE, STATS_PERSISTENT = 1, ENGINE = InnoDB ROW_FORMAT = DYNAMIC",
+    "ALTER TABLE account DROP INDEX by_a, DROP CONSTRAINT small, RENAME INDEX memo TO by_memo",
+    "CREATE INDEX by_a ON account (a)",
+    "CREATE UNIQUE INDEX once ON audit (a)",
+    "ALTER TABLE audit ADD INDEX (memo)",
+)
+
+
 def test_a_truncate_and_foreign_ddl_pass_and_own_ddl_stops_with_the_statement(
     bank: Captured, warehouse: Connection
 ) -> None:
@@ -76,14 +89,16 @@ def test_a_truncate_and_foreign_ddl_pass_and_own_ddl_stops_with_the_statement(
         bank.execute("INSERT INTO account VALUES (1, 1, 'before')", "INSERT INTO audit VALUES (1, 'before')")
         bank.execute("CREATE TABLE elsewhere (x INT)", "ALTER TABLE elsewhere ADD y INT", "TRUNCATE TABLE audit")
         bank.execute("INSERT INTO audit VALUES (2, 'after')")
+        bank.execute(*LEAVE_VALUES_ALONE, "INSERT INTO account (id, memo) VALUES (9, 'behind them')")
         stream.wait_until_applied()
+        assert stream.query("SELECT a, memo FROM live.account WHERE id = 9") == [(7, "behind them")]
         assert stream.query("SELECT a, memo FROM live.audit") == [(2, "after")]
         bank.execute("INSERT INTO account VALUES (2, 2, 'last')", "ALTER TABLE account ADD COLUMN later INT")
         bank.execute("INSERT INTO account VALUES (3, 3, 'beyond', 3)")
         wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
         assert isinstance(stream.error, SchemaConflict)
         assert "ADD COLUMN later INT" in str(stream.error)
-        assert stream.query("SELECT id FROM live.account ORDER BY id") == [(1,), (2,)]
+        assert stream.query("SELECT id FROM live.account ORDER BY id") == [(1,), (2,), (9,)]
 
 
 # Each takes rows or columns of `account` away, or its table: by statements of which a reader may overlook that.
@@ -192,6 +207,7 @@ SPELLED = {
     "nc NATIONAL CHARACTER(5)": "'ü'",
     "lv LONG VARCHAR": "'long'",
     "j JSON": "'{\"a\": 1}'",
+    "ud UUID DEFAULT '00000000-0000-0000-0000-000000000001'": "NULL",
     "u UUID": "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'",
     "g ENUM('a ', 'it''s', 'b,c', 'ü')": "'a'",
     "s SET('x ', 'y')": "'x,y'",
@@ -199,6 +215,17 @@ SPELLED = {
     "t TIME": "'838:59:59'",
     "bit9 BIT(9)": "b'100000001'",
     "bit1 BIT": "b'1'",
+}
+
+# Short values are stored as they are, and so are long ones that do not become shorter.
+COMPRESSED = {
+    "c9 VARCHAR(9) COMPRESSED": "'größer'",
+    "c0 VARCHAR(300) COMPRESSED DEFAULT 'x'": "''",
+    "cv VARCHAR(300) COMPRESSED": "repeat('größer ', 40)",
+    "ct MEDIUMTEXT COMPRESSED CHARACTER SET latin1": "repeat('größer ', 20000)",
+    "cn TEXT COMPRESSED": "NULL",
+    "cl BLOB COMPRESSED": "concat(x'00ff', repeat(x'0041', 9000))",
+    "cv5 VARBINARY(500) COMPRESSED": "concat(unhex(sha2(1, 512)), unhex(sha2(2, 512)), unhex(sha2(3, 512)))",
 }
 
 
@@ -214,29 +241,40 @@ def captured_as_stubs(bank: Captured, *tables: str) -> None:
 def test_a_type_that_a_later_statement_says_in_other_words_than_the_server_is_read_as_the_server_has_it(
     bank: Captured, warehouse: Connection
 ) -> None:
-    names = ("spelled", "spelled_keyless", "numbered")
+    names = ("spelled", "spelled_keyless", "numbered", "unread", "unread_keyless")
     captured_as_stubs(bank, *names)
     columns = ", ".join(SPELLED)
+    # Of these two no reader but the server understands the statement (3.5.0.Final).
+    unread = ", ".join([columns, "last CHAR(5) BYTE", *COMPRESSED])
     bank.execute(
         f"CREATE TABLE spelled (id INT PRIMARY KEY, {columns}) CHARACTER SET utf8mb4",
         f"CREATE TABLE spelled_keyless ({columns}) CHARACTER SET utf8mb4",
         "CREATE TABLE numbered (id SERIAL PRIMARY KEY, n INT)",
+        f"CREATE TABLE unread (id INT, k INT, {unread}, PRIMARY KEY (k, id)) CHARACTER SET utf8mb4",
+        f"CREATE TABLE unread_keyless ({unread}) CHARACTER SET utf8mb4",
     )
     values = ", ".join(SPELLED.values())
+    more = ", ".join(["x'410000'", *COMPRESSED.values()])
     with streamed(bank, warehouse, *names) as stream:
         stream.start()
         bank.execute(
             f"INSERT INTO spelled VALUES (1, {values})",
             f"INSERT INTO spelled_keyless VALUES ({values})",
             "INSERT INTO numbered VALUES (18446744073709551614, 1)",
+            f"INSERT INTO unread VALUES (1, 2, {values}, {more})",
+            f"INSERT INTO unread_keyless VALUES ({values}, {more})",
         )
         stream.wait_until_applied()
         assert stream.differing_columns("spelled", ["1"]).keys() <= {"dz"}, "the two write exponents in two ways"
-        assert stream.differences("spelled_keyless", "numbered") == {}
+        assert stream.differences("spelled_keyless", "numbered", "unread_keyless") == {}
         bank.execute("UPDATE spelled SET id = 2", "DELETE FROM spelled_keyless", "UPDATE numbered SET n = 2")
+        bank.execute("UPDATE unread SET k = 3, dz = 1", "DELETE FROM unread_keyless")
         stream.wait_until_applied()
         assert stream.query("SELECT count(*) FROM live.spelled_keyless") == [(0,)]
+        assert stream.query("SELECT count(*) FROM live.unread_keyless") == [(0,)]
         assert stream.query("SELECT dz FROM live.spelled") == [(1e300,)]
+        assert stream.query("SELECT k, id FROM live.unread") == [(3, 1)]
+        assert stream.differences("unread") == {}
         assert stream.findings() == 0
 
 
@@ -248,11 +286,20 @@ def test_the_labels_of_a_statement_are_read_in_the_character_set_of_its_client(
 ) -> None:
     captured_as_stubs(bank, "person")
     labels = "ENUM('männlich', 'weiblich')"
-    columns = f"größe INT, g {labels} CHARACTER SET latin1, h {labels} CHARACTER SET utf8mb4"
+    # The bytes of the last one are a letter in UTF-8, too.
+    more = "f ENUM('x', 'ß€') CHARACTER SET latin1, s SET('Ã©', 'ß€', 'b') CHARACTER SET latin1"
+    more += r", b ENUM('a\\b', 'c\\,d', 'e,f'), c SET('x\\y', 'z')"
+    columns = f"größe INT, g {labels} CHARACTER SET latin1, h {labels} CHARACTER SET utf8mb4, {more}"
     bank.execute_in("latin1", setting, f"CREATE TABLE person (id INT PRIMARY KEY, {columns})")
     with streamed(bank, warehouse, "person") as stream:
         stream.start()
-        bank.execute("INSERT INTO person VALUES (1, 180, 'männlich', 'männlich')")
+        bank.execute(
+            r"INSERT INTO person VALUES (1, 180, 'männlich', 'männlich', 'ß€', 'b,Ã©', 'a\\b', 'x\\y,z')",
+            r"INSERT INTO person (id, b) VALUES (2, 'c\\,d'), (3, 'e,f')",
+        )
         stream.wait_until_applied()
-        assert stream.query("SELECT * FROM live.person") == [(1, 180, "männlich", "männlich")]
+        assert stream.query("SELECT * FROM live.person WHERE id = 1") == [
+            (1, 180, "männlich", "männlich", "ß€", "Ã©,b", r"a\b", r"x\y,z")
+        ]
+        assert stream.query("SELECT b FROM live.person WHERE id > 1 ORDER BY id") == [(r"c\,d",), ("e,f",)]
         assert stream.differences("person") == {}

@@ -148,9 +148,6 @@ def test_a_missing_variable_counts_as_wrong() -> None:
     [
         ({"engines": {"account": "MyISAM"}}, "table account uses engine MyISAM"),
         ({"prepared_xa": 2}, "2 prepared XA transactions"),
-        ({"compressed": ("elsewhere.t.c",)}, "elsewhere.t.c is COMPRESSED"),
-        ({"unparseable": ("bank.t.ip",)}, "bank.t.ip is inet4 or inet6"),
-        ({"uuid_defaults": (("account", "mark"),)}, "column mark of table account has a UUID as its DEFAULT"),
         ({"binlog_do": "bank"}, "also to tables of bank: binlog_do_db = 'bank'"),
         ({"binlog_ignore": "mysql"}, "also to tables of bank: binlog_do_db = '', binlog_ignore_db = 'mysql'"),
         ({"replicates_from": ("primary:3306",)}, "a replica of primary:3306"),
@@ -166,17 +163,6 @@ def test_a_trap_of_the_source_is_fatal_and_named(changed: dict[str, Any], said: 
     (problem,) = check(replace(GOOD, **changed))
     assert problem.is_fatal
     assert said in problem.what
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"unparseable": ("elsewhere.t.ip",)},
-    ],
-)
-def test_a_trap_that_only_waits_elsewhere_is_told(changed: dict[str, Any]) -> None:
-    (problem,) = check(replace(GOOD, **changed))
-    assert not problem.is_fatal
 
 
 def test_a_marker_table_that_can_only_grow_is_told_and_stops_nobody() -> None:

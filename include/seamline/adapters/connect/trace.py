@@ -66,11 +66,16 @@ _CURES = (
     ("Connection refused", "the source's server is away; the capture goes on by itself when it is back"),
     (
         "RecordTooLargeException",
-        "a row is larger than a record of the log may be (32 MiB, as JSON, bytes as base64, an update with the row"
-        " before it): let it become smaller at the source, or park its table. The row is in the source's log already:"
-        f" {_BEGIN_ANEW}",
+        "a row is larger than a record of the log may be (32 MiB, as JSON), in values of which the connector cannot"
+        " tell that before, as arrays: let it become smaller at the source, or park its table. The row is in the"
+        f" source's log already: {_BEGIN_ANEW}",
     ),
-    ("row size", "a session wrote with binlog_row_image other than FULL, or the table is system-versioned"),
+    (
+        "binlog_row_image was not FULL",
+        "a session has set another binlog_row_image. At the place that is named `mariadb-binlog --start-position=…"
+        " <file>` shows when it wrote and what: let that job or client leave the setting alone. What it wrote cannot be"
+        f" told any more: {_BEGIN_ANEW}",
+    ),
     (
         "binlog_row_metadata was NO_LOG",
         "what was written so cannot be told any more: set binlog_row_metadata = FULL, also in the server's option file,"
@@ -97,14 +102,6 @@ _CURES = (
         f"is log_bin_compress on? Set it OFF, also in the server's option file; what was written so is lost to the log:"
         f" {_BEGIN_ANEW}",
     ),
-    ("byColumn", "a table with a compressed column is written on this server: remove COMPRESSED"),
-    ("ColumnType.byCode", "a table with a compressed column is written on this server: remove COMPRESSED"),
-    (
-        "Failed to properly convert default value",
-        "the trace names a column whose DEFAULT the connector cannot read: let the table's owner drop it, or leave the"
-        f" table out; if an alteration that the capture has yet to pass has set it, {_BEGIN_ANEW}",
-    ),
-    ("ParsingException", "a DDL statement of the captured database cannot be parsed; the trace shows it"),
     ("db history topic or its content is fully or partially missing", f"the schema history was lost: {_BEGIN_ANEW}"),
     ("publication", "the source's owner makes the publication: `seamline grants` prints the statement"),
     ("could not be converted", "a value does not fit its column's type; the trace names table and column"),

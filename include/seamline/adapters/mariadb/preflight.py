@@ -54,9 +54,6 @@ class SourceFacts:
     variables: Mapping[str, str]
     engines: Mapping[str, str]  # wanted table → engine
     prepared_xa: int = 0
-    compressed: tuple[str, ...] = ()  # database.table.column, as far as the capture may look
-    unparseable: tuple[str, ...] = ()  # database.table.column of inet4/inet6, the same
-    uuid_defaults: tuple[tuple[str, str], ...] = ()  # wanted table, its column with a UUID written as the DEFAULT
     foreign_keys: tuple[ForeignKeyAction, ...] = ()
     binlog_do: str = ""
     binlog_ignore: str = ""
@@ -185,36 +182,6 @@ def xa(facts: SourceFacts) -> Sequence[Problem]:
     ]
 
 
-def connector_traps(facts: SourceFacts) -> Sequence[Problem]:
-    found = [
-        Problem(
-            f"{place} is COMPRESSED: its first change stops the capture, whichever database it is in",
-            "ALTER the column without COMPRESSED, or keep such tables on another server",
-            is_fatal=True,
-        )
-        for place in facts.compressed
-    ]
-    own = f"{facts.database}."
-    for place in facts.unparseable:
-        found.append(
-            Problem(
-                f"{place} is inet4 or inet6: the connector cannot parse its table",
-                "use varbinary(16) or varchar(39); such a table created later stops the capture",
-                is_fatal=place.startswith(own),
-            )
-        )
-    # `Failed to properly convert default value`, 3.5.0.Final; those of tables that are not captured it does not read.
-    for table, column in facts.uuid_defaults:
-        found.append(
-            Problem(
-                f"column {column} of table {table} has a UUID as its DEFAULT: the connector cannot read it and stops",
-                f"let its owner drop it: ALTER COLUMN `{column}` DROP DEFAULT. An expression, as uuid(), is no trouble",
-                table=table,
-            )
-        )
-    return found
-
-
 def cascades(facts: SourceFacts) -> Sequence[Problem]:
     """InnoDB carries out such actions by itself, below the binlog: the child's rows change without a log record."""
     silent = ("CASCADE", "SET NULL", "SET DEFAULT")
@@ -334,7 +301,6 @@ RULES: tuple[Rule, ...] = (
     replica,
     engines,
     xa,
-    connector_traps,
     cascades,
     retention,
     values,

@@ -46,9 +46,6 @@ def gather(
                 variables=_variables(session, "GLOBAL"),
                 engines=_engines(session, database, names),
                 prepared_xa=len(query(session, "XA RECOVER")),
-                compressed=seen.compressed,
-                unparseable=seen.unparseable,
-                uuid_defaults=_uuid_defaults(session, database, names),
                 foreign_keys=_foreign_keys(session, names),
                 binlog_do=seen.binlog_do,
                 binlog_ignore=seen.binlog_ignore,
@@ -68,10 +65,8 @@ def gather(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a login sees that may read the whole database and the state of the binlog. The reader sees nothing of it."""
+    """What a login sees that may read the state of the binlog. The reader sees nothing of it."""
 
-    compressed: tuple[str, ...]
-    unparseable: tuple[str, ...]
     binlog_do: str
     binlog_ignore: str
     replicates_from: tuple[str, ...]
@@ -80,12 +75,7 @@ class _Seen:
 def _seen_by_capture(capture: Connection) -> _Seen:
     try:
         with closing(open_session(capture)) as session:
-            return _Seen(
-                _places(session, "column_type LIKE '%COMPRESSED%'"),
-                _places(session, "data_type IN ('inet4', 'inet6')"),
-                *_filters(session),
-                _primaries(session),
-            )
+            return _Seen(*_filters(session), _primaries(session))
     except pymysql.err.MySQLError as exc:
         raise translated(exc, capture) from exc
 
@@ -102,26 +92,6 @@ def _engines(session: "Session[Any]", database: str, names: Iterable[str]) -> di
     )
     known = {name: str(engine or "none") for name, engine in rows}
     return {name: known[name] for name in names if name in known}
-
-
-def _places(session: "Session[Any]", condition: str) -> tuple[str, ...]:
-    rows = query(
-        session,
-        "SELECT CONCAT(table_schema, '.', table_name, '.', column_name) FROM information_schema.columns"
-        f" WHERE {condition} AND table_schema NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')",
-    )
-    return tuple(str(row[0]) for row in rows)
-
-
-def _uuid_defaults(session: "Session[Any]", database: str, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """A literal stands in quotes there, an expression does not."""
-    rows = query(
-        session,
-        "SELECT table_name, column_name FROM information_schema.columns"
-        " WHERE table_schema = %s AND data_type = 'uuid' AND column_default LIKE %s",
-        (database, "'%"),
-    )
-    return tuple((str(table), str(column)) for table, column in rows if table in names)
 
 
 def _foreign_keys(session: "Session[Any]", names: Iterable[str]) -> tuple[ForeignKeyAction, ...]:

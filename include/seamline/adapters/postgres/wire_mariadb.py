@@ -40,7 +40,7 @@ def _cast(column: Column, *, of: str) -> str:
         case Kind.TIME:
             return f"({of}*interval '1 microsecond')"
         case Kind.ENUM | Kind.YEAR:
-            return _mended(column.kind, of)
+            return _mended(column, of)
         case _:
             return f"{of}::{destination_type(column)}"
 
@@ -60,10 +60,12 @@ def _dated(column: Column, of: str) -> str:
     return f"(CASE WHEN {is_none} THEN ({what}||{of})::{destination_type(column)} ELSE {value} END)"
 
 
-def _mended(kind: Kind, of: str) -> str:
-    """What the connector tells otherwise than it is (seen on 3.5.0.Final): it puts a backslash before a comma inside a
-    label, and the year 0000 arrives as 1900, which a YEAR cannot hold."""
-    return f"replace({of},'\\,',',')" if kind is Kind.ENUM else f"(CASE {of} WHEN 1900 THEN 0 ELSE {of} END)::smallint"
+def _mended(column: Column, of: str) -> str:
+    """What the connector tells otherwise than it is: the year 0000 arrives as 1900, which a YEAR cannot hold
+    (3.5.0.Final). A log of before ADR 31 has a backslash before a comma inside a label; no label had its own then."""
+    if column.kind is Kind.YEAR:
+        return f"(CASE {of} WHEN 1900 THEN 0 ELSE {of} END)::smallint"
+    return of if "\\" in column.source_type else f"replace({of},'\\,',',')"
 
 
 def _unsigned(of: str) -> str:

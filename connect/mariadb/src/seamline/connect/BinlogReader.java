@@ -11,6 +11,7 @@ import com.github.shyiko.mysql.binlog.event.deserialization.EventDeserializer;
 import com.github.shyiko.mysql.binlog.event.deserialization.TableMapEventDataDeserializer;
 import com.github.shyiko.mysql.binlog.io.ByteArrayInputStream;
 import io.debezium.connector.binlog.BinlogConnectorConfig;
+import io.debezium.connector.binlog.event.StopEventDataDeserializer;
 import io.debezium.connector.binlog.jdbc.BinlogConnectorConnection;
 import io.debezium.connector.mariadb.MariaDbConnectorConfig;
 import io.debezium.connector.mariadb.MariaDbDatabaseSchema;
@@ -23,11 +24,12 @@ import io.debezium.pipeline.ErrorHandler;
 import io.debezium.pipeline.EventDispatcher;
 import io.debezium.relational.TableId;
 import io.debezium.snapshot.SnapshotterService;
-import io.debezium.text.MultipleParsingExceptions;
-import io.debezium.text.ParsingException;
 import io.debezium.util.Clock;
 import java.io.IOException;
+import java.util.BitSet;
+import java.util.EnumSet;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Predicate;
 import org.apache.kafka.connect.errors.DataException;
 
@@ -39,12 +41,17 @@ import org.apache.kafka.connect.errors.DataException;
  */
 final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
+    private static final Set<EventType> OF_MYSQL = EnumSet.of(
+            EventType.EXT_WRITE_ROWS, EventType.EXT_UPDATE_ROWS, EventType.EXT_DELETE_ROWS, EventType.TRANSACTION_PAYLOAD);
+
     /** What Debezium has made of the statements so far. */
     private final MariaDbDatabaseSchema schema;
 
+    private final BinlogConnectorConnection connection;
+
     private NoGtidMissing complete;
 
-    /** Debezium's constructor makes these three: an initializer would run after that, and {@link #schema} is not there yet. */
+    /** Debezium's constructor makes these: an initializer would run after that, and {@link #schema} is not there yet. */
     private Predicate<TableId> isCaptured;
 
     private TextsAsNamed texts;
@@ -52,6 +59,8 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
     private TablesAsNamed known;
 
     private StatementsWithoutRows statements;
+
+    private TableMapEventData named;
 
     private final RowsThatStand standing = new RowsThatStand(this::unwrapData);
 
@@ -77,6 +86,7 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             BinaryLogClient client) {
         super(config, connection, dispatcher, errorHandler, Clock.SYSTEM, context, schema, metrics, snapshots, client);
         this.schema = schema;
+        this.connection = connection;
     }
 
     @Override
@@ -105,7 +115,8 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             Map<String, Thread> threads,
             BinlogConnectorConnection connection) {
         isCaptured = config.getTableFilters().dataCollectionFilter()::isIncluded;
-        texts = new TextsAsNamed(connection, isCaptured);
+        texts = new TextsAsNamed(
+                connection, isCaptured, () -> client.getBinlogFilename() + " from position " + client.getBinlogPosition());
         statements = new StatementsWithoutRows(config.getTableFilters().databaseFilter(), texts::lettersOf);
         super.configureBinaryLogClient(client, config, threads, connection);
         client.registerLifecycleListener(new BinaryLogClient.AbstractLifecycleListener() {
@@ -128,6 +139,7 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
         EventType kind = event.getHeader().getEventType();
         if (kind == EventType.FORMAT_DESCRIPTION) {
             known().forget();
+            texts.forget();
         }
         hasTransactions = kind == EventType.MARIADB_GTID || hasTransactions && kind != EventType.ROTATE;
     }
@@ -140,7 +152,6 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
         super.handleUpdateTableMetadata(partition, offset, event);
     }
 
-    /** Debezium reads the statements of all databases, and ends its task at one that it cannot read. */
     @Override
     protected void handleQueryEvent(MariaDbPartition partition, MariaDbOffsetContext offset, Event event)
             throws InterruptedException {
@@ -149,13 +160,7 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             refuseUndone();
             return;
         }
-        try {
-            super.handleQueryEvent(partition, offset, event);
-        } catch (ParsingException | MultipleParsingExceptions unread) {
-            if (statements.mayConcernCaptured(unwrapData(event))) {
-                throw unread;
-            }
-        }
+        super.handleQueryEvent(partition, offset, event);
     }
 
     private void refuseUndone() {
@@ -167,31 +172,42 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     @Override
     protected EventDeserializer createEventDeserializer() {
-        EventDeserializer events = super.createEventDeserializer();
+        EventDeserializer events = new EventDeserializer();
         Map<Long, TableMapEventData> tables = new LastTables<>();
-        events.setEventDataDeserializer(EventType.TABLE_MAP, new TableMapEventDataDeserializer() {
+        TableMapEventDataDeserializer tablesAsNamed = new TableMapEventDataDeserializer() {
             @Override
             public TableMapEventData deserialize(ByteArrayInputStream event) throws IOException {
-                TableMapEventData table = super.deserialize(event);
-                // First: rows of a table that cannot be read must not find it.
+                byte[] bytes = event.read(event.available());
+                BitSet compressed = CompressedColumns.uncover(bytes);
+                TableMapEventData table = super.deserialize(new ByteArrayInputStream(bytes));
+                texts.add(table, bytes, compressed);
                 known().add(table);
-                texts.add(table);
+                // Last: rows of a table that cannot be read must not find it.
                 tables.put(table.getTableId(), table);
+                named = table;
                 return table;
             }
-        });
+        };
+        // The client reads such an event by its own class before any other, unless it is given both, and hands the second's on.
+        events.setEventDataDeserializer(
+                EventType.TABLE_MAP, new EventDeserializer.EventDataWrapper.Deserializer(tablesAsNamed, event -> named));
+        events.setEventDataDeserializer(EventType.STOP, new StopEventDataDeserializer());
         events.setEventDataDeserializer(EventType.QUERY, statements);
         events.setEventDataDeserializer(EventType.EXECUTE_LOAD_QUERY, statements::deserializeLoad);
-        events.setEventDataDeserializer(EventType.UNKNOWN, this::refuseAmongRows);
         events.setEventDataDeserializer(EventType.WRITE_ROWS, new RowsAsStored.Inserted(tables, texts));
         events.setEventDataDeserializer(EventType.UPDATE_ROWS, new RowsAsStored.Updated(tables, texts));
         events.setEventDataDeserializer(EventType.DELETE_ROWS, new RowsAsStored.Deleted(tables, texts));
+        events.setEventDataDeserializer(EventType.UNKNOWN, this::refuseAmongRows);
+        // What MySQL writes; of MariaDB only those above are known.
+        for (EventType other : OF_MYSQL) {
+            events.setEventDataDeserializer(other, this::refuseAmongRows);
+        }
         return events;
     }
 
     private TablesAsNamed known() {
         if (known == null) {
-            known = new TablesAsNamed(schema, isCaptured, texts);
+            known = new TablesAsNamed(schema, isCaptured, texts, connection);
         }
         return known;
     }

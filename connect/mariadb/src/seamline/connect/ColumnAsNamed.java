@@ -3,8 +3,8 @@ package seamline.connect;
 import com.github.shyiko.mysql.binlog.event.deserialization.ColumnType;
 import io.debezium.connector.mariadb.antlr.MariaDbAntlrDdlParser;
 import io.debezium.relational.Column;
+import io.debezium.relational.ColumnEditor;
 import java.sql.Types;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
@@ -24,13 +24,16 @@ final class ColumnAsNamed {
     /** A FLOAT of more bits is a DOUBLE. */
     private static final int FLOAT_BITS = 24;
 
+    private static final int UUID_BYTES = 16;
+    private static final String LETTERS = "utf8mb4";
+
     private ColumnAsNamed() {}
 
-    /** @param labels null but for ENUM and SET */
-    record Told(ColumnType type, int meta, boolean isUnsigned, boolean isOfBytes, String[] labels) {
+    /** @param labels null but for ENUM and SET, and where nobody can read them */
+    record Told(ColumnType type, int meta, boolean isUnsigned, boolean isOfBytes, List<String> labels) {
 
         String inWords() {
-            return type + (isUnsigned ? " UNSIGNED " : " ") + meta + (labels == null ? "" : " " + Arrays.toString(labels));
+            return type + (isUnsigned ? " UNSIGNED " : " ") + meta + (labels == null ? "" : " " + labels);
         }
     }
 
@@ -99,43 +102,43 @@ final class ColumnAsNamed {
     }
 
     private static Optional<Column> bits(Told told, Column known, String words) {
-        int bits = (told.meta() >> 8) * Byte.SIZE + (told.meta() & 0xFF);
-        return only(known, words, "BIT").filter(one -> Math.max(one.length(), 1) == bits);
+        return only(known, words, "BIT").filter(one -> Math.max(one.length(), 1) == bits(told));
     }
 
-    /** The server takes trailing blanks off. A label that is not in UTF-8 cannot be compared. */
+    private static int bits(Told told) {
+        return (told.meta() >> 8) * Byte.SIZE + (told.meta() & 0xFF);
+    }
+
+    /** Of an alteration that was not logged; what rows hold is read by the labels that the server names. */
     private static Optional<Column> labels(Told told, Column known, String words) {
         if (!words.equals(told.type().name())) {
             return Optional.empty();
         }
-        List<String> labels = known.enumValues().stream().map(ColumnAsNamed::withoutBlanks).toList();
-        List<String> read = MariaDbAntlrDdlParser.extractEnumAndSetOptions(labels);
-        if (told.labels() != null && !isSame(told.labels(), read)) {
-            return Optional.empty();
-        }
-        return Optional.of(labels.equals(known.enumValues()) ? known : known.edit().enumValues(labels).create());
+        List<String> read = MariaDbAntlrDdlParser.extractEnumAndSetOptions(known.enumValues());
+        return told.labels() == null || isSame(told.labels(), read) ? Optional.of(known) : Optional.empty();
     }
 
-    private static boolean isSame(String[] told, List<String> read) {
-        if (told.length != read.size()) {
+    /** A client of the character set `binary` writes a label in bytes of which nobody knows the letters. */
+    private static boolean isSame(List<String> told, List<String> read) {
+        if (told.size() != read.size()) {
             return false;
         }
-        for (int number = 0; number < told.length; number++) {
-            boolean isReadable = told[number].indexOf('\uFFFD') < 0;
-            if (isReadable && !plain(told[number]).equals(plain(read.get(number)))) {
+        for (int number = 0; number < told.size(); number++) {
+            boolean isPlain = isAscii(told.get(number)) && isAscii(read.get(number));
+            if (isPlain && !plain(told.get(number)).equals(plain(read.get(number)))) {
                 return false;
             }
         }
         return true;
     }
 
+    private static boolean isAscii(String label) {
+        return label.chars().allMatch(letter -> letter < 0x80);
+    }
+
     /** Debezium escapes commas and leaves quotes doubled; a label with a backslash is refused when it is planned. */
     private static String plain(String label) {
         return label.replace("\\", "").replace("''", "'").stripTrailing();
-    }
-
-    private static String withoutBlanks(String label) {
-        return label.endsWith("'") ? label.substring(0, label.length() - 1).replaceFirst(" +\\z", "") + "'" : label;
     }
 
     private static Optional<Column> text(Told told, Column known, String words) {
@@ -155,10 +158,70 @@ final class ColumnAsNamed {
 
     /** BINARY, of which the connector pads the values. */
     private static Optional<Column> bytes(Told told, Column known, String words) {
-        int length = (told.meta() >> 4 & 0x300 ^ 0x300) + (told.meta() & 0xFF);
+        int length = binaryLength(told);
         boolean isOther = words.equals("BINARY") && known.length() > 0 && known.length() != length;
         Column typed = typed(known, "BINARY", Types.BINARY);
         return isOther ? Optional.empty() : Optional.of(typed.length() == length ? typed : typed.edit().length(length).create());
+    }
+
+    /** A UUID is stored in as many bytes as a BINARY(16), and the server names no difference. */
+    static boolean mayBeUuid(Told told) {
+        return told.type() == ColumnType.STRING && told.isOfBytes() && binaryLength(told) == UUID_BYTES;
+    }
+
+    /** A column of which no statement is known. */
+    static Column made(Told told, String name, boolean isOptional, String catalogued) {
+        ColumnEditor column = Column.editor().name(name).optional(isOptional);
+        String sign = told.isUnsigned() ? " UNSIGNED" : "";
+        return switch (told.type()) {
+            case TINY -> column.type("TINYINT" + sign).jdbcType(Types.SMALLINT).create();
+            case SHORT -> column.type("SMALLINT" + sign).jdbcType(Types.SMALLINT).create();
+            case INT24 -> column.type("MEDIUMINT" + sign).jdbcType(Types.INTEGER).create();
+            case LONG -> column.type("INT" + sign).jdbcType(Types.INTEGER).create();
+            case LONGLONG -> column.type("BIGINT" + sign).jdbcType(Types.BIGINT).create();
+            case FLOAT -> column.type("FLOAT" + sign).jdbcType(Types.FLOAT).create();
+            case DOUBLE -> column.type("DOUBLE" + sign).jdbcType(Types.DOUBLE).create();
+            case NEWDECIMAL -> column.type("DECIMAL" + sign)
+                    .jdbcType(Types.DECIMAL).length(told.meta() & 0xFF).scale(told.meta() >> 8).create();
+            case YEAR -> column.type("YEAR").jdbcType(Types.INTEGER).create();
+            case DATE, NEWDATE -> column.type("DATE").jdbcType(Types.DATE).create();
+            case DATETIME_V2 -> moment(column.type("DATETIME").jdbcType(Types.TIMESTAMP), told);
+            case TIMESTAMP_V2 -> moment(column.type("TIMESTAMP").jdbcType(Types.TIMESTAMP_WITH_TIMEZONE), told);
+            case TIME_V2 -> moment(column.type("TIME").jdbcType(Types.TIME), told);
+            case DATETIME -> column.type("DATETIME").jdbcType(Types.TIMESTAMP).create();
+            case TIMESTAMP -> column.type("TIMESTAMP").jdbcType(Types.TIMESTAMP_WITH_TIMEZONE).create();
+            case TIME -> column.type("TIME").jdbcType(Types.TIME).create();
+            case BIT -> column.type("BIT").jdbcType(Types.BIT).length(bits(told)).create();
+            case ENUM, SET -> column.type(told.type().name()).jdbcType(Types.CHAR).charsetName(LETTERS).create();
+            default -> madeText(told, column, catalogued);
+        };
+    }
+
+    private static Column moment(ColumnEditor column, Told told) {
+        return told.meta() > 0 ? column.length(told.meta()).create() : column.create();
+    }
+
+    /** Texts come as such, whatever their character set. */
+    private static Column madeText(Told told, ColumnEditor column, String catalogued) {
+        if (mayBeUuid(told) && catalogued.equalsIgnoreCase("uuid")) {
+            return column.type("UUID").jdbcType(Types.OTHER).create();
+        }
+        boolean isFixed = told.type() == ColumnType.STRING;
+        if (told.type() == ColumnType.VARCHAR || told.type() == ColumnType.VAR_STRING || isFixed && !told.isOfBytes()) {
+            return told.isOfBytes()
+                    ? column.type("VARBINARY").jdbcType(Types.VARBINARY).create()
+                    : column.type("VARCHAR").jdbcType(Types.VARCHAR).charsetName(LETTERS).create();
+        }
+        if (isFixed) {
+            return column.type("BINARY").jdbcType(Types.BINARY).length(binaryLength(told)).create();
+        }
+        return told.isOfBytes()
+                ? column.type("LONGBLOB").jdbcType(Types.BLOB).create()
+                : column.type("LONGTEXT").jdbcType(Types.VARCHAR).charsetName(LETTERS).create();
+    }
+
+    private static int binaryLength(Told told) {
+        return (told.meta() >> 4 & 0x300 ^ 0x300) + (told.meta() & 0xFF);
     }
 
     private static Column typed(Column known, String name, int jdbcType) {

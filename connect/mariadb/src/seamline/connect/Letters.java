@@ -1,6 +1,7 @@
 package seamline.connect;
 
 import io.debezium.connector.mariadb.charset.MariaDbCharsetRegistry;
+import io.debezium.jdbc.JdbcConnection;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.Charset;
@@ -26,9 +27,13 @@ final class Letters {
     private static final String TABLES = "letters.txt";
 
     private final Map<String, String> ofSingleBytes = new HashMap<>();
+    private final Map<String, Reading> ofServer = new HashMap<>();
     private final MariaDbCharsetRegistry others = new MariaDbCharsetRegistry();
+    private final JdbcConnection server;
 
-    Letters() {
+    /** @param server is asked for the letters of some sets, once for each */
+    Letters(JdbcConnection server) {
+        this.server = server;
         try (InputStream tables = Letters.class.getResourceAsStream(TABLES)) {
             new String(tables.readAllBytes(), StandardCharsets.US_ASCII).lines().forEach(this::add);
         } catch (IOException broken) {
@@ -47,6 +52,9 @@ final class Letters {
         String upper = ofSingleBytes.get(set);
         if (upper != null) {
             return bytes -> text(bytes, upper);
+        }
+        if (LettersOfServer.know(set)) {
+            return ofServer.computeIfAbsent(set, one -> LettersOfServer.of(one, server));
         }
         String encoding = others.getJavaEncodingForCharSet(set);
         if (encoding == null) {

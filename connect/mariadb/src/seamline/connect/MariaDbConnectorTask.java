@@ -130,9 +130,8 @@ public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, Mar
         @SuppressWarnings("unchecked") // Made by name, for tables as in all of Debezium's relational connectors.
         TopicNamingStrategy<TableId> topics = config.getTopicNamingStrategy(BinlogConnectorConfig.TOPIC_NAMING_STRATEGY);
         MariaDbValueConverters values = values();
-        schema = new MariaDbDatabaseSchema(
-                config, values, topics, config.schemaNameAdjuster(), connection.isTableIdCaseSensitive(),
-                service(CustomConverterRegistry.class), context);
+        schema = new TablesOfStatements(
+                config, values, topics, connection.isTableIdCaseSensitive(), service(CustomConverterRegistry.class), context);
         connectionOfParts = connections.newConnection();
         addBeans(settings, values, offsets);
         validate(offsets);

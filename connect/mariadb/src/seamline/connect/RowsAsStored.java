@@ -48,6 +48,12 @@ final class RowsAsStored {
         }
     }
 
+    /** All rows of the event. */
+    private static Serializable[] passOver(ByteArrayInputStream rows) throws IOException {
+        rows.skip(rows.available());
+        return new Serializable[0];
+    }
+
     private static Serializable timestamp(Serializable read) {
         return ZERO_TIMESTAMP.equals(read) ? NO_TIMESTAMP : read;
     }
@@ -63,7 +69,9 @@ final class RowsAsStored {
 
         @Override
         protected Serializable[] deserializeRow(long table, BitSet included, ByteArrayInputStream row) throws IOException {
-            return texts.read(table, included, super.deserializeRow(table, included, row));
+            return texts.isRead(table)
+                    ? texts.read(table, included, super.deserializeRow(table, included, row))
+                    : passOver(row);
         }
 
         @Override
@@ -103,7 +111,9 @@ final class RowsAsStored {
 
         @Override
         protected Serializable[] deserializeRow(long table, BitSet included, ByteArrayInputStream row) throws IOException {
-            return texts.read(table, included, super.deserializeRow(table, included, row));
+            return texts.isRead(table)
+                    ? texts.read(table, included, super.deserializeRow(table, included, row))
+                    : passOver(row);
         }
 
         @Override
@@ -143,7 +153,9 @@ final class RowsAsStored {
 
         @Override
         protected Serializable[] deserializeRow(long table, BitSet included, ByteArrayInputStream row) throws IOException {
-            return texts.read(table, included, super.deserializeRow(table, included, row));
+            return texts.isRead(table)
+                    ? texts.read(table, included, super.deserializeRow(table, included, row))
+                    : passOver(row);
         }
 
         @Override

@@ -26,7 +26,7 @@ final class StatementsWithoutRows extends QueryEventDataDeserializer {
     private static final Set<String> CHANGES =
             Set.of("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "SELECT", "DO", "CALL", "WITH");
     /** Comments that the server runs are told as what stands in them. "…" is a name or a text, by the session's mode. */
-    private static final Pattern TOKEN = Pattern.compile(
+    static final Pattern TOKEN = Pattern.compile(
             "/\\*M?!\\d*|/\\*.*?\\*/|(?:#|--(?=\\s|\\z))[^\\n]*|'(?:[^'\\\\]|\\\\.|'')*+'"
                     + "|\"(?<quoted>(?:[^\"\\\\]|\\\\.|\"\")*+)\"|`(?<ticked>(?:[^`]|``)*+)`|(?<plain>[\\p{L}\\p{N}_$]+)|(?<dot>\\.)",
             Pattern.DOTALL);

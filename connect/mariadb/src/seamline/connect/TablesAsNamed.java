@@ -4,12 +4,13 @@ import com.github.shyiko.mysql.binlog.event.TableMapEventData;
 import com.github.shyiko.mysql.binlog.event.TableMapEventMetadata;
 import com.github.shyiko.mysql.binlog.event.deserialization.ColumnType;
 import io.debezium.connector.mariadb.MariaDbDatabaseSchema;
+import io.debezium.jdbc.JdbcConnection;
 import io.debezium.relational.Column;
 import io.debezium.relational.Table;
 import io.debezium.relational.TableId;
+import java.sql.SQLException;
 import java.util.ArrayList;
-import java.util.BitSet;
-import java.util.Iterator;
+import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Predicate;
@@ -20,20 +21,25 @@ import org.apache.kafka.connect.errors.DataException;
  *
  * Debezium makes its tables of statements, and reads rows by position. Where a statement says a type in other words than
  * the server (INTEGER UNSIGNED, ZEROFILL, REAL, BINARY), the column is given the server's. Where columns are others, a
- * statement was not understood or not logged: that stops here, before the rows.
+ * statement was misunderstood or not logged: that stops here, before the rows. A table that is not known, as after a statement
+ * that nobody could read ({@link TablesOfStatements}), is made of what the server names.
  */
 final class TablesAsNamed {
 
     private final MariaDbDatabaseSchema schema;
     private final Predicate<TableId> isCaptured;
     private final TextsAsNamed texts;
+    private final JdbcConnection source;
     /** A number is that of one definition of a table, as long as its server runs. */
     private final Map<Long, Table> agreed = new LastTables<>();
 
-    TablesAsNamed(MariaDbDatabaseSchema schema, Predicate<TableId> isCaptured, TextsAsNamed texts) {
+    /** @param source is asked for what the server does not name */
+    TablesAsNamed(
+            MariaDbDatabaseSchema schema, Predicate<TableId> isCaptured, TextsAsNamed texts, JdbcConnection source) {
         this.schema = schema;
         this.isCaptured = isCaptured;
         this.texts = texts;
+        this.source = source;
     }
 
     /** Another server, or the same one started again, numbers tables from the beginning. */
@@ -41,22 +47,62 @@ final class TablesAsNamed {
         agreed.clear();
     }
 
-    /** Of a table that Debezium does not know, at whose rows it stops by itself, nothing is asked. */
+    /** To be asked behind {@link TextsAsNamed#add}. */
     void add(TableMapEventData told) {
         TableId table = new TableId(told.getDatabase(), null, told.getTable());
-        Table known = isCaptured.test(table) ? schema.tableFor(table) : null;
         TableMapEventMetadata named = told.getEventMetadata();
-        if (known == null || named == null || named.getColumnNames() == null) {
+        // At rows of a table that is not known Debezium stops by itself.
+        if (!isCaptured.test(table) || named == null || named.getColumnNames() == null) {
             return;
         }
-        if (agreed.get(told.getTableId()) == known) {
+        Table known = schema.tableFor(table);
+        if (known != null && agreed.get(told.getTableId()) == known) {
             return;
         }
-        List<Column> columns = columns(told, named, known);
-        if (!columns.equals(known.columns())) {
+        List<Column> columns = known == null ? made(told, named) : columns(told, named, known);
+        if (known == null) {
+            schema.refresh(Table.editor().tableId(table).addColumns(columns).setPrimaryKeyNames(key(named)).create());
+        } else if (!columns.equals(known.columns())) {
             schema.refresh(known.edit().setColumns(columns).create());
         }
         agreed.put(told.getTableId(), schema.tableFor(table));
+    }
+
+    private List<Column> made(TableMapEventData told, TableMapEventMetadata named) {
+        List<Column> made = new ArrayList<>();
+        for (int place = 0; place < named.getColumnNames().size(); place++) {
+            String name = named.getColumnNames().get(place);
+            ColumnAsNamed.Told column = told(told, named, place);
+            String type = ColumnAsNamed.mayBeUuid(column) ? catalogued(told, name) : "";
+            made.add(ColumnAsNamed.made(column, name, told.getColumnNullability().get(place), type));
+        }
+        return made;
+    }
+
+    private static List<String> key(TableMapEventMetadata named) {
+        Collection<Integer> places = named.getSimplePrimaryKeys();
+        if (places == null) {
+            Map<Integer, Integer> withPrefix = named.getPrimaryKeysWithPrefix();
+            places = withPrefix == null ? List.of() : withPrefix.keySet();
+        }
+        return places.stream().map(named.getColumnNames()::get).toList();
+    }
+
+    /** The type of a column now. A row may be older; then an alteration follows, which stops the table's streams. */
+    private String catalogued(TableMapEventData table, String column) {
+        try {
+            return source.prepareQueryAndMap(
+                    "SELECT data_type FROM information_schema.columns"
+                            + " WHERE table_schema = ? AND table_name = ? AND column_name = ?",
+                    asked -> {
+                        asked.setString(1, table.getDatabase());
+                        asked.setString(2, table.getTable());
+                        asked.setString(3, column);
+                    },
+                    rows -> rows.next() ? rows.getString(1) : "");
+        } catch (SQLException failure) {
+            throw Unanswered.because(failure);
+        }
     }
 
     private List<Column> columns(TableMapEventData told, TableMapEventMetadata named, Table known) {
@@ -64,23 +110,9 @@ final class TablesAsNamed {
         if (!String.join(",", names).equalsIgnoreCase(String.join(",", known.retrieveColumnNames()))) {
             throw misunderstood(told, "the columns " + names, known.retrieveColumnNames().toString());
         }
-        Iterator<String[]> enums = labels(named.getEnumStrValues());
-        Iterator<String[]> sets = labels(named.getSetStrValues());
-        BitSet unsigned = named.getSignedness() == null ? new BitSet() : named.getSignedness();
         List<Column> found = new ArrayList<>();
         for (int place = 0; place < names.size(); place++) {
-            ColumnType type = ColumnType.byCode(told.getColumnTypes()[place] & 0xFF);
-            int meta = told.getColumnMetadata()[place];
-            ColumnAsNamed.Told column = new ColumnAsNamed.Told(
-                    ColumnAsNamed.label(type, meta),
-                    meta,
-                    unsigned.get(place),
-                    texts.isOfBytes(told, place),
-                    switch (ColumnAsNamed.label(type, meta)) {
-                        case ENUM -> enums.hasNext() ? enums.next() : null;
-                        case SET -> sets.hasNext() ? sets.next() : null;
-                        default -> null;
-                    });
+            ColumnAsNamed.Told column = told(told, named, place);
             Column one = known.columns().get(place);
             found.add(ColumnAsNamed.of(column, one).orElseThrow(() -> misunderstood(
                     told, "column " + one.name() + " as " + column.inWords(), one.typeName() + " " + one.length())));
@@ -88,8 +120,12 @@ final class TablesAsNamed {
         return found;
     }
 
-    private static Iterator<String[]> labels(List<String[]> named) {
-        return named == null ? List.<String[]>of().iterator() : named.iterator();
+    private ColumnAsNamed.Told told(TableMapEventData told, TableMapEventMetadata named, int place) {
+        ColumnType type = ColumnType.byCode(told.getColumnTypes()[place] & 0xFF);
+        int meta = told.getColumnMetadata()[place];
+        boolean isUnsigned = named.getSignedness() != null && named.getSignedness().get(place);
+        return new ColumnAsNamed.Told(
+                ColumnAsNamed.label(type, meta), meta, isUnsigned, texts.isOfBytes(told, place), texts.labels(told, place));
     }
 
     private static DataException misunderstood(TableMapEventData told, String has, String would) {
