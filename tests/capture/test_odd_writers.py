@@ -55,8 +55,11 @@ UNREAD = (
     "CREATE PACKAGE {}_k AS FUNCTION g RETURN INT; END",
     "SET sql_mode = DEFAULT",
 )
-# To begin with, a capture reads the structure of all tables.
-BEFOREHAND = tuple(statement.replace("{}", "before") for statement in UNREAD)
+# To begin with, a capture reads the structure of all tables. The bytes of the label are a letter in UTF-8, too.
+BEFOREHAND = (
+    *(statement.replace("{}", "before") for statement in UNREAD),
+    "CREATE TABLE before_f (id INT PRIMARY KEY, e ENUM('ß€')) DEFAULT CHARSET=latin1",
+)
 
 
 @pytest.fixture
@@ -147,8 +150,10 @@ def test_tables_of_statements_that_nobody_can_read_are_passed_over_and_read_righ
     assert replay(bank, finish(bank)).holds("account") == [(2, 2, "y")]
     # For a UNIQUE over long texts the server keeps a column that nobody sees.
     bank.execute("CREATE TABLE later_u (id INT PRIMARY KEY, t TEXT, UNIQUE (t))")
-    bank.ensure(bank.with_tables("account", "audit", "before_w", "before_z", "later_u", "later_v", "later_z"))
+    carried = ("account", "audit", "before_f", "before_w", "before_z", "later_u", "later_v", "later_z")
+    bank.ensure(bank.with_tables(*carried))
     bank.execute(
+        "INSERT INTO before_f VALUES (1, 'ß€')",
         "INSERT INTO before_w VALUES ('A')",
         "INSERT INTO later_v VALUES (7, x'4100')",
         "INSERT INTO account VALUES (3, 3, 'z')",
@@ -163,6 +168,7 @@ def test_tables_of_statements_that_nobody_can_read_are_passed_over_and_read_righ
     state = replay(bank, finish(bank))
     assert state.holds("account") == [(2, 2, "y"), (3, 3, "z", "x")]
     assert state.holds("later_u") == [(1, "once")]
+    assert state.holds("before_f") == [(1, "ß€")]
     assert state.holds("before_w") == [("A",)]
     assert state.holds("before_z") == state.holds("later_z") == [(1, 20454, 20485)]
     assert state.holds("later_v") == [(7, "QQAAAAA="), (8, "QgAAAAA=", 9)]

@@ -56,7 +56,7 @@ AS_RUN = {
 
 
 # The tables that a statement which nobody can read may touch, written in database `bank`. Captured there are `account`,
-# `audit`, `party` and `odd `name`.
+# `audit`, `party` and `odd `name`, and `other` is known beside them.
 TOUCHED = {
     "CREATE TABLE x (account INT, `audit` INT)": "[bank.x]",
     "create table if not exists `bank` . `x` (a INT REFERENCES account)": "[bank.x]",
@@ -79,6 +79,7 @@ TOUCHED = {
     "SET STATEMENT max_statement_time=10 FOR GRANT ALL ON account TO a": "[]",
     "DO SOMETHING NEW WITH account AND audit": "[bank.account, bank.audit]",
     "SOMETHING NEW": "[]",
+    "RENAME TABLE Other TO another IN A NEW WAY": "[bank.Other]",
     "DROP DATABASE IF EXISTS bank; CREATE DATABASE bank OF A NEW KIND": "[bank.account]",
     "CREATE DATABASE bank OF A NEW KIND": "[]",
 }

@@ -289,17 +289,21 @@ def test_the_labels_of_a_statement_are_read_in_the_character_set_of_its_client(
     # The bytes of the last one are a letter in UTF-8, too.
     more = "f ENUM('x', 'ß€') CHARACTER SET latin1, s SET('Ã©', 'ß€', 'b') CHARACTER SET latin1"
     more += r", b ENUM('a\\b', 'c\\,d', 'e,f'), c SET('x\\y', 'z')"
+    # An ENUM of two bytes, and a SET with its last bit.
+    of_many = {count: ",".join(f"'n{number}'" for number in range(count)) for count in (300, 64)}
+    more += f", many ENUM({of_many[300]}), wide SET({of_many[64]})"
     columns = f"größe INT, g {labels} CHARACTER SET latin1, h {labels} CHARACTER SET utf8mb4, {more}"
     bank.execute_in("latin1", setting, f"CREATE TABLE person (id INT PRIMARY KEY, {columns})")
     with streamed(bank, warehouse, "person") as stream:
         stream.start()
         bank.execute(
-            r"INSERT INTO person VALUES (1, 180, 'männlich', 'männlich', 'ß€', 'b,Ã©', 'a\\b', 'x\\y,z')",
+            "INSERT INTO person VALUES (1, 180, 'männlich', 'männlich', 'ß€', 'b,Ã©',"
+            r" 'a\\b', 'x\\y,z', 'n299', 'n63,n0')",
             r"INSERT INTO person (id, b) VALUES (2, 'c\\,d'), (3, 'e,f')",
         )
         stream.wait_until_applied()
         assert stream.query("SELECT * FROM live.person WHERE id = 1") == [
-            (1, 180, "männlich", "männlich", "ß€", "Ã©,b", r"a\b", r"x\y,z")
+            (1, 180, "männlich", "männlich", "ß€", "Ã©,b", r"a\b", r"x\y,z", "n299", "n0,n63")
         ]
         assert stream.query("SELECT b FROM live.person WHERE id > 1 ORDER BY id") == [(r"c\,d",), ("e,f",)]
         assert stream.differences("person") == {}

@@ -13,7 +13,7 @@ import java.util.regex.Pattern;
 
 /**
  * The tables of captured databases that a statement may touch which Debezium cannot read. What a statement touches it names:
- * where what it is about is not known, each captured table whose name stands anywhere in it may be touched.
+ * where what it is about is not known, each table whose name stands anywhere in it may be touched.
  */
 final class TablesTouched {
 
@@ -153,8 +153,13 @@ final class TablesTouched {
 
     private void addAll(Set<TableId> touched, String database, List<String> names) {
         if (isOfCaptured.test(database)) {
-            names.stream().map(name -> new TableId(database, null, name)).filter(isCaptured).forEach(touched::add);
+            names.stream().map(name -> new TableId(database, null, name)).filter(this::isOne).forEach(touched::add);
         }
+    }
+
+    /** Also one that nobody carries is forgotten: it may be added to a sync tomorrow. */
+    private boolean isOne(TableId table) {
+        return isCaptured.test(table) || known.get().stream().anyMatch(one -> one.compareToIgnoreCase(table) == 0);
     }
 
     private static List<Word> words(String statement) {
