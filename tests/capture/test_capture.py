@@ -15,7 +15,7 @@ from seamline.domain.capture import CaptureState
 from seamline.domain.errors import ConfigError, PositionLost, Refused, TerminalError
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
-from tests.integration.captured import NULLS_AND_DEFAULTS, Captured, captured, finish, replay
+from tests.integration.captured import NULLS_AND_DEFAULTS, Captured, assert_too_large_is_told, captured, finish, replay
 from tests.integration.databases import mariadb
 from tests.waiting import wait_until
 
@@ -150,9 +150,16 @@ def test_a_session_without_full_row_images_stops_the_capture_with_its_cure(bank:
     bank.execute("SET SESSION binlog_row_image = MINIMAL", "INSERT INTO account VALUES (1, 1, 'x')",
                  "UPDATE account SET a = 2")  # fmt: skip
     bank.wait_until_failed()
-    with pytest.raises(TerminalError, match="fails") as raised:
+    said = "binlog_row_image was not FULL when a row of capture_test.account was written"
+    with pytest.raises(TerminalError, match=rf"{said} \(binlog\.\d+ from position \d+\)") as raised:
         bank.ensure()
-    assert "binlog_row_image" in raised.value.hint
+    assert "has set another binlog_row_image" in raised.value.hint
+    assert "capture reset" in raised.value.hint
+
+
+def test_a_row_that_no_record_holds_stops_its_table_and_no_other(bank: Captured) -> None:
+    bank.execute("ALTER TABLE account MODIFY memo LONGTEXT")
+    assert_too_large_is_told(bank)
 
 
 def test_rows_that_a_foreign_key_deletes_by_itself_never_reach_the_log(bank: Captured) -> None:

@@ -31,6 +31,7 @@ from seamline.ports import Marker, Source
 from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture, reset_capture
 from seamline.sync.capture_watch import CaptureWatch
 from seamline.sync.stream_host import RaiseAlarm
+from seamline.sync.units import UnitAssembler
 from tests.integration.databases import mariadb, mariadb_database
 from tests.waiting import wait_until
 
@@ -316,6 +317,39 @@ def told_rows(one: Captured, table: str, count: int) -> list[dict[str, Any]]:
 
         wait_until(is_whole, timeout_s=60, what="the rows in the log")
     return found
+
+
+def assert_too_large_is_told(one: Captured) -> None:
+    """A row that no record holds: its transaction is whole, and only a stream of its table has to stop."""
+    one.ensure()
+    one.execute(
+        "INSERT INTO account VALUES (1, 1, 'x')",
+        "INSERT INTO audit VALUES (1, 'before it')",
+        "UPDATE account SET memo = repeat('x', 40000000) WHERE id = 1",
+        "UPDATE account SET memo = repeat('\"', 16000000) WHERE id = 1",
+        "INSERT INTO audit VALUES (2, 'behind it')",
+    )
+    marker_id = finish(one)
+    units = UnitAssembler(("account", "audit"), marker_table=one.source_plan.marker_table)
+    rows: list[RowChange] = []
+    with closing(one.open_log()) as reader:
+        reader.assign(0)
+
+        def is_told() -> bool:
+            made = units.feed(reader.poll(1.0, 1_000))
+            rows.extend(row for unit in made for row in unit.rows)
+            return any(marker_id in str(unit.markers) for unit in made)
+
+        wait_until(is_told, timeout_s=60, what="the marker")
+    assert units.trouble is None
+    images: dict[tuple[str, str], list[tuple[bool, bool]]] = {}
+    for row in rows:
+        images.setdefault((row.table, row.op), []).append((row.before is not None, row.after is not None))
+    assert images == {
+        ("account", "c"): [(False, True)],
+        ("account", "u"): [(False, False), (False, True)],
+        ("audit", "c"): [(False, True)] * 2,
+    }
 
 
 def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import Boundary, BoundaryGate
-from seamline.domain.errors import LogCorrupted
+from seamline.domain.errors import LogCorrupted, SchemaConflict
 from seamline.domain.log import RowChange, Unit
 from seamline.domain.position import BinlogPosition
 from seamline.sync.compaction import compact
@@ -221,9 +221,9 @@ def test_a_table_emptied_again_in_a_later_transaction_forgets_what_the_first_fil
     ("table", "op", "before", "after", "key"),
     [
         ("account", "u", b"{}", b"{}", None),
-        ("account", "d", None, None, b"{}"),
+        ("account", "d", None, b"{}", b"{}"),
         ("audit", "u", None, b"{}", None),
-        ("audit", "c", None, None, None),
+        ("audit", "c", b"{}", None, None),
     ],
 )
 def test_a_change_without_key_or_full_image_stops(
@@ -232,4 +232,15 @@ def test_a_change_without_key_or_full_image_stops(
     unit = Unit("0-1-1", 0, 5, position(1), [RowChange(3, table, op, key, before, after)])
     with pytest.raises(LogCorrupted, match="offset 3") as caught:
         compact([unit], tables=BY_NAME, gate=open_gate())
+    assert (caught.value.table, caught.value.position) == (table, str(position(1)))
+
+
+@pytest.mark.parametrize(
+    ("table", "op", "key"), [("account", "c", b"{}"), ("account", "d", b"{}"), ("audit", "u", None)]
+)
+def test_a_row_that_no_record_of_the_log_holds_stops_its_table_by_name(table: str, op: str, key: bytes | None) -> None:
+    unit = Unit("0-1-1", 0, 5, position(1), [RowChange(3, table, op, key, None, None)])
+    with pytest.raises(SchemaConflict, match=f"a row of {table} is larger than a record of the log may be") as caught:
+        compact([unit], tables=BY_NAME, gate=open_gate())
+    assert "parked" in caught.value.hint
     assert (caught.value.table, caught.value.position) == (table, str(position(1)))

@@ -8,10 +8,10 @@ canonical text of the stored row; this sum only saves work.
 
 from collections.abc import Iterable, Mapping
 
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import PARK_IT, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.cutover import BoundaryGate
-from seamline.domain.errors import LogCorrupted
+from seamline.domain.errors import LogCorrupted, SchemaConflict, SeamlineError
 from seamline.domain.left_out import filled, lacks_values
 from seamline.domain.log import RowChange, Unit
 
@@ -37,7 +37,7 @@ def compact(
             _empty(emptied, dropped, found, keyed, piece)
         try:
             _take_in(unit.rows, dropped, found, keyed, piece)
-        except LogCorrupted as error:
+        except SeamlineError as error:
             error.position = str(unit.position)
             raise
     _finish(found, keyed)
@@ -150,7 +150,15 @@ def _add_images(net: dict[bytes, int], row: RowChange) -> None:
         net[after] = net.get(after, 0) + 1
 
 
-def _without_image(row: RowChange, what: str) -> LogCorrupted:
+def _without_image(row: RowChange, what: str) -> SeamlineError:
+    if row.before is None and row.after is None:
+        # So our connectors tell it (RowsThatFit.java): whatever a source leaves out, one of the two is there.
+        return SchemaConflict(
+            f"offset {row.offset}: a row of {row.table} is larger than a record of the log may be (32 MiB, as JSON,"
+            " bytes as base64, an update of a table without a key with the row before it)",
+            hint=f"let it become smaller at the source, or leave the table out. {PARK_IT}",
+            table=row.table,
+        )
     return LogCorrupted(
         f"offset {row.offset}: a change of kind {row.op} without {what}",
         hint=_FULL_IMAGES,

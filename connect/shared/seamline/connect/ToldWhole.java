@@ -73,7 +73,7 @@ final class ToldWhole {
             if (!LeanRows.isOne(record)) {
                 return at(record, record.valueSchema(), record.value());
             }
-            Struct row = rows.lean(record);
+            Struct row = RowsThatFit.of(rows.lean(record), record.key() != null);
             return at(record, row.schema(), row);
         }
         Struct bracket = (Struct) record.value();
