@@ -14,7 +14,7 @@ from tests.integration.replicated import restorable_mariadb
 
 TABLES = ("account", "audit")
 STATEMENTS = (
-    "ALTER TABLE Account COMMENT 'x'",
+    "ALTER TABLE Account MODIFY a BIGINT",
     "RENAME TABLE Account TO Account_old",
     "RENAME TABLE ACCOUNT_OLD TO Account",
     "TRUNCATE TABLE Account",
