@@ -1,6 +1,8 @@
 """A stack with an onboarded bank, and a person in front of a Chromium who knows Airflow's own pages only."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +21,7 @@ from seamline.stack.layout import Layout
 
 _CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 _SHOWN_WITHIN_MS = 60_000
+_DOWN_WITHIN_S = 120
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,15 @@ class Office:
 
 
 @pytest.fixture(scope="session")
-def office() -> Office:
-    """The shipped sync over a small bank without writers, onboarded. The session of tests takes the stack down."""
-    demo = Demo(Layout(settings.load()))
+def office() -> Iterator[Office]:
+    """The shipped sync over a small bank without writers, onboarded."""
+    try:
+        yield _opened(Demo(Layout(settings.load())))
+    finally:
+        subprocess.run([sys.executable, "-m", "seamline.cli.main", "down"], check=True, timeout=_DOWN_WITHIN_S)
+
+
+def _opened(demo: Demo) -> Office:
     boot.up(demo.layout, components.choose(), demo.progress)
     demo.fill_bank(bank.SMALL)
     made = credentials.load_or_make(demo.layout)
