@@ -17,11 +17,9 @@ from seamline.adapters.platform.capture import PlatformCaptureRegistry, Platform
 from seamline.adapters.platform.control import PlatformStreamControl
 from seamline.adapters.platform.database import Database, Session
 from seamline.adapters.platform.host_lease import PlatformHostLease, this_process
-from seamline.adapters.platform.origins import PlatformOrigins
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector, put_report
 from seamline.cli.main import main
-from seamline.domain.catalogue import Table
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import ConfigError, InvariantViolated, Refused, TransientError
 from seamline.domain.ledger import StreamId
@@ -584,18 +582,3 @@ def test_a_stream_goes_on_while_the_platform_database_is_away(server: Server, di
             return latest is not None and latest.units == 2 and latest.reports_dropped >= 3
 
         wait_until(told, timeout_s=5, what="the newest report after the cut")
-
-
-# ---- what a source's tables were seen to be --------------------------------------------------------------------------
-
-
-def test_what_was_seen_of_a_table_is_kept_until_it_is_loaded_anew(server: Server) -> None:
-    loaded = Table("entry", (), origin="as loaded")
-    with closing(PlatformOrigins(Database(server.open), "settlement")) as origins:
-        assert origins.read([loaded]) == {}
-        for seen in ("with a default", "rewritten"):
-            origins.keep(loaded, seen)
-        assert origins.read([loaded]) == {"entry": "rewritten"}
-        assert origins.read([replace(loaded, origin="loaded again")]) == {}
-    with closing(PlatformOrigins(Database(server.open), "treasury")) as others:
-        assert others.read([loaded]) == {}
