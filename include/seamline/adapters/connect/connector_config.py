@@ -16,8 +16,8 @@ from seamline.plan.model import SourcePlan
 
 # Versions that were run against kill -9, stop and resume, and huge transactions without loss. Older ones lose rows.
 TESTED_VERSIONS = {
-    MARIADB_CONNECTOR: ("3.5.0.Final-seamline-12",),
-    POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-12",),
+    MARIADB_CONNECTOR: ("3.5.0.Final-seamline-13",),
+    POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-13",),
 }
 CONNECTORS = {"mariadb": MARIADB_CONNECTOR, "postgres": POSTGRES_CONNECTOR}
 
