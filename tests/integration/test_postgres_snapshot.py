@@ -295,10 +295,16 @@ def is_done(session: "psycopg.Connection[Any]", statement: str) -> bool:
     return True
 
 
-def test_a_transaction_that_writes_and_stays_open_is_named_and_leaves_no_slot(bank: PostgresCaptured) -> None:
+def test_a_transaction_that_writes_and_stays_open_is_named_and_leaves_no_slot(
+    bank: PostgresCaptured, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Again and again while it is waited for, and in the error at the end."""
+    monkeypatch.setattr("seamline.adapters.postgres_source.slots._QUIET_S", 0.1)
+    monkeypatch.setattr("seamline.adapters.postgres_source.slots._TOLD_EVERY_S", 0.1)
     first_id = next(FIRST_IDS)
     with closing(in_postgres(bank.root)) as writer, closing(in_postgres(bank.root)) as reader:
         reader.execute("SELECT count(*) FROM account")
+        writer.execute("SET application_name = 'night batch'")
         writer.execute("INSERT INTO account VALUES (%s, 1, 'open')", (first_id,))
         with (
             pytest.raises(TransientError, match=rf"pid {writer.info.backend_pid}\b") as caught,
@@ -306,6 +312,10 @@ def test_a_transaction_that_writes_and_stays_open_is_named_and_leaves_no_slot(ba
         ):
             pass
         assert f"pid {reader.info.backend_pid}" not in str(caught.value), "who only reads is not waited for"
+        who = f"pid {writer.info.backend_pid}, user {writer.info.user}, application night batch, "
+        told = [one.message for one in caplog.records if who in one.message]
+        assert who in str(caught.value) and len(told) > 1
+        assert all("at most 1 s" in one for one in told)
         wait_until(lambda: not temporary_slots(bank), timeout_s=10, what="the slot to be gone")
         writer.commit()
         with views_at_one_snapshot(bank.source_plan, 1, tables=(), patience_s=10.0) as opened:

@@ -6,6 +6,7 @@ was wrong in most). Several sessions stand at one position either because commit
 (`brief`) or because it turned out so, which their addresses prove (`none`).
 """
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -63,6 +64,7 @@ PAUSE_S = 0.3
 # If this process stops dead between two statements, the server ends what it has begun after so many idle seconds.
 _STAGE_IDLE_S = 2
 
+log = logging.getLogger(__name__)
 Session = pymysql.connections.Connection
 
 
@@ -172,18 +174,27 @@ def _take_stage(stage: pymysql.cursors.Cursor, let_go: str, connection: Connecti
                 raise client.translated(exc, connection) from exc
             if attempt == _STAGE_ATTEMPTS:
                 raise _never_held(name, attempt, exc) from exc
+            log.warning(
+                "commits of MariaDB do not stand still yet: %s. Attempt %d of %d",
+                _waits_for(name),
+                attempt,
+                _STAGE_ATTEMPTS,
+            )
             time.sleep(PAUSE_S)
         else:
             return
 
 
-def _never_held(stage: str, attempts: int, exc: pymysql.err.MySQLError) -> TransientError:
-    waits_for = {
+def _waits_for(stage: str) -> str:
+    return {
         "START": "another backup runs",
         "BLOCK_COMMIT": f"commits take longer than {_COMMITS_END_S * 1000:g} ms",
-    }.get(stage, "a DDL or a write to a table without transactions is at work")
+    }.get(stage, "a DDL or a write to a table without transactions is at work (SHOW FULL PROCESSLIST names it)")
+
+
+def _never_held(stage: str, attempts: int, exc: pymysql.err.MySQLError) -> TransientError:
     return TransientError(
-        f"commits of MariaDB did not stand still in {attempts} attempts: {waits_for} (BACKUP STAGE {stage}:"
+        f"commits of MariaDB did not stand still in {attempts} attempts: {_waits_for(stage)} (BACKUP STAGE {stage}:"
         f" {exc.args[-1]})",
         hint="read at a quieter hour, or declare `snapshot: {lock: none}`",
     )

@@ -5,6 +5,7 @@ consistent point, so it is a prefix of the log. No other snapshot is: a commit s
 (`pg_export_snapshot` beside `pg_current_wal_lsn` is wrong even by commit LSN).
 """
 
+import logging
 import secrets
 import threading
 import time
@@ -19,10 +20,19 @@ from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source.client import Session, open_session, translated
 from seamline.domain.errors import PositionLost, SeamlineError, TransientError
 
+log = logging.getLogger(__name__)
+
 # Creating a slot waits for every transaction that is writing just then.
 CREATION_S = 60.0
 _PLUGIN = "pgoutput"
 _PAUSE_S = 0.2
+# A slot usually takes less than that; then those that it waits for are named, and again and again.
+_QUIET_S, _TOLD_EVERY_S = 3.0, 15.0
+_HOLDERS = """
+SELECT w.pid, a.usename, a.application_name, to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')
+FROM (SELECT unnest(pg_blocking_pids(%(pid)s)) AS pid UNION SELECT pid FROM pg_locks
+  WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND pid <> %(pid)s) AS w
+LEFT JOIN pg_stat_activity a ON a.pid = w.pid ORDER BY a.xact_start, w.pid"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,45 +105,78 @@ def parse_lsn(text: str) -> int:
 
 def _create(session: Session, capture: Connection, what: str, snapshot: str, patience_s: float) -> tuple[str, int, str]:
     """(slot, consistent point, exported snapshot or "")."""
-    blockers: list[str] = []
-    watch = threading.Timer(patience_s, _give_up, args=(session, capture, blockers))
-    watch.daemon = True
-    watch.start()
+    waiting = _Waiting(session, capture, patience_s)
     try:
-        with translated(capture):
+        with waiting, translated(capture):
             row = session.execute(
                 f"CREATE_REPLICATION_SLOT {what} LOGICAL {_PLUGIN} (SNAPSHOT '{snapshot}')".encode()
             ).fetchone()
     except TransientError as error:
-        if not blockers:
+        if not waiting.given_up_for:
             raise
         raise TransientError(
             f"a snapshot of the source could not be opened within {patience_s:g} s, because it waits for every"
-            f" transaction that is writing: {', '.join(blockers)}",
-            hint="end those sessions, or try again at a quieter hour",
+            f" transaction that is writing: {'; '.join(waiting.given_up_for)}",
+            hint="let them end, or end their sessions (SELECT pg_terminate_backend(<pid>)), or try again at a quieter"
+            " hour",
         ) from error
-    finally:
-        watch.cancel()
     if row is None:
         raise TransientError("the source made a replication slot and did not say where")
     return str(row[0]), parse_lsn(str(row[1])), str(row[2] or "")
 
 
-def _give_up(session: Session, capture: Connection, blockers: list[str]) -> None:
-    """Say what is waited for, then end the waiting. Every role may see locks on transaction ids."""
-    found: list[str] = []
-    try:
-        with closing(open_session(capture)) as other, translated(capture):
-            rows = other.execute(
-                "SELECT unnest(pg_blocking_pids(%(pid)s)) UNION SELECT pid FROM pg_locks"
-                " WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND pid <> %(pid)s",
-                {"pid": session.info.backend_pid},
-            ).fetchall()
-            found = [f"pid {one}" if one else "a prepared transaction" for (one,) in rows]
-    except SeamlineError as error:
-        found = [f"sessions unknown ({error})"]
-    finally:
-        blockers.extend(found or ["sessions unknown"])
-        # A slot that was made just now needs no cancelling, and its session may be closed already.
-        with suppress(psycopg.Error):
-            session.cancel_safe(timeout=5)
+class _Waiting:
+    """While the block lasts: says who is waited for, and for how long yet, then ends the waiting. Every role may see
+    locks on transaction ids."""
+
+    def __init__(self, session: Session, capture: Connection, patience_s: float) -> None:
+        self._session = session
+        self._capture = capture
+        self._patience_s = patience_s
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.given_up_for: list[str] = []
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        # Else the session could be closed while it is still to be cancelled.
+        self._thread.join()
+
+    def _watch(self) -> None:
+        started = time.monotonic()
+        pause_s = _QUIET_S
+        while not self._is_over.wait(min(pause_s, max(started + self._patience_s - time.monotonic(), 0))):
+            waited_s, pause_s = time.monotonic() - started, _TOLD_EVERY_S
+            holders = self._holders()
+            if self._is_over.is_set():
+                return
+            if waited_s >= self._patience_s:
+                self.given_up_for = holders
+                # A slot that was made just now needs no cancelling.
+                with suppress(psycopg.Error):
+                    self._session.cancel_safe(timeout=5)
+                return
+            log.warning(
+                "a snapshot of the source waits for open transactions that write: %s. Waited %.0f s, at most %.0f s",
+                "; ".join(holders),
+                waited_s,
+                self._patience_s,
+            )
+
+    def _holders(self) -> list[str]:
+        try:
+            with closing(open_session(self._capture)) as other, translated(self._capture):
+                rows = other.execute(_HOLDERS, {"pid": self._session.info.backend_pid}).fetchall()
+        except SeamlineError as error:
+            return [f"sessions unknown ({error})"]
+        return [_holder(*row) for row in rows] or ["sessions unknown"]
+
+
+def _holder(pid: int, login: str | None, application: str | None, began: str | None) -> str:
+    if not pid:
+        return "a prepared transaction (SELECT * FROM pg_prepared_xacts names it)"
+    since = f"open since {began} UTC" if began else "when it began is shown to members of pg_read_all_stats"
+    return f"pid {pid}, user {login or 'unknown'}, application {application or 'unnamed'}, {since}"
