@@ -8,7 +8,7 @@ from typing import Any
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import plan_from_json
 from seamline.ports import StreamReport, WantedStream
-from seamline.sync.stream_state import HOST_GONE, SILENCE_MAX_S, HostLike, StreamState, stream_state, stream_states
+from seamline.sync.stream_state import HOST_GONE, SILENCE_MAX_S, HostLike, StreamState, stream_states
 from seamline_airflow import parts
 
 
@@ -40,11 +40,6 @@ def look(sync: str = "") -> Look:
         hosts, alarms = director.hosts(), store.open_alarms()
     states = stream_states(wanted, reports, hosts, alarms, now=datetime.now(UTC))
     return Look(tuple(wanted), states, reports, tuple(hosts), tuple(alarms))
-
-
-def stream_trouble(stream: StreamId, report: StreamReport | None, *, lag_max_s: float) -> Trouble | None:
-    """What is wrong with a wanted stream by its newest report alone; None when it is well."""
-    return trouble_of(stream_state(WantedStream(stream, "", 1), report, lag_max_s=lag_max_s, now=datetime.now(UTC)))
 
 
 def trouble_of(state: StreamState) -> Trouble | None:

@@ -1,7 +1,7 @@
 """Snapshots of a captured database as an onboarding takes them, in this process, and what the log says of them."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.cutover import is_covered
 from seamline.domain.errors import GateFailed
 from seamline.domain.log import LogRecord, RecordKind, RowChange
-from seamline.domain.position import Position, position_from_json
+from seamline.domain.position import Position, PostgresPosition, position_from_json
 from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import Run
 from seamline.sync.onboard import publish
@@ -202,3 +202,26 @@ def staged_as_the_log_says(
         found, told = Counter(staged[table]), Counter(state.holds(table))
         assert found == told, f"{table} at {snapshot['position']}: staged {found - told}, in the log {told - found}"
     return staged
+
+
+def by_row_address(unit: Position, snapshot: Position) -> bool:
+    """The rule that is wrong."""
+    assert isinstance(unit, PostgresPosition)
+    assert isinstance(snapshot, PostgresPosition)
+    return unit.lsn <= snapshot.lsn
+
+
+def told_by(
+    bank: Captured,
+    through: str,
+    position: Position,
+    tables: Sequence[str],
+    *rules: Callable[[Position, Position], bool],
+) -> list[Replayed]:
+    """What a snapshot at `position` holds of these tables, published from the first on, said by each rule."""
+    states = [Replayed() for _ in rules]
+    for _, unit, changes in units_of(bank, through):
+        for state, rule in zip(states, rules, strict=True):
+            if rule(unit, position):
+                apply_unit(state, [row for row in changes if row.table in tables])
+    return states

@@ -78,6 +78,11 @@ def test_old_rows_of_the_platform_go_and_what_somebody_may_ask_for_stays(platfor
                 " from generate_series(1, 6000)",
                 (age,),
             )
+        # Of a stream that has not changed since, the newest event says since when it is as it is.
+        session.execute(
+            "insert into stream_event (sync, destination, state, error, host, at)"
+            " values ('settlement', 'lake', 'streaming', '', '', now() - make_interval(days => 250))"
+        )
         with closing(PlatformExpiry(Database(platform.open))) as expiry:
             young = expiry.expire()
             session.execute("update run set started_at = started_at - interval '401 days'")
@@ -93,6 +98,7 @@ def test_old_rows_of_the_platform_go_and_what_somebody_may_ask_for_stays(platfor
             "ended alarms": 1,
         }
         assert not any(rows for rows, _ in again.values())
+        assert one(session, "select count(*) from stream_event where destination = 'lake'") == 1
         stay = sorted(set(RUNS) - {"first", "plain"})
         assert [run_id for (run_id,) in session.execute("select run_id from run order by 1")] == stay
         assert one(session, "select count(*) from receipt") == len(stay)

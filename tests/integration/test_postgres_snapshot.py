@@ -22,7 +22,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, SeamlineError, TransientError
-from seamline.domain.position import Position, PostgresPosition, position_from_json
+from seamline.domain.position import PostgresPosition, position_from_json
 from seamline.ports import Marker, Problem, ReadView
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
@@ -36,11 +36,13 @@ from tests.integration.snapshot_run import (
     RATES,
     Records,
     Rows,
+    by_row_address,
     caught_before_publish,
     run_of,
     snapshot_amid,
     staged_as_the_log_says,
     staged_names,
+    told_by,
     tools_of,
     units_of,
 )
@@ -585,24 +587,7 @@ def test_a_change_is_placed_by_its_transaction_and_not_by_the_address_of_its_row
         seen = view.rows("account", [str(first_id + number) for number in range(3)])
         position = view.position
     assert len(seen) == 2, "the snapshot holds what was waited for and not the third"
-    by_transaction, by_address = told_by(bank, position, is_covered, by_row_address)
+    by_transaction, by_address = told_by(bank, last_marker(bank), position, TABLES, is_covered, by_row_address)
     found = [key_of((first_id + number,)) for number in range(3)]
     assert [key in by_transaction.keyed["account"] for key in found] == [True, True, False]
     assert [key in by_address.keyed["account"] for key in found] == [True, True, True], "it would be in neither"
-
-
-def by_row_address(unit: Position, snapshot: Position) -> bool:
-    """The rule that is wrong."""
-    assert isinstance(unit, PostgresPosition)
-    assert isinstance(snapshot, PostgresPosition)
-    return unit.lsn <= snapshot.lsn
-
-
-def told_by(bank: PostgresCaptured, position: Position, *rules: Callable[[Position, Position], bool]) -> list[Replayed]:
-    """What the snapshot holds of the tables that were published from the first, said by each rule."""
-    states = [Replayed() for _ in rules]
-    for _, unit, changes in units_of(bank, last_marker(bank)):
-        for state, rule in zip(states, rules, strict=True):
-            if rule(unit, position):
-                apply_unit(state, [row for row in changes if row.table in TABLES])
-    return states

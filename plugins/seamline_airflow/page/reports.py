@@ -72,7 +72,7 @@ def syncs() -> list[str]:
 
 def read_sync(sync: str, *, dates: int = DATES_SHOWN, before: date | None = None) -> SyncReport:
     """The sync with its newest `dates` dates, or those `before` a date."""
-    seen = look()
+    seen = look(sync)
     with parts.platform() as store:
         state = store.sync_state(sync)
         return SyncReport(
@@ -81,8 +81,8 @@ def read_sync(sync: str, *, dates: int = DATES_SHOWN, before: date | None = None
             zone=ZoneInfo(store.timezone(sync)),
             cuts=tuple(store.cut_states(sync, dates, before=before)),
             live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
-            streams=tuple(state for stream, state in seen.states.items() if stream.sync == sync),
-            findings={stream: report.findings for stream, report in seen.reports.items() if stream.sync == sync},
+            streams=tuple(seen.states.values()),
+            findings={stream: report.findings for stream, report in seen.reports.items()},
             alarms=tuple(alarm.message for alarm in seen.alarms if is_about(alarm.subject, sync)),
         )
 

@@ -29,10 +29,15 @@ and not (kind in ('onboard', 'tables') and result ? 'publish' and not exists (se
     where newer.sync = run.sync and newer.kind in ('onboard', 'tables') and newer.result ? 'publish'
     and newer.started_at > run.started_at))
 """
+# The newest event of a stream says since when it is as it is.
+_EVENTS = f"""{_old("at")}
+and exists (select 1 from stream_event newer where newer.sync = stream_event.sync
+    and newer.destination = stream_event.destination and newer.event_id > stream_event.event_id)
+"""
 # What each is called when it is told, its table, which rows, and after how many days.
 _EXPIRED = (
     ("runs with their receipts", "run", _RUNS, RUNS_KEPT_DAYS),
-    ("changes of state of streams", "stream_event", _old("at"), EVENTS_KEPT_DAYS),
+    ("changes of state of streams", "stream_event", _EVENTS, EVENTS_KEPT_DAYS),
     ("ended alarms", "alarm", _old("ended_at"), EVENTS_KEPT_DAYS),
     ("ended holds of streams", "stream_hold", _old("until"), _LEASES_KEPT_DAYS),
     ("ended holds of logs", "pruning_hold", _old("expires_at"), _LEASES_KEPT_DAYS),
