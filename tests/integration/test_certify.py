@@ -191,7 +191,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, kind: str, forms: WireForms, wrong:
         right = forms.cast(column, of=of)
         return sql.format(right) if column.kind is wrong else right
 
-    monkeypatch.setitem(sink._WIRE_FORMS, kind, replace(forms, cast=cast))
+    monkeypatch.setitem(sink.WIRE_FORMS, kind, replace(forms, cast=cast))
 
 
 def test_every_kind_of_a_mariadb_source_is_the_same_on_both_paths(

@@ -159,7 +159,7 @@ def test_what_a_paused_stream_a_pass_a_hold_and_an_unpublished_run_need_stays(sc
     scene.ledger(scene.want(), 45)
     scene.ledger(scene.want("paused"), 40)
     with closing(PlatformStreamDirector(Database(scene.platform.open))) as director:
-        director.pause(StreamId("paused", "warehouse"))
+        director.pause(StreamId("paused", "warehouse"), by="olga")
         director.unwant(StreamId("paused", "warehouse"))
     assert scene.prune().begins == (0, 40)
     scene.ledger(StreamId("paused", "warehouse"), 50)

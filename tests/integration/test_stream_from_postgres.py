@@ -90,8 +90,6 @@ UNDONE = {
         "account is another table now",
     ),
     "label renamed": ("ALTER TYPE mood RENAME VALUE 'glad' TO 'merry'", "label 'glad' of account.felt is now 'merry'"),
-    # A default has been changed before: what is harmless alone cannot be told from an alteration with a rewrite.
-    "emptied": ("TRUNCATE account", "account.a was altered and its table rewritten"),
     "identity by another index": (
         "ALTER TABLE account REPLICA IDENTITY USING INDEX account_code_key",
         "the replica identity of account is not its primary key",
@@ -136,7 +134,9 @@ def test_an_altered_table_stops_the_stream_before_a_wrong_row(
 def test_maintenance_of_a_table_stops_no_stream(bank: PostgresCaptured, warehouse: Connection) -> None:
     """A rewrite takes the default of older rows out of the catalogue, whose row is another one then."""
     bank.execute("ALTER TABLE account ADD COLUMN grade int DEFAULT 5")
-    rewrites = ("VACUUM FULL account", "CLUSTER account USING account_pkey", "TRUNCATE audit")
+    # A default that was changed before makes no alteration of a rewrite.
+    default = "ALTER TABLE audit ALTER COLUMN a SET DEFAULT 3"
+    rewrites = ("VACUUM FULL account", "CLUSTER account USING account_pkey", default, "TRUNCATE audit")
     with streamed(bank, warehouse, "account", "audit") as stream:
         stream.start()
         for number, rewrite in enumerate((*rewrites, "REINDEX TABLE account", "ANALYZE account", "VACUUM FREEZE")):

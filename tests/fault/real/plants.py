@@ -170,14 +170,14 @@ def decimals_cut() -> None:
 
 
 def _cast_instead(kind: Kind, wrong: Callable[[str], str]) -> None:
-    for name, wire in postgres_sink._WIRE_FORMS.items():
+    for name, wire in postgres_sink.WIRE_FORMS.items():
         right = wire.cast
 
         def cast(column: Column, *, of: str, right: Any = right) -> str:
             sql = right(column, of=of)
             return wrong(sql) if column.kind is kind else str(sql)
 
-        postgres_sink._WIRE_FORMS[name] = replace(wire, cast=cast)
+        postgres_sink.WIRE_FORMS[name] = replace(wire, cast=cast)
 
 
 PLANTS: Mapping[str, Plant] = {
