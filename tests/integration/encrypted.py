@@ -33,7 +33,7 @@ from seamline.stack.server_settings import MARIADB_DATABASE
 from seamline.stack.test_session import free_port_base
 from tests.certificates import Authority, Pair
 from tests.integration import encrypting_postgres
-from tests.integration.replicated import QUICK, Server, mariadb_is_ready, own, postgres_is_ready, remove
+from tests.integration.replicated import QUICK, Server, hand_to_server, mariadb_is_ready, postgres_is_ready, remove
 from tests.waiting import wait_until
 
 HOST = "localhost"
@@ -205,7 +205,7 @@ def _for_server(pair: Pair, layout: Layout) -> tuple[Path, Path]:
         if not copy.exists():
             copy.write_bytes(path.read_bytes())
             copy.chmod(0o600)
-            own(copy)
+            hand_to_server(copy)
         made.append(copy)
     return made[0], made[1]
 

@@ -108,7 +108,7 @@ def replicated_postgres() -> Iterator[TakeOver]:
         _make_logins(first)
         own = first.administrator
         second.layout.postgres.mkdir(mode=0o700)
-        own(second.layout.postgres)
+        hand_to_server(second.layout.postgres)
         address = ("-h", own.host, "-p", str(own.port), "-U", own.login)
         backup = (str(postgres.binaries() / "pg_basebackup"), *address, "-D", str(second.layout.postgres), "-R", "-c")
         with pytest.MonkeyPatch.context() as patch:
@@ -246,7 +246,7 @@ def _as_server(layout: Layout, *command: str) -> tuple[str, ...]:
     return (str(layout.python), "-m", "seamline.stack.run", "--as-server", *command)
 
 
-def own(folder: Path) -> None:
+def hand_to_server(folder: Path) -> None:
     owner = account.server_account()
     if owner is not None:
         account.hand_over(folder, owner)
