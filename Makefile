@@ -1,6 +1,6 @@
 # Aliases only: every target calls ./seamline, which needs no make. `make` lists them.
 .DEFAULT_GOAL := list
-.PHONY: list setup demo up down status doctor test unit fault soak contract dags spark capture integration e2e simulator stack compose check format schema validate explain lock
+.PHONY: list setup demo up down status doctor test unit fault soak contract dags spark capture integration e2e simulator stack browser compose check format schema validate explain lock
 
 bin := .seamline/env/venv/bin
 
@@ -18,7 +18,7 @@ status: ## verdicts, positions and lag
 	./seamline status
 doctor: ## what is missing here, and the cure
 	./seamline doctor
-test: ## every layer of tests but compose, fault and soak, as .ci/run does
+test: ## every layer of tests but browser, compose, fault and soak, as .ci/run does
 	./seamline test
 unit: ## tests without any server
 	./seamline test unit
@@ -40,6 +40,8 @@ e2e: ## the demo at reduced size, through Airflow
 	./seamline test e2e
 simulator: ## 2,000 seeded schedules of the protocol, and every planted bug
 	./seamline test simulator
+browser: ## Airflow's forms, clicked in a Chromium
+	./seamline test browser
 compose: ## docker-compose.yml unchanged, in an engine of its own
 	./seamline test compose
 stack: ## the local stack itself, and sessions of tests
