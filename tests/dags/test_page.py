@@ -150,7 +150,7 @@ def test_a_cut_that_failed_a_business_rule_says_match_nowhere(
             assert "✓</span> MATCH" not in text
         text = date_page(signed_in)
         assert said in text
-        assert "no payment is negative, 1 rows, for example [&#34;77&#34;]" in text
+        assert "no payment is negative, 1 row, for example [&#34;77&#34;]" in text
         assert text.index("CHECKS FAILED") < text.index("✓</span> MATCH")
 
 

@@ -82,7 +82,7 @@ def test_a_cut_that_failed_a_business_rule_says_so_while_it_waits_after_it_was_s
         assert found.headline is Headline.CHECKS_FAILED
         assert not found.is_green
         said = "\n".join(found.lines())
-        assert 'payment: no payment is negative, 1 rows, for example ["77"]' in said
+        assert 'payment: no payment is negative, 1 row, for example ["77"]' in said
     assert "waits for head of settlement since 2026-11-21 09:00:00 +08:00" in waits.lines(ZoneInfo("Asia/Shanghai"))
 
 

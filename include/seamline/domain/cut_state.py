@@ -184,7 +184,8 @@ class CutState:
 
 
 def check_in_words(one: FailedCheck) -> str:
-    rows = f", {one.rows:,} rows" if one.rows is not None else ""
+    noun = "row" if one.rows == 1 else "rows"
+    rows = f", {one.rows:,} {noun}" if one.rows is not None else ""
     keys = f", for example {', '.join(one.keys)}" if one.keys else ""
     return f"{one.on}: {one.why}{rows}{keys}" if rows or keys else f"{one.on}: {one.why} ({one.detail})"
 
