@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 import pytest
@@ -19,7 +19,7 @@ from seamline.adapters.platform.maintenance import PlatformMaintenance
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.adapters.postgres.ledger import create_tables
-from seamline.domain.errors import PositionLost
+from seamline.domain.errors import PositionLost, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import PUBLISH
 from seamline.plan.model import SyncPlan, plan_to_json
@@ -110,11 +110,19 @@ def scene(stack: RunningStack, migrated: Server, warehouse: None) -> Iterator[Sc
     plan = replace(plan, source=replace(plan.source, log_topic=topic), destinations=(destination,))
     one = Scene(topic, settings, migrated, plan)
     one.topics.ensure_log(topic)
+    wait_until(lambda: _is_listed(one), timeout_s=20, what="the broker to know its new topic")
     yield one
     one.topics.delete(topic)
     empty_tables(migrated)
     with closing(registry.destination_maintenance(destination)) as opened:
         opened._session.execute("DELETE FROM seamline.ledger")
+
+
+def _is_listed(scene: Scene) -> bool:
+    """Who asks for the offsets of a topic that was made just now may be told that there is none."""
+    with suppress(TransientError):
+        return scene.topics.offsets(scene.topic) == (0, 0)
+    return False
 
 
 def test_a_log_that_is_written_for_half_an_hour_stays_flat_and_kafka_gives_the_space_back(scene: Scene) -> None:
