@@ -255,7 +255,7 @@ class Attempts:
 
 
 class NoAlarms:
-    """Whoever is told of them has tests of its own."""
+    """Whoever receives them has tests of its own."""
 
     def raise_alarm(self, kind: str, subject: str, message: str) -> None: ...
 

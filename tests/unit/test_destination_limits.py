@@ -1,4 +1,4 @@
-"""What a PostgreSQL destination cannot take of a table is told by preflight, and not by the first change."""
+"""Preflight reports what a PostgreSQL destination cannot take of a table, before the first change."""
 
 from collections.abc import Sequence
 from dataclasses import replace

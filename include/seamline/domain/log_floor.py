@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogEnds:
-    """A log topic as its broker tells it: records are kept in `[begins, ends)`.
+    """A log topic as its broker reports it: records are kept in `[begins, ends)`.
 
     `young_from`: every record before it is older than `log.keep_days`.
     """

@@ -83,7 +83,7 @@ class CutApprovalOperator(ApprovalOperator):
 
 
 def _decided(asked: Decision, event: Mapping[str, Any]) -> Decision | None:
-    """The decision that an answer is; None for one that is none."""
+    """The decision that an answer makes; None where it decides nothing."""
     if "error" in event:
         return asked.answered(DecisionState.EXPIRED) if event.get("error_type") == "timeout" else None
     who, reason, at = name_of(event), reason_of(event), event["responded_at"]

@@ -19,7 +19,7 @@ _MIB = 1024 * 1024
 
 
 def declared_plans(log: Any) -> tuple[SyncPlan, ...]:
-    """Of the declarations that are right; the faults of the others are told, and shown as an import error."""
+    """Of the declarations that are right; the faults of the others are logged, and shown as an import error."""
     from seamline.plan.compile import compile_plan
     from seamline.spec.load import load_each
     from seamline_airflow.dag_factory import declarations_folder, declared_syncs

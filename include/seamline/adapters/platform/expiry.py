@@ -34,7 +34,7 @@ _EVENTS = f"""{_old("at")}
 and exists (select 1 from stream_event newer where newer.sync = stream_event.sync
     and newer.destination = stream_event.destination and newer.event_id > stream_event.event_id)
 """
-# What each is called when it is told, its table, which rows, and after how many days.
+# What each is called in the log, its table, which rows, and after how many days.
 _EXPIRED = (
     ("runs with their receipts", "run", _RUNS, RUNS_KEPT_DAYS),
     ("changes of state of streams", "stream_event", _EVENTS, EVENTS_KEPT_DAYS),

@@ -113,7 +113,7 @@ def _of_cuts(session: Session, plan: SyncPlan, destination: DestinationPlan) -> 
 
 
 def _of_live_tables(session: Session, plan: SyncPlan, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
-    # Where the ledger cannot be read, that is what is told.
+    # Where the ledger cannot be read, that is the error.
     if may_read_carriers(session) is not False:
         tables = [table.name for table in plan.tables]
         yield from of_others(session, plan.stream_id(destination.name), destination, tables).values()
