@@ -23,16 +23,13 @@ def _old(column: str) -> str:
 _RUNS = f"""{_old("started_at")}
 and run_id not in (select run_id from cut)
 and coalesce(result->'gate'->'lines', '[]') = '[]'
-and exists (select 1 from run newer where newer.sync = run.sync and newer.kind = run.kind
-    and newer.started_at > run.started_at)
-and not (kind in ('onboard', 'tables') and result ? 'publish' and not exists (select 1 from run newer
-    where newer.sync = run.sync and newer.kind in ('onboard', 'tables') and newer.result ? 'publish'
-    and newer.started_at > run.started_at))
+and run_id not in (select distinct on (sync, kind) run_id from run order by sync, kind, started_at desc)
+and run_id not in (select distinct on (sync) run_id from run where kind in ('onboard', 'tables') and result ? 'publish'
+    order by sync, started_at desc)
 """
 # The newest event of a stream says since when it is as it is.
 _EVENTS = f"""{_old("at")}
-and exists (select 1 from stream_event newer where newer.sync = stream_event.sync
-    and newer.destination = stream_event.destination and newer.event_id > stream_event.event_id)
+and event_id not in (select max(event_id) from stream_event group by sync, destination)
 """
 # What each is called in the log, its table, which rows, and after how many days.
 _EXPIRED = (
