@@ -5,6 +5,7 @@ there what Airflow says of them now: its secrets backend, its variables AIRFLOW_
 all streams does so every two minutes, so a login that was rotated reaches a running stream within that time.
 """
 
+import json
 import logging
 from typing import Any
 
@@ -19,21 +20,41 @@ def take_from_airflow() -> None:
     known = settings.load()
     if not known.from_airflow:
         return
-    entries = {connection_id: _entry(connection_id) for connection_id in known.from_airflow}
-    if connections.put(entries, within=known):
+    before = connections.known_ids(within=known)
+    entries = {connection_id: _entry(connection_id, before) for connection_id in known.from_airflow}
+    if connections.put({name: entry for name, entry in entries.items() if entry}, within=known):
         log.info("the connections file was brought up to what Airflow knows: %s", ", ".join(known.from_airflow))
 
 
-def _entry(connection_id: str) -> dict[str, Any]:
+def _entry(connection_id: str, known_before: frozenset[str]) -> dict[str, Any]:
+    """What Airflow says of it now; {} where it says nothing and the connection was known before.
+
+    Airflow says "not found" also where its API server or a secrets backend does not answer.
+    """
     from airflow.exceptions import AirflowNotFoundException
     from airflow.sdk import BaseHook
 
     try:
         found = BaseHook.get_connection(connection_id)
     except AirflowNotFoundException as exc:
+        if connection_id in known_before:
+            log.warning("Airflow does not find connection %s now: what it was before is used", connection_id)
+            return {}
         raise ConfigError(
             f"SEAMLINE_CONNECTIONS_FROM_AIRFLOW names `{connection_id}`, and Airflow knows no such connection",
             hint="add it to Airflow's secrets backend, or take it out of that variable",
         ) from exc
+    _require_json(connection_id, found.extra)
     names = {"conn_type": found.conn_type, "host": found.host, "port": found.port, "schema": found.schema}
     return {**names, "login": found.login, "password": found.password, "extra": found.extra_dejson}
+
+
+def _require_json(connection_id: str, extra: str | None) -> None:
+    """Airflow's own reading of an extra that is no JSON is an empty one, which asks for no TLS."""
+    try:
+        json.loads(extra or "{}")
+    except ValueError:
+        # Its words could quote a password.
+        raise ConfigError(
+            f"The extra of Airflow's connection `{connection_id}` is no JSON", hint="correct it where Airflow has it"
+        ) from None

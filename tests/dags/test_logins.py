@@ -49,6 +49,26 @@ def test_what_is_not_named_is_left_alone(file: Path, monkeypatch: pytest.MonkeyP
     assert resolve("warehouse_writer").password == "old"
 
 
+def test_a_secrets_backend_that_is_away_for_a_moment_leaves_the_logins_of_before(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Airflow says the same of a backend that does not answer and of a connection that is not there."""
+    with task_errors():
+        assert resolve("warehouse_writer").password == "old"
+    assert "warehouse_writer" in caplog.text
+
+
+def test_an_extra_that_airflow_cannot_read_is_refused_and_is_no_session_in_the_clear(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = {**OTHER, "conn_type": "postgres", "password": "hunter2", "extra": '{"sslmode": "verify-full",}'}
+    monkeypatch.setenv("AIRFLOW_CONN_WAREHOUSE_WRITER", json.dumps(broken))
+    with pytest.raises(ConfigError, match="`warehouse_writer`") as refused:
+        take_from_airflow()
+    assert "hunter2" not in str(refused.value)
+    assert resolve("warehouse_writer").password == "old"
+
+
 def test_a_connection_that_airflow_does_not_know_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMLINE_CONNECTIONS_FROM_AIRFLOW", "nowhere_to_be_found")
     with pytest.raises(ConfigError, match="`nowhere_to_be_found`"):
