@@ -120,3 +120,37 @@ def written(folder: Path) -> Settings:
     layout = Layout(known)
     credentials.write_files(layout, credentials.load_or_make(layout))
     return known
+
+
+@pytest.mark.parametrize(
+    ("uri", "cure"),
+    [
+        # As `?sslmode=${SSLMODE:-}` without the variable: the session would be in the clear.
+        ("postgres://me:hunter2@db.example:5432/warehouse?sslmode=", "verify-full"),
+        ("postgres://me:hunter2@db.example:5432/warehouse?sslmod", "did you mean `sslmode`?"),
+        # SQLAlchemy's: what its extra says would be passed over.
+        ("mysql+pymysql://me:hunter2@db.example:3306/bank?ssl_ca=/ca.pem", "mysql"),
+        ("postgress://me:hunter2@db.example:5432/warehouse?sslmod=require", "postgres"),
+    ],
+)
+def test_a_uri_whose_settings_would_be_passed_over_is_refused(tmp_path: Path, uri: str, cure: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        resolve("warehouse", within=within(tmp_path, SEAMLINE_CONNECTION_WAREHOUSE=uri))
+    assert "arehouse" in refused.value.message
+    assert cure in refused.value.hint
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("password", ["12/hunter2", "hunter2\u2100", "[hunter2"])
+def test_a_password_that_breaks_its_uri_is_in_no_error(tmp_path: Path, password: str) -> None:
+    uri = f"postgres://me:{password}@db.example:5432/warehouse?sslmode=require"
+    with pytest.raises(ConfigError) as refused:
+        resolve("warehouse", within=within(tmp_path, SEAMLINE_CONNECTION_WAREHOUSE=uri))
+    assert "SEAMLINE_CONNECTION_WAREHOUSE is not a URI" in refused.value.message
+    assert refused.value.__cause__ is None
+    assert "hunter2" not in str(refused.value)
+
+
+def test_airflows_http_connection_that_says_https_is_encrypted(tmp_path: Path) -> None:
+    entry = {"conn_type": "http", "host": "connect.example", "port": 8083, "schema": "https", "login": "me"}
+    assert resolve("connect", within=within(tmp_path, {"connect": entry})).kind == "https"

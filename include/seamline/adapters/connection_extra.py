@@ -43,7 +43,8 @@ def checked(connection_id: str, kind: str, extra: Mapping[str, Any], *, login: s
     elif kind in _KNOWN:
         fault, cure = _fault(kind, extra)
     else:
-        fault, cure = "", ""
+        # Of another kind nothing would be checked, and what it says of TLS be passed over.
+        fault, cure = f"there is no kind {kind}", _meant(kind, (*_KNOWN, "kafka"))
     if fault:
         raise ConfigError(f"Connection `{connection_id}`: {fault}", hint=f"{cure}; {_REFERENCE}")
     return dict(extra)

@@ -136,15 +136,22 @@ def _from_entry(connection_id: str, entry: Any, *, where: str) -> Connection:
 
 
 def _from_uri(connection_id: str, uri: str, *, where: str) -> Connection:
-    parts = urlsplit(uri)
     try:
+        parts = urlsplit(uri)
         port = parts.port
+        # A setting without a value is refused as any other: passed over, the session could be in the clear.
+        extra: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
+        is_one = parts.scheme and parts.hostname and port is not None
+        # The rest of a password with a `/`, `?` or `#` in it.
+        is_torn = "@" in parts.path or parts.fragment or any("@" in name for name in extra)
     except ValueError:
-        port = None
-    if not parts.scheme or not parts.hostname or port is None:
+        is_one = is_torn = False
+    if not is_one or is_torn:
         # The URI holds a password: it is named by its place, never printed.
-        raise ConfigError(f"{where} is not a URI", hint="write kind://login:password@host:port/database")
-    extra: dict[str, Any] = dict(parse_qsl(parts.query))
+        raise ConfigError(
+            f"{where} is not a URI",
+            hint="write kind://login:password@host:port/database, and as %XX what is special in it: / ? # [ ] @ : %",
+        )
     try:
         # So Airflow writes an extra that is more than names and texts.
         extra |= json.loads(extra.pop("__extra__", "{}"))
@@ -164,5 +171,8 @@ def _from_uri(connection_id: str, uri: str, *, where: str) -> Connection:
 
 def _connection(connection_id: str, *, kind: str, extra: dict[str, Any], login: str, **where: Any) -> Connection:
     kind = _KINDS.get(kind, kind)
+    if kind == "http" and where["database"] == "https":
+        # So an HTTP connection of Airflow's asks for TLS.
+        kind = "https"
     known = checked(connection_id, kind, extra, login=login)
     return Connection(connection_id=connection_id, kind=kind, login=login, extra=MappingProxyType(known), **where)
