@@ -1,7 +1,11 @@
 """What a connection says of TLS reaches its client as it was meant, or is refused with the cure."""
 
 import json
+import socket
 import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -14,8 +18,11 @@ from seamline import settings
 from seamline.adapters.connect.handed_over import hand_over, java_client_settings
 from seamline.adapters.connect.trace import cure_of
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.platform import database as platform
+from seamline.adapters.postgres import client as postgres
+from seamline.adapters.postgres_source import client as postgres_source
 from seamline.adapters.tls import client_context, libpq_tls, pymysql_tls, tls_of
-from seamline.domain.errors import ConfigError
+from seamline.domain.errors import ConfigError, TransientError
 from seamline_airflow import gx_engine
 from tests.certificates import Authority
 
@@ -135,6 +142,50 @@ def test_certificates_that_do_not_belong_together_are_named(
     other = authority.client("another")
     with pytest.raises(ConfigError, match="Connection `place`: its certificates cannot be used"):
         client_context(connection(tmp_path, "mysql", {**full, "sslkey": str(other.key)}))
+
+
+@contextmanager
+def ends_every_session(authority: Authority) -> Iterator[int]:
+    """The port of a PostgreSQL that is killed once a session is encrypted: the kernel closes its socket."""
+    pair = authority.server("localhost")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+
+    def serve(listening: socket.socket) -> None:
+        session, _ = listening.accept()
+        session.recv(8)
+        session.sendall(b"S")
+        with context.wrap_socket(session, server_side=True) as encrypted:
+            encrypted.recv(1024)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=serve, args=(listening,))
+        serving.start()
+        yield listening.getsockname()[1]
+        serving.join()
+
+
+@pytest.mark.parametrize(
+    "open_session",
+    [
+        lambda known: postgres.open_session(known, application_name="test"),
+        postgres_source.open_session,
+        lambda _: platform.open_session(),
+    ],
+    ids=["destination", "source", "platform"],
+)
+def test_an_encrypted_session_that_is_lost_is_no_wrong_setting(
+    open_session: Callable[[Connection], object],
+    authority: Authority,
+    full: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ends_every_session(authority) as port:
+        ca = full["sslrootcert"]
+        uri = f"postgres://me:hunter2@localhost:{port}/db?sslmode=verify-full&sslrootcert={quote(ca)}"
+        monkeypatch.setenv("SEAMLINE_CONNECTION_SEAMLINE_DB", uri)
+        with pytest.raises(TransientError, match="unexpected eof"):
+            open_session(resolve("seamline_db"))
 
 
 def test_great_expectations_opens_the_staged_cut_by_the_same_settings(tmp_path: Path, full: dict[str, str]) -> None:

@@ -76,11 +76,13 @@ _REFUSALS = (
     "WRONG_VERSION_NUMBER",
     "insecure transport",
 )
+# Libpq's words where the peer was killed, or a proxy let go of the session.
+_LOST = "SSL error: unexpected eof while reading"
 
 
 def is_tls_refusal(text: str) -> bool:
     """Whether this is about certificates or encryption, which no repeat mends."""
-    return any(sign in text for sign in _REFUSALS)
+    return any(sign in text.replace(_LOST, "") for sign in _REFUSALS)
 
 
 def is_refused_in_the_clear(text: str) -> bool:
