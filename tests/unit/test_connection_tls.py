@@ -18,6 +18,8 @@ from seamline import settings
 from seamline.adapters.connect.handed_over import hand_over, java_client_settings
 from seamline.adapters.connect.trace import cure_of
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.kafka import log_dirs
+from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.platform import database as platform
 from seamline.adapters.postgres import client as postgres
 from seamline.adapters.postgres_source import client as postgres_source
@@ -86,6 +88,16 @@ def test_a_private_key_that_others_may_read_is_refused(tmp_path: Path, full: dic
     key.chmod(0o644)
     with pytest.raises(ConfigError, match=f"chmod 600 {key}"):
         connection(tmp_path, "postgres", {**full, "sslkey": str(key)})
+    kafka = {"security.protocol": "SSL", "ssl.certificate.location": full["sslcert"], "ssl.key.location": str(key)}
+    with pytest.raises(ConfigError, match=f"chmod 600 {key}"):
+        connection(tmp_path, "kafka", kafka)
+
+
+def test_the_cas_of_the_system_are_a_file_for_no_client_of_kafka(tmp_path: Path) -> None:
+    kafka = connection(tmp_path, "kafka", {"security.protocol": "SSL", "ssl.ca.location": "probe"})
+    assert "ssl.truststore.location" not in java_client_settings(kafka, secrets_file="/x")
+    hand_over(tmp_path / "connect" / "secrets.properties", kafka)
+    assert log_dirs._context(client_settings(kafka)).verify_mode is ssl.CERT_REQUIRED
 
 
 @pytest.mark.parametrize("form", ["uri", "uri with __extra__", "json"])

@@ -37,7 +37,7 @@ _REFERENCE = "docs/reference/connections.md lists every setting"
 
 
 def checked(connection_id: str, kind: str, extra: Mapping[str, Any], *, login: str = "") -> dict[str, Any]:
-    """`extra` as it came. ConfigError for what is not known, contradicts itself, or names a file that is not there."""
+    """`extra` as it is used. ConfigError for what is unknown, contradicts itself, or names a file that is not there."""
     if kind == "kafka":
         fault, cure = _kafka_fault(extra, login)
     elif kind in _KNOWN:
@@ -47,7 +47,8 @@ def checked(connection_id: str, kind: str, extra: Mapping[str, Any], *, login: s
         fault, cure = f"there is no kind {kind}", _meant(kind, (*_KNOWN, "kafka"))
     if fault:
         raise ConfigError(f"Connection `{connection_id}`: {fault}", hint=f"{cure}; {_REFERENCE}")
-    return dict(extra)
+    # librdkafka's word for the CAs of the system, which count where nothing is said. Other clients know files only.
+    return {name: value for name, value in extra.items() if (name, value) != ("ssl.ca.location", "probe")}
 
 
 def _fault(kind: str, extra: Mapping[str, Any]) -> tuple[str, str]:
@@ -79,7 +80,7 @@ def _file_fault(named: Mapping[str, str]) -> tuple[str, str]:
     for name, place in named.items():
         if not os.access(place, os.R_OK):
             return f"{name} is {place}, which cannot be read here", "name a PEM file that this process may read"
-    if (key := named.get("sslkey")) and _others_may_read(Path(key)):
+    if (key := named.get("sslkey") or named.get("ssl.key.location")) and _others_may_read(Path(key)):
         return f"the private key {key} can be read by others", f"chmod 600 {key}"
     return "", ""
 
