@@ -1,6 +1,7 @@
 """What a connection says of TLS reaches its client as it was meant, or is refused with the cure."""
 
 import json
+import re
 import socket
 import ssl
 import threading
@@ -243,6 +244,33 @@ def test_connect_is_given_logins_and_certificates_in_the_forms_of_java(tmp_path:
     assert java["ssl.truststore.location"] == "/there/kafka.ca.pem"
     assert java["ssl.keystore.location"] == "/there/kafka.client.pem"
     assert tls_of(bank).is_encrypted
+
+
+@pytest.mark.parametrize(
+    "password", [" first", "\tfirst", "last ", "a\\b", "a\nb=c", "a\rb", "a\x0cb", "a\u2028b", "#=:!ä"]
+)
+def test_any_password_reaches_connect_as_it_is(password: str, tmp_path: Path) -> None:
+    file = tmp_path / "secrets.properties"
+    for login in ("before", "me"):
+        for kind, name in (("mysql", "bank"), ("postgres", "other")):
+            hand_over(file, Connection(name, kind, "h", 1, login, password))
+    expected = {
+        f"{name}.{what}": text for name in ("bank", "other") for what, text in (("user", "me"), ("password", password))
+    }
+    assert properties(file.read_bytes().decode()) == expected
+
+
+def properties(text: str) -> dict[str, str]:
+    """As Java's Properties.load reads what is written here: names without escapes, no comments, no continued lines."""
+    found = {}
+    for line in re.split(r"\r\n|\r|\n", text):
+        if line:
+            name, _, value = line.partition("=")
+            value = value.lstrip(" \t\f")
+            found[name] = re.sub(
+                r"\\(.)", lambda one: {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}.get(one[1], one[1]), value
+            )
+    return found
 
 
 def test_kafka_security_that_a_connector_cannot_have_is_refused() -> None:

@@ -5,6 +5,7 @@ be restarted, so a login that was rotated and a connection that is new reach the
 reads the file each time it starts.
 """
 
+import re
 import secrets
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -124,17 +125,26 @@ def _converted(ca: str, certificate: str, key: str, *, store_password: bytes) ->
     return made
 
 
+# Java's properties format, of a value.
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+_ESCAPED = {escape[1]: letter for letter, escape in _ESCAPES.items()}
+
+
 def _read(path: Path) -> dict[str, str]:
-    """Our own lines: a name, an equals sign, a value in which only the backslash is escaped."""
+    """Lines of a name, an equals sign and a value. As Java, it passes over blanks before the value."""
     if not path.exists():
         return {}
-    pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines() if "=" in line)
-    return {name: value.replace("\\\\", "\\") for name, _, value in pairs}
+    pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").split("\n") if "=" in line)
+    return {name: _unescaped(value.lstrip(" \t\f")) for name, _, value in pairs}
+
+
+def _unescaped(value: str) -> str:
+    return re.sub(r"\\(.)", lambda found: _ESCAPED.get(found[1], found[1]), value)
 
 
 def _escaped(value: str) -> str:
-    # Java's properties format: a backslash escapes itself, nothing else in a value.
-    return value.replace("\\", "\\\\")
+    text = "".join(_ESCAPES.get(letter, letter) for letter in value)
+    return f"\\{text}" if text.startswith(" ") else text
 
 
 def java_client_settings(kafka: Connection, *, secrets_file: str) -> Mapping[str, str]:
