@@ -184,4 +184,5 @@ def _url(connection: Connection, schema: str) -> str:
         database=connection.database,
         query={"options": f"-csearch_path={schema}", **libpq_tls(connection)},
     )
-    return url.render_as_string(hide_password=False)
+    # SQLAlchemy leaves blanks of login and password as they are, and the check of GX takes none.
+    return url.render_as_string(hide_password=False).replace(" ", "%20")

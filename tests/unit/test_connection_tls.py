@@ -204,6 +204,11 @@ def test_an_encrypted_session_that_is_lost_is_no_wrong_setting(
 def test_great_expectations_opens_the_staged_cut_by_the_same_settings(tmp_path: Path, full: dict[str, str]) -> None:
     url = make_url(gx_engine._url(connection(tmp_path, "postgres", full, login="me"), "stage"))
     assert {name: url.query[name] for name in full} == full
+    # Great Expectations refuses a URL with a blank in it.
+    secret = Connection("place", "postgres", "h", 1, "me too", "a +%$b")
+    text = gx_engine._url(secret, "stage")
+    assert " " not in text
+    assert (make_url(text).username, make_url(text).password) == (secret.login, secret.password)
 
 
 def test_connect_is_given_logins_and_certificates_in_the_forms_of_java(tmp_path: Path, full: dict[str, str]) -> None:
