@@ -22,6 +22,7 @@ from seamline.sync.stream_host import ROSTER_ALARMS
 from seamline.sync.stream_state import HOST_GONE, SILENCE_MAX_S, STILL_MAX_S, STREAM_ALARMS
 from seamline_airflow import cutover, deadline, parts
 from seamline_airflow.operators.gate import NOT_CLEAN
+from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED
 from seamline_airflow.operators.step import StreamsCheckOperator
 from seamline_airflow.sensors.cutover import CutoverSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
@@ -267,6 +268,6 @@ def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:
 
 
 def test_the_page_about_alarms_tells_each_of_them(checkout: Path) -> None:
-    known = {*STREAM_ALARMS, HOST_GONE, *ROSTER_ALARMS, *SOURCE_ALARMS, deadline.ALARM, NOT_CLEAN}
+    known = {*STREAM_ALARMS, HOST_GONE, *ROSTER_ALARMS, *SOURCE_ALARMS, LOG_NOT_PRUNED, deadline.ALARM, NOT_CLEAN}
     page = (checkout / "docs/reference/alarms.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == known
