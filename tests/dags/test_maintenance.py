@@ -142,6 +142,16 @@ def test_a_log_of_which_something_is_not_known_is_kept_and_alarms_until_it_is(
     assert platform.alarms == {}
 
 
+def test_a_log_that_was_given_up_leaves_no_alarm(
+    world: World, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.away.add("warehouse")
+    run("log")
+    monkeypatch.setattr(world, "topic_id_of", lambda _topic: "")
+    assert run("log") == {"core_bank": 0}
+    assert platform.alarms == {}
+
+
 def test_a_kafka_that_does_not_answer_is_red_and_tried_again(world: World) -> None:
     world.kafka_is_away = True
     with pytest.raises(AirflowException, match="could not tell offsets"):

@@ -62,7 +62,8 @@ class PruneLogOperator(BaseOperator):
 
     def _tell(self, source: str, pruned: Pruned | None, store: Any) -> None:
         if pruned is None:
-            self.log.info("source %s has no log topic yet", source)
+            self.log.info("source %s has no log topic", source)
+            store.end_alarm(LOG_NOT_PRUNED, source)
             return
         for line in in_words(pruned):
             self.log.info("%s", line)
