@@ -133,9 +133,9 @@ class Sink(Protocol):
     def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
         """Take the next epoch. Waits for or fences a commit in flight; drops stages of older epochs.
 
-        `after_epoch`: only if that is the ledger's epoch still, else Fenced, or WentBack as in `commit`: who only wants
-        to know what became of its own commit takes the stream from nobody. Raises Refused when nothing was published
-        yet. Each call that returns has raised the epoch by one.
+        `after_epoch`: only if that is still the ledger's epoch, else Fenced, or WentBack as in `commit`. With it,
+        recovery after a lost answer cannot take the stream from a newer owner. Raises Refused when nothing was
+        published yet. Each call that returns has raised the epoch by one.
         """
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged: ...

@@ -128,8 +128,8 @@ def table_from_json(document: dict[str, Any]) -> Table:
 def shape_mark(table: Table) -> str:
     """A short name for a shape: another one where `alterations` would find something.
 
-    Ledgers keep it for years. So what goes into it is written out here, and a column that is told more of in a later
-    version has the mark that it had.
+    Ledgers keep it for years. So what goes into it is written out here: adding metadata to a column must not change
+    its mark.
     """
     columns = [
         [c.name, c.kind.value, c.source_type, c.nullable, c.length, c.precision, c.scale, c.toastable]

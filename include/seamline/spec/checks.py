@@ -283,7 +283,7 @@ def _has_unknown_key(document: Document) -> bool:
 
 
 def _add(document: Document, place: Path_, cause: str, cure: str) -> None:
-    """One mistake is told once: what is wrong of a name as such comes before what it does not fit to."""
+    """Report one fault per place: a syntax error of a name comes first, and its reference errors are left out."""
     if document.is_right(place):
         document.fault(place, cause, cure)
 

@@ -455,7 +455,7 @@ class _SpanLoop:
     def _next_span(self) -> list[Unit]:
         """The next units that make one span: whole, capped, odd ones alone. Never empty, still waiting.
 
-        Raises what stops the stream when that is what comes next.
+        Raises the stop condition if the next unit is one.
         """
         first = self._intake.first
         stop = obstacle(first, self._tables, self._gate)

@@ -286,9 +286,9 @@ class UnitAssembler:
 
 
 def _is_all(unit: _OpenUnit, behind: LogRecord) -> bool:
-    """Whether what is there of a unit without END is what the capture has told of it, by the word of the next BEGIN."""
-    told = behind.follows
-    return told is None or (told.position, told.has_end, told.records) == (unit.begin.position, False, unit.odd)
+    """True if the open transaction ends where the next BEGIN says that its predecessor ended, or says nothing."""
+    before = behind.follows
+    return before is None or (before.position, before.has_end, before.records) == (unit.begin.position, False, unit.odd)
 
 
 def _bytes_of(images: Iterable[bytes | None]) -> int:

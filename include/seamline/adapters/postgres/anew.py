@@ -15,7 +15,8 @@ from seamline.adapters.postgres.statements import SpanStatements, TableStatement
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import SchemaConflict, SeamlineError
 
-# What a row that goes and comes again would lose, or do to others, without a sign.
+# What a DELETE and INSERT of the same row would lose without an error: dependent rows that a foreign key deletes or
+# changes, and values of columns that are not of the sync.
 _FORBIDS = """
 SELECT 'a deleted row takes along those of ' || conrelid::regclass || ' (foreign key ' || conname || ')'
 FROM pg_constraint WHERE contype = 'f' AND confrelid = %(live)s::regclass AND confdeltype IN ('c', 'n', 'd')

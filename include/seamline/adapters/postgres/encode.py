@@ -166,7 +166,7 @@ class RowEncoder:
             self._check_all(images)
             raise self._other_type(str(exc)) from exc
         if rows.num_rows != len(images):
-            # Where each is a line of its own, one that holds two rows has no other to hold none.
+            # Every image is one line, so a row count that differs means a malformed image.
             self._check_all(images)
         rows = rows.select(self._names)
         nulls = sum(column.null_count for column in rows.columns)

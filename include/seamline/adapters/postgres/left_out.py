@@ -99,7 +99,7 @@ def _completed(session: Session, on: TableStatements, change: KeyedChange, place
 
 
 def _filled_from_pieces(session: Session, on: TableStatements, row: _Row, places: Sequence[str]) -> tuple[_Row, bool]:
-    """The row with what the newest pieces say of it, and whether they say that there is none under the old key."""
+    """Two results: the row with the values that the newest pieces hold, and True if they delete it by its old key."""
     columns = _lacking(on, row)
     if not places or not columns:
         return row, False
