@@ -47,6 +47,12 @@ class Deployment:
         kept = [line for line in (place / ".env").read_text().splitlines() if line.partition("=")[0] not in ports]
         self.env_file.write_text("\n".join([*kept, *(f"{name}={port}" for name, port in ports.items()), ""]))
 
+    def put_secret(self, name: str, value: str) -> None:
+        """Another value in `.env`; nothing is started again for it."""
+        lines = self.env_file.read_text().splitlines()
+        changed = [f"{name}={value}" if line.startswith(f"{name}=") else line for line in lines]
+        self.env_file.write_text("\n".join([*changed, ""]))
+
     def compose(self, *words: str, timeout_s: float = UP_WITHIN_S) -> str:
         """What the command printed; fails with it."""
         answer = self.ask(*words, timeout_s=timeout_s)

@@ -99,6 +99,23 @@ def test_four_services_killed_at_once_under_load_end_in_match(running: Deploymen
     assert str(Verdict.MATCH) in shown and str(Verdict.BREAK) not in shown
 
 
+def test_a_rotated_login_of_a_capture_is_taken_up_as_the_page_says(running: Deployment, checkout: Path) -> None:
+    change = (
+        "from seamline.adapters.connections import resolve; from seamline.adapters.mariadb import client;"
+        " client.query(client.open_session(resolve('core_bank_capture')), \"SET PASSWORD = PASSWORD('rotated0')\")"
+    )
+    running.compose("exec", "-T", "stream_host", "python", "-c", change)
+    running.put_secret("CORE_BANK_CAPTURE_PASSWORD", "rotated0")
+    running.up()
+    running.compose("up", "--wait", "--force-recreate", "connect")
+    held = running.compose("exec", "-T", "connect", "cat", "/var/lib/seamline/connect/secrets.properties")
+    assert "core_bank_capture.password=rotated0\n" in held
+    with running.airflow() as airflow:
+        Story(airflow, _plan(checkout), Progress()).reconcile()
+    shown = running.compose("exec", "-T", "stream_host", "./seamline", "status")
+    assert str(Verdict.MATCH) in shown and str(Verdict.BREAK) not in shown
+
+
 def test_a_task_of_a_killed_scheduler_is_taken_up_long_before_airflows_own_five_minutes(
     running: Deployment,
 ) -> None:
