@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from airflow.sdk.module_loading import import_string
 
 from seamline.domain.cutover import Boundary
-from seamline.domain.errors import InvariantViolated, TransientError
+from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.ports import WantedStream
 from seamline.sync.source_watch import SOURCE_ALARMS
@@ -91,8 +91,13 @@ def test_a_cutover_to_come_is_waited_for_in_the_triggerer_with_a_deadline(platfo
     assert isinstance(_again(deferred.value.trigger), CutoverTrigger)
 
 
+# What a database says while it is away, and while a login is rotated.
+PASSING = (TransientError("away for a moment"), ConfigError("refused login `seamline`"))
+
+
+@pytest.mark.parametrize("passing", PASSING)
 def test_the_trigger_fires_when_the_ledger_has_applied_the_marker(
-    platform: Any, monkeypatch: pytest.MonkeyPatch
+    platform: Any, monkeypatch: pytest.MonkeyPatch, passing: SeamlineError
 ) -> None:
     looks: list[int] = []
     real = cutover.look
@@ -100,7 +105,7 @@ def test_the_trigger_fires_when_the_ledger_has_applied_the_marker(
     def look(run_id: str) -> Any:
         looks.append(1)
         if len(looks) == 2:
-            raise TransientError("away for a moment")
+            raise passing
         platform.ledger = _ledger(ended=len(looks) > 3)
         return real(run_id)
 
@@ -187,6 +192,18 @@ def test_death_and_lag_are_red_at_once(platform: Any, fields: dict[str, Any]) ->
     assert event["status"] == "error"
     with pytest.raises(AirflowException, match="settlement@warehouse"):
         _watch().execute_complete({}, event)
+
+
+@pytest.mark.parametrize("passing", PASSING)
+def test_what_passes_does_not_end_the_watch(
+    platform: Any, monkeypatch: pytest.MonkeyPatch, passing: SeamlineError
+) -> None:
+    def look(*_: Any) -> Any:
+        raise passing
+
+    monkeypatch.setattr(stream_watch, "look", look)
+    until = (datetime.now(UTC) + timedelta(seconds=0.1)).isoformat()
+    assert _events(StreamWatchTrigger("settlement", ["warehouse"], until, 0.02)) == [{"status": "ended"}]
 
 
 def test_the_watch_ends_with_its_date(platform: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from seamline.domain.errors import SeamlineError, TransientError
+from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline_airflow import cutover, parts
 
 
@@ -35,7 +35,8 @@ class CutoverTrigger(BaseTrigger):
             try:
                 # In a thread: a database that answers slowly must not stall the other triggers.
                 state = await asyncio.to_thread(cutover.look, self.run_id)
-            except TransientError as exc:
+            except (TransientError, ConfigError) as exc:
+                # A login that is being rotated is refused for a moment.
                 self.log.warning("cutover of %s is not known now: %s", self.run_id, exc)
             except SeamlineError as exc:
                 return {"status": "error", "message": f"{type(exc).__name__}: {exc}"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import ConfigError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.ports import StreamReport
 from seamline.sync.stream_state import ENDED, StreamState, Word, not_wanted
@@ -88,7 +88,8 @@ class StreamWatchTrigger(BaseTrigger):
                 if time.monotonic() >= tells_at:
                     tells_at = time.monotonic() + _TELLS_EVERY_S
                     tell(self.log, streams)
-            except TransientError as exc:
+            except (TransientError, ConfigError) as exc:
+                # A login that is being rotated is refused for a moment.
                 self.log.warning("the streams of %s are not known now: %s", self.sync, exc)
                 found = []
             if found:
