@@ -7,6 +7,7 @@ all streams does so every two minutes, so a login that was rotated reaches a run
 
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 from seamline import settings
@@ -20,10 +21,24 @@ def take_from_airflow() -> None:
     known = settings.load()
     if not known.from_airflow:
         return
+    _refuse_own_file(known.connections)
     before = connections.known_ids(within=known)
     entries = {connection_id: _entry(connection_id, before) for connection_id in known.from_airflow}
     if connections.put({name: entry for name, entry in entries.items() if entry}, within=known):
         log.info("the connections file was brought up to what Airflow knows: %s", ", ".join(known.from_airflow))
+
+
+def _refuse_own_file(path: Path) -> None:
+    """Airflow asks its secrets backend first, and so would hear from this file what stands in it already."""
+    from airflow.sdk.configuration import conf
+
+    given = conf.getjson("secrets", "backend_kwargs", fallback=None)
+    named = str(given.get("connections_file_path") or "") if isinstance(given, dict) else ""
+    if named and Path(named).resolve() == path:
+        raise ConfigError(
+            f"SEAMLINE_CONNECTIONS_FROM_AIRFLOW is set, and Airflow's own secrets backend reads {path}",
+            hint="change connections in that file and take the variable away, or give Airflow another secrets backend",
+        )
 
 
 def _entry(connection_id: str, known_before: frozenset[str]) -> dict[str, Any]:

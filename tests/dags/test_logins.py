@@ -69,6 +69,19 @@ def test_an_extra_that_airflow_cannot_read_is_refused_and_is_no_session_in_the_c
     assert resolve("warehouse_writer").password == "old"
 
 
+def test_a_file_that_airflow_itself_asks_first_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else Airflow would answer with what was written there once, and never with a login that was rotated."""
+    airflow_says(monkeypatch, "rotated")
+    monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND", "airflow.secrets.local_filesystem.LocalFilesystemBackend")
+    monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND_KWARGS", json.dumps({"connections_file_path": str(file)}))
+    with pytest.raises(ConfigError, match=str(file)):
+        take_from_airflow()
+    other = {"connections_file_path": str(file.parent / "other")}
+    monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND_KWARGS", json.dumps(other))
+    take_from_airflow()
+    assert resolve("warehouse_writer").password == "rotated"
+
+
 def test_a_connection_that_airflow_does_not_know_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEAMLINE_CONNECTIONS_FROM_AIRFLOW", "nowhere_to_be_found")
     with pytest.raises(ConfigError, match="`nowhere_to_be_found`"):
