@@ -61,6 +61,7 @@ MISTAKES = (
     ("mysql", {"sslmode": "require", "sslcert": "/c"}, "sslcert and sslkey"),
     ("postgres", {"sslmode": "verify-ca", "sslrootcert": "/no/such/ca"}, "which cannot be read here"),
     ("postgres", {"application_name": "x"}, "known are sslmode"),
+    ("postgres", {"port_for_connect": "db.internal"}, "a number"),
     ("https", {"sslrootcrt": "/ca"}, "did you mean `sslrootcert`?"),
     ("kafka", {"ssl.ca.location": "/ca"}, "add security.protocol: SSL"),
     ("kafka", {"sasl.username": "x", "security.protocol": "SSL"}, "add security.protocol: SASL_SSL"),

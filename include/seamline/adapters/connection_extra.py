@@ -66,6 +66,8 @@ def _fault(kind: str, extra: Mapping[str, Any]) -> tuple[str, str]:
         return f"sslmode is {mode}, and nothing says by which CA", "name its PEM file in sslrootcert"
     if bool(extra.get("sslcert")) != bool(extra.get("sslkey")):
         return "a client certificate needs its key", "name both PEM files: sslcert and sslkey"
+    if not str(extra.get("port_for_connect") or "0").isdecimal():
+        return f"port_for_connect is {extra['port_for_connect']!r}", "write a number"
     return _file_fault({name: str(extra[name]) for name in TLS_NAMES[1:] if extra.get(name)})
 
 
