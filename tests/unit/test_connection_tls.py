@@ -266,6 +266,15 @@ def test_any_password_reaches_connect_as_it_is(password: str, tmp_path: Path) ->
     assert properties(file.read_bytes().decode()) == expected
 
 
+def test_secrets_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    """As one of our own errors: a capture that has failed is started again all the same."""
+    folder = tmp_path / "no_folder"
+    folder.touch()
+    with pytest.raises(ConfigError, match=f"{folder}/secrets.properties cannot be written") as refused:
+        hand_over(folder / "secrets.properties", Connection("bank_capture", "mysql", "h", 1, "me", "hunter2"))
+    assert "hunter2" not in str(refused.value)
+
+
 def properties(text: str) -> dict[str, str]:
     """As Java's Properties.load reads what is written here: names without escapes, no comments, no continued lines."""
     found = {}

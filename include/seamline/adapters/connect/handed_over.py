@@ -7,7 +7,7 @@ reads the file each time it starts.
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from cryptography import x509
@@ -47,17 +47,27 @@ def file_beside(secrets_file: str, connection_id: str, name: str) -> str:
 
 def hand_over(secrets_file: Path, *connections: Connection) -> None:
     """Write login and certificates of these connections; what is there of others stays. Safe to repeat."""
-    with alone_in(secrets_file.parent):
-        before = _read(secrets_file)
-        lines = dict(before)
-        for connection in connections:
-            store_password = before.get(f"{connection.connection_id}.store_password") or secrets.token_urlsafe(18)
-            files = _files(connection, store_password)
-            lines |= _secrets(connection, store_password if files else "")
-            for name, content in files.items():
-                write_private(Path(file_beside(str(secrets_file), connection.connection_id, name)), content)
-        if lines != before:
-            write_private(secrets_file, "".join(f"{name}={_escaped(value)}\n" for name, value in lines.items()))
+    try:
+        with alone_in(secrets_file.parent):
+            _write(secrets_file, connections)
+    except OSError as exc:
+        raise ConfigError(
+            f"Connect's secrets {secrets_file} cannot be written: {exc}",
+            hint="secrets_file_here of the connection `connect` lies where this account may write, or is left out",
+        ) from exc
+
+
+def _write(secrets_file: Path, connections: Sequence[Connection]) -> None:
+    before = _read(secrets_file)
+    lines = dict(before)
+    for connection in connections:
+        store_password = before.get(f"{connection.connection_id}.store_password") or secrets.token_urlsafe(18)
+        files = _files(connection, store_password)
+        lines |= _secrets(connection, store_password if files else "")
+        for name, content in files.items():
+            write_private(Path(file_beside(str(secrets_file), connection.connection_id, name)), content)
+    if lines != before:
+        write_private(secrets_file, "".join(f"{name}={_escaped(value)}\n" for name, value in lines.items()))
 
 
 def _secrets(connection: Connection, store_password: str) -> dict[str, str]:
