@@ -130,7 +130,7 @@ def written(folder: Path) -> Settings:
         ("postgres://me:hunter2@db.example:5432/warehouse?sslmod", "did you mean `sslmode`?"),
         # SQLAlchemy's: what its extra says would be passed over.
         ("mysql+pymysql://me:hunter2@db.example:3306/bank?ssl_ca=/ca.pem", "mysql"),
-        ("postgress://me:hunter2@db.example:5432/warehouse?sslmod=require", "postgres"),
+        ("postgres-ssl://me:hunter2@db.example:5432/warehouse?sslmod=require", "postgres"),
     ],
 )
 def test_a_uri_whose_settings_would_be_passed_over_is_refused(tmp_path: Path, uri: str, cure: str) -> None:
