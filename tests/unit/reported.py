@@ -6,7 +6,7 @@ from typing import Any
 
 from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import EXPECTATIONS, PUBLISH, Reconciliation, RunState, Scope
+from seamline.domain.runs import EXPECTATIONS, PUBLISH, Cut, Reconciliation, RunState, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, worst
 
 MOMENT = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
@@ -20,7 +20,7 @@ def reconciliation(*tables: TableVerdict, scope: Scope = Scope.LIVE, day: date |
         destination="warehouse",
         scope=scope,
         business_date=day,
-        position=BinlogPosition("0-1-7", "bin.000001", 99),
+        position=POSITION,
         position_time=MOMENT,
         mode="barrier",
         verdict=worst([table.verdict for table in tables]),
@@ -30,6 +30,8 @@ def reconciliation(*tables: TableVerdict, scope: Scope = Scope.LIVE, day: date |
     )
 
 
+POSITION = BinlogPosition("0-1-7", "bin.000001", 99)
+IN_FORCE = Cut("settlement", "warehouse", TODAY, 1, "r", POSITION, MOMENT, ("account",), Verdict.MATCH)
 PASSED = {"verdict": "MATCH", "checked": 5, "failed": []}
 
 
@@ -45,7 +47,7 @@ def cut(*tables: TableVerdict, day: date = TODAY, evidence: Any = None, **result
         result={EXPECTATIONS: PASSED, PUBLISH: {"warehouse": 1}, **result},
         found=found,
         published=None,
-        in_force=1,
+        in_force=IN_FORCE,
     )
 
 

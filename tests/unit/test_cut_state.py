@@ -29,6 +29,9 @@ def cut(version: int = 1, run_id: str = "r") -> Cut:
     return Cut("settlement", "warehouse", DAY, version, run_id, position, MOMENT, ("account",), Verdict.MATCH)
 
 
+BEFORE = cut(run_id="before")
+
+
 def compared(*tables: TableVerdict) -> Reconciliation:
     return reconciliation(*tables, scope=Scope.CUT, day=DAY)
 
@@ -37,7 +40,7 @@ def state(
     found: Reconciliation | None = None,
     *,
     published: Cut | None = None,
-    in_force: int | None = None,
+    in_force: Cut | None = None,
     run_state: RunState = RunState.SUCCEEDED,
     **result: Any,
 ) -> CutState:
@@ -50,7 +53,7 @@ def state(
         result=result,
         found=found,
         published=published,
-        in_force=published.version if published else in_force,
+        in_force=published or in_force,
     )
 
 
@@ -119,18 +122,38 @@ def test_a_run_on_its_way_is_running_and_not_missing() -> None:
 
 
 def test_a_failed_take_leaves_the_version_before_it_in_force_and_says_so() -> None:
-    found = state(compared(MATCH), in_force=1, expectations=FAILED, decision=WAITING)
+    found = state(compared(MATCH), in_force=BEFORE, expectations=FAILED, decision=WAITING)
     assert found.headline is Headline.CHECKS_FAILED
     assert any(line.endswith("version 1 stays in force") for line in found.lines())
 
 
 def test_a_run_that_only_compares_is_judged_by_what_it_found_where_a_version_is_in_force() -> None:
     assert (
-        state(compared(MATCH), in_force=1, expectations=PASSED, mode=NightlyMode.COMPARE_ONLY).headline
+        state(compared(MATCH), in_force=BEFORE, expectations=PASSED, mode=NightlyMode.COMPARE_ONLY).headline
         is Headline.MATCH
     )
     assert state(compared(MATCH), expectations=PASSED, mode=NightlyMode.COMPARE_ONLY).headline is Headline.NOT_PUBLISHED
-    assert state(compared(BREAK), in_force=1, mode=NightlyMode.COMPARE_ONLY).headline is Headline.BREAK
+    assert state(compared(BREAK), in_force=BEFORE, mode=NightlyMode.COMPARE_ONLY).headline is Headline.BREAK
+
+
+@pytest.mark.parametrize("verdict", [Verdict.BREAK, Verdict.INCONCLUSIVE, Verdict.NOT_RUN])
+def test_a_comparison_makes_a_version_that_is_not_clean_no_better(verdict: Verdict) -> None:
+    """It compares what it has just read, and readers have the version."""
+    flagged = replace(BEFORE, verdict=verdict)
+    found = state(compared(MATCH), in_force=flagged, expectations=PASSED, mode=NightlyMode.COMPARE_ONLY)
+    assert found.headline == verdict.value
+    assert any(line.endswith(f"version 1 stays in force, which is {verdict}") for line in found.lines())
+
+
+def test_a_comparison_of_some_tables_or_beside_a_partial_version_is_partial() -> None:
+    asked = {"expectations": PASSED, "mode": NightlyMode.COMPARE_ONLY}
+    assert state(compared(MATCH), in_force=BEFORE, only_tables=["account"], **asked).headline is Headline.PARTIAL
+    assert state(compared(MATCH), in_force=replace(BEFORE, partial=True), **asked).headline is Headline.PARTIAL
+
+
+def test_a_run_that_only_compares_is_running_until_its_checks_have_run() -> None:
+    asked = {"mode": NightlyMode.COMPARE_ONLY, "run_state": RunState.RUNNING}
+    assert state(compared(MATCH), in_force=BEFORE, **asked).headline is Headline.RUNNING
 
 
 def test_checks_that_evaluated_nothing_have_not_passed() -> None:

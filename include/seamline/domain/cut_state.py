@@ -16,6 +16,7 @@ from seamline.domain.runs import (
     EXPECTATIONS,
     FAILURE,
     MODE,
+    ONLY_TABLES,
     PUBLISH,
     Cut,
     NightlyMode,
@@ -95,12 +96,13 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Publication:
     """`version` of this run; None: it published nothing, and `why_not` says why. `in_force`: the version of this date
-    that readers see, by whatever run; None: there is none."""
+    that readers see, by whatever run; None: there is none. `in_force_is`: what that one was found to be."""
 
     version: int | None = None
     at: datetime | None = None
     in_force: int | None = None
     why_not: str = ""
+    in_force_is: Headline = Headline.MATCH
 
     def in_words(self, zone: tzinfo = UTC) -> str:
         if self.version is not None:
@@ -108,7 +110,8 @@ class Publication:
             since = f", superseded by version {self.in_force}" if is_superseded else ""
             return f"published as version {self.version}{_when(' at ', self.at, zone)}{since}"
         still = f"; version {self.in_force} stays in force" if self.in_force is not None else ""
-        return f"not published: {self.why_not}{still}"
+        but = f", which is {self.in_force_is}" if still and self.in_force_is is not Headline.MATCH else ""
+        return f"not published: {self.why_not}{still}{but}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +158,13 @@ class CutState:
             words.append(Headline.NOT_RUN)
         if self.decision is not None and self.decision.state in _LETS_NOTHING_THROUGH:
             words.append(_LETS_NOTHING_THROUGH[self.decision.state])
-        if self.publication.version is None and not self._leaves_a_version():
-            words.append(Headline.RUNNING if self.is_running else Headline.NOT_PUBLISHED)
+        if self.is_running:
+            words.append(Headline.RUNNING)
+        elif self.publication.version is None:
+            # A run that was only to compare takes nothing from the version that readers see, and makes it no better.
+            is_left = self.is_compare_only and self.publication.in_force is not None
+            words.append(self.publication.in_force_is if is_left else Headline.NOT_PUBLISHED)
         return words
-
-    def _leaves_a_version(self) -> bool:
-        """A run that was only to compare takes nothing from the version that readers see."""
-        return self.is_compare_only and self.publication.in_force is not None
 
     def lines(self, zone: tzinfo = UTC) -> list[str]:
         """The four parts and what ended the run, in words, in the order in which they come about."""
@@ -200,9 +203,10 @@ def state_of_cut(
     result: Mapping[str, Any],
     found: Reconciliation | None,
     published: Cut | None,
-    in_force: int | None,
+    in_force: Cut | None,
 ) -> CutState:
-    """What run `run_id` left in one destination. `result` is the run's; `published` its version there."""
+    """What run `run_id` left in one destination. `result` is the run's; `published` its version there, `in_force` that
+    which readers see."""
     decision, failure = _decision(result, found), _failure(result)
     is_running = run_state is RunState.RUNNING and failure is None
     is_compare_only = result.get(MODE) == NightlyMode.COMPARE_ONLY
@@ -219,10 +223,11 @@ def state_of_cut(
         publication=Publication(
             version=version,
             at=published.saved_at if published else None,
-            in_force=in_force,
+            in_force=in_force.version if in_force else None,
+            in_force_is=_as_published(in_force) if in_force else Headline.MATCH,
             why_not="" if version is not None else _why_not(result, decision, failure, is_running=is_running),
         ),
-        partial=bool(found and found.is_partial),
+        partial=bool(found and found.is_partial) or bool(result.get(ONLY_TABLES)),
         is_running=is_running,
         is_compare_only=is_compare_only,
         failure=failure,
@@ -234,6 +239,12 @@ def of_live(found: Reconciliation) -> Headline:
     """The headline of a comparison of live tables. Parked tables make it partial, and are no blemish of the others."""
     verdict = of_guaranteed(found.tables)
     return Headline.PARTIAL if verdict is Verdict.MATCH and found.is_partial else Headline(verdict.value)
+
+
+def _as_published(cut: Cut) -> Headline:
+    """Of a version, with its checks: they count in its verdict."""
+    is_partial = cut.partial and cut.verdict is Verdict.MATCH
+    return Headline.PARTIAL if is_partial else Headline(cut.verdict.value)
 
 
 def _why_not(result: Mapping[str, Any], decision: Decision | None, failure: Failure | None, *, is_running: bool) -> str:

@@ -59,6 +59,7 @@ def _cut_json(state: CutState) -> dict[str, Any]:
         "decision": decision and decision.to_json(),
         "publication": {
             "version": publication.version, "at": _moment(publication.at), "in_force": publication.in_force,
+            "in_force_is": publication.in_force_is.value if publication.in_force else None,
             "why_not": publication.why_not,
         },
         "failure": failure and {

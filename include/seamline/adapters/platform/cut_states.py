@@ -64,5 +64,5 @@ def _state(run: Run, destination: str, found: dict[tuple[str, str], Reconciliati
         result=run.result,
         found=found.get((run.run_id, destination)),
         published=next((cut for cut in of_date if cut.run_id == run.run_id), None),
-        in_force=max((cut.version for cut in of_date), default=None),
+        in_force=max(of_date, key=lambda cut: cut.version, default=None),
     )
