@@ -146,13 +146,13 @@ def test_a_comparison_makes_a_version_that_is_not_clean_no_better(verdict: Verdi
 
 
 def test_a_comparison_of_some_tables_or_beside_a_partial_version_is_partial() -> None:
-    asked = {"expectations": PASSED, "mode": NightlyMode.COMPARE_ONLY}
+    asked: dict[str, Any] = {"expectations": PASSED, "mode": NightlyMode.COMPARE_ONLY}
     assert state(compared(MATCH), in_force=BEFORE, only_tables=["account"], **asked).headline is Headline.PARTIAL
     assert state(compared(MATCH), in_force=replace(BEFORE, partial=True), **asked).headline is Headline.PARTIAL
 
 
 def test_a_run_that_only_compares_is_running_until_its_checks_have_run() -> None:
-    asked = {"mode": NightlyMode.COMPARE_ONLY, "run_state": RunState.RUNNING}
+    asked: dict[str, Any] = {"mode": NightlyMode.COMPARE_ONLY, "run_state": RunState.RUNNING}
     assert state(compared(MATCH), in_force=BEFORE, **asked).headline is Headline.RUNNING
 
 
