@@ -144,6 +144,15 @@ def test_a_cut_that_failed_its_checks_is_proven_by_a_signature_alone(cuts: Postg
     assert one(sql, "SELECT count(*), min(cut_business_date) FROM settlement.entry_proven") == (7, DAY)
 
 
+def test_beside_a_table_that_is_not_clean_no_table_of_the_cut_is_proven(cuts: PostgresCuts, sql: Any) -> None:
+    publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3), "account": stage(sql, "a1", 3)}, day=EARLIER))
+    entry, account = staged("r2", {"entry": stage(sql, "e2", 5), "account": stage(sql, "a2", 5)}).tables
+    broken = replace(staged("r2", {}), tables=(entry, replace(account, verdict=Verdict.BREAK)))
+    publish(cuts, broken)
+    for table in ("entry", "account"):
+        assert one(sql, f"SELECT count(*), min(cut_business_date) FROM settlement.{table}_proven") == (3, EARLIER)
+
+
 def test_a_table_that_a_later_version_lacks_stays_as_it_was(cuts: PostgresCuts, sql: Any) -> None:
     publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3), "account": stage(sql, "a1", 2)}))
     publish(cuts, staged("r2", {"entry": stage(sql, "e2", 5)}))

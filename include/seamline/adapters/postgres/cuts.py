@@ -397,7 +397,6 @@ class PostgresCuts:
         return True
 
     def _write_table(self, cut: StagedCut, table: StagedTable, version: int, signed_by: str) -> None:
-        is_clean = table.verdict is cut.checks is Verdict.MATCH
         self._session.execute(
             "INSERT INTO seamline.cut_table VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             (
@@ -411,7 +410,8 @@ class PostgresCuts:
                 table.late_rows,
                 table.gone_rows,
                 table.verdict.value,
-                is_clean or bool(signed_by),
+                # Of the whole cut: beside a table that is not clean the others stand for a date that nobody has signed.
+                cut.verdict is Verdict.MATCH or bool(signed_by),
             ),
         )
         # A run that is repeated after a later one keeps its version and does not turn the pointer back.
