@@ -14,7 +14,7 @@ from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import FAILURE, PUBLISH, Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import EXPECTATIONS, FAILURE, PUBLISH, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import (
@@ -37,6 +37,8 @@ DATE = date(2026, 11, 19)
 POSITION = BinlogPosition("0-7-100", "binlog.000001", 1000)
 RUN = "settlement/nightly/2026-11-19/manual__1"
 STREAM = StreamId("settlement", "warehouse")
+
+PASSED = {"verdict": "MATCH", "checked": 9, "failed": []}
 
 _ACCOUNT = Table(
     "account",
@@ -68,14 +70,14 @@ def plan(**changes: Any) -> SyncPlan:
 
 
 def run(**changes: Any) -> Run:
-    made = Run(RUN, "settlement", RunKind.NIGHTLY, DATE, plan(), RunState.RUNNING, {"cut": {"warehouse": manifest()}})
+    result = {"cut": {"warehouse": manifest()}, EXPECTATIONS: PASSED}
+    made = Run(RUN, "settlement", RunKind.NIGHTLY, DATE, plan(), RunState.RUNNING, result)
     return replace(made, **changes)
 
 
 def published(**result: Any) -> Run:
     """A nightly run that has published what is clean, but for what `result` says otherwise."""
-    passed = {"verdict": "MATCH", "checked": 9, "failed": []}
-    return run(state=RunState.SUCCEEDED, result={"expectations": passed, PUBLISH: {"warehouse": 1}, **result})
+    return run(state=RunState.SUCCEEDED, result={EXPECTATIONS: PASSED, PUBLISH: {"warehouse": 1}, **result})
 
 
 def manifest(**staged_as: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
 from seamline.domain.decision import DECISION
-from seamline.domain.runs import FAILURE, RunKind
+from seamline.domain.runs import EXPECTATIONS, FAILURE, RunKind
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.model import plan_to_json
 from seamline_airflow.operators.approval import CutApprovalOperator
@@ -184,7 +184,7 @@ def test_what_is_staged_or_checked_anew_begins_without_the_old_decision(
         assert _decision(platform)["state"] == "approved"
         work()
         assert _decision(platform) is None
-        platform.runs[results.RUN].result.pop("expectations", None)
+        platform.runs[results.RUN].result[EXPECTATIONS] = results.PASSED
         GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({})
 
     monkeypatch.setattr("seamline_airflow.operators.gx_check.resolve", lambda _id: None)
@@ -195,4 +195,7 @@ def test_what_is_staged_or_checked_anew_begins_without_the_old_decision(
     again(lambda: pytest.raises(AirflowFailException, checks.execute, {}))
     cut = CutJobOperator(task_id="cut", job="j", run=results.RUN, plan_json=plan_to_json(results.plan()))
     again(lambda: cut.execute({}))
+    cut.execute({})
+    assert platform.runs[results.RUN].result[EXPECTATIONS] is None, "these were about what was staged before"
+    platform.runs[results.RUN].result[EXPECTATIONS] = results.PASSED
     again(lambda: GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({}))

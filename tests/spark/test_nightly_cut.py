@@ -22,7 +22,7 @@ from seamline.demo.writers import Writer, write_until
 from seamline.domain.calendar import last_ended
 from seamline.domain.date_before import DATE_BEFORE, late_in_words
 from seamline.domain.errors import Refused
-from seamline.domain.runs import Cut, Reconciliation, Scope
+from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import (
@@ -147,6 +147,7 @@ def run_nightly(spark: SparkSession, plan: SyncPlan, platform: Any) -> Any:
 @pytest.fixture
 def publish(platform: Any) -> Any:
     def go(staged: StagedCut, *, signed_by: str = "") -> Cut:
+        platform.put_result(staged.run_id, EXPECTATIONS, {"verdict": "MATCH"})
         run = platform.run(staged.run_id)
         with closing(registry.cut_publisher(run.plan, "warehouse")) as publisher:
             return publish_cut(run, "warehouse", publisher=publisher, records=platform, signed_by=signed_by)

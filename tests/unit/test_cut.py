@@ -9,7 +9,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
 from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import Cut, Reconciliation, RunKind, RunState, Scope
+from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable, cut_from_json, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import (
@@ -124,7 +124,7 @@ class Place:
 
 
 def run_of(staged: StagedCut, plan: SyncPlan = PLAN) -> Run:
-    result: dict[str, Any] = {"cut": {"warehouse": cut_to_json(staged)}}
+    result: dict[str, Any] = {"cut": {"warehouse": cut_to_json(staged)}, EXPECTATIONS: {"verdict": "MATCH"}}
     return Run("r1", "settlement", RunKind.NIGHTLY, DAY, plan, RunState.RUNNING, result)
 
 
@@ -187,11 +187,23 @@ def test_the_first_signature_stays_and_a_clean_cut_bears_none() -> None:
 def test_a_cut_whose_expectations_were_not_met_needs_a_signature_too() -> None:
     place = Place(reconciled(STAGED))
     run = run_of(STAGED)
-    run.result["expectations"] = {"verdict": "BREAK"}
+    run.result[EXPECTATIONS] = {"verdict": "BREAK"}
     with pytest.raises(GateFailed, match="expectations BREAK"):
         publish_cut(run, "warehouse", publisher=place, records=place)
     publish_cut(run, "warehouse", publisher=place, records=place, signed_by="olga")
     assert place.published[0][1] == "olga"
+
+
+@pytest.mark.parametrize("on_break", ["ask", "fail", "publish_and_flag"])
+def test_a_cut_that_nobody_has_checked_is_published_by_nobody(on_break: str) -> None:
+    place = Place(reconciled(STAGED))
+    run = run_of(STAGED, replace(PLAN, reconcile=ReconcilePlan(on_break=on_break)))
+    for nothing in ({}, {EXPECTATIONS: None}, {EXPECTATIONS: {"verdict": "NOT_RUN"}}):
+        unchecked = replace(run, result={"cut": run.result["cut"], **nothing})
+        for signed_by in ("", "olga"):
+            with pytest.raises(GateFailed, match="not checked"):
+                publish_cut(unchecked, "warehouse", publisher=place, records=place, signed_by=signed_by)
+    assert not place.published
 
 
 def test_publish_and_flag_publishes_with_its_verdict() -> None:

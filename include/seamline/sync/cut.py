@@ -145,8 +145,8 @@ def publish_cut(
 ) -> Cut:
     """Publish the staged cut of a run, repeat-safe by its run id, and write it down in the platform database.
 
-    Fails closed: without a saved reconciliation of this very cut nothing goes. Where that or the expectations are not
-    MATCH, only a person's signature (`signed_by`) or `on_break: publish_and_flag` lets it through, and the verdict
+    Fails closed: without a saved reconciliation of this very cut, and without its checks, nothing goes. Where they are
+    not MATCH, only a person's signature (`signed_by`) or `on_break: publish_and_flag` lets it through, and the verdict
     stays what it is. The signature is kept with the reconciliation that it is about: another take of the cut brings
     another one, which nobody has signed.
     """
@@ -196,7 +196,14 @@ def _reconciled(run: Run, cut: StagedCut, found: Reconciliation | None) -> Recon
 
 def _checked(run: Run) -> Verdict:
     checked = run.result.get(EXPECTATIONS)
-    return Verdict.MATCH if checked is None else Verdict(checked["verdict"])
+    verdict = Verdict(checked["verdict"]) if checked else Verdict.NOT_RUN
+    if verdict is Verdict.NOT_RUN:
+        raise GateFailed(
+            f"the staged cut of {run.business_date} was not checked: nothing is published",
+            hint="run the task `expectations` again, with those after it; what was not checked cannot be signed either",
+            sync=run.sync,
+        )
+    return verdict
 
 
 def _require_clean(run: Run, cut: StagedCut, signed_by: str) -> list[str]:

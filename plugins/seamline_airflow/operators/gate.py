@@ -169,10 +169,8 @@ def _blemishes(run: Run, store: Any) -> Iterator[str]:
 
 def _unmet(run: Run) -> Iterator[str]:
     checked = run.result.get(EXPECTATIONS)
-    if checked is None:
-        if run.plan.reconcile.expectations:
-            raise GateFailed("the expectations left no result", hint="run the task `expectations` again", sync=run.sync)
-        return
+    if not checked:
+        raise GateFailed("the expectations left no result", hint="run the task `expectations` again", sync=run.sync)
     if checked["verdict"] == Verdict.NOT_RUN:
         raise GateFailed("the expectations were not evaluated", hint="run the task `expectations` again", sync=run.sync)
     for failed in checked["failed"]:

@@ -6,7 +6,7 @@ from airflow.sdk import BaseOperator
 
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import Refused
-from seamline.domain.runs import ASKED_BY, MODE, PUBLISH, REASON, RunKind
+from seamline.domain.runs import ASKED_BY, EXPECTATIONS, MODE, PUBLISH, REASON, RunKind
 from seamline.plan.model import plan_from_json
 from seamline_airflow import parts, runs
 from seamline_airflow.errors import task_errors
@@ -47,7 +47,8 @@ class CutJobOperator(SparkJobOperator):
         with task_errors(), parts.platform() as store:
             self.name_run(runs.take_of(store, self.run))
             runs.open_nightly(context, store, plan_from_json(self.plan_json), self.run)
-            # What was decided is about what is staged now, and that goes.
+            # What was checked and decided is about what is staged now, and that goes.
+            store.put_result(self.run, EXPECTATIONS, None)
             store.put_result(self.run, DECISION, None)
             parts.reach("dag.state_written")
         super().execute(context)
