@@ -8,9 +8,10 @@ from typing import Any, Protocol
 from airflow.sdk.exceptions import AirflowSkipException
 
 from seamline.domain.catalogue import PARK_IT
+from seamline.domain.decision import DECISION, DecisionState, decision_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
-from seamline.domain.runs import PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
+from seamline.domain.runs import GATE, PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import altered, list_change, with_origins_of
 from seamline.plan.model import Run, SyncPlan, plan_to_json
@@ -42,15 +43,25 @@ class Records(Protocol):
 
 
 def take_of(records: Records, run_id: str) -> str:
-    """The name to run under: `run_id`, or `run_id~2` and so on when what bears that name was published already.
+    """The name to run under: `run_id`, or `run_id~2` and so on when what bears that name is closed.
 
     Publishing is resolved by the run's name, so a cleared run that kept it would stage and judge a new cut and then
     find the old one published. A retry before that keeps its name.
     """
     number = 1
-    while (known := _known(records, _take(run_id, number))) is not None and PUBLISH in known.result:
+    while (known := _known(records, _take(run_id, number))) is not None and is_closed(known):
         number += 1
     return _take(run_id, number)
+
+
+def is_closed(run: Run) -> bool:
+    """Whether what a run has found stays on record as it is: it was published, or was not clean and nobody is asked
+    about it any more. What is staged after that is another take: a break and its rejection are not written over."""
+    if PUBLISH in run.result:
+        return True
+    decision = decision_from_json(run.result.get(DECISION))
+    is_asked = decision is not None and decision.state is DecisionState.WAITING
+    return bool((run.result.get(GATE) or {}).get("lines")) and not is_asked
 
 
 def newest_take(records: Records, run_id: str) -> Run | None:

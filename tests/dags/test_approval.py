@@ -193,9 +193,12 @@ def test_what_is_staged_or_checked_anew_begins_without_the_old_decision(
     monkeypatch.setattr("seamline_airflow.operators.spark_job.SparkJobOperator.execute", lambda *_: None)
     checks = GXCheckOperator(task_id="expectations", run=results.RUN)
     again(lambda: pytest.raises(AirflowFailException, checks.execute, {}))
-    cut = CutJobOperator(task_id="cut", job="j", run=results.RUN, plan_json=plan_to_json(results.plan()))
-    again(lambda: cut.execute({}))
-    cut.execute({})
-    assert platform.runs[results.RUN].result[EXPECTATIONS] is None, "these were about what was staged before"
-    platform.runs[results.RUN].result[EXPECTATIONS] = results.PASSED
     again(lambda: GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({}))
+    _ask(_operator("approver"))
+    _operator("approver").execute_complete({}, _answer("Approve"))
+    take = f"{results.RUN}~2"
+    platform.runs[take] = results.run(run_id=take)
+    platform.runs[take].result[DECISION] = _decision(platform)
+    CutJobOperator(task_id="cut", job="j", run=results.RUN, plan_json=plan_to_json(results.plan())).execute({})
+    assert [platform.runs[take].result[key] for key in (DECISION, EXPECTATIONS)] == [None, None]
+    assert _decision(platform)["state"] == "approved", "that of the take before it stays"

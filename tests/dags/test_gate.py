@@ -8,13 +8,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.errors import GateFailed, Refused
+from seamline.domain.runs import GATE
 from seamline.domain.verdict import Verdict
 from seamline.spec.expectation_types import EXPECTATION_TYPES
 from seamline_airflow import gx_engine
 from seamline_airflow.expectations import GateResult, Weight, result_frames, staged_rows
 from seamline_airflow.gx_engine import load_checks
 from seamline_airflow.operators import gx_check
-from seamline_airflow.operators.gate import GATE, NOT_CLEAN, GateOperator, Question
+from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator, Question
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.step import VerdictsOperator
 from tests.dags import results

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from seamline.domain.decision import DECISION, Decision, DecisionState
 from seamline.domain.errors import (
     CommitUnknown,
     ConfigError,
@@ -20,7 +21,7 @@ from seamline.domain.errors import (
     Refused,
     TransientError,
 )
-from seamline.domain.runs import PUBLISH, RunKind, Scope, SyncState
+from seamline.domain.runs import GATE, PUBLISH, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import TablePlan, plan_to_json
 from seamline.ports import Problem, WantedStream
@@ -36,6 +37,7 @@ from seamline_airflow.operators.step import (
     WantStreamOperator,
 )
 from seamline_airflow.run_context import business_date, run_id, run_id_macro
+from seamline_airflow.run_ends import RunOf
 from tests.dags import results
 
 ONBOARD = "settlement/onboard/-/manual__0"
@@ -143,6 +145,33 @@ def test_a_run_that_has_published_goes_on_under_a_new_name_when_it_is_cleared(pl
     assert runs.take_of(platform, results.RUN) == results.RUN
     platform.put_result(results.RUN, PUBLISH, {"warehouse": 1})
     assert runs.take_of(platform, results.RUN) == f"{results.RUN}~2"
+
+
+@pytest.mark.parametrize(
+    ("lines", "state", "is_left_as_it_is"),
+    [
+        (["warehouse: account BREAK, 1 breaks"], DecisionState.REJECTED, True),
+        (["warehouse: account BREAK, 1 breaks"], DecisionState.EXPIRED, True),
+        (["warehouse: account BREAK, 1 breaks"], None, True),
+        (["warehouse: account BREAK, 1 breaks"], DecisionState.WAITING, False),
+        ([], None, False),
+    ],
+)
+def test_what_was_found_not_clean_stays_on_record_when_its_run_is_cleared(
+    platform: results.Platform, lines: list[str], state: DecisionState | None, is_left_as_it_is: bool
+) -> None:
+    """A break and its rejection would be gone with the comparison that takes their place."""
+    runs.open_nightly(context(), platform, results.plan(), results.RUN)
+    platform.put_result(results.RUN, GATE, {"lines": lines})
+    decision = Decision.asked(["approver"]).answered(state).to_json() if state else None
+    platform.put_result(results.RUN, DECISION, decision)
+    platform.finish_run(results.RUN, state=RunState.FAILED)
+    taken = runs.take_of(platform, results.RUN)
+    assert (taken != results.RUN) == is_left_as_it_is
+    ends = RunOf("settlement", RunKind.NIGHTLY)
+    for task, goes_on in (("cut", not is_left_as_it_is), ("gate", True)):
+        ends.goes_on({**context(), "ti": SimpleNamespace(task_id=task)})
+        assert (platform.runs[results.RUN].state is RunState.RUNNING) == goes_on
 
 
 def test_a_snapshot_of_a_run_that_has_published_is_refused(platform: results.Platform) -> None:

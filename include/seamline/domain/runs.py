@@ -21,6 +21,8 @@ TABLES = "tables"
 FAILURE = "failure"
 # And what the checks of a staged cut said.
 EXPECTATIONS = "expectations"
+# And what the gate judged: `lines` say what was not clean.
+GATE = "gate"
 # Under this key of its evidence a reconciliation keeps the signature.
 SIGNED_BY = "signed_by"
 # Under these keys of its result a nightly run keeps what was asked of it: how far it goes, why, and which user of

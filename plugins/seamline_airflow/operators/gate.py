@@ -11,13 +11,12 @@ from airflow.sdk import BaseBranchOperator
 
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed, Refused
-from seamline.domain.runs import EXPECTATIONS, MODE, NightlyMode, RunState, Scope
+from seamline.domain.runs import EXPECTATIONS, GATE, MODE, NightlyMode, RunState, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
 from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
 
-GATE = "gate"
 # The alarm about a cut that is not published as it is. It ends when a take of the date is.
 NOT_CLEAN = "cut_not_clean"
 _APPROVED = "Approve"
