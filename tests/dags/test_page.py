@@ -249,6 +249,19 @@ def test_older_dates_are_pages_away_and_not_lost(
     assert "2026-11-17" in second and "2026-11-16" in second and ">2026-11-19<" not in second
 
 
+def test_the_verdict_of_a_sync_is_that_of_now_on_the_pages_of_older_dates_too(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    older, newest = date(2026, 11, 18), results.DATE
+    names = {day: f"settlement/nightly/{day}/manual__1" for day in (older, newest)}
+    platform.runs = {name: replace(results.published(), run_id=name, business_date=day) for day, name in names.items()}
+    broken = results.reconciliation(results.table("account", Verdict.BREAK), run_id=names[newest])
+    platform.found = [broken, replace(results.clean(), run_id=names[older])]
+    text = signed_in.get(f"/page?sync=settlement&before={newest}").text
+    assert "2026-11-18" in text and ">2026-11-19<" not in text
+    assert 'class="verdict BREAK big"' in text
+
+
 def test_a_stream_that_is_paused_or_unheard_is_never_green(signed_in: TestClient, platform: results.Platform) -> None:
     since = datetime(2026, 11, 19, 23, 0, tzinfo=UTC)
     paused = replace(results.WANTED, paused=True, paused_by="olga", paused_at=since, pause_reason="maintenance")
@@ -371,6 +384,23 @@ def test_a_break_of_the_live_tables_makes_the_sync_a_break(platform: results.Pla
 
 def test_open_alarms_of_a_sync_stand_on_its_page(signed_in: TestClient, platform: results.Platform) -> None:
     platform.alarms = {("verdict_late", "settlement 2026-11-19"): "no verdict yet", ("x", "payroll@w"): "not his"}
-    text = signed_in.get("/page?sync=settlement").text
-    assert "no verdict yet" in text
-    assert "not his" not in text
+    for path in ("/page", "/page?sync=settlement"):
+        text = signed_in.get(path).text
+        assert "no verdict yet" in text
+        assert "not his" not in text
+        assert "✗</span> ALARM" in text, "`status` ends with 1"
+
+
+def test_an_alarm_about_what_a_sync_needs_stands_on_its_page_until_it_is_over(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    for kind, subject, stands in (
+        ("log_size", "core_bank", True),
+        ("no_slot", "default", True),
+        ("log_size", "another", False),
+        # Whoever looks next at the streams ends it.
+        ("stream_late", str(results.STREAM), False),
+    ):
+        platform.alarms = {(kind, subject): "what is wrong"}
+        text = signed_in.get("/page?sync=settlement").text
+        assert ("what is wrong" in text, "ALARM" in text) == (stands, stands), subject

@@ -1,7 +1,7 @@
 """What the Reconciliation page shows, read from the platform database. Values only, no HTML."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -13,7 +13,8 @@ from seamline.domain.cut_state import CutState, Headline, of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind, Scope
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.sync.stream_state import StreamState
+from seamline.plan.model import SyncPlan, plan_from_json
+from seamline.sync.stream_state import StreamState, alarms_over
 from seamline_airflow import parts
 from seamline_airflow.stream_health import look
 
@@ -26,12 +27,13 @@ BREAKS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """One sync as of now. `cuts`: of each date the newest take, per destination, the newest date first. `live`: the
-    newest comparison of the live tables first."""
+    """One sync as of now. `cuts`: of each date the newest take, per destination, the newest date first; on the page of
+    older dates these, and `newest` is the newest of all dates. `live`: the newest comparison of live tables first."""
 
     sync: str
     state: str
     zone: ZoneInfo
+    newest: tuple[CutState, ...]
     cuts: tuple[CutState, ...]
     live: tuple[Reconciliation, ...]
     streams: tuple[StreamState, ...]
@@ -40,13 +42,15 @@ class SyncReport:
 
     @property
     def headline(self) -> str:
-        """The worst of the newest date, of the newest look at the live tables, and of the streams."""
-        newest = [one.headline for one in self.cuts if one.business_date == self.cuts[0].business_date]
+        """The worst of the newest date, of the newest look at the live tables, of the streams, and of open alarms."""
+        newest = [one.headline for one in self.newest]
         words = [*newest, *(of_live(one) for one in self.newest_live())] or [Headline.NOT_RUN]
         found = max(words, key=tuple(Headline).index)
-        stands = next((one.word for one in self.streams if not one.is_green), "")
-        is_well = found in (Headline.MATCH, Headline.PARTIAL) or found is Headline.RUNNING
-        return f"STREAM {stands.upper()}" if is_well and stands else found.value
+        if found not in (Headline.MATCH, Headline.PARTIAL, Headline.RUNNING):
+            return found.value
+        if stands := next((one.word for one in self.streams if not one.is_green), ""):
+            return f"STREAM {stands.upper()}"
+        return "ALARM" if self.alarms else found.value
 
     def newest_live(self) -> list[Reconciliation]:
         """The newest comparison of the live tables of each destination."""
@@ -73,17 +77,21 @@ def syncs() -> list[str]:
 def read_sync(sync: str, *, dates: int = DATES_SHOWN, before: date | None = None) -> SyncReport:
     """The sync with its newest `dates` dates, or those `before` a date."""
     seen = look(sync)
+    names = {sync} | {name for each in seen.wanted for name in _needed(plan_from_json(each.plan_json))}
+    over = alarms_over(seen.alarms, seen.states, seen.hosts)
     with parts.platform() as store:
-        state = store.sync_state(sync)
+        state, cuts = store.sync_state(sync), tuple(store.cut_states(sync, dates, before=before))
+        newest = tuple(store.cut_states(sync, 1)) if before else cuts
         return SyncReport(
             sync=sync,
             state=state.value if state else "not onboarded",
             zone=ZoneInfo(store.timezone(sync)),
-            cuts=tuple(store.cut_states(sync, dates, before=before)),
+            newest=tuple(one for one in newest if one.business_date == newest[0].business_date),
+            cuts=cuts,
             live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
             streams=tuple(seen.states.values()),
             findings={stream: report.findings for stream, report in seen.reports.items()},
-            alarms=tuple(alarm.message for alarm in seen.alarms if is_about(alarm.subject, sync)),
+            alarms=tuple(one.message for one in seen.alarms if one not in over and is_about(one.subject, names)),
         )
 
 
@@ -116,9 +124,13 @@ def _live_of(store: Any, run_ids: Sequence[str]) -> tuple[Reconciliation, ...]:
     return tuple(one for one in store.reconciliations_of(run_ids) if one.scope is Scope.LIVE)
 
 
-def is_about(subject: str, sync: str) -> bool:
-    """Whether an alarm is about this sync: its subject is the sync, one of its streams or one of its dates."""
-    return re.split(r"[@ ]", subject, maxsplit=1)[0] == sync
+def is_about(subject: str, names: Collection[str]) -> bool:
+    """Whether an alarm is about one of these, syncs among them: its subject is it, a stream of it or a date of it."""
+    return re.split(r"[@ ]", subject, maxsplit=1)[0] in names
+
+
+def _needed(plan: SyncPlan) -> tuple[str, str]:
+    return plan.source.name, plan.stream.pool
 
 
 def caused_by(live: Sequence[Reconciliation], day: date) -> list[Reconciliation]:
