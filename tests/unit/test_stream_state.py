@@ -165,6 +165,27 @@ def test_each_alarm_about_a_stream_ends_with_its_cause_and_not_before(kind: str,
     assert over(**so) == [alarm], "nobody wants it any more"
 
 
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"age_s": 30.0},
+        {"state": "starting", "epoch": 0},
+        {"state": "backing_off", "epoch": 0, "error": "no route"},
+        {"lag_s": 45.0, "silent_s": 45.0},
+    ],
+)
+def test_an_alarm_about_a_lag_lasts_while_nobody_knows_the_lag(unknown: dict[str, Any]) -> None:
+    """A late stream whose worker fails again and again had its alarm ended at each start."""
+    for alarm, asked in (
+        (Alarm("stream_late", str(STREAM)), wanted()),
+        (Alarm("stream_paused", str(STREAM)), wanted(paused=True)),
+    ):
+        known: dict[str, Any] = {"state": "paused"} if asked.paused else {}
+        for fields, is_over in ((unknown, False), ({"lag_s": 3.0, **known}, True)):
+            states = stream_states([asked], {STREAM: report(**fields)}, [Host()], [alarm], now=NOW)
+            assert alarms_over([alarm], states, [Host()]) == ([alarm] if is_over else [])
+
+
 def test_the_alarm_about_a_host_ends_when_the_host_is_back_or_its_pool_is_empty() -> None:
     alarm = Alarm("host_gone", "default")
     assert alarms_over([alarm], {}, [Host(is_alive=False)]) == []

@@ -49,6 +49,7 @@ class Word(StrEnum):
 
 
 _GREEN = frozenset({Word.STREAMING, Word.IDLE, Word.CATCHING_UP, Word.HELD})
+_ENDED = frozenset({Word.NO_SLOT, Word.FAILED, Word.STOPPED})
 _MOVING = {"streaming": Word.STREAMING, "catching_up": Word.CATCHING_UP, "held": Word.HELD, "starting": Word.STARTING}
 
 
@@ -156,7 +157,15 @@ def alarms_over(alarms: Iterable[A], states: Mapping[StreamId, StreamState], hos
     paused or not wanted instead, the host is back."""
     so = {(state.alarm, str(stream)) for stream, state in states.items()}
     so |= {(HOST_GONE, host.pool) for host in hosts if not host.is_alive}
+    so |= {(kind, str(stream)) for stream, state in states.items() for kind in _may_last(state)}
     return [one for one in alarms if one.kind in STREAM_ALARMS | {HOST_GONE} and (one.kind, one.subject) not in so]
+
+
+def _may_last(state: StreamState) -> tuple[str, ...]:
+    """Alarms about a lag: while it is not known, it has not ended."""
+    if state.lag_s is not None or state.word in _ENDED:
+        return ()
+    return (PAUSED,) if state.word is Word.PAUSED else (LATE,)
 
 
 def alarms_over_now(
