@@ -46,6 +46,22 @@ def test_silence_counts_as_lag_once_heartbeats_are_missing(silent_s: float, lag_
     assert heard.reports[-1].silent_s == 0, "a heartbeat came"
 
 
+def test_the_first_lag_is_that_of_the_ledger_and_after_a_pause_it_is_not_the_one_from_before() -> None:
+    """The first span of a long way back is on its way when a stream says that it streams."""
+    heard, clock = Heard(), ManualClock(4_600)
+    reporter = StreamReporter(STREAM, heard, cast(LogReader, EmptyLog()), clock)  # type: ignore[arg-type]
+    ledger = LedgerRow(STREAM, "topic", "id", 7, BinlogPosition("0-1-1"), 1, 1, committed_ms=1_000_000)
+    reporter.tell("streaming", ledger, epoch=1)
+    assert heard.reports[-1].lag_s == 3_600
+    reporter.count(Commit(replace(ledger, committed_ms=4_600_000)), units=1, changes=1)
+    reporter.tell("streaming", ledger, epoch=1)
+    assert heard.reports[-1].lag_s == 0
+    clock.time += 600
+    for state in ("paused", "streaming"):
+        reporter.tell(state, replace(ledger, committed_ms=4_600_000), epoch=1)
+        assert (heard.reports[-1].lag_s, heard.reports[-1].silent_s) == (600, 0)
+
+
 class PutBack(ManualClock):
     """Its wall clock is put back by an hour at once; time goes on."""
 

@@ -21,7 +21,9 @@ class StreamReporter:
         self._reader = reader
         self._clock = clock
         self._told_at = -math.inf
-        self._lag_s = self._silent_s = 0.0
+        # None: nothing was counted since the stream began.
+        self._lag_s: float | None = None
+        self._silent_s = 0.0
         self._records = self._busy_s = 0.0
         self.last = StreamReport(stream, "starting")
         control.report(self.last)
@@ -50,7 +52,9 @@ class StreamReporter:
         self._lag_s = self._silent_s = silent_s if silent_s > HEARTBEATS_MISSED_S else 0.0
 
     def tell(self, state: str, ledger: LedgerRow, *, epoch: int, hold_id: str = "") -> None:
-        is_standing = state in ("paused", "held")
+        if self._lag_s is None or state in ("paused", "held"):
+            # Until something is counted again, also when it goes on.
+            self._lag_s, self._silent_s = self._standing_lag_s(ledger), 0.0
         self.last = replace(
             self.last,
             state=state,
@@ -58,8 +62,8 @@ class StreamReporter:
             next_offset=ledger.next_offset,
             log_end_offset=self._reader.end_offset(),
             position=ledger.position,
-            lag_s=self._standing_lag_s(ledger) if is_standing else self._lag_s,
-            silent_s=0.0 if is_standing else self._silent_s,
+            lag_s=self._lag_s,
+            silent_s=self._silent_s,
             hold_id=hold_id,
         )
         self._told_at = self._clock.now()
