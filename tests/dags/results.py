@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from seamline.adapters.platform.reconciliations import not_made
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.errors import Refused
@@ -196,7 +197,12 @@ class Platform:
         return tuple(one for one in self.found if one.run_id in run_ids)
 
     def live_reconciliations(self, sync: str, limit: int) -> tuple[Reconciliation, ...]:
-        return tuple(one for one in self.found if one.sync == sync and one.scope is Scope.LIVE)[:limit]
+        found = tuple(one for one in self.found if one.sync == sync and one.scope is Scope.LIVE)[:limit]
+        newest = self.latest_run(sync, RunKind.RECONCILE)
+        return (*(not_made(newest, found) if newest else ()), *found)
+
+    def live_reconciliations_of(self, sync: str, run_id: str) -> tuple[Reconciliation, ...]:
+        return tuple(one for one in self.live_reconciliations(sync, 99) if one.run_id == run_id)
 
     def runs_named(self, sync: str, name: str) -> tuple[Run, ...]:
         return tuple(one for one in self.runs.values() if one.run_id.rpartition("/")[2].partition("~")[0] == name)

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.decision import Decision, DecisionState
-from seamline.domain.runs import RunState, Scope
+from seamline.domain.runs import RunKind, RunState, Scope
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, reports
@@ -380,6 +380,30 @@ def test_a_break_of_the_live_tables_makes_the_sync_a_break(platform: results.Pla
     assert reports.read_sync("settlement").headline == "MATCH"
     platform.found.append(results.reconciliation(results.table("account", Verdict.BREAK), scope=Scope.LIVE))
     assert reports.read_sync("settlement").headline == "BREAK"
+
+
+def test_a_comparison_of_live_tables_that_failed_is_shown_above_the_match_before_it(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    """Airflow was red every day, and the page went on with the MATCH of last month."""
+    name = "settlement/reconcile/-/scheduled__9"
+    gone = {"task": "compare", "error": "the driver was lost", "cure": "start it", "at": "2026-11-20T01:00:00+00:00"}
+    platform.found.append(results.reconciliation(results.table("account"), scope=Scope.LIVE, run_id="before"))
+    started = datetime(2026, 11, 20, tzinfo=UTC)
+    platform.runs[name] = results.run(
+        run_id=name, kind=RunKind.RECONCILE, state=RunState.FAILED, result={"failure": gone}, started_at=started
+    )
+    assert reports.read_sync("settlement").headline == "NOT_RUN"
+    assert f"run={name}" in signed_in.get("/page?sync=settlement").text
+    text = signed_in.get(f"/page?sync=settlement&run={name}").text
+    assert "the driver was lost" in text and "start it" in text
+    _, failed, before = signed_in.get("/export.json?sync=settlement").json()
+    assert (failed["verdict"], failed["evidence"]["failure"], before["verdict"]) == ("NOT_RUN", gone, "MATCH")
+    rows = list(csv.DictReader(io.StringIO(signed_in.get("/export.csv?sync=settlement").text)))
+    assert [(row["verdict"], row["run"]) for row in rows if row["scope"] == "live"] == [
+        ("NOT_RUN", name),
+        ("MATCH", "before"),
+    ]
 
 
 def test_open_alarms_of_a_sync_stand_on_its_page(signed_in: TestClient, platform: results.Platform) -> None:

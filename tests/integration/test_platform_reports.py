@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from seamline.adapters.platform.store import PlatformStore
-from seamline.domain.cut_state import Headline
+from seamline.domain.cut_state import Headline, of_live
 from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.domain.verdict import Verdict
 from tests.integration.test_platform import POSITION, reconciliation, start_run
@@ -69,3 +69,27 @@ def test_the_state_of_a_date_is_that_of_its_newest_take_and_names_the_version_in
     start_run(store, "first")
     (newest,) = store.cut_states("settlement", 5)
     assert newest.run_id == "first"
+
+
+def test_a_comparison_of_live_tables_that_failed_is_the_newest_and_has_not_run(store: PlatformStore) -> None:
+    """What stands below it was found before, and said MATCH for as long as every later one failed."""
+    before = saved(store, "settlement/reconcile/-/before", Scope.LIVE, 3)
+    start_run(store, "failed", "reconcile")
+    assert store.live_reconciliations("settlement", 5) == (before,), "it is on its way"
+    failure = {"task": "compare", "error": "the driver was lost", "cure": "x", "at": "2026-03-02T04:00:00+00:00"}
+    store.put_result("failed", "failure", failure)
+    newest, other = store.live_reconciliations("settlement", 5)
+    assert (newest.run_id, newest.destination, newest.scope) == ("failed", "warehouse", Scope.LIVE)
+    assert (of_live(newest), newest.evidence["failure"], other) == (Headline.NOT_RUN, failure, before)
+    assert store.live_reconciliations_of("settlement", "failed") == (newest,)
+    assert store.live_reconciliations_of("settlement", before.run_id) == (before,)
+    one = saved(store, "failed", Scope.LIVE, 4)
+    assert store.live_reconciliations("settlement", 5) == (one, before), "it had compared them"
+
+
+def test_a_comparison_that_failed_is_forgotten_once_the_tables_were_compared(store: PlatformStore) -> None:
+    start_run(store, "failed", "reconcile")
+    store.put_result("failed", "failure", {"task": "compare", "error": "x", "at": "2026-03-02T04:00:00+00:00"})
+    later = replace(reconciliation(), run_id="later", scope=Scope.LIVE, started_at=datetime.now(UTC))
+    store.save_reconciliation(later)
+    assert store.live_reconciliations("settlement", 5) == (later,)

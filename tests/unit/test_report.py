@@ -54,6 +54,16 @@ def test_a_cut_that_is_not_published_is_never_called_a_match() -> None:
     assert not is_green([cut(MATCH, publish={}, failure=failed)], [])
 
 
+def test_a_comparison_of_live_tables_that_failed_says_why_and_is_not_green() -> None:
+    gone = {"task": "compare", "error": "the driver was lost", "cure": "start it", "at": "2026-11-21T02:00:00+00:00"}
+    failed = replace(reconciliation(), evidence={"failure": gone})
+    text = render([], [failed])
+    assert text.startswith("NOT_RUN ")
+    assert "task compare failed at 2026-11-21 02:00:00 +00:00: the driver was lost" in text
+    assert "to mend it: start it" in text
+    assert not is_green([cut(MATCH)], [failed])
+
+
 def test_the_longest_headline_leaves_a_gap_before_what_follows() -> None:
     inconclusive = TableVerdict("policy", Verdict.INCONCLUSIVE, reason="r")
     assert "INCONCLUSIVE   policy" in render([], [reconciliation(inconclusive)])

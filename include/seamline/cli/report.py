@@ -6,7 +6,7 @@ from decimal import Decimal
 from types import MappingProxyType
 
 from seamline.domain.calendar import moment_in_words
-from seamline.domain.cut_state import CutState, Headline, of_live
+from seamline.domain.cut_state import CutState, Headline, failure_of, of_live
 from seamline.domain.date_before import late_in_words
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
@@ -50,6 +50,10 @@ def _stream(state: StreamState, findings: int, zone: tzinfo) -> str:
 
 def _live(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
     yield _title(of_live(found), found.sync, found.destination, "live tables", is_partial=found.is_partial)
+    if failure := failure_of(found.evidence):
+        for line in failure.lines(zone):
+            yield f"{'':<{_VERDICT}}{line}"
+        return
     yield from _compared(found, zone)
 
 

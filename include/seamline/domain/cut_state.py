@@ -92,6 +92,10 @@ class Failure:
     cure: str = ""
     at: datetime | None = None
 
+    def lines(self, zone: tzinfo = UTC) -> list[str]:
+        cure = [f"to mend it: {self.cure}"] if self.cure else []
+        return [f"task {self.task} failed{_when(' at ', self.at, zone)}: {self.error}", *cure]
+
 
 @dataclass(frozen=True, slots=True)
 class Publication:
@@ -170,11 +174,7 @@ class CutState:
         """The four parts and what ended the run, in words, in the order in which they come about."""
         out = [f"compared: {self.compared.value}", self._checks_in_words()]
         out += [self.decision_in_words(zone), self.publication.in_words(zone)]
-        if self.failure:
-            out.append(f"task {self.failure.task} failed{_when(' at ', self.failure.at, zone)}: {self.failure.error}")
-            if self.failure.cure:
-                out.append(f"to mend it: {self.failure.cure}")
-        return out
+        return out + (self.failure.lines(zone) if self.failure else [])
 
     def decision_in_words(self, zone: tzinfo = UTC) -> str:
         return self.decision.in_words(zone) if self.decision else "no decision needed"
@@ -207,7 +207,7 @@ def state_of_cut(
 ) -> CutState:
     """What run `run_id` left in one destination. `result` is the run's; `published` its version there, `in_force` that
     which readers see."""
-    decision, failure = _decision(result, found), _failure(result)
+    decision, failure = _decision(result, found), failure_of(result)
     is_running = run_state is RunState.RUNNING and failure is None
     is_compare_only = result.get(MODE) == NightlyMode.COMPARE_ONLY
     version = published.version if published else (result.get(PUBLISH) or {}).get(destination)
@@ -283,7 +283,8 @@ def _decision(result: Mapping[str, Any], found: Reconciliation | None) -> Decisi
     return None
 
 
-def _failure(result: Mapping[str, Any]) -> Failure | None:
+def failure_of(result: Mapping[str, Any]) -> Failure | None:
+    """What ended a run, from its result."""
     left = result.get(FAILURE)
     return Failure(left["task"], left["error"], left.get("cure", ""), _moment(left.get("at"))) if left else None
 

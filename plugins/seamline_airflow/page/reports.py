@@ -117,7 +117,7 @@ def of_run(sync: str, airflow_run: str) -> RunReport:
 def live_of(sync: str, run_id: str) -> tuple[Reconciliation, ...]:
     """The comparisons of live tables of one run of the sync."""
     with parts.platform() as store:
-        return tuple(one for one in _live_of(store, [run_id]) if one.sync == sync)
+        return tuple(store.live_reconciliations_of(sync, run_id))
 
 
 def _live_of(store: Any, run_ids: Sequence[str]) -> tuple[Reconciliation, ...]:

@@ -9,8 +9,9 @@ from psycopg.types.json import Json, Jsonb
 from seamline.adapters.platform import rows
 from seamline.adapters.platform.database import Session
 from seamline.domain.errors import InvariantViolated
-from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.runs import FAILURE, Reconciliation, Scope
 from seamline.domain.verdict import Break, ControlTotal, TableVerdict, Verdict
+from seamline.plan.model import Run
 
 
 def read(session: Session, condition: str, arguments: Sequence[Any]) -> tuple[Reconciliation, ...]:
@@ -19,6 +20,35 @@ def read(session: Session, condition: str, arguments: Sequence[Any]) -> tuple[Re
     found = cursor.execute(f"select * from reconciliation where {condition}".encode(), arguments).fetchall()
     tables = _read_table_verdicts(session, [row["reconciliation_id"] for row in found])
     return tuple(rows.reconciliation_of(row, tables.get(row["reconciliation_id"], ())) for row in found)
+
+
+def not_made(run: Run, found: Sequence[Reconciliation]) -> tuple[Reconciliation, ...]:
+    """In place of each comparison that `run` was to make and failed to, unless one of `found` is newer: without a
+    table, with the failure as its evidence."""
+    failure = run.result.get(FAILURE)
+    if not failure or run.started_at is None:
+        return ()
+    since = run.started_at
+    made = {one.destination for one in found if one.run_id == run.run_id or one.started_at >= since}
+    return tuple(
+        Reconciliation(
+            run_id=run.run_id,
+            sync=run.sync,
+            destination=destination.name,
+            scope=Scope.LIVE,
+            business_date=run.business_date,
+            position=None,
+            position_time=None,
+            mode="",
+            verdict=Verdict.NOT_RUN,
+            tables=(),
+            started_at=since,
+            ended_at=since,
+            evidence={FAILURE: failure},
+        )
+        for destination in run.plan.destinations
+        if destination.name not in made
+    )
 
 
 def insert(session: Session, reconciliation: Reconciliation) -> None:

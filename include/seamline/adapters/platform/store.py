@@ -202,10 +202,17 @@ class PlatformStore:
         return self._reconciliations("sync = %s order by started_at desc limit %s", (sync, limit))
 
     def live_reconciliations(self, sync: str, limit: int) -> tuple[Reconciliation, ...]:
-        """Comparisons of the live tables, the newest first."""
-        return self._reconciliations(
+        """Comparisons of the live tables, the newest first; one that failed before it compared is NOT_RUN there."""
+        found = self._reconciliations(
             "sync = %s and scope = %s order by started_at desc limit %s", (sync, Scope.LIVE.value, limit)
         )
+        newest = self.latest_run(sync, RunKind.RECONCILE)
+        return (*(reconciliations.not_made(newest, found) if newest else ()), *found)
+
+    def live_reconciliations_of(self, sync: str, run_id: str) -> tuple[Reconciliation, ...]:
+        """Those of one run of the sync."""
+        found = self._reconciliations("sync = %s and run_id = %s and scope = %s", (sync, run_id, Scope.LIVE.value))
+        return found or tuple(one for one in self.live_reconciliations(sync, 1) if one.run_id == run_id)
 
     def reconciliations_of(self, run_ids: Sequence[str]) -> tuple[Reconciliation, ...]:
         """All of these runs, the newest first."""
