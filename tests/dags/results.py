@@ -15,7 +15,17 @@ from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import EXPECTATIONS, FAILURE, PUBLISH, Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.domain.runs import (
+    EXPECTATIONS,
+    FAILURE,
+    PUBLISH,
+    Cut,
+    Reconciliation,
+    RunKind,
+    RunState,
+    Scope,
+    SyncState,
+)
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import (
@@ -228,7 +238,7 @@ class Platform:
             result=run.result,
             found=self.reconciliation(run.run_id, Scope.CUT),
             published=None,
-            in_force=None,
+            in_force=_in_force(run),
         )
 
     def timezone(self, sync: str) -> str:
@@ -277,6 +287,14 @@ class Platform:
 
     def end_alarm(self, kind: str, subject: str) -> None:
         self.alarms.pop((kind, subject), None)
+
+
+def _in_force(run: Run) -> Cut | None:
+    version = (run.result.get(PUBLISH) or {}).get("warehouse")
+    as_of, day = datetime(2026, 11, 20, tzinfo=UTC), run.business_date or DATE
+    if version is None:
+        return None
+    return Cut(run.sync, "warehouse", day, version, run.run_id, POSITION, as_of, ("account",), Verdict.MATCH)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, made: Platform) -> Platform:

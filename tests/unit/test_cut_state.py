@@ -156,6 +156,14 @@ def test_a_run_that_only_compares_is_running_until_its_checks_have_run() -> None
     assert state(compared(MATCH), in_force=BEFORE, **asked).headline is Headline.RUNNING
 
 
+def test_a_version_that_has_expired_is_said_to_be_gone() -> None:
+    """The platform's list of cuts lacks it then; the run's result goes on saying what it published."""
+    expired = state(compared(MATCH), expectations=PASSED, publish={"warehouse": 3})
+    assert expired.publication.in_words() == "published as version 3, which has expired since"
+    superseded = state(compared(MATCH), in_force=cut(4), expectations=PASSED, publish={"warehouse": 3})
+    assert superseded.publication.in_words() == "published as version 3, superseded by version 4"
+
+
 def test_checks_that_evaluated_nothing_have_not_passed() -> None:
     nothing = {"verdict": "NOT_RUN", "checked": 0, "failed": []}
     found = state(compared(MATCH), published=cut(), expectations=nothing)

@@ -110,12 +110,16 @@ class Publication:
 
     def in_words(self, zone: tzinfo = UTC) -> str:
         if self.version is not None:
-            is_superseded = self.in_force is not None and self.in_force > self.version
-            since = f", superseded by version {self.in_force}" if is_superseded else ""
-            return f"published as version {self.version}{_when(' at ', self.at, zone)}{since}"
+            return f"published as version {self.version}{_when(' at ', self.at, zone)}{self._since(self.version)}"
         still = f"; version {self.in_force} stays in force" if self.in_force is not None else ""
         but = f", which is {self.in_force_is}" if still and self.in_force_is is not Headline.MATCH else ""
         return f"not published: {self.why_not}{still}{but}"
+
+    def _since(self, version: int) -> str:
+        """What has become of it. A version that has expired is not on the list of cuts any more."""
+        if self.in_force is None or self.in_force < version:
+            return ", which has expired since"
+        return f", superseded by version {self.in_force}" if self.in_force > version else ""
 
 
 @dataclass(frozen=True, slots=True)
