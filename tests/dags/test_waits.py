@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
 from airflow.sdk.module_loading import import_string
 
 from seamline.domain.cutover import Boundary
@@ -225,7 +225,7 @@ def _wanted() -> WantedStream:
 
 def test_all_streams_well_is_green_and_ends_old_alarms(platform: Any) -> None:
     platform.host_states, platform.wanted_streams = (_host(),), (_wanted(),)
-    platform.reports = {results.STREAM: results.report()}
+    platform.reports = {results.STREAM: results.report(epoch=1)}
     platform.alarms = {("stream_late", "settlement@warehouse"): "old", ("log_full", "topic"): "not ours"}
     assert StreamsCheckOperator(task_id="look").execute({}) == ["settlement@warehouse"]
     assert platform.alarms == {("log_full", "topic"): "not ours"}
@@ -254,7 +254,8 @@ def test_a_paused_stream_is_seen_as_paused_and_red_once_it_holds_back_too_much(p
     told: list[str] = []
     look.log.info = lambda text, *values: told.append(text % values)  # type: ignore[method-assign]
     platform.alarms = {("stream_late", "settlement@warehouse"): "it was late before it was paused"}
-    look.execute({})
+    with pytest.raises(AirflowSkipException, match="settlement@warehouse: paused: by ann on desk"):
+        look.execute({})
     assert "paused since 2026-11-19 08:00:00 +00:00" in told[0]
     assert "by ann on desk, “it moves”; it holds back 36,437 records" in told[0]
     assert platform.alarms == {}, "within the limit, and the lag of before is over"
@@ -265,6 +266,15 @@ def test_a_paused_stream_is_seen_as_paused_and_red_once_it_holds_back_too_much(p
     platform.wanted_streams = ()
     look.execute({})
     assert platform.alarms == {}, "nobody wants it any more"
+
+
+def test_a_stream_that_was_not_heard_is_not_green_before_it_is_worth_an_alarm(platform: Any) -> None:
+    platform.host_states, platform.wanted_streams = (_host(),), (_wanted(),)
+    look = StreamsCheckOperator(task_id="look")
+    for report, is_green in ((results.report(age_s=30.0), False), (results.report(state="starting"), True)):
+        platform.reports = {results.STREAM: report}
+        with nullcontext() if is_green else pytest.raises(AirflowSkipException, match="unknown: no word for 30 s"):
+            look.execute({})
 
 
 def test_a_host_that_nobody_brought_back_is_started_and_told(platform: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem, StreamReport
 from seamline.sync.fatal_problems import refuse_fatal
-from seamline.sync.stream_state import HOST_GONE, StreamState, alarms_over, not_wanted
+from seamline.sync.stream_state import HOST_GONE, StreamState, Word, alarms_over, not_wanted
 from seamline_airflow import deadline, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import NOT_CLEAN, Question, compares_only
@@ -311,8 +311,9 @@ class DayReportOperator(BaseOperator):
 class StreamsCheckOperator(BaseOperator):
     """Look at every wanted stream: alive, moving, within its lag; and at the hosts that run them.
 
-    Red with the reasons when something is wrong; the same is kept as open alarms in the platform database. A pool
-    whose host is gone, and which its supervisor did not bring back, gets a new host. Restarts of streams within
+    Red with the reasons when something is wrong; the same is kept as open alarms in the platform database. Skipped, and
+    so not green, where a stream is paused or not known to be well and that is worth no alarm yet. A pool whose host is
+    gone, and which its supervisor did not bring back, gets a new host. Restarts of streams within
     seconds are the host's own work.
     """
 
@@ -331,7 +332,10 @@ class StreamsCheckOperator(BaseOperator):
                     self.log.warning("started a stream host for pool %s, process %s", trouble.subject, handle.pid)
         if found:
             raise AirflowException("; ".join(f"{trouble.subject}: {trouble.message}" for trouble in found))
-        return [str(each.stream) for each in seen.wanted]
+        states = [seen.states[each.stream] for each in seen.wanted]
+        if odd := [one for one in states if not one.is_green and one.word is not Word.STARTING]:
+            raise AirflowSkipException("; ".join(f"{one.stream}: {one.word}: {one.why}" for one in odd))
+        return [str(one.stream) for one in states]
 
 
 def _require_reconciled(run: Run, store: Any, scope: Scope) -> list[Reconciliation]:
