@@ -232,6 +232,14 @@ class ShapeGuard(Protocol):
         """Return if every change up to `through` was made under the planned shape; SchemaConflict names what was
         altered. TransientError: the source does not answer."""
 
+    @property
+    def verified(self) -> Position | None:
+        """Up to here `verify` has nothing to ask; None before its first answer. May be read from any thread."""
+
+    def is_as_planned(self, marks: Mapping[str, str]) -> bool:
+        """Whether a catalogue of these marks (`CatalogueMarks.tables`) has all tables as they were planned, or as the
+        source was last found to be well. False where that is not known. Does not ask the source."""
+
     def close(self) -> None: ...
 
 
@@ -258,7 +266,8 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """State a stream reports between spans. `state`: starting, streaming, catching_up, paused, held, stopped, failed;
+    """State a stream reports between spans. `state`: starting, streaming, catching_up, paused, held, stopped, failed,
+    waiting (for its source, `error` says with what and why);
     the host reports for a stream that has no task: no_slot, backing_off, failed, stopped. `idle` is never reported: a
     loop ends with it, and the host keeps its last report young while it listens to the log for it (`is_idle`).
 

@@ -47,6 +47,9 @@ def simple_stream(task: StreamTask) -> Ended:
 class NoWatch:
     """There is no source here."""
 
+    def carry(self, tables: frozenset[str]) -> None:
+        return
+
     def close(self) -> None:
         return
 

@@ -208,7 +208,9 @@ def test_a_source_that_no_stream_needs_any_more_leaves_no_alarm_behind() -> None
         desk=desk,  # type: ignore[arg-type]
         roster=StreamRoster(slots=2),
         events=SimpleQueue(),
-        watch_source=lambda plan: SimpleNamespace(close=lambda: closed.append(plan.source.name)),
+        watch_source=lambda plan: SimpleNamespace(
+            carry=lambda tables: None, close=lambda: closed.append(plan.source.name)
+        ),
     )
     stream = WantedStream(StreamId("one", "warehouse"), plan_json("one"), 1)
     host._take_in(WantedNow((stream,)))  # noqa: SLF001

@@ -44,6 +44,7 @@ _TABLE_READERS = {
     "postgres": "seamline.adapters.postgres_source.bulk:open_readers",
 }
 _SHAPE_GUARDS = {"postgres": "seamline.adapters.postgres_source.shapes:open_guard"}
+_WITNESSES = {"postgres": "seamline.adapters.postgres_source.witness:open_witness"}
 _SINKS = {"postgres": "seamline.adapters.postgres.sink:open_sink"}
 _DESTINATION_PROBLEMS = {"postgres": "seamline.adapters.postgres.preflight:problems"}
 _DESTINATION_VIEWS = {"postgres": "seamline.adapters.postgres.read:open_live_views"}
@@ -83,6 +84,13 @@ def shape_guard(plan: SyncPlan) -> ShapeGuard | None:
     table's shape."""
     place = _SHAPE_GUARDS.get(plan.source.kind)
     return cast(ShapeGuard, _function(place)(plan, PlatformOrigins(Database(), plan.sync))) if place else None
+
+
+def catalogue_witness(source: SourcePlan) -> Any:
+    """`open_witness(source: SourcePlan)`: what its heartbeats say of its catalogue (`sync.source_watch.Witness`); None
+    where the log itself tells every change of a table's shape."""
+    place = _WITNESSES.get(source.kind)
+    return _function(place)(source) if place else None
 
 
 def sink(plan: SyncPlan, destination_name: str) -> Sink:

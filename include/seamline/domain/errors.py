@@ -3,7 +3,8 @@
 SeamlineError
 ├─ ConfigError         a person must edit a file or a setting     never retried, exit code 2
 ├─ TransientError      the world may recover                      the one retry owner tries again
-│  └─ NotAbreast       a pass and its stream do not stand at one place: bring them there again
+│  ├─ NotAbreast       a pass and its stream do not stand at one place: bring them there again
+│  └─ SourceAway       what comes next in the log can be verified by the source alone, which does not answer
 ├─ TerminalError       trying again cannot help                   stops, names the cure
 │  ├─ PositionLost     log purged, truncated, recreated, another server
 │  ├─ SchemaConflict   a table no longer looks as planned
@@ -79,6 +80,10 @@ class TransientError(SeamlineError):
 
 class NotAbreast(TransientError):
     """Tables cannot join a stream that stands elsewhere in the log than they do."""
+
+
+class SourceAway(TransientError):
+    """Changes cannot be verified while their source does not answer. Nothing of them was sent to the destination."""
 
 
 class TerminalError(SeamlineError):

@@ -32,7 +32,7 @@ from seamline.sync.reconcile import is_same_place
 log = logging.getLogger(__name__)
 
 # On their way, or about to be: worth a wait. Any other state is judged by the hold: it ends in its reason.
-_MAY_COME_NEAR = ("starting", "streaming", "catching_up", "held", "backing_off")
+_MAY_COME_NEAR = ("starting", "streaming", "catching_up", "held", "waiting", "backing_off")
 # A worker reports every few seconds. An older report says nothing about now.
 _HEARD_S = 10.0
 

@@ -4,9 +4,9 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from seamline.domain.capture import CaptureState
 from seamline.domain.errors import SeamlineError
@@ -36,6 +36,12 @@ SOURCE_ALARMS = (SOURCE_UNREACHABLE, CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UN
 
 class _Turn(Protocol):
     def __call__(self, *, now_s: float) -> None: ...
+
+
+class Witness(Protocol):
+    """Tells what a source's catalogue is now, for a heartbeat to carry it into the log (ADR 37)."""
+
+    def payload(self, tables: Collection[str]) -> Mapping[str, Any]: ...
 
 
 class Alarms(Protocol):
@@ -81,6 +87,7 @@ class SourceWatch:
         open_source: Callable[[], Source],
         open_probe: Callable[[], CaptureProbe],
         alarms: Alarms,
+        witness: Witness | None = None,
         rhythm: Rhythm | None = None,
     ) -> None:
         rhythm = rhythm or Rhythm()
@@ -88,6 +95,8 @@ class SourceWatch:
         self._open_source = open_source
         self._open_probe = open_probe
         self._alarms = alarms
+        self._witness = witness
+        self._tables: frozenset[str] = frozenset()
         self._silence_s = rhythm.silence_s
         self._heartbeat = _Every(rhythm.heartbeat_s)
         self._status = _Every(rhythm.status_s)
@@ -102,6 +111,10 @@ class SourceWatch:
         self._has_beaten = False
         self._is_closed = False
         self._is_running = False
+
+    def carry(self, tables: frozenset[str]) -> None:
+        """From now on heartbeats say what the catalogue has of these tables."""
+        self._tables = tables
 
     def beat(self, *, now_s: float) -> None:
         """What is written into the source."""
@@ -122,7 +135,7 @@ class SourceWatch:
         try:
             if self._source is None:
                 self._source = self._open_source()
-            self._source.commit_marker(Marker(f"heartbeat-{uuid.uuid4().hex}", "heartbeat"))
+            self._source.commit_marker(Marker(f"heartbeat-{uuid.uuid4().hex}", "heartbeat", self._seen()))
         except SeamlineError as exc:
             self._source = None
             if self._silent_since_s is None:
@@ -138,6 +151,16 @@ class SourceWatch:
             return
         self._has_beaten = True
         self._say([EndAlarm(SOURCE_UNREACHABLE, self._plan.name)])
+
+    def _seen(self) -> Mapping[str, Any]:
+        """A heartbeat that can say nothing of the catalogue is still one."""
+        if self._witness is None or not self._tables:
+            return {}
+        try:
+            return self._witness.payload(self._tables)
+        except SeamlineError as exc:
+            log.info("a heartbeat without the catalogue: source=%s error=%s", self._plan.name, exc.message)
+            return {}
 
     def _prune_markers(self, source: Source) -> None:
         """Tidiness only: a source that refuses it, or is busy, is asked again at the next turn."""
@@ -209,6 +232,7 @@ class SourceWatchThread:
         self._watch = watch
         self._every_s = every_s
         self._end = threading.Event()
+        self.carry = watch.carry
         for what, turn in (("heartbeats of", watch.beat), ("capture of", watch.look)):
             threading.Thread(target=self._live, args=(turn,), name=f"{what} {name}", daemon=True).start()
 

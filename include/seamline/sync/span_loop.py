@@ -11,17 +11,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
-from seamline.domain.catalogue import shape_mark
 from seamline.domain.changes import TableChanges
-from seamline.domain.cutover import BoundaryGate, is_covered
+from seamline.domain.cutover import is_covered
 from seamline.domain.errors import (
     CommitUnknown,
     Diverged,
     Fenced,
     InvariantViolated,
     PositionLost,
-    SchemaConflict,
     SeamlineError,
+    SourceAway,
     TransientError,
 )
 from seamline.domain.ledger import LedgerRow
@@ -42,12 +41,14 @@ from seamline.ports import (
     StreamReport,
     Unarmed,
 )
+from seamline.sync.boundaries import gate_of
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.compaction import compact
 from seamline.sync.intake import Intake, IntakeLimits
 from seamline.sync.interpreter import CollectorByHand, quick_turns
 from seamline.sync.obstacles import marker_fields, obstacle, stands_alone
 from seamline.sync.progress import PositionTracker
+from seamline.sync.shape_proof import OpenLog, ShapeProof, is_to_be_proven
 from seamline.sync.stream_reports import StreamReporter
 
 # A stream that was quiet for this many seconds may wait one.
@@ -84,6 +85,7 @@ def run_stream(
     sink: Sink,
     control: StreamControl,
     shapes: ShapeGuard | None = None,
+    open_log: OpenLog | None = None,
     failpoints: Failpoints | None = None,
     clock: Clock | None = None,
     pace: Pace | None = None,
@@ -94,7 +96,8 @@ def run_stream(
     Takes a new epoch at once, unless the first orders are that the stream is not wanted. Raises Fenced (another owner:
     never start this again by yourself), TransientError (the caller may start it again after a while), TerminalError (a
     person must look; everything before it is applied).
-    The caller opens and closes reader, sink and `shapes`, which is asked before each commit of changes.
+    The caller opens and closes reader, sink and `shapes`, which is asked before each commit of changes. With `open_log`
+    (another reader of the same log) it waits where `shapes` does not answer; without, that ends it.
     """
     loop = _SpanLoop(
         plan,
@@ -103,6 +106,7 @@ def run_stream(
         sink=sink,
         control=control,
         shapes=shapes,
+        open_log=open_log,
         failpoints=failpoints or Unarmed(),
         clock=clock or SystemClock(),
         pace=pace or Pace(),
@@ -147,6 +151,7 @@ class _SpanLoop:
         sink: Sink,
         control: StreamControl,
         shapes: ShapeGuard | None,
+        open_log: OpenLog | None,
         failpoints: Failpoints,
         clock: Clock,
         pace: Pace,
@@ -157,7 +162,7 @@ class _SpanLoop:
         self._reader = reader
         self._sink = sink
         self._control = control
-        self._shapes = shapes
+        self._proof = ShapeProof(shapes, open_log, marker_table=plan.source.marker_table, clock=clock)
         self._failpoints = failpoints
         self._clock = clock
         self._pace = pace
@@ -183,7 +188,7 @@ class _SpanLoop:
                 return replace(self._reporter.last, state="stopped")
             if ledger is not None:
                 # An older plan is not to end the epoch of the newer one's worker either.
-                self._gate_of(ledger)
+                gate_of(self._stream, ledger, self._tables)
             self._begin(None if ledger is None else ledger.epoch)
             while True:
                 collector.collect_if_due(self._clock.now())
@@ -196,8 +201,8 @@ class _SpanLoop:
                     if self._is_idle(orders):
                         self._tell("streaming")
                         return replace(self._reporter.last, state="idle")
-                except CommitUnknown as unknown:
-                    self._recover(unknown)
+                except (CommitUnknown, SourceAway) as trouble:
+                    self._recover(trouble)
                 orders = self._control.orders()
         except SeamlineError as error:
             error.sync = error.sync or self._plan.sync
@@ -205,6 +210,7 @@ class _SpanLoop:
         finally:
             # Whatever ends the loop, a commit on its way is not left behind.
             self._committer.shutdown(wait=True)
+            self._proof.close()
 
     def _begin(self, epoch: int | None) -> None:
         """Take the right to write, from whom it had when the orders were asked, and start from what the ledger says."""
@@ -245,45 +251,18 @@ class _SpanLoop:
             )
         self._lease: Lease = lease
         self._ledger: LedgerRow = ledger
-        self._gate = self._gate_of(ledger)
+        self._gate = gate_of(self._stream, ledger, self._tables)
         self._tracker = PositionTracker(ledger.position)
         self._pieces: list[Staged] = []
         # What is wrong with them. END tells first whether the log has all of their unit.
         self._pieces_trouble: Diverged | None = None
         self._draft = _Draft(ledger.next_offset, ledger.next_offset)
 
-    def _gate_of(self, ledger: LedgerRow) -> BoundaryGate:
-        boundaries = {boundary.table: boundary for boundary in ledger.boundaries}
-        missing = sorted(self._tables.keys() - boundaries.keys())
-        if missing:
-            raise SchemaConflict(
-                f"the ledger of {self._stream} has no boundary for {', '.join(missing)}: never onboarded there",
-                hint="onboard the sync so that the table is loaded and its boundary written",
-                table=missing[0],
-            )
-        unplanned = sorted(boundaries.keys() - self._tables.keys())
-        if unplanned:
-            # Its changes would be passed over, and nobody could tell later.
-            raise SchemaConflict(
-                f"the ledger of {self._stream} carries {', '.join(unplanned)}, and the plan by which this stream was"
-                " started does not: the plan is an older one",
-                hint="the run that let the tables join starts the stream by its plan: clear its task `join`",
-                table=unplanned[0],
-            )
-        reshaped = sorted(
-            name for name, one in boundaries.items() if one.shape_mark not in ("", shape_mark(self._tables[name]))
-        )
-        if reshaped:
-            raise SchemaConflict(
-                f"{', '.join(reshaped)} of {self._stream} was loaded with other columns or another key than the plan by"
-                " which this stream was started says: the plan is an older one",
-                hint="the run that loaded it starts the stream by its plan: clear its last task that failed",
-                table=reshaped[0],
-            )
-        return BoundaryGate(boundaries)
-
-    def _recover(self, unknown: CommitUnknown) -> None:
-        """The answer is lost, not the commit: a new epoch waits for it or fences it, then the ledger is final."""
+    def _recover(self, unknown: CommitUnknown | SourceAway) -> None:
+        """The answer is lost, not the commit: a new epoch waits for it or fences it, then the ledger is final. While
+        the source is away none was sent, and what was passed for it is passed again."""
+        if isinstance(unknown, SourceAway):
+            self._proof.lose(unknown)
         sent, draft, had_pieces = self._sent, self._draft, bool(self._pieces or self._pieces_trouble)
         self._sent = None
         if sent is None:
@@ -343,6 +322,9 @@ class _SpanLoop:
         """Apply every unit that `position` covers and stop before the first that it does not."""
         self._read(0.0 if self._intake else self._pace.standing_wait_s)
         while self._intake and is_covered(self._intake.first.position, position):
+            if not self._proof.covers(self._intake.first):
+                self._wait_for_source()
+                return
             self._apply(list(takewhile(lambda unit: is_covered(unit.position, position), self._next_span())))
         if not self._intake:
             self._raise_trouble()
@@ -377,6 +359,9 @@ class _SpanLoop:
         self._read(wait_s)
         if wait_s:
             self._free_at = self._clock.now()
+        if self._intake and not self._proof.covers(self._intake.first):
+            self._wait_for_source()
+            return
         if self._intake and self._wait_for_interval_s() <= 0:
             self._apply(self._next_span())
         elif not self._intake:
@@ -388,6 +373,14 @@ class _SpanLoop:
             self._reporter.catch_up(self._ledger)
         every = self._pace.report_every_s if self._intake.found_records else self._pace.idle_report_every_s
         self._tell_if_due("catching_up" if self._gate.is_open else "streaming", every)
+
+    def _wait_for_source(self) -> None:
+        """What comes next is proven neither by the source, which is away, nor by the log."""
+        self._settle()
+        self._commit_draft()
+        self._tell_if_due("waiting", self._pace.idle_report_every_s)
+        self._clock.sleep(self._pace.idle_wait_s)
+        self._free_at = self._clock.now()
 
     # ---- reading --------------------------------------------------------------------------------------------------
 
@@ -464,7 +457,10 @@ class _SpanLoop:
             raise stop
         if stands_alone(first):
             return [first]
-        return list(takewhile(lambda unit: not stands_alone(unit), self._intake.first_within_limits()))
+        may_follow = self._proof.covers
+        return list(
+            takewhile(lambda unit: not stands_alone(unit) and may_follow(unit), self._intake.first_within_limits())
+        )
 
     def _apply(self, units: Sequence[Unit]) -> None:
         """Pass these units, the first of those that wait, and commit what they change."""
@@ -472,8 +468,6 @@ class _SpanLoop:
         self._require_beyond(units, self._beyond)
         if units[0].pieces and self._pieces_trouble is not None:
             self._commit_draft()
-            if self._shapes is not None:
-                self._shapes.verify(units[0].position)
             raise self._pieces_trouble
         # While a full span is encoded and applied the next one is read and decoded; a small one is not worth a thread.
         submit = self._committer.submit if self._intake.is_full else _run_now
@@ -485,7 +479,8 @@ class _SpanLoop:
         self._failpoints.reach("app.fetched")
         is_empty = not pieces and all(found.is_empty for found in changes.values())
         if not is_empty or self._draft.is_urgent or self._is_draft_due():
-            self._send(None if is_empty else lambda: [*pieces, *self._stage(changes)], submit)
+            through = next((unit.position for unit in reversed(units) if is_to_be_proven(unit)), None)
+            self._send(None if is_empty else lambda: [*pieces, *self._stage(changes, through)], submit)
 
     def _pass(self, unit: Unit) -> None:
         draft = self._draft
@@ -503,7 +498,10 @@ class _SpanLoop:
         draft.end = unit.end
         draft.committed_ms = unit.committed_ms or draft.committed_ms
 
-    def _stage(self, changes: dict[str, TableChanges]) -> list[Staged]:
+    def _stage(self, changes: dict[str, TableChanges], through: Position | None = None) -> list[Staged]:
+        """`through`: only once everything up to there is proven. Pieces are seen by nobody before their commit."""
+        if through is not None:
+            self._proof.require(through)
         return [self._sink.stage(self._lease, found) for found in changes.values() if not found.is_empty]
 
     # ---- commit ---------------------------------------------------------------------------------------------------
@@ -530,11 +528,7 @@ class _SpanLoop:
             self._settle()
 
     def _commit(self, stage: Callable[[], list[Staged]] | None, progress: Progress) -> Commit:
-        staged: list[Staged] = []
-        if stage is not None:
-            if self._shapes is not None:
-                self._shapes.verify(progress.span.position)
-            staged = stage()
+        staged = [] if stage is None else stage()
         commit = self._sink.commit(self._lease, staged, progress=progress)
         self._failpoints.reach("app.commit_acked")
         return commit
@@ -566,7 +560,8 @@ class _SpanLoop:
     # ---- reports --------------------------------------------------------------------------------------------------
 
     def _tell(self, state: str, *, hold_id: str = "") -> None:
-        self._reporter.tell(state, self._ledger, epoch=self._lease.epoch, hold_id=hold_id)
+        waits_for = self._proof.trouble if state == "waiting" else ""
+        self._reporter.tell(state, self._ledger, epoch=self._lease.epoch, hold_id=hold_id, waits_for=waits_for)
         self._failpoints.reach("app.reported")
 
     def _tell_if_due(self, state: str, every_s: float, *, hold_id: str = "") -> None:

@@ -51,8 +51,10 @@ class StreamReporter:
         silent_s = self._clock.wall() - ledger.committed_ms / 1000 if ledger.committed_ms else 0.0
         self._lag_s = self._silent_s = silent_s if silent_s > HEARTBEATS_MISSED_S else 0.0
 
-    def tell(self, state: str, ledger: LedgerRow, *, epoch: int, hold_id: str = "") -> None:
-        if self._lag_s is None or state in ("paused", "held"):
+    def tell(self, state: str, ledger: LedgerRow, *, epoch: int, hold_id: str = "", waits_for: str = "") -> None:
+        """`waits_for`: what the source said last that a stream waits for."""
+        ends = self._reader.end_offset()
+        if self._lag_s is None or state in ("paused", "held", "waiting"):
             # Until something is counted again, also when it goes on.
             self._lag_s, self._silent_s = self._standing_lag_s(ledger), 0.0
         self.last = replace(
@@ -60,11 +62,12 @@ class StreamReporter:
             state=state,
             epoch=epoch,
             next_offset=ledger.next_offset,
-            log_end_offset=self._reader.end_offset(),
+            log_end_offset=ends,
             position=ledger.position,
             lag_s=self._lag_s,
             silent_s=self._silent_s,
             hold_id=hold_id,
+            error=_waiting(ledger, ends, waits_for) if waits_for else "",
         )
         self._told_at = self._clock.now()
         self._control.report(self.last)
@@ -78,3 +81,10 @@ class StreamReporter:
     def _standing_lag_s(self, ledger: LedgerRow) -> float:
         # A stream that stands does not look at the log: this is the most that it can be behind.
         return max(0.0, self._clock.wall() - ledger.committed_ms / 1000) if ledger.committed_ms else 0.0
+
+
+def _waiting(ledger: LedgerRow, ends: int, waits_for: str) -> str:
+    return (
+        f"{ends - ledger.next_offset:,} records behind position {ledger.position} cannot be verified without it:"
+        f" {waits_for}"
+    )

@@ -39,6 +39,7 @@ class Word(StrEnum):
     TRYING_AGAIN = "trying again"
     PAUSED = "paused"
     LATE = "late"
+    WAITING = "waits for its source"  # what comes next in its log can be verified by the source alone, which is away
     STILL = "still"  # alive, and has not come further for long
     UNKNOWN = "unknown"  # not heard within its interval
     NO_HEARTBEAT = "no heartbeat"  # nothing comes through the log, not even the source's heartbeat
@@ -203,7 +204,8 @@ def stream_state(
         return _paused(wanted, report, lag_max_s, now)
     if report.age_s >= (SILENCE_MAX_S if report.state == "backing_off" else HEARD_S):
         return _not_heard(report, host, now)
-    if capture is not None:
+    # A source that is away takes its capture along; what the stream says of it is the nearer word.
+    if capture is not None and report.state != "waiting":
         alarm = LATE if (now - capture.since).total_seconds() > lag_max_s else ""
         return StreamState(report.stream, Word.CAPTURE_DOWN, capture.why, capture.since, alarm=alarm)
     return _heard(report, lag_max_s, now)
@@ -275,6 +277,8 @@ def _heard(report: StreamReport, lag_max_s: float, now: datetime) -> StreamState
         report.lag_s if report.epoch else None,
         _behind(report) if report.epoch else None,
     )
+    if report.state == "waiting":
+        return replace(known, word=Word.WAITING, alarm=LATE if report.lag_s > lag_max_s else "")
     if report.silent_s:
         why = f"nothing has come through the log for {report.silent_s:.0f} s, not even the source's heartbeat"
         alarm = LATE if report.silent_s > lag_max_s else ""

@@ -49,6 +49,9 @@ class StopAsked:
 class Watch(Protocol):
     """What looks after one source, until it is closed."""
 
+    def carry(self, tables: frozenset[str]) -> None:
+        """These are the tables of the source that streams want."""
+
     def close(self) -> None: ...
 
 
@@ -213,6 +216,8 @@ class StreamHost:
                     self._desk.end_alarm(kind, name)
         for name in wanted.keys() - self._watches.keys():
             self._watches[name] = wanted[name].source, self._watch_source(wanted[name])
+        for name, (_, watch) in self._watches.items():
+            watch.carry(frozenset(one.name for plan in plans if plan.source.name == name for one in plan.tables))
 
 
 def watch_source_with(desk: HostDesk) -> WatchSource:
@@ -225,6 +230,7 @@ def watch_source_with(desk: HostDesk) -> WatchSource:
                 open_source=lambda: registry.source(plan),
                 open_probe=lambda: registry.capture_probe(plan),
                 alarms=desk,
+                witness=registry.catalogue_witness(plan.source),
             ),
             name=plan.source.name,
         )

@@ -97,6 +97,7 @@ def _stream(task: StreamTask) -> StreamReport:
                 sink=opened.enter_context(closing(registry.sink(plan, task.destination))),
                 control=control,
                 shapes=shapes,
+                open_log=lambda: registry.log_reader(plan),
                 failpoints=registry.failpoints(),
                 pace=Pace(idle_after_s=task.idle_after_s),
             )

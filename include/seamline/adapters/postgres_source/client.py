@@ -1,5 +1,8 @@
 """Sessions of a PostgreSQL source from a connection, and its errors as Seamline's."""
 
+import os
+import socket
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -62,6 +65,23 @@ def libpq_arguments(connection: Connection, *, settings: Sequence[str] = ()) -> 
         "client_encoding": "utf8",
         **libpq_tls(connection),
     }
+
+
+@contextmanager
+def answered_within(session: Session, limit_s: float) -> Iterator[None]:
+    """A question that takes longer ends as if the connection were lost.
+
+    The kernel of a server that is suspended goes on to acknowledge every packet, so no time-out of TCP ends the wait.
+    """
+    line = socket.socket(fileno=os.dup(session.fileno()))
+    timer = threading.Timer(limit_s, line.shutdown, (socket.SHUT_RDWR,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        line.close()
 
 
 @contextmanager

@@ -5,10 +5,12 @@ neither that nor which values it has changed; and what was written while a table
 it does not tell at all (ADR 24).
 """
 
+import hashlib
+
 import msgspec
 
 from seamline.adapters.postgres_source.client import Session
-from seamline.domain.catalogue import Table
+from seamline.domain.catalogue import Table, shape_mark
 from seamline.plan.model import SourcePlan
 
 # The base types of domains are asked for, as an enum may stand behind one. The index of the primary key, named as
@@ -75,6 +77,14 @@ def read_origins(session: Session, source: SourcePlan, tables: list[str]) -> dic
         origin = found.setdefault(str(name), Origin(oid, file, identity, {}, row_type, *of_publication))
         origin.columns[str(column)] = ColumnOrigin(*of_column)
     return {name: msgspec.json.encode(origin).decode() for name, origin in found.items()}
+
+
+def table_mark(table: Table) -> str:
+    """Another one after whatever was done to the table, also where it was undone; "" where no origin was kept."""
+    if not table.origin:
+        return ""
+    origin = msgspec.json.encode(msgspec.json.decode(table.origin, type=Origin), order="deterministic")
+    return hashlib.sha256(shape_mark(table).encode() + origin).hexdigest()[:16]
 
 
 def is_watched(planned: Table) -> bool:

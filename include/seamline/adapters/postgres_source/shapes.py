@@ -15,8 +15,8 @@ import psycopg
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source.catalogue import read_catalogue
-from seamline.adapters.postgres_source.client import Session, open_session, role, source_error
-from seamline.adapters.postgres_source.origin import undone_alterations
+from seamline.adapters.postgres_source.client import Session, answered_within, open_session, role, source_error
+from seamline.adapters.postgres_source.origin import table_mark, undone_alterations
 from seamline.domain.catalogue import PARK_IT, Table, alterations
 from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, TransientError
 from seamline.domain.position import Position, PostgresPosition
@@ -26,11 +26,13 @@ log = logging.getLogger(__name__)
 
 # So long is waited for somebody who alters a table just now; then the stream is tried again later.
 _LOCK_TIMEOUT_MS = 10_000
-_LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
+# Beyond that, and as long as a vanished server's silence is borne.
+_ANSWER_S = 15.0
+LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 # A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone. A rewrite gives a
 # table another file. That a table was renamed, only its row in pg_type keeps. A label that is renamed alters no table,
 # and neither does what is done to the publication, so these are asked too.
-_MARK = """
+MARK = """
 WITH RECURSIVE here AS (SELECT oid, relfilenode, relreplident, relispartition, reltype FROM pg_class
   WHERE relnamespace = to_regnamespace(%(schema)s) AND relname = ANY(%(tables)s)),
 columns AS (SELECT h.*, a.attnum, a.atttypid, a.xmin AS version
@@ -70,7 +72,10 @@ class CatalogueGuard:
     FULL weeks later are two harmless things, and only together they look like an alteration (ADR 32).
     """
 
-    def __init__(self, source: SourcePlan, tables: Sequence[Table], seen: SeenOrigins) -> None:
+    def __init__(
+        self, source: SourcePlan, tables: Sequence[Table], seen: SeenOrigins, *, answer_s: float = _ANSWER_S
+    ) -> None:
+        self._answer_s = answer_s
         self._source = source
         self._tables = tuple(tables)
         self._kept = seen
@@ -101,12 +106,37 @@ class CatalogueGuard:
             )
         self._mark, self._verified_lsn = mark, end
 
+    @property
+    def verified(self) -> PostgresPosition | None:
+        return PostgresPosition(self._verified_lsn) if self._verified_lsn >= 0 else None
+
+    def is_as_planned(self, marks: Mapping[str, str]) -> bool:
+        if self._has_marks(marks):
+            return True
+        if not self._has_asked:
+            # Another process may have seen what was done, and have found it harmless.
+            try:
+                self._ask()
+            except TransientError as exc:
+                log.warning("what was seen of the tables before cannot be asked: %s", exc.message)
+        return self._has_marks(marks)
+
+    def _has_marks(self, marks: Mapping[str, str]) -> bool:
+        """Of the plan: nothing was ever done. Of the last look: nothing since."""
+        return all(
+            marks.get(one.name, "")
+            and marks[one.name] in (table_mark(one), table_mark(replace(one, origin=self._seen[one.name])))
+            for one in self._tables
+        )
+
     def _looked(self) -> tuple[int, str]:
         """(the WAL's end, the catalogue's mark at least from then), once the tables are known to be as planned."""
         reader = role(self._source, self._source.reader)
         try:
+            session = self._opened(reader)
             try:
-                end, mark = self._asked(self._opened(reader))
+                with answered_within(session, self._answer_s):
+                    end, mark = self._asked(session)
             except psycopg.errors.UndefinedTable:
                 self._close_session()
                 self._compare(self._opened(reader))
@@ -133,6 +163,8 @@ class CatalogueGuard:
             self._close_session()
         if self._session is None:
             self._session = open_session(reader, settings=(f"lock_timeout={_LOCK_TIMEOUT_MS}",))
+            # Each statement sees what is visible when it begins, whatever the login's default is.
+            self._session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return self._session
 
     @staticmethod
@@ -144,16 +176,17 @@ class CatalogueGuard:
         names = [table.name for table in self._tables]
         places = ", ".join(f"{quoted(self._source.schema)}.{quoted(name)}" for name in names)
         with session.pipeline(), session.transaction():
-            end = session.execute(_LSN)
+            end = session.execute(LSN)
             session.execute(f"LOCK TABLE {places} IN ACCESS SHARE MODE".encode())
             asked = {"schema": self._source.schema, "tables": names, "publication": self._source.publication}
-            mark = session.execute(_MARK, asked)
+            mark = session.execute(MARK, asked)
         (lsn,), (text,) = end.fetchone() or (0,), mark.fetchone() or ("",)
         return int(lsn), str(text)
 
     def _compare(self, session: Session) -> None:
         """Something was altered since the last look: is it anything that matters?"""
-        now = read_catalogue(session, self._source, [table.name for table in self._tables])
+        with answered_within(session, self._answer_s):
+            now = read_catalogue(session, self._source, [table.name for table in self._tables])
         pairs = list(zip(self._tables, now, strict=True))
         self._refuse({old.name: alterations(old, new) for old, new in pairs}, hint=f"Undo the change. Or: {PARK_IT}")
         undone = self._undone(pairs)

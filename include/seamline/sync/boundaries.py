@@ -1,0 +1,38 @@
+"""The boundaries of a stream, from its ledger: by them it is decided which changes are its own."""
+
+from collections.abc import Mapping
+
+from seamline.domain.catalogue import Table, shape_mark
+from seamline.domain.cutover import BoundaryGate
+from seamline.domain.errors import SchemaConflict
+from seamline.domain.ledger import LedgerRow, StreamId
+
+
+def gate_of(stream: StreamId, ledger: LedgerRow, tables: Mapping[str, Table]) -> BoundaryGate:
+    """SchemaConflict where the ledger carries other tables than these, or others of the same name."""
+    boundaries = {boundary.table: boundary for boundary in ledger.boundaries}
+    missing = sorted(tables.keys() - boundaries.keys())
+    if missing:
+        raise SchemaConflict(
+            f"the ledger of {stream} has no boundary for {', '.join(missing)}: never onboarded there",
+            hint="onboard the sync so that the table is loaded and its boundary written",
+            table=missing[0],
+        )
+    unplanned = sorted(boundaries.keys() - tables.keys())
+    if unplanned:
+        # Its changes would be passed over, and nobody could tell later.
+        raise SchemaConflict(
+            f"the ledger of {stream} carries {', '.join(unplanned)}, and the plan by which this stream was"
+            " started does not: the plan is an older one",
+            hint="the run that let the tables join starts the stream by its plan: clear its task `join`",
+            table=unplanned[0],
+        )
+    reshaped = sorted(name for name, one in boundaries.items() if one.shape_mark not in ("", shape_mark(tables[name])))
+    if reshaped:
+        raise SchemaConflict(
+            f"{', '.join(reshaped)} of {stream} was loaded with other columns or another key than the plan by"
+            " which this stream was started says: the plan is an older one",
+            hint="the run that loaded it starts the stream by its plan: clear its last task that failed",
+            table=reshaped[0],
+        )
+    return BoundaryGate(boundaries)

@@ -1,0 +1,198 @@
+"""Whether what the log tells was made while the tables had their planned shape: by the source, or by the log itself.
+
+A source that answers is asked before each commit (ADR 9). While it does not answer, the heartbeats further on in the
+log say what its catalogue was at their place (ADR 37): a stream is applied up to the last place that is proven so.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
+from seamline.domain.errors import SeamlineError, SourceAway, TransientError
+from seamline.domain.log import RecordKind, RowChange, Unit
+from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.ports import LogReader, ShapeGuard
+from seamline.sync.clock import Clock
+from seamline.sync.obstacles import marker_fields
+
+log = logging.getLogger(__name__)
+
+OpenLog = Callable[[], LogReader]
+
+_ASK_EVERY_S = 2.0
+# So long the log may be read ahead before orders are looked at again.
+_SCAN_S = 1.0
+_POLL_S = 0.25
+_RECORDS_MAX = 10_000
+
+
+class ShapeProof:
+    """`require` is called before a commit, in whatever thread makes it; all else by the thread of the loop.
+
+    Without `open_log` nobody waits for a source: that it does not answer ends the stream.
+    """
+
+    def __init__(self, guard: ShapeGuard | None, open_log: OpenLog | None, *, marker_table: str, clock: Clock) -> None:
+        self._guard = guard
+        self._open_log = open_log
+        self._marker_table = marker_table
+        self._clock = clock
+        # What its last answer was, while the source is away.
+        self.trouble = ""
+        self._told: Position | None = None
+        self._ahead: _MarksAhead | None = None
+        self._asking: Future[None] | None = None
+        self._ask_at = -math.inf
+        self._asker: ThreadPoolExecutor | None = None
+
+    def require(self, through: Position) -> None:
+        """Return if everything up to `through` was made under the planned shape. Raises what the guard raises, and
+        SourceAway where somebody may wait for the source."""
+        if self._guard is None or self._is_proven(through):
+            return
+        try:
+            self._guard.verify(through)
+        except TransientError as exc:
+            if self._open_log is None:
+                raise
+            raise SourceAway(exc.message, hint=exc.hint) from exc
+
+    def lose(self, away: SourceAway) -> None:
+        """From now on only what is proven is covered, until the source answers again."""
+        self.trouble = away.message
+        self._ask_at = self._clock.now() + _ASK_EVERY_S
+        log.warning("the source does not answer, what the log proves is applied: %s", away.message)
+
+    def covers(self, unit: Unit) -> bool:
+        """Whether the unit may be applied now. While the source answers it is asked at the commit, but for a unit that
+        lies in pieces: these are lost where its commit fails, so it is asked before."""
+        if self._guard is None or not (self.trouble or unit.pieces) or not is_to_be_proven(unit):
+            return True
+        if self._is_proven(unit.position):
+            return True
+        if self.trouble:
+            return self._has_come_back(unit) or self._is_told_ahead(unit)
+        try:
+            self.require(unit.position)
+        except SourceAway as away:
+            self.lose(away)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Waits for the last question to the source."""
+        if self._asker is not None:
+            self._asker.shutdown(wait=True)
+        self._stop_reading_ahead()
+
+    def _is_proven(self, position: Position) -> bool:
+        verified = self._guard.verified if self._guard is not None else None
+        return any(place is not None and _reaches(place, position) for place in (self._told, verified))
+
+    # ---- the source ------------------------------------------------------------------------------------------------
+
+    def _has_come_back(self, unit: Unit) -> bool:
+        """Asks in a thread of its own: a server that does not answer takes its time, and orders do not wait."""
+        if self._asking is None and self._guard is not None and self._clock.now() >= self._ask_at:
+            self._asker = self._asker or ThreadPoolExecutor(1, thread_name_prefix="ask the source")
+            self._asking = self._asker.submit(self._guard.verify, unit.position)
+        if self._asking is None or not self._asking.done():
+            return False
+        asked, self._asking = self._asking, None
+        self._ask_at = self._clock.now() + _ASK_EVERY_S
+        try:
+            asked.result()
+        except TransientError as exc:
+            self.trouble = exc.message
+            return False
+        log.info("the source answers again")
+        self.trouble = ""
+        self._stop_reading_ahead()
+        return self.covers(unit)
+
+    # ---- the log ---------------------------------------------------------------------------------------------------
+
+    def _is_told_ahead(self, unit: Unit) -> bool:
+        """Reads ahead until the unit is proven, or the log has no more, or for a second."""
+        if self._open_log is None:
+            return False
+        began = self._clock.now()
+        try:
+            if self._ahead is None:
+                self._ahead = _MarksAhead(self._open_log(), self._marker_table, begins=unit.end)
+            while (found := self._ahead.read()) is not None:
+                self._believe(found)
+                if self._is_proven(unit.position) or self._clock.now() - began >= _SCAN_S:
+                    break
+        except SeamlineError as exc:
+            # What is wrong with the log, the stream itself meets when it comes there.
+            log.warning("the log cannot be read ahead: %s", exc)
+        return self._is_proven(unit.position)
+
+    def _believe(self, found: Sequence[CatalogueMarks]) -> None:
+        for marks in found:
+            is_news = self._told is None or _reaches(marks.through, self._told)
+            if is_news and self._guard is not None and self._guard.is_as_planned(marks.tables):
+                self._told = marks.through
+
+    def _stop_reading_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+
+class _MarksAhead:
+    """The marks of the heartbeats from `begins` on, where a unit begins."""
+
+    def __init__(self, reader: LogReader, marker_table: str, *, begins: int) -> None:
+        self._reader = reader
+        self._marker_table = marker_table
+        self._open: list[CatalogueMarks] = []
+        try:
+            reader.assign(begins)
+        except SeamlineError:
+            reader.close()
+            raise
+
+    def read(self) -> list[CatalogueMarks] | None:
+        """Those of the next records; None where none have come.
+
+        Marks that speak of a place behind the transaction that carries them are of another server: not believed.
+        """
+        records = self._reader.poll(_POLL_S, _RECORDS_MAX)
+        found: list[CatalogueMarks] = []
+        for record in records:
+            if record.kind is RecordKind.ROWS:
+                told = (self._marks_of(row) for row in record.rows if row.table == self._marker_table and row.op == "c")
+                self._open += [marks for marks in told if marks is not None]
+            elif record.kind is RecordKind.BEGIN:
+                self._open = []
+            elif record.kind is RecordKind.END and record.position is not None:
+                found += [marks for marks in self._open if _reaches(record.position, marks.through)]
+                self._open = []
+        return found if records else None
+
+    def close(self) -> None:
+        self._reader.close()
+
+    @staticmethod
+    def _marks_of(row: RowChange) -> CatalogueMarks | None:
+        try:
+            return marks_in(json.loads(marker_fields(row)["payload"] or "{}"))
+        except ValueError:
+            return None
+
+
+def is_to_be_proven(unit: Unit) -> bool:
+    """Whether it changes anything of the stream's tables."""
+    return bool(unit.rows or unit.pieces or unit.truncated)
+
+
+def _reaches(place: Position, position: Position) -> bool:
+    if isinstance(place, BinlogPosition) and isinstance(position, BinlogPosition):
+        return place.covers(position)
+    # By the place alone: a snapshot's view of transactions says nothing of the catalogue.
+    return isinstance(place, PostgresPosition) and isinstance(position, PostgresPosition) and place.lsn >= position.lsn
