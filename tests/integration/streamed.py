@@ -20,6 +20,7 @@ from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.plan.model import StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Orders, Publication, ReadView, StreamReport
+from seamline.sync.shape_proof import OpenLog
 from seamline.sync.span_loop import run_stream
 from tests.integration.captured import Captured
 from tests.integration.databases import either_of, postgres
@@ -45,7 +46,7 @@ class HeldOrders:
 
 @dataclass
 class Streamed:
-    """`start` runs the stream; its end is `error` or None."""
+    """`start` runs the stream; its end is `error` or None. With `open_log` it waits for a source that is away."""
 
     one: Captured
     plan: SyncPlan
@@ -53,6 +54,7 @@ class Streamed:
     tables: tuple[Table, ...]
     control: HeldOrders = field(default_factory=HeldOrders)
     error: SeamlineError | None = None
+    open_log: OpenLog | None = None
     _thread: threading.Thread | None = None
     _reports_before: int = 0
 
@@ -96,7 +98,15 @@ class Streamed:
         shapes = registry.shape_guard(self.plan)
         try:
             with closing(self.one.open_log()) as reader, closing(self.sink()) as sink:
-                run_stream(self.plan, DESTINATION.name, reader=reader, sink=sink, control=self.control, shapes=shapes)
+                run_stream(
+                    self.plan,
+                    DESTINATION.name,
+                    reader=reader,
+                    sink=sink,
+                    control=self.control,
+                    shapes=shapes,
+                    open_log=self.open_log,
+                )
         except SeamlineError as exc:
             self.error = exc
         finally:

@@ -6,7 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from seamline.adapters.postgres_source.origin import ColumnOrigin, Origin, is_watched, undone_alterations
+from seamline.adapters.postgres_source.origin import (
+    ColumnOrigin,
+    Origin,
+    is_watched,
+    table_mark,
+    undone_alterations,
+)
 from seamline.domain.catalogue import Column, Kind, Table, table_from_json, table_to_json
 from seamline.plan.list_change import ListChange, with_origins_of
 from tests.log_topic import sync_plan
@@ -147,3 +153,13 @@ def test_a_run_that_changes_the_list_takes_over_the_origin_of_what_it_does_not_l
     assert [one.shape.origin for one in plan.tables] == [table(LOADED).origin, "x"]
     plan = with_origins_of(known, now, ListChange(added=("other",), again=("t",)))
     assert [one.shape.origin for one in plan.tables] == [later.origin, "x"]
+
+
+def test_a_mark_is_another_one_after_whatever_was_done_and_the_same_in_any_order_of_columns() -> None:
+    planned = table(LOADED)
+    in_another_order = msgspec.structs.replace(LOADED, columns=dict(reversed(LOADED.columns.items())))
+    assert table_mark(table(in_another_order)) == table_mark(replace(planned, rows_estimate=9)) == table_mark(planned)
+    others = [table(HARMLESS[name]) for name in HARMLESS if name != "nothing"]
+    others += [replace(planned, key=()), replace(planned, columns=planned.columns[:1])]
+    assert len({table_mark(one) for one in (planned, *others)}) == len(others) + 1
+    assert table_mark(TABLE) == ""

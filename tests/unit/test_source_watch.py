@@ -1,6 +1,7 @@
 """Heartbeats go on whatever happens to Connect, and the other way round."""
 
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +97,30 @@ def test_a_heartbeat_is_committed_every_ten_seconds_each_with_its_own_id() -> No
     assert len({marker.id for marker in world.markers}) == 6
     assert {marker.kind for marker in world.markers} == {"heartbeat"}
     assert all(len(marker.id) <= 64 for marker in world.markers)
+
+
+class Catalogue:
+    """A witness that answers as a test says."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+
+    def payload(self, tables: Collection[str]) -> dict[str, Any]:
+        if self.is_away:
+            raise TransientError("somebody alters a table")
+        return {"catalogue": sorted(tables)}
+
+
+def test_a_heartbeat_says_what_the_catalogue_has_of_the_tables_that_are_carried_and_comes_also_without() -> None:
+    world, catalogue = World(), Catalogue()
+    watch = SourceWatch(PLAN, open_source=world.open, open_probe=world.open, alarms=world, witness=catalogue)  # type: ignore[arg-type]
+    for now_s, tables, is_away in ((0, "", False), (10, "ab", False), (20, "ab", True), (30, "a", False)):
+        watch.carry(frozenset(tables))
+        catalogue.is_away = is_away
+        watch.beat(now_s=float(now_s))
+    told = [marker.payload for marker in world.markers]
+    assert told == [{}, {"catalogue": ["a", "b"]}, {}, {"catalogue": ["a"]}]
+    assert world.alarms == {}
 
 
 def test_markers_older_than_a_week_are_deleted_a_thousand_each_hour() -> None:

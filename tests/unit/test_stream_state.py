@@ -79,6 +79,8 @@ def judged(told: StreamReport | None, asked: WantedStream | None = None, **field
         ({"age_s": SILENCE_MAX_S + 1}, Word.UNKNOWN, "stream_silent"),
         ({"state": "backing_off", "error": "no route", "age_s": HEARD_S}, Word.TRYING_AGAIN, ""),
         ({"lag_s": 61.0}, Word.LATE, "stream_late"),
+        ({"state": "waiting", "lag_s": 5.0}, Word.WAITING, ""),
+        ({"state": "waiting", "lag_s": 61.0, "still_s": STILL_MAX_S + 1}, Word.WAITING, "stream_late"),
         ({"lag_s": 45.0, "silent_s": 45.0}, Word.NO_HEARTBEAT, ""),
         ({"lag_s": 61.0, "silent_s": 61.0}, Word.NO_HEARTBEAT, "stream_late"),
         ({"still_s": STILL_MAX_S + 1}, Word.STILL, "stream_still"),
@@ -103,6 +105,14 @@ def test_what_was_not_heard_within_its_interval_is_unknown_since_then_and_has_no
     assert state.records_behind is None
     assert "the stream host of pool default (here/1/2) is gone since 31 s" in state.why
     assert state.in_words().startswith("unknown since 2026-11-19 11:59:30 +00:00, lag unknown: no word for 30 s")
+
+
+def test_a_stream_that_waits_for_its_source_says_so_also_where_the_capture_has_failed_with_the_source() -> None:
+    why = "7 records behind position 0/1A cannot be verified without it: PostgreSQL at bank:5432 is away"
+    told = report(state="waiting", error=why, lag_s=5.0, since=NOW - timedelta(minutes=2))
+    alarms = [Alarm("capture_failed", "core_bank", "connector x has failed")]
+    state = judged(told, capture=captures_down(alarms)["core_bank"])
+    assert state.in_words() == f"waits for its source since 2026-11-19 11:58:00 +00:00, lag 5.0 s (7 records): {why}"
 
 
 def test_with_a_dead_capture_the_lag_is_unknown_and_not_zero() -> None:

@@ -5,7 +5,9 @@ alike. So before a span is committed the catalogue itself is asked, and one answ
 """
 
 import logging
+import math
 import select
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 _LOCK_TIMEOUT_MS = 10_000
 # Beyond that, and as long as a vanished server's silence is borne.
 _ANSWER_S = 15.0
+# While the platform database is away.
+_ASK_AGAIN_S = 30.0
 LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 # A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone. A rewrite gives a
 # table another file. That a table was renamed, only its row in pg_type keeps. A label that is renamed alters no table,
@@ -72,15 +76,13 @@ class CatalogueGuard:
     FULL weeks later are two harmless things, and only together they look like an alteration (ADR 32).
     """
 
-    def __init__(
-        self, source: SourcePlan, tables: Sequence[Table], seen: SeenOrigins, *, answer_s: float = _ANSWER_S
-    ) -> None:
-        self._answer_s = answer_s
+    def __init__(self, source: SourcePlan, tables: Sequence[Table], seen: SeenOrigins) -> None:
         self._source = source
         self._tables = tuple(tables)
         self._kept = seen
         self._seen = {table.name: table.origin for table in tables}
         self._has_asked = False
+        self._asked_in_vain_s = -math.inf
         self._session: Session | None = None
         self._verified_lsn = -1
         self._mark = ""
@@ -113,11 +115,12 @@ class CatalogueGuard:
     def is_as_planned(self, marks: Mapping[str, str]) -> bool:
         if self._has_marks(marks):
             return True
-        if not self._has_asked:
+        if not self._has_asked and time.monotonic() - self._asked_in_vain_s > _ASK_AGAIN_S:
             # Another process may have seen what was done, and have found it harmless.
             try:
                 self._ask()
             except TransientError as exc:
+                self._asked_in_vain_s = time.monotonic()
                 log.warning("what was seen of the tables before cannot be asked: %s", exc.message)
         return self._has_marks(marks)
 
@@ -135,7 +138,7 @@ class CatalogueGuard:
         try:
             session = self._opened(reader)
             try:
-                with answered_within(session, self._answer_s):
+                with answered_within(session, _ANSWER_S):
                     end, mark = self._asked(session)
             except psycopg.errors.UndefinedTable:
                 self._close_session()
@@ -185,7 +188,7 @@ class CatalogueGuard:
 
     def _compare(self, session: Session) -> None:
         """Something was altered since the last look: is it anything that matters?"""
-        with answered_within(session, self._answer_s):
+        with answered_within(session, _ANSWER_S):
             now = read_catalogue(session, self._source, [table.name for table in self._tables])
         pairs = list(zip(self._tables, now, strict=True))
         self._refuse({old.name: alterations(old, new) for old, new in pairs}, hint=f"Undo the change. Or: {PARK_IT}")
