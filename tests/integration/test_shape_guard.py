@@ -2,21 +2,26 @@
 comes together over the weeks. An alteration that was undone between two looks stops the stream, also after all that.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres_source.catalogue import read_catalogue
-from seamline.adapters.postgres_source.client import Session
+from seamline.adapters.postgres_source.client import Session, answered_within, open_session, translated
 from seamline.adapters.postgres_source.shapes import CatalogueGuard
+from seamline.adapters.postgres_source.witness import CatalogueWitness
 from seamline.domain.catalogue import Table
+from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
 from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.domain.position import PostgresPosition
 from seamline.plan.model import SourcePlan
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
+from tests.waiting import wait_until
 
 SOURCE = SourcePlan("guarded", "postgres", "shape_guard", "guarded", "guarded", "guarded", "t", "c", schema="bank")
 TABLE = (
@@ -175,3 +180,100 @@ def test_a_label_that_came_since_the_load_is_known_from_then_on(sql: Session) ->
         sql.execute("ALTER TYPE bank.mood RENAME VALUE 'still' TO 'calm'")
         with pytest.raises(SchemaConflict, match="label 'calm' of entry.felt was renamed for a while"):
             look(guard, sql)
+
+
+# ---- what a heartbeat says (ADR 37) --------------------------------------------------------------------------------
+
+
+def told(witness: CatalogueWitness) -> CatalogueMarks:
+    marks = marks_in(witness.payload({"entry", "gone"}))
+    assert marks is not None
+    return marks
+
+
+def test_a_heartbeat_proves_a_log_whose_tables_nobody_has_touched(sql: Session, planned: Table) -> None:
+    witness = CatalogueWitness(SOURCE)
+    with closing(CatalogueGuard(SOURCE, [planned], Kept())) as guard:
+        written(sql, 10)
+        (before,) = sql.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone() or (0,)
+        marks = told(witness)
+        assert marks.through.lsn >= before  # type: ignore[union-attr]
+        assert guard.is_as_planned(marks.tables)
+        sql.execute("ANALYZE bank.entry; VACUUM bank.entry")
+        assert told(witness).tables == marks.tables
+        assert not guard.is_as_planned({})
+
+
+@pytest.mark.parametrize("undone", UNDONE)
+def test_a_heartbeat_behind_an_alteration_proves_nothing_also_where_it_was_undone(
+    sql: Session, planned: Table, undone: str
+) -> None:
+    witness = CatalogueWitness(SOURCE)
+    told(witness)
+    for change in UNDONE[undone]:
+        sql.execute(f"ALTER TABLE bank.entry ALTER {change}".encode())
+        with closing(CatalogueGuard(SOURCE, [planned], Kept())) as guard:
+            assert not guard.is_as_planned(told(witness).tables)
+    sql.execute("DROP TABLE bank.entry")
+    assert told(witness).tables == {}
+
+
+def test_maintenance_that_the_stream_has_seen_is_proven_by_the_next_heartbeat(sql: Session, planned: Table) -> None:
+    """What a worker has seen, the next one asks of the platform database."""
+    kept, witness = Kept(), CatalogueWitness(SOURCE)
+    for number, statement in enumerate(MAINTENANCE[:4], 10):
+        sql.execute(statement.encode())
+        written(sql, number)
+        marks = told(witness)
+        with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard:
+            look(guard, sql)
+            assert guard.is_as_planned(marks.tables)
+        with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard:
+            assert guard.is_as_planned(marks.tables)
+    kept.is_away = True
+    with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard:
+        assert not guard.is_as_planned(marks.tables)
+
+
+def test_a_heartbeat_does_not_wait_for_who_alters_a_table(sql: Session, planned: Table, database: Connection) -> None:
+    with postgres(database) as altering, altering.transaction():
+        altering.execute("ALTER TABLE bank.entry ALTER memo SET DEFAULT 'none'")
+        began = time.monotonic()
+        with pytest.raises(TransientError):
+            told(CatalogueWitness(SOURCE))
+        assert time.monotonic() - began < 5
+
+
+def test_a_login_whose_transactions_keep_one_snapshot_sees_an_alteration_all_the_same(
+    sql: Session, planned: Table, database: Connection
+) -> None:
+    """The guard waits for who alters a table; what it reads then must be of after the wait."""
+    one_snapshot = f'ALTER ROLE "{database.login}" {{}} default_transaction_isolation'
+    sql.execute((one_snapshot.format("SET") + " = 'repeatable read'").encode())
+    try:
+        with (
+            closing(CatalogueGuard(SOURCE, [planned], Kept())) as guard,
+            postgres(database) as altering,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            altering.execute("BEGIN; ALTER TABLE bank.entry ALTER amount TYPE numeric(12,4)")
+            asked = pool.submit(look, guard, sql)
+            waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'bank.entry'::regclass"
+            wait_until(lambda: altering.execute(waits).fetchone() == (1,), timeout_s=10, what="the guard to wait")
+            altering.execute("COMMIT")
+            with pytest.raises(SchemaConflict, match="is now numeric"):
+                asked.result(timeout=30)
+    finally:
+        sql.execute(one_snapshot.format("RESET").encode())
+
+
+def test_a_question_that_is_not_answered_in_time_ends_as_if_the_connection_were_lost(database: Connection) -> None:
+    began = time.monotonic()
+    with (
+        closing(open_session(database)) as session,
+        pytest.raises(TransientError),
+        translated(database),
+        answered_within(session, 0.3),
+    ):
+        session.execute("SELECT pg_sleep(20)")
+    assert time.monotonic() - began < 5
