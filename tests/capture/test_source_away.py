@@ -1,4 +1,4 @@
-"""A PostgreSQL whose server is away, and a stream that has its log: what the log proves arrives, the rest waits by name."""
+"""A PostgreSQL is away and a stream has its log: what the log proves arrives, the rest waits and says for what."""
 
 import os
 import signal

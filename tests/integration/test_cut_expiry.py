@@ -15,8 +15,10 @@ from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.postgres.client import open_session
 from seamline.adapters.postgres.cut_expiry import PostgresCutExpiry
 from seamline.adapters.postgres.cuts import PostgresCuts
+from seamline.domain.cut_keep import CutKeep, expired
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.runs import Cut
+from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
 from seamline.sync.cut_expiry import ExpiredCuts, expire_cuts
@@ -148,6 +150,47 @@ def test_old_versions_and_half_done_publishes_of_a_kept_date_go(
     with pytest.raises(Refused, match="that run stuck made of 2026-03-01 has expired"):
         publish(cuts, staged("stuck", {"entry": stage(sql, "again2", 7)}, day=DAYS[0]))
     assert publish(cuts, staged("next", {"entry": stage(sql, "next", 7)}, day=DAYS[0])).version == 4
+
+
+def stuck(cuts: PostgresCuts, sql: Any, monkeypatch: pytest.MonkeyPatch) -> StagedCut:
+    """A cut whose publish ended between its two commits, eight days ago."""
+    cut = staged("stuck", {"entry": stage(sql, "stuck", 7)}, day=DAYS[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(cuts, "_wait_for_readers_of_old_plans", stop)
+        with pytest.raises(TransientError):
+            publish(cuts, cut)
+    sql.execute("UPDATE seamline.cut SET attached_at = attached_at - interval '8 days'")
+    return cut
+
+
+def test_a_cut_that_is_published_after_somebody_decided_that_it_may_go_stays(
+    cuts: PostgresCuts, expiry: PostgresCutExpiry, sql: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person clears the publish that stood for a week while maintenance goes over the dates before it."""
+    cut = stuck(cuts, sql, monkeypatch)
+    kept, now = expiry.kept_cuts("settlement")
+    gone = expired(kept, CutKeep(35, 13, 7), now=now)
+    assert len(gone) == 1
+    assert publish(cuts, cut).is_new
+    assert expiry.expire("settlement", DAYS[0], gone).partitions == 0
+    assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 7
+    assert one(sql, "SELECT expired_at FROM seamline.cut") is None
+
+
+def test_a_cut_that_expires_while_its_publish_waits_for_readers_is_not_published(
+    cuts: PostgresCuts,
+    expiry: PostgresCutExpiry,
+    records: PlatformMaintenance,
+    sql: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else there would be a published cut without rows."""
+    cut = stuck(cuts, sql, monkeypatch)
+    monkeypatch.setattr(cuts, "_wait_for_readers_of_old_plans", lambda _: expire(expiry, records))
+    with pytest.raises(Refused, match="that run stuck made of 2026-03-01 has expired"):
+        publish(cuts, cut)
+    assert one(sql, "SELECT count(*) FROM seamline.cut_pointer") == 0
+    assert one(sql, "SELECT published_at FROM seamline.cut") is None
 
 
 def test_a_date_that_somebody_builds_on_stays_and_a_detached_partition_too(

@@ -12,12 +12,13 @@ from seamline.adapters.platform import migrate
 from seamline.adapters.platform.capture import PlatformPruningHolds
 from seamline.adapters.platform.database import Database
 from seamline.adapters.platform.expiry import PlatformExpiry
+from seamline.adapters.platform.maintenance import PlatformMaintenance
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.postgres.client import open_session
 from seamline.adapters.postgres.ledger import create_tables
 from seamline.adapters.postgres.maintenance import PostgresMaintenance
 from seamline.domain.position import BinlogPosition
-from seamline.domain.runs import PUBLISH, Cut, Receipt
+from seamline.domain.runs import PUBLISH, Cut, Receipt, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan, plan_to_json
 from tests.integration.databases import postgres, postgres_database
@@ -103,6 +104,26 @@ def test_old_rows_of_the_platform_go_and_what_somebody_may_ask_for_stays(platfor
         assert [run_id for (run_id,) in session.execute("select run_id from run order by 1")] == stay
         assert one(session, "select count(*) from receipt") == len(stay)
         assert one(session, "select kind from alarm") == "host_gone"
+
+
+def test_a_run_whose_publish_failed_holds_its_log_until_it_or_a_later_one_is_published(platform: Server) -> None:
+    """It waits for a person, and a weekend is longer than its lease."""
+
+    def held() -> list[tuple[str, int]]:
+        return [(hold.holder, hold.next_offset) for hold in maintenance.living_holds("log of onboardings")]
+
+    with (
+        closing(PlatformStore(Database(platform.open))) as store,
+        closing(PlatformMaintenance(Database(platform.open))) as maintenance,
+    ):
+        for number, run_id in enumerate(("friday", "monday"), 1):
+            store.start_run(run_id=run_id, sync="weekend", kind="onboard", plan_json=plan_to_json(plan()))
+            store.put_result(run_id, "snapshot", {"topic": "log of onboardings", "next_offset": 100 * number})
+            store.put_result(run_id, PUBLISH, {})
+            store.finish_run(run_id, state=RunState.FAILED)
+        assert held() == [("the unpublished run friday", 100), ("the unpublished run monday", 200)]
+        store.put_result("monday", PUBLISH, {"warehouse": "0-1-7"})
+        assert held() == []
 
 
 def test_what_dead_runs_left_in_a_destination_goes_and_the_living_stays(warehouse: Connection) -> None:

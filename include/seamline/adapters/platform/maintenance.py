@@ -13,7 +13,7 @@ _HOLDS = """
 select holder, next_offset from pruning_hold where topic = %(topic)s and expires_at > clock_timestamp()
 union all
 select 'the unpublished run ' || run_id, (result->'snapshot'->>'next_offset')::bigint from run
-where kind = any(%(kinds)s) and state = 'running' and result->'snapshot'->>'topic' = %(topic)s
+where kind = any(%(kinds)s) and state <> 'succeeded' and result->'snapshot'->>'topic' = %(topic)s
     and coalesce(result->%(publish)s, '{}') = '{}' and started_at > clock_timestamp() - interval '7 days'
     and not exists (select from run newer where newer.sync = run.sync and newer.kind = any(%(kinds)s)
         and newer.started_at > run.started_at and coalesce(newer.result->%(publish)s, '{}') <> '{}')
@@ -53,8 +53,8 @@ class PlatformMaintenance:
     def living_holds(self, topic: str) -> Sequence[LogHold]:
         """Who holds this log now: by a lease, or as a run whose tables are read and not yet published everywhere.
 
-        Such a run may wait for a person for longer than its lease. It counts for a week, or until its sync was
-        published by another one.
+        Such a run, above all one whose publish failed, may wait for a person for longer than its lease. It counts for a
+        week, or until its sync was published by another one.
         """
 
         def work(session: Session) -> Sequence[LogHold]:

@@ -69,14 +69,12 @@ class PostgresCutExpiry:
     def __init__(self, destination: DestinationPlan, session: Session) -> None:
         self._destination = destination
         self._session = session
-        self._partitions: dict[KeptCut, str] = {}
 
     def close(self) -> None:
         self._session.close()
 
     def kept_cuts(self, sync: str) -> tuple[Sequence[KeptCut], datetime]:
         """Every table of every version that is there, and the time by this server's clock."""
-        self._partitions = {}
         with translated(f"read the cuts of {sync}"):
             now = self._one("SELECT clock_timestamp()")
             if self._one("SELECT to_regclass('seamline.cut')") is None:
@@ -84,14 +82,17 @@ class PostgresCutExpiry:
             with self._session.transaction():
                 self._session.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
                 create_cut_tables(self._session)
-            for query in (_CUTS, _HALF_DONE):
-                wanted = {"sync": sync, "schema": quoted(self._destination.cut_schema)}
-                for *fields, partition in self._session.execute(query, wanted).fetchall():
-                    self._partitions[KeptCut(*fields)] = str(partition)
-        return tuple(self._partitions), now
+            return tuple(self._kept(sync)), now
+
+    def _kept(self, sync: str) -> dict[KeptCut, str]:
+        """Each with the name of its partition."""
+        wanted = {"sync": sync, "schema": quoted(self._destination.cut_schema)}
+        rows = [row for query in (_CUTS, _HALF_DONE) for row in self._session.execute(query, wanted).fetchall()]
+        return {KeptCut(*fields): str(partition) for *fields, partition in rows}
 
     def expire(self, sync: str, business_date: date, cuts: Sequence[KeptCut]) -> Dropped:
-        """Drop these tables of a date, in one transaction; a repeat finds them gone.
+        """Drop these tables of a date, in one transaction; a repeat finds them gone. What became of one since it was
+        judged, as that it was published after all, is for the next hour: it stays.
 
         TransientError: readers did not let the date go in time. Refused: somebody's view or table builds on a
         partition; it is named. Nothing of the date has changed then. A partition that somebody has detached stays, as
@@ -101,7 +102,9 @@ class PostgresCutExpiry:
         try:
             with self._session.transaction():
                 self._session.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-                there = [place for cut in cuts if (place := self._attached(cut)) is not None]
+                kept = self._kept(sync)
+                cuts = [cut for cut in cuts if cut in kept]
+                there = [place for cut in cuts if (place := self._attached(kept[cut])) is not None]
                 self._lock(there, {cut.table for cut in cuts})
                 size = sum(self._one("SELECT pg_total_relation_size(%s::regclass)", (str(place),)) for place in there)
                 for place in there:
@@ -133,9 +136,9 @@ class PostgresCutExpiry:
             ).fetchall()
         return [(day, int(version)) for day, version in rows]
 
-    def _attached(self, cut: KeptCut) -> Relation | None:
-        """Its partition; None where it is gone, or was detached by somebody who wants to keep it."""
-        place = Relation(self._destination.cut_schema, self._partitions[cut])
+    def _attached(self, partition: str) -> Relation | None:
+        """None where it is gone, or was detached by somebody who wants to keep it."""
+        place = Relation(self._destination.cut_schema, partition)
         is_partition = self._one("SELECT relispartition FROM pg_class WHERE oid = to_regclass(%s)", (str(place),))
         return place if is_partition else None
 

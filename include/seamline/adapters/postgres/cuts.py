@@ -212,11 +212,7 @@ class PostgresCuts:
         if row[:2] != (cut.sync, cut.business_date):
             raise InvariantViolated(f"run {cut.run_id} had published the cut of {row[1]} of {row[0]}")
         if row[6] is not None:
-            raise Refused(
-                f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
-                hint="trigger the date anew: its cut becomes the next version",
-                sync=cut.sync,
-            )
+            raise _has_expired(cut)
         if position_from_json(row[5]) != cut.position:
             raise Refused(
                 f"run {cut.run_id} has a cut in {cut.destination} already, at {position_from_json(row[5])} and not at"
@@ -387,10 +383,12 @@ class PostgresCuts:
         """False when somebody else repeated this run and was faster."""
         marked = self._session.execute(
             "UPDATE seamline.cut SET published_at = clock_timestamp(), signed_by = %s"
-            " WHERE run_id = %s AND published_at IS NULL",
+            " WHERE run_id = %s AND published_at IS NULL AND expired_at IS NULL",
             (signed_by, cut.run_id),
         ).rowcount
         if not marked:
+            # Somebody else repeated this run and was faster; or, while readers were waited for, its partitions went.
+            self._attached(cut)
             return False
         for table in sorted(cut.tables, key=lambda staged: staged.table):
             self._write_table(cut, table, version, signed_by)
@@ -486,6 +484,14 @@ class PostgresCuts:
 def open_cuts(destination: DestinationPlan) -> PostgresCuts:
     """The cuts of a destination, in a session of their own."""
     return PostgresCuts(destination, open_session(resolve(destination.connection), application_name="seamline cuts"))
+
+
+def _has_expired(cut: StagedCut) -> Refused:
+    return Refused(
+        f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
+        hint="trigger the date anew: its cut becomes the next version",
+        sync=cut.sync,
+    )
 
 
 def _date(day: date) -> str:
