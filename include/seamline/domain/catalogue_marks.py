@@ -27,7 +27,7 @@ class CatalogueMarks:
 
 def marks_in(payload: Any) -> CatalogueMarks | None:
     """The inverse of `to_payload`; None of a payload that has none, or that says what nobody understands."""
-    told = payload.get(_FIELD) if isinstance(payload, dict) else None
+    told: Any = payload.get(_FIELD) if isinstance(payload, dict) else None
     try:
         through, tables = told["through"], told["tables"]
         return CatalogueMarks(position_from_json(through), {str(name): str(tables[name]) for name in tables})
