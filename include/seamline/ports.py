@@ -209,7 +209,7 @@ class ReadView(Protocol):
         """Rows and Σ column per group, over the segment. `column` "" counts rows only (the sum is None)."""
 
     def float_summaries(self, segment: Segment) -> Mapping[str, FloatSummary]:
-        """The FLOAT and DOUBLE columns, which the digest leaves out, each with its summary."""
+        """The inexact columns, which the digest leaves out, each with its summary."""
 
     def columns(self, table: str) -> tuple[str, ...]:
         """The table's column names as this side's own catalogue has them, in order; () where it has no such table."""

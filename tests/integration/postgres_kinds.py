@@ -47,8 +47,16 @@ CASES = (
         "free", "numeric",
         ("0", "0.00", "1.10", "1e-20", "1e40", "'NaN'", "'Infinity'", "'-Infinity'", "-123456789.987654321"),
     ),
-    TypeCase("real4", "real", ("0", "0.1", "16777217", "-1e-30", "'NaN'", "'Infinity'", "'-Infinity'", "'-0'")),
-    TypeCase("real8", "double precision", ("0.1", "5e-324", "1.7976931348623157e308", "'NaN'", "'Infinity'", "'-0'")),
+    TypeCase(
+        "real4", "real",
+        ("0", "0.1", "16777217", "-1e-30", "'NaN'", "'Infinity'", "'-Infinity'", "'-0'", "1e22", "1e23", "1e-45",
+         "1.1754942e-38", "-3.4028235e38", "0.3333333"),
+    ),
+    TypeCase(
+        "real8", "double precision",
+        ("0.1", "5e-324", "1.7976931348623157e308", "'NaN'", "'Infinity'", "'-0'", "0", "'-Infinity'", "1e22", "1e23",
+         "1e15", "-0.00001", "2.225073858507201e-308", "0.30000000000000004", "9007199254740993"),
+    ),
     TypeCase("truth", "boolean", ("true", "false")),
     TypeCase("memo", "text", (*_TEXTS, "repeat('long ü', 5000)")),
     TypeCase("short", "varchar(40)", _TEXTS),

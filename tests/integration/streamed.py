@@ -128,7 +128,7 @@ class Streamed:
     def differences(self, *names: str, source: ReadView | None = None) -> dict[str, tuple[object, object]]:
         """Digest pairs of the tables that differ between source, as it is now or in this view, and destination."""
         found = {}
-        with self._views() as (now, right):
+        with self.views() as (now, right):
             left = source or now
             for name in names:
                 pair = tuple(dict(view.digests(Segment(name), run_key="one run")) for view in (left, right))
@@ -139,7 +139,7 @@ class Streamed:
     def differing_columns(self, name: str, keys: Sequence[str]) -> dict[str, tuple[object, object]]:
         """Per column the first pair of canonical texts that differ, over the rows of these keys."""
         found: dict[str, tuple[object, object]] = {}
-        with self._views() as (left, right):
+        with self.views() as (left, right):
             here, there = (view.rows(name, keys) for view in (left, right))
         assert here.keys() == there.keys()
         for key, row in here.items():
@@ -149,13 +149,13 @@ class Streamed:
         return found
 
     @contextmanager
-    def _views(self) -> Iterator[tuple[ReadView, ReadView]]:
-        at = self.ledger().position
+    def views(self) -> Iterator[tuple[ReadView, ReadView]]:
+        """Source and destination as they are now. The caller has seen to it that the same is in both."""
         (left,) = self.one.source.open_views(1)
         relations = {table.name: Relation(DESTINATION.schema, table.name) for table in self.tables}
         with closing(left):
             (right,) = open_views(
-                self.database, tables=self.tables, relations=relations, count=1, position_of=lambda _: at
+                self.database, tables=self.tables, relations=relations, count=1, position_of=lambda _: left.position
             )
             with closing(right):
                 yield left, right

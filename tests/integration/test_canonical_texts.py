@@ -1,5 +1,6 @@
 """The same value gives the same canonical text and digest in Python, MariaDB and PostgreSQL."""
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -7,14 +8,18 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb.read import MariaDbReadView
 from seamline.adapters.mariadb.sessions import open_session
-from seamline.adapters.postgres.read import PostgresReadView, Relation, open_views
+from seamline.adapters.postgres.canonical import canonical_expression
+from seamline.adapters.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation, open_views
 from seamline.adapters.postgres.types import column_definitions
-from seamline.domain.canonical import bucket_of, canonical_row, digest_of, field_text, row_hash
+from seamline.domain.canonical import bucket_of, canonical_row, canonical_text, digest_of, field_text, row_hash
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict
@@ -208,6 +213,33 @@ def test_floats_stay_out_of_the_digest_and_agree_within_their_precision(
     mine, theirs = left.float_summaries(segment), right.float_summaries(segment)
     assert mine["f"].agrees_with(theirs["f"], kind=Kind.FLOAT)
     assert mine["d"].agrees_with(theirs["d"], kind=Kind.DOUBLE)
+
+
+_REALS = (Column("f", Kind.FLOAT, "real"), Column("d", Kind.DOUBLE, "double precision"))
+_MIDDLES = st.builds(lambda digit, power: float(f"{digit}e{power}"), st.integers(1, 99), st.integers(-320, 306))
+_SHORT, _LONG = st.floats(width=32), st.one_of(st.floats(), st.floats(width=32), _MIDDLES)
+
+
+@given(st.lists(st.tuples(_SHORT, _LONG), min_size=1, max_size=200))
+@example([(-0.0, -0.0), (2.0**-149, 5e-324), (1e22, 1e22), (1e23, 1e23), (0.1, 2.0**-44), (math.nan, math.nan)])
+@example([(math.inf, -math.inf), (16777216.0, 1e15), (1e-4, 1e-5), (9e-5, 999999999999999.9), (-1e38, -1.7e308)])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_postgresql_prints_every_float_as_the_reference_does(
+    session: "psycopg.Connection[Any]", pairs: list[tuple[float, float]]
+) -> None:
+    drawn = [list(values) for values in zip(*pairs, strict=True)]
+    printed = ",".join(map(canonical_expression, _REALS))
+    statement = f"SELECT {printed} FROM unnest(%s::real[], %s::float8[]) AS t(f, d)"
+    found = session.execute(statement.encode(), drawn).fetchall()
+    assert found == [tuple(map(canonical_text, _REALS, pair)) for pair in pairs]
+
+
+@pytest.fixture(scope="module")
+def session(destination: Connection) -> Iterator["psycopg.Connection[Any]"]:
+    with postgres(destination) as session:
+        for setting in SESSION_SETTINGS:
+            session.execute(setting.encode())
+        yield session
 
 
 def test_the_order_of_rows_moves_no_float_summary(source: Connection, destination: Connection) -> None:

@@ -24,6 +24,7 @@ from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import (
+    BY_TOLERANCE,
     RATES,
     Meddler,
     Records,
@@ -156,7 +157,7 @@ def test_a_changed_float_is_caught_while_staged_and_once_more_before_it_is_publi
     bank: Captured, warehouse: Connection
 ) -> None:
     bank.execute(*RATES)
-    caught_before_publish(bank, warehouse)
+    caught_before_publish(bank, warehouse, told=BY_TOLERANCE)
 
 
 @pytest.mark.parametrize("lock", ["brief", "none"])

@@ -17,6 +17,7 @@ from seamline.domain.canonical import (
     exact_columns,
     floats_agree,
     group_key,
+    inexact_columns,
     literal_text,
     parse_row_text,
     readable_text,
@@ -124,9 +125,25 @@ def test_a_decimal_is_never_rounded() -> None:
         canonical_text(column, Decimal("0.001"))
 
 
-def test_floats_are_no_exact_columns() -> None:
-    table = Table("t", (Column("f", Kind.FLOAT, "float"), Column("n", Kind.INTEGER, "int")))
+@pytest.mark.parametrize("named", ["float", "float(7,3)", "float unsigned", "double", "double(10,2) unsigned zerofill"])
+def test_floats_of_mariadb_are_no_exact_columns(named: str) -> None:
+    table = Table("t", (Column("f", Kind.DOUBLE, named), Column("n", Kind.INTEGER, "int")))
     assert [column.name for column in exact_columns(table)] == ["n"]
+    assert [column.name for column in inexact_columns(table)] == ["f"]
+
+
+@pytest.mark.parametrize("named", ["real", "double precision", "bank.rate", "bank.float", "float_of_ours"])
+def test_floats_of_postgresql_are_exact_columns_as_all_others(named: str) -> None:
+    table = Table("t", (Column("f", Kind.FLOAT, named), Column("n", Kind.INTEGER, "int")))
+    assert exact_columns(table) == table.columns
+    assert not inexact_columns(table)
+
+
+@given(st.one_of(st.floats(), st.floats(width=32)))
+def test_a_float_reads_back_from_its_text_bit_by_bit(number: float) -> None:
+    text = canonical_text(Column("d", Kind.DOUBLE, "double precision"), number)
+    assert text is not None
+    assert repr(float(text)) == repr(number)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ different rows never have one text: no separator inside a value can be taken for
 | integer, unsigned, bits, year | decimal digits, `-` in front of negative ones |
 | boolean | 0 or 1 |
 | decimal | exactly `scale` digits after the point, no exponent, no negative zero |
+| float, double | the float8 that it equals, as PostgreSQL prints it: `-0`, `0.1`, `1e+15`, `NaN` |
 | date | YYYY-MM-DD; `<days since 1970>d` before the year 1 and after 9999 |
 | datetime, instant | microseconds since 1970-01-01 00:00:00, for an instant in UTC |
 | time, time of day | signed microseconds |
@@ -18,18 +19,22 @@ different rows never have one text: no separator inside a value can be taken for
 | binary, bytes | lower hex |
 | uuid | lower hex with dashes |
 
-FLOAT and DOUBLE are no exact columns: engines print them differently and settings change the digits. They are compared
-by tolerance (`floats_agree`). A date that is none (`0000-00-00`) keeps a text of its own and equals nothing else; so do
-infinite dates and those before the year 1 or after 9999.
+FLOAT and DOUBLE of MariaDB are no exact columns: it prints them in another way than PostgreSQL, and settings change its
+digits. They are compared by tolerance (`floats_agree`). Between two PostgreSQL they are as exact as everything else. A
+date that is none (`0000-00-00`) keeps a text of its own and equals nothing else; so do infinite dates and those before
+the year 1 or after 9999.
 """
 
 import hashlib
 import json
 import math
+import re
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from seamline.domain.catalogue import Column, Kind, Table
@@ -39,7 +44,10 @@ from seamline.domain.errors import InvariantViolated, SchemaConflict
 NULL_FIELD = "~"
 # Kinds whose canonical text may hold any character: their field carries its length.
 COUNTED_KINDS = frozenset({Kind.CHAR, Kind.STRING, Kind.BINARY, Kind.BYTES, Kind.ENUM, Kind.SET, Kind.JSON, Kind.JSONB})
-INEXACT_KINDS = frozenset({Kind.FLOAT, Kind.DOUBLE})
+FLOAT_KINDS = frozenset({Kind.FLOAT, Kind.DOUBLE})
+# As MariaDB prints these types, and nobody else: `float(7,3)`, `double unsigned`. PostgreSQL has `real`, `double
+# precision` and domains, which it names with their schema.
+_PRINTED_DIFFERENTLY = re.compile(r"(float|double)\b(?! precision)")
 NUMERIC_KEY_KINDS = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.YEAR})
 # One unit in the last place of the kind's own width, doubled for the two roundings on the way.
 _RELATIVE_TOLERANCE = {Kind.FLOAT: 2.0**-22, Kind.DOUBLE: 2.0**-51}
@@ -81,13 +89,22 @@ class FloatSummary:
         return abs(self.total - other.total) <= Decimal(slack)
 
 
+def is_exact(column: Column) -> bool:
+    """Whether source and destination print equal values alike.
+
+    By the source's type alone: so a stored plan and a fresh catalogue give one answer.
+    """
+    return column.kind not in FLOAT_KINDS or not _PRINTED_DIFFERENTLY.match(column.source_type)
+
+
 def exact_columns(table: Table) -> tuple[Column, ...]:
     """The columns that the row text holds, in declared order."""
-    return tuple(column for column in table.columns if column.kind not in INEXACT_KINDS)
+    return tuple(column for column in table.columns if is_exact(column))
 
 
 def inexact_columns(table: Table) -> tuple[Column, ...]:
-    return tuple(column for column in table.columns if column.kind in INEXACT_KINDS)
+    """FLOAT and DOUBLE columns of a source that prints them in another way than the destination."""
+    return tuple(column for column in table.columns if not is_exact(column))
 
 
 def canonical_text(column: Column, value: Any) -> str | None:
@@ -266,8 +283,39 @@ def _whole_text(_: Column, value: Any) -> str:
     return str(int(value))
 
 
-def _float_text(_: Column, value: Any) -> str:
-    return repr(float(value))
+def _float_text(column: Column, value: Any) -> str:
+    number = float(value)
+    if column.kind is Kind.FLOAT:
+        (number,) = struct.unpack("f", struct.pack("f", number))
+    sign = "-" if math.copysign(1, number) < 0 and not math.isnan(number) else ""
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else f"{sign}Infinity"
+    digits, exponent = _shortest_digits(abs(number)) if number else ("0", 0)
+    if -4 <= exponent < 15:
+        return f"{sign}{Decimal(digits).scaleb(exponent - len(digits) + 1):f}"
+    fraction = f".{digits[1:]}" if digits[1:] else ""
+    return f"{sign}{digits[0]}{fraction}e{exponent:+03d}"
+
+
+def _shortest_digits(number: float) -> tuple[str, int]:
+    """The fewest digits that read back as `number`, and the power of ten of the first.
+
+    What lies in the middle between two numbers does not count, although it reads back as the even one of them: so does
+    PostgreSQL print 1e23 as 9.999999999999999e+22, and Python does not (src/common/ryu_common.h, STRICTLY_SHORTEST).
+    """
+    exact = Fraction(number)
+    above = exact + Fraction(math.ulp(number)) / 2
+    below = exact - Fraction(number - math.nextafter(number, 0)) / 2
+    exponent = int(f"{number:.16e}".partition("e")[2])
+    for length in range(1, 18):
+        unit = Fraction(10) ** (exponent - length + 1)
+        least = exact // unit
+        inside = [count for count in (least, least + 1) if below < count * unit < above]
+        if inside:
+            nearest = min(inside, key=lambda count: abs(count * unit - exact))
+            digits = str(nearest)
+            return digits.rstrip("0"), exponent + len(digits) - length
+    raise InvariantViolated(f"17 digits do not tell {number!r}")
 
 
 def _plain_text(_: Column, value: Any) -> str:

@@ -36,8 +36,8 @@ class SegmentDigest:
 class KeyedDigest:
     """What a whole table held when it was compared, and the key under which that was hashed.
 
-    `whole`: the same rows with their FLOAT and DOUBLE columns as the server itself prints them, which no two engines do
-    alike: only its own later answer is held against it. None where there are no such columns.
+    `whole`: the same rows with their inexact columns as the server itself prints them, unlike the source:
+    only this server's own later answer is held against it. None where there are no such columns.
     """
 
     run_key: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import cycle, islice
 
-from seamline.domain.canonical import INEXACT_KINDS
+from seamline.domain.canonical import FLOAT_KINDS
 from seamline.domain.catalogue import Column, Table
 
 KEY = "seamline_row"
@@ -100,7 +100,7 @@ def probe_of(
     table: Table, name: str, values: Mapping[str, Sequence[str]], defaults: Mapping[str, Default] | None = None
 ) -> Probe:
     """The probe with the numbers that JSON has none for in rows of their own, behind all others."""
-    inexact = {column.name for column in table.columns if column.kind in INEXACT_KINDS}
+    inexact = {column.name for column in table.columns if column.kind in FLOAT_KINDS}
     words = {column: [v for v in literals if column in inexact and v in _WORDS] for column, literals in values.items()}
     plain = {column: [v for v in values[column] if v not in words[column]] for column in values}
     plain_rows = max(1, *map(len, plain.values())) if plain else 0

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
-from seamline.domain.canonical import INEXACT_KINDS, floats_agree
+from seamline.domain.canonical import floats_agree, is_exact
 from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Table
 from seamline.domain.certificate import Certificate, ColumnParity, DestinationParity, LeftOut, Unlike
 from seamline.domain.changes import Finding
@@ -184,6 +184,6 @@ def _unlike_source(
             continue
         for column in columns:
             mine, theirs = here[key][column.name], there[key][column.name]
-            is_same = floats_agree(column.kind, mine, theirs) if column.kind in INEXACT_KINDS else mine == theirs
+            is_same = mine == theirs if is_exact(column) else floats_agree(column.kind, mine, theirs)
             if not is_same:
                 yield column.name, key

@@ -77,7 +77,7 @@ def compare_tables(
 def with_whole_digests(
     verdicts: Sequence[TableVerdict], work: Sequence[Work], staged: StagedView
 ) -> tuple[TableVerdict, ...]:
-    """The verdicts of `work`, those of tables with FLOAT and DOUBLE columns with the digest of all columns.
+    """The verdicts of `work`, those of tables with inexact columns with the digest of all columns.
 
     Publishing looks at the staged rows once more, maybe hours later, and no other digest has these columns. `staged`
     sees the rows that were compared. A SeamlineError is not judged: without this answer nothing may be published.

@@ -234,7 +234,7 @@ def _told(column: Column, text: str | None) -> str | None:
 
 
 def _float_breaks(sides: Sides, found: Found, limits: Limits) -> list[Break]:
-    """FLOAT and DOUBLE columns stand outside the digest: compared by tolerance, row by row where rows can be paired.
+    """Inexact columns stand outside the digest: compared by tolerance, row by row where rows can be paired.
 
     A table without a key, or too large for that, is judged by count, least, greatest and sum of each column.
     """
