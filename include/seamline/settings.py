@@ -114,6 +114,15 @@ def search_path() -> str:
     return os.environ.get("PATH", os.defpath)
 
 
+def user_cache() -> Path | None:
+    """The folder of what can be made again, which all checkouts of this user have in common; None where there is none.
+
+    As the XDG Base Directory Specification has it: a relative path does not count.
+    """
+    given, home = (os.environ.get(name, "") for name in ("XDG_CACHE_HOME", "HOME"))
+    return next((folder for folder in (Path(given), Path(home) / ".cache") if folder.is_absolute()), None)
+
+
 def as_environment(settings: Settings) -> dict[str, str]:
     """The variables that make another process load these same settings."""
     return {

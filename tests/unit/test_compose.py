@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -282,39 +281,6 @@ def test_the_environment_is_a_layer_that_an_edit_of_the_code_leaves_alone(checko
     before = [word for line in lines[:installs] if line.startswith("COPY") for word in line.split()[2:-1]]
     assert before == ["seamline", "pyproject.toml", "requirements.txt"]
     assert "UV_NO_CACHE=1 PIP_NO_CACHE_DIR=1" in lines[installs]
-
-
-def test_the_packages_alone_are_made_without_the_code(checkout: Path, tmp_path: Path) -> None:
-    """The launcher's word for that layer. An edit of the code makes neither half of the environment again."""
-    root, log = tmp_path / "checkout", tmp_path / "said"
-    root.mkdir()
-    for name in ("seamline", "requirements.txt", "pyproject.toml"):
-        shutil.copy(checkout / name, root / name)
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    # Stands for uv, which would fetch 1.8 GB: it says what it was asked, and makes what a venv has.
-    stand_for_uv = f"""#!/bin/sh
-echo "$1 $2" >> {log}
-for last; do :; done
-if [ "$1" = venv ]; then mkdir -p "$last/bin"; ln -s "$(command -v python3)" "$last/bin/python"; fi
-"""
-    (tools / "uv").write_text(stand_for_uv)
-    (tools / "uv").chmod(0o755)
-    variables = {"PATH": f"{tools}:{settings.search_path()}", "SEAMLINE_PYTHON": sys.executable}
-
-    def launch(*words: str) -> list[str]:
-        log.write_text("")
-        subprocess.run([root / "seamline", *words], env=variables, capture_output=True, check=False, timeout=60)
-        return log.read_text().splitlines()
-
-    assert launch("packages") == ["venv -q", "pip sync"]
-    assert launch("packages") == []
-    assert launch("doctor") == ["pip install"], "the code came, the packages were there"
-    (root / "include").mkdir()
-    assert launch("doctor") == []
-    with (root / "requirements.txt").open("a") as lock:
-        lock.write("# another lock\n")
-    assert launch("doctor") == ["pip sync", "pip install"]
 
 
 def test_the_ca_of_a_proxy_is_a_build_secret_that_the_build_user_may_read(

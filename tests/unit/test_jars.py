@@ -1,7 +1,6 @@
 """Every jar on disk is the one in the lock, or setting up stops."""
 
 import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,32 +9,12 @@ import pytest
 from seamline.domain.errors import ConfigError, TerminalError
 from seamline.stack import jars
 from seamline.stack.jars import LockedFile
-
-CONTENT = {"kafka/a-1.jar": b"alpha", "kafka/b-2.jar": b"beta", "spark/c-3.jar": b"gamma"}
-
-
-class Registry:
-    """Serves files as Ivy would; `spoiled` names those that arrive wrong, and how many times."""
-
-    def __init__(self, spoiled: dict[str, int] | None = None) -> None:
-        self.asked: list[list[str]] = []
-        self._spoiled = dict(spoiled or {})
-
-    def __call__(self, configurations: Iterable[str], into: Path) -> None:
-        self.asked.append(list(configurations))
-        for path, content in CONTENT.items():
-            if path.split("/")[0] not in self.asked[-1]:
-                continue
-            target = into / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            is_spoiled = self._spoiled.get(path, 0) > 0
-            self._spoiled[path] = self._spoiled.get(path, 0) - 1
-            target.write_bytes(b"tampered" if is_spoiled else content)
+from tests.unit.jar_registry import CONTENT, LOCKED, Registry, on_disk
 
 
 @pytest.fixture
 def wanted() -> tuple[LockedFile, ...]:
-    return tuple(LockedFile(path, hashlib.sha256(body).hexdigest(), len(body)) for path, body in CONTENT.items())
+    return LOCKED
 
 
 @pytest.fixture
@@ -43,11 +22,6 @@ def folder(tmp_path: Path, wanted: tuple[LockedFile, ...]) -> Path:
     target = tmp_path / "jars"
     jars.ensure(wanted, target, fetch=Registry())
     return target
-
-
-def on_disk(folder: Path) -> dict[str, bytes]:
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != jars.RECEIPT]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def test_an_empty_folder_is_filled(folder: Path) -> None:

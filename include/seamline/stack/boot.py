@@ -20,6 +20,7 @@ from seamline.stack import (
     postgres,
     programs,
     provision,
+    shared_files,
     stream_host,
 )
 from seamline.stack import supervisor as keeper
@@ -40,6 +41,8 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
     wanted = tuple(configurations)
     files = tuple(file for file in locked if not wanted or file.configuration in wanted)
     fetch = jars.ivy(layout, settings.process_environment())
+    cache = settings.user_cache()
+    store = shared_files.SharedFiles(cache and cache / "seamline" / "files")
 
     def fetch_aloud(missing: Iterable[str], into: Path) -> None:
         names = tuple(missing)
@@ -52,8 +55,8 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
     with in_turn(
         layout.settings.env, "prepare", on_wait=lambda: progress.say("waiting for another setup of this folder")
     ):
-        fetched = jars.ensure(files, layout.jars, fetch=fetch_aloud)
-        jars.unpack(files, layout)
+        fetched = jars.ensure(files, layout.jars, fetch=shared_files.fetch_once(store, files, fetch_aloud))
+        jars.unpack(files, layout, share=store.share)
         own_connectors.compile_into_plugins(files, layout, settings.process_environment())
         # What starts Java later, an image's entrypoint too, finds the environment's own where this machine has none.
         java.find(layout, settings.process_environment())

@@ -69,7 +69,7 @@ def of_the_stack(files: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
 def write_lock(lock: Path, folder: Path) -> int:
     """Write the lock of what lies in `folder`; return the number of files."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != RECEIPT)
-    lines = [f"{_sha256(path)} {path.stat().st_size} {path.relative_to(folder).as_posix()}" for path in files]
+    lines = [f"{sha256_of(path)} {path.stat().st_size} {path.relative_to(folder).as_posix()}" for path in files]
     lock.write_text("\n".join([_HEADER, *lines]) + "\n", encoding="utf-8")
     return len(files)
 
@@ -103,7 +103,7 @@ def _take(faulty: Iterable[LockedFile], staging: Path, folder: Path) -> tuple[Lo
     still = []
     for file in faulty:
         source, target = staging / file.path, folder / file.path
-        if source.is_file() and _sha256(source) == file.sha256:
+        if source.is_file() and sha256_of(source) == file.sha256:
             target.parent.mkdir(parents=True, exist_ok=True)
             source.replace(target)
         else:
@@ -115,7 +115,7 @@ def _require_equal(faulty: Iterable[LockedFile], staging: Path) -> None:
     findings = []
     for file in faulty:
         got = staging / file.path
-        found = f"{_sha256(got)} ({got.stat().st_size} bytes)" if got.is_file() else "nothing"
+        found = f"{sha256_of(got)} ({got.stat().st_size} bytes)" if got.is_file() else "nothing"
         findings.append(f"{file.path}\n    expected {file.sha256} ({file.size_bytes} bytes)\n    found    {found}")
     if findings:
         raise TerminalError(
@@ -143,7 +143,7 @@ def _is_right(file: LockedFile, path: Path, receipt: Mapping[str, str]) -> bool:
     # A file that was checked and not touched since is not read again: a repeat must cost nothing.
     if receipt.get(file.path) == _evidence(file, path):
         return True
-    return _sha256(path) == file.sha256
+    return sha256_of(path) == file.sha256
 
 
 def _evidence(file: LockedFile, path: Path) -> str:
@@ -169,7 +169,7 @@ def _write_receipt(files: Iterable[LockedFile], folder: Path) -> None:
         (folder / RECEIPT).write_text(content, encoding="utf-8")
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -220,14 +220,21 @@ def _pyspark_jars(layout: Layout) -> Path:
     return next((layout.settings.env / "venv" / "lib").glob("python3.*/site-packages/pyspark/jars"))
 
 
-def unpack(files: Iterable[LockedFile], layout: Layout) -> None:
-    """Unpack the Connect plugins and the MariaDB server, where that has not been done for these very files."""
+def unpack(files: Iterable[LockedFile], layout: Layout, *, share: Callable[[Path], None] = lambda _: None) -> None:
+    """Unpack the Connect plugins and the MariaDB server, where that has not been done for these very files. `share` is
+    given each file that was unpacked."""
+
+    def unpack_by(how: Callable[[Path, Path], None], archive: Path, target: Path) -> None:
+        how(archive, target)
+        for path in [path for path in target.rglob("*") if path.is_file()]:
+            share(path)
+
     for file in files:
         archive = layout.jars / file.path
         if file.configuration == "debezium":
-            make_once(_plugin_folder(file, layout), file.sha256, partial(untar, archive))
+            make_once(_plugin_folder(file, layout), file.sha256, partial(unpack_by, untar, archive))
         elif file.configuration == "mariadb":
-            make_once(layout.mariadb_server, file.sha256, partial(_unzip_mariadb, archive))
+            make_once(layout.mariadb_server, file.sha256, partial(unpack_by, _unzip_mariadb, archive))
     _remove_old_plugins(files, layout)
 
 
