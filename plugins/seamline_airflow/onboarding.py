@@ -74,10 +74,10 @@ def ensure_capture(run: Run) -> Mapping[str, Any]:
     from seamline.sync import capture
 
     plan = run.plan
-    with parts.source(plan) as source:
+    with parts.source(plan) as source, parts.capture_registry() as carried:
         state = capture.ensure_capture(
             plan,
-            registry=registry.capture_registry(),
+            registry=carried,
             connect=open_capture(plan.source),
             topics=open_topics(plan.source),
             source=source,  # type: ignore[arg-type]
@@ -96,7 +96,6 @@ def ensure_capture(run: Run) -> Mapping[str, Any]:
 
 def publish(run: Run) -> Mapping[str, str]:
     """Publish in every destination, then let the log go; the position by destination. A repeat finds it done."""
-    from seamline.adapters import registry
     from seamline.sync import onboard
 
     positions = {}
@@ -104,5 +103,6 @@ def publish(run: Run) -> Mapping[str, str]:
         with parts.sink(run.plan, destination.name) as sink:
             commit = onboard.publish(run, destination.name, sink=sink)
         positions[destination.name] = str(commit.ledger.position)
-    onboard.let_log_go(run, registry.pruning_holds())
+    with parts.pruning_holds() as holds:
+        onboard.let_log_go(run, holds)
     return positions

@@ -4,11 +4,11 @@ Imported inside functions only: the clients behind the registry stay out of the 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from seamline.plan.model import SyncPlan
-from seamline.ports import Sink, Source
+from seamline.ports import CaptureRegistry, PruningHolds, Sink, Source
 
 
 @contextmanager
@@ -16,11 +16,8 @@ def platform() -> Iterator[Any]:
     """The PlatformStore."""
     from seamline.adapters import registry
 
-    store = registry.platform()
-    try:
+    with closing(registry.platform()) as store:
         yield store
-    finally:
-        store.close()
 
 
 @contextmanager
@@ -28,11 +25,24 @@ def director() -> Iterator[Any]:
     """The PlatformStreamDirector."""
     from seamline.adapters import registry
 
-    opened = registry.director()
-    try:
+    with closing(registry.director()) as opened:
         yield opened
-    finally:
-        opened.close()
+
+
+@contextmanager
+def capture_registry() -> Iterator[CaptureRegistry]:
+    from seamline.adapters import registry
+
+    with closing(registry.capture_registry()) as opened:
+        yield opened
+
+
+@contextmanager
+def pruning_holds() -> Iterator[PruningHolds]:
+    from seamline.adapters import registry
+
+    with closing(registry.pruning_holds()) as opened:
+        yield opened
 
 
 def reach(failpoint: str) -> None:
@@ -48,11 +58,8 @@ def reach(failpoint: str) -> None:
 def sink(plan: SyncPlan, destination: str) -> Iterator[Sink]:
     from seamline.adapters import registry
 
-    opened = registry.sink(plan, destination)
-    try:
+    with closing(registry.sink(plan, destination)) as opened:
         yield opened
-    finally:
-        opened.close()
 
 
 @contextmanager
@@ -67,8 +74,5 @@ def cut_publisher(plan: SyncPlan, destination: str) -> Iterator[Any]:
     """The power of a destination to hold cuts."""
     from seamline.adapters import registry
 
-    opened = registry.cut_publisher(plan, destination)
-    try:
+    with closing(registry.cut_publisher(plan, destination)) as opened:
         yield opened
-    finally:
-        opened.close()

@@ -1,7 +1,6 @@
 """The comparison of live tables with everything real: writers, capture, log, stream, barrier, verdicts."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -11,22 +10,19 @@ import pytest
 
 from seamline.adapters import registry
 from seamline.adapters.connections import Connection
-from seamline.adapters.kafka.log_reader import open_log_reader
 from seamline.adapters.platform import migrate
-from seamline.adapters.platform.control import PlatformStreamControl
 from seamline.adapters.platform.store import PlatformStore
-from seamline.adapters.postgres.sink import open_sink
 from seamline.cli.report import is_green
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import ControlTotalPlan, ParkedTable, ReconcilePlan, SyncPlan, plan_to_json
-from seamline.sync.span_loop import run_stream
 from seamline_spark.compare.main import compare_run
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id
+from tests.integration.streaming_here import streaming
 from tests.spark.empty_sync import publish_empty
 from tests.spark.hosts import uri
 from tests.waiting import wait_until
@@ -80,37 +76,8 @@ def chain(stack: RunningStack) -> Iterator[Chain]:
         plan = publish_empty(bank, warehouse, sync=bank.plan.sync, schema="live", tables=TABLES)
         plan = replace(plan, reconcile=ReconcilePlan((ControlTotalPlan("account", "a"),)))
         store = around.enter_context(closing(registry.platform()))
-        registry.director().want(plan.stream_id("warehouse"), plan_json=plan_to_json(plan))
-        around.enter_context(_streaming(plan))
+        around.enter_context(streaming(plan))
         yield Chain(bank, plan, warehouse, store)
-
-
-class _streaming:  # noqa: N801 - a context, used once
-    """The sync's stream in a thread of this process, until the end."""
-
-    def __init__(self, plan: SyncPlan) -> None:
-        self._plan = plan
-        self._errors: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        registry.director().unwant(self._plan.stream_id("warehouse"))
-        self._thread.join(timeout=60)
-        assert not self._errors
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        plan, destination = self._plan, self._plan.destination("warehouse")
-        control = PlatformStreamControl(plan.stream_id("warehouse"), plan_json=plan_to_json(plan))
-        try:
-            with closing(open_log_reader(plan)) as reader, closing(open_sink(plan, destination)) as sink, control:
-                run_stream(plan, "warehouse", reader=reader, sink=sink, control=control)
-        except BaseException as exc:
-            self._errors.append(exc)
-            raise
 
 
 def caught_up(chain: Chain) -> None:
@@ -174,7 +141,7 @@ def test_a_parked_table_is_told_and_not_read_and_may_be_gone(chain: Chain) -> No
         ("long_gone", Verdict.NOT_RUN, "parked: dropped at the source"),
     ]
     assert (found.verdict, found.is_partial) == (Verdict.MATCH, True)
-    (saved, *_) = chain.store.reconciliations(plan.sync, 1)
+    (saved,) = chain.store.live_reconciliations(plan.sync, 1)
     assert [table.is_parked for table in saved.tables] == [False, True, True]
     assert is_green([], [saved])
 

@@ -3,8 +3,9 @@
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 
+import psutil
 import pytest
 
 from seamline.adapters.connect import rest
@@ -62,3 +63,27 @@ def wavering() -> Iterator[ConnectClient]:
 
 def test_offsets_that_could_not_be_written_at_the_first_time_are_written_at_the_second(wavering: ConnectClient) -> None:
     wavering.put_offset("one", partition={"server": "one"}, offset={"pos": 4})
+
+
+def test_no_connection_is_held_between_calls() -> None:
+    class Worker(BaseHTTPRequestHandler):
+        # Of this version on it is the client who says when a connection ends.
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Worker) as server:
+        threading.Thread(target=server.serve_forever).start()
+        client = ConnectClient(Connection("connect", "http", "127.0.0.1", server.server_port))
+        assert client.is_healthy()
+        assert client.plugin_versions() == {}
+        connections = psutil.Process().net_connections("tcp")
+        server.shutdown()
+    assert not [one for one in connections if one.raddr and one.raddr.port == server.server_port]

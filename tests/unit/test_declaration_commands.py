@@ -163,7 +163,7 @@ def test_the_alarms_about_a_capture_end_when_it_is_given_up(folder: Path, monkey
     """They stayed open, with the "since" of the failure for which it was given up."""
     ended: list[tuple[str, str]] = []
     given_up: list[str] = []
-    store = SimpleNamespace(end_alarm=lambda kind, subject: ended.append((kind, subject)))
+    store = SimpleNamespace(end_alarm=lambda kind, subject: ended.append((kind, subject)), close=lambda: None)
     for name in ("platform", "capture_registry", "source"):
         monkeypatch.setattr(f"seamline.adapters.registry.{name}", lambda *_: store)
     for name in ("open_capture", "open_topics"):

@@ -8,6 +8,7 @@ Until its own onboarding the stream of each sync stands still, and its tables st
 
 import argparse
 import sys
+from contextlib import closing
 from dataclasses import replace
 from typing import cast
 
@@ -42,14 +43,15 @@ def _start(plan: SyncPlan) -> int:
             f"there is no capture of {plan.source.name}: none was made yet, or it was given up",
             hint=f"onboard a sync of it: {plan.sync}",
         )
-    state = ensure_capture(
-        replace(plan, tables=()),
-        registry=registry.capture_registry(),
-        connect=connect,
-        topics=open_topics(plan.source),
-        source=cast("CaptureSource", registry.source(plan)),
-        open_log=lambda: registry.log_reader(plan),
-    )
+    with closing(registry.capture_registry()) as carried:
+        state = ensure_capture(
+            replace(plan, tables=()),
+            registry=carried,
+            connect=connect,
+            topics=open_topics(plan.source),
+            source=cast("CaptureSource", registry.source(plan)),
+            open_log=lambda: registry.log_reader(plan),
+        )
     _end_alarms(plan.source.name, CAPTURE_FAILED, CAPTURE_STOPPED)
     sys.stdout.write(f"{state.connector} runs and carries {', '.join(state.tables)}\n")
     return 0
@@ -64,13 +66,14 @@ def _reset(plans: list[SyncPlan], args: argparse.Namespace) -> int:
             f" again: {syncs}",
             hint="nothing was done; add --yes",
         )
-    reset_capture(
-        plan,
-        registry=registry.capture_registry(),
-        connect=open_capture(plan),
-        topics=open_topics(plan),
-        source=cast("CaptureSource", registry.source(plans[0])),
-    )
+    with closing(registry.capture_registry()) as carried:
+        reset_capture(
+            plan,
+            registry=carried,
+            connect=open_capture(plan),
+            topics=open_topics(plan),
+            source=cast("CaptureSource", registry.source(plans[0])),
+        )
     _end_alarms(plan.name, *SOURCE_ALARMS)
     sys.stdout.write(f"the capture of {plan.name} is given up; now onboard again: {syncs}\n")
     return 0
@@ -78,9 +81,9 @@ def _reset(plans: list[SyncPlan], args: argparse.Namespace) -> int:
 
 def _end_alarms(source: str, *kinds: str) -> None:
     """They are about what was before. What is still so is raised anew by the stream host, since now."""
-    store = registry.platform()
-    for kind in kinds:
-        store.end_alarm(kind, source)
+    with closing(registry.platform()) as store:
+        for kind in kinds:
+            store.end_alarm(kind, source)
 
 
 def _plans_of(source: str) -> list[SyncPlan]:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -87,7 +87,7 @@ class Demo:
         with AirflowRest(address, "operator", made["airflow_user_operator"]) as airflow:
             story = Story(airflow, self.plan(), self.progress)
             story.wait_for_dags()
-            if registry.platform().sync_state(SYNC) is SyncState.ENABLED:
+            if self.sync_state() is SyncState.ENABLED:
                 self.progress.say(f"{SYNC} is enabled already: comparing its live tables")
                 story.reconcile()
             else:
@@ -96,18 +96,22 @@ class Demo:
             earlier = story.backfill()
         return [date.fromisoformat(run.partition_key) for run in [newest, *earlier] if run.partition_key]
 
+    def sync_state(self) -> SyncState | None:
+        with closing(registry.platform()) as store:
+            return store.sync_state(SYNC)
+
     def show_state(self) -> None:
         """What is known where a run failed, before the error: a break is shown with its rows."""
-        with suppress(SeamlineError):
-            found = status.newest_verdicts(SYNC)
+        with suppress(SeamlineError), closing(registry.platform()) as store:
+            found = status.newest_verdicts(store, SYNC)
             sys.stdout.write(f"\n{report.render(found.cuts, found.live, zone=found.zone)}\n")
         print_airflow(self.layout)
 
     def show(self, dates: list[date]) -> int:
-        found = status.newest_verdicts(SYNC)
+        with closing(registry.platform()) as store:
+            found, streams = status.newest_verdicts(store, SYNC), status.look_at_streams(store)
         cuts, tables = [one for one in found.cuts if one.business_date in dates], {t.name for t in self.plan().tables}
         is_green = is_complete(cuts, found.live, dates, tables) and report.is_green(cuts, found.live)
-        streams = status.look_at_streams()
         text = report.render(
             cuts, found.live, list(streams.states.values()), findings=streams.findings, zone=found.zone
         )

@@ -7,6 +7,7 @@ stream failed, no alarm is open and what every sync declares is right. A cut tha
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from seamline import settings
 from seamline.adapters import registry
-from seamline.adapters.platform.store import Alarm
+from seamline.adapters.platform.store import Alarm, PlatformStore
 from seamline.cli import report
 from seamline.domain.cut_state import CutState, Headline
 from seamline.domain.errors import ConfigError, SeamlineError
@@ -42,30 +43,34 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"there is no sync `{args.sync}`", hint=guess(args.sync, declared))
     names = [args.sync] if args.sync else declared
     sys.stdout.write(f"{processes(layout)}\n")
-    is_red = False
     try:
-        store, streams = registry.platform(), look_at_streams()
-        for name in names:
-            mine = [state for stream, state in sorted(streams.states.items(), key=str) if stream.sync == name]
-            state, (cuts, live, zone) = store.sync_state(name), newest_verdicts(name)
-            is_red = is_red or _is_wrong(cuts, live, mine)
-            sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}\n")
-            if isinstance(wrong := outcomes[name], DeclarationsInvalid):
-                is_red = True
-                sys.stdout.write(f"{wrong}\n")
-            text = report.render(cuts, live, mine, findings=streams.findings, zone=zone)
-            sys.stdout.write(f"{text}\n")
-        for alarm in streams.alarms:
-            is_red = True
-            sys.stdout.write(
-                f"\nALARM {alarm.kind} {alarm.subject} since {alarm.raised_at:%F %T %Z}: {alarm.message}\n"
-            )
-        for alarm in streams.over:
-            sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} is over; the next look at the streams ends it\n")
+        with closing(registry.platform()) as store:
+            is_red = _show(store, {name: outcomes[name] for name in names})
     except SeamlineError as error:
         sys.stdout.write(f"\nno verdicts can be shown: {error}\n")
         return error.exit_code
     return 1 if is_red else 0
+
+
+def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
+    """Write what is known of these syncs, each with what became of its declarations; whether anything is wrong."""
+    streams, is_red = look_at_streams(store), False
+    for name, outcome in outcomes.items():
+        mine = [state for stream, state in sorted(streams.states.items(), key=str) if stream.sync == name]
+        state, (cuts, live, zone) = store.sync_state(name), newest_verdicts(store, name)
+        is_red = is_red or _is_wrong(cuts, live, mine)
+        sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}\n")
+        if isinstance(outcome, DeclarationsInvalid):
+            is_red = True
+            sys.stdout.write(f"{outcome}\n")
+        text = report.render(cuts, live, mine, findings=streams.findings, zone=zone)
+        sys.stdout.write(f"{text}\n")
+    for alarm in streams.alarms:
+        is_red = True
+        sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} since {alarm.raised_at:%F %T %Z}: {alarm.message}\n")
+    for alarm in streams.over:
+        sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} is over; the next look at the streams ends it\n")
+    return is_red
 
 
 def _is_wrong(cuts: Sequence[CutState], live: Sequence[Reconciliation], streams: Sequence[StreamState]) -> bool:
@@ -85,10 +90,11 @@ class Streams:
     over: Sequence[Alarm]
 
 
-def look_at_streams() -> Streams:
-    director, alarms = registry.director(), registry.platform().open_alarms()
-    reports, hosts = director.latest_reports(), director.hosts()
-    states = stream_states(director.all_wanted(), reports, hosts, alarms, now=datetime.now(UTC))
+def look_at_streams(store: PlatformStore) -> Streams:
+    alarms = store.open_alarms()
+    with closing(registry.director()) as director:
+        reports, hosts = director.latest_reports(), director.hosts()
+        states = stream_states(director.all_wanted(), reports, hosts, alarms, now=datetime.now(UTC))
     over = alarms_over(alarms, states, hosts)
     findings = {stream: one.findings for stream, one in reports.items()}
     return Streams(states, findings, [one for one in alarms if one not in over], [one for one in alarms if one in over])
@@ -114,8 +120,7 @@ class Newest(NamedTuple):
     zone: ZoneInfo
 
 
-def newest_verdicts(sync: str) -> Newest:
-    store = registry.platform()
+def newest_verdicts(store: PlatformStore, sync: str) -> Newest:
     live: dict[str, Reconciliation] = {}
     for one in store.live_reconciliations(sync, RECENT):
         live.setdefault(one.destination, one)

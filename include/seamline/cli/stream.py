@@ -10,8 +10,10 @@ import os
 import pwd
 import socket
 import sys
+from contextlib import closing
 
 from seamline.adapters import registry
+from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
 
@@ -28,16 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.reason and args.order != "pause":
         raise ConfigError(f"a reason belongs to a pause, and is not kept for `{args.order}`", hint="leave --reason out")
-    director = registry.director()
-    for stream in _streams(args.sync, args.destination):
-        match args.order:
-            case "pause":
-                director.pause(stream, by=_person(), reason=" ".join(args.reason.split()))
-            case "resume":
-                director.resume(stream)
-            case "restart":
-                director.restart(stream)
-        sys.stdout.write(f"{stream} {ORDERS[args.order]}\n")
+    with closing(registry.director()) as director:
+        for stream in _streams(director, args.sync, args.destination):
+            match args.order:
+                case "pause":
+                    director.pause(stream, by=_person(), reason=" ".join(args.reason.split()))
+                case "resume":
+                    director.resume(stream)
+                case "restart":
+                    director.restart(stream)
+            sys.stdout.write(f"{stream} {ORDERS[args.order]}\n")
     return 0
 
 
@@ -52,8 +54,8 @@ def _person() -> str:
     return f"{name} on {socket.gethostname()}"
 
 
-def _streams(sync: str, destination: str) -> list[StreamId]:
-    known = [stream for stream in registry.director().known() if stream.sync == sync]
+def _streams(director: PlatformStreamDirector, sync: str, destination: str) -> list[StreamId]:
+    known = [stream for stream in director.known() if stream.sync == sync]
     found = [stream for stream in known if destination in ("", stream.destination)]
     if not found:
         into = ", ".join(stream.destination for stream in known) or "none"

@@ -6,6 +6,7 @@ A check runs every few seconds: nothing of Airflow is imported, only its API ask
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 from seamline import settings
@@ -58,7 +59,8 @@ def _stream_host() -> str:
     from seamline.adapters import registry
 
     try:
-        held = {host.pool for host in registry.director().hosts() if host.is_alive}
+        with closing(registry.director()) as director:
+            held = {host.pool for host in director.hosts() if host.is_alive}
     except SeamlineError as error:
         return str(error)
     return "" if POOL in held else f"no stream host holds pool {POOL}"

@@ -49,11 +49,12 @@ def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
     plan allows. Repeat-safe: a repeat replaces it."""
     with closing(registry.platform()) as store:
         run = store.run(run_id)
-        director, armed = registry.director(), registry.failpoints() or Unarmed()
-        found = tuple(
-            compare_destination(run, destination.name, records=store, director=director, failpoints=armed)
-            for destination in run.plan.destinations
-        )
+        armed = registry.failpoints() or Unarmed()
+        with closing(registry.director()) as director:
+            found = tuple(
+                compare_destination(run, destination.name, records=store, director=director, failpoints=armed)
+                for destination in run.plan.destinations
+            )
         summary = {
             reconciliation.destination: {
                 "verdict": reconciliation.verdict.value,

@@ -43,7 +43,8 @@ def join_run(run_id: str) -> Mapping[str, str]:
         # From now on this run's tables are those that the streams carry.
         store.put_result(run_id, PUBLISH, positions)
         if "snapshot" in run.result:
-            let_log_go(run, registry.pruning_holds())
+            with closing(registry.pruning_holds()) as holds:
+                let_log_go(run, holds)
     return positions
 
 

@@ -56,16 +56,17 @@ def load(context: SparkContext, run_id: str) -> Mapping[str, Any]:
             log.info("no table enters: sync=%s", run.sync)
             return {"loads": {}}
         reader = SparkReader(context, run)
-        tools = SnapshotTools(
-            source=registry.source(run.plan),
-            open_log=lambda: registry.log_reader(run.plan),
-            open_read=reader.open_read,
-            open_staged=reader.open_staged,
-            holds=registry.pruning_holds(),
-            records=store,
-            failpoints=failpoints.from_environment(settings.process_environment()) or failpoints.ArmedFailpoints(),
-        )
-        snapshot = take_snapshot(run, tools)
+        with closing(registry.pruning_holds()) as holds:
+            tools = SnapshotTools(
+                source=registry.source(run.plan),
+                open_log=lambda: registry.log_reader(run.plan),
+                open_read=reader.open_read,
+                open_staged=reader.open_staged,
+                holds=holds,
+                records=store,
+                failpoints=failpoints.from_environment(settings.process_environment()) or failpoints.ArmedFailpoints(),
+            )
+            snapshot = take_snapshot(run, tools)
     for destination, loads in snapshot["loads"].items():
         for one in loads:
             log.info(

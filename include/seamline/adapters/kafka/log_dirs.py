@@ -27,8 +27,9 @@ def partition_bytes(host: str, port: int, topic: str, *, settings: Mapping[str, 
     body = struct.pack(f">ih{len(name)}sii", 1, len(name), name, 1, 0)
     protocol = str(settings.get("security.protocol", "plaintext")).lower()
     try:
-        plain = socket.create_connection((host, port), timeout=_TIMEOUT_S)
         tls = _context(settings) if protocol.endswith("ssl") else None
+        plain = socket.create_connection((host, port), timeout=_TIMEOUT_S)
+        # The encrypted one takes the plain one over, also where the handshake fails.
         with tls.wrap_socket(plain, server_hostname=host) if tls else plain as link:
             ask = sasl.asker(link, _read)
             if protocol.startswith("sasl"):

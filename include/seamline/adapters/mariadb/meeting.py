@@ -51,16 +51,17 @@ def open_source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) 
 
 @contextmanager
 def _together(source: SourcePlan, connection: Connection, wanted: Wanted, tasks: CopyTasks) -> Iterator[OpenedSource]:
-    sessions = _open_sessions(connection, wanted.views, beside=wanted.reads + wanted.members)
-    coordinator = Coordinator(
-        connection,
-        gates=Gates(wanted.attempt),
-        members=wanted.members,
-        readers=wanted.reads,
-        lock=SnapshotLock(source.snapshot_lock),
-        sessions=sessions,
-    )
+    sessions: list[Session[Any]] = []
     try:
+        _open_sessions(connection, sessions, wanted)
+        coordinator = Coordinator(
+            connection,
+            gates=Gates(wanted.attempt),
+            members=wanted.members,
+            readers=wanted.reads,
+            lock=SnapshotLock(source.snapshot_lock),
+            sessions=sessions,
+        )
         with coordinator:
             tasks.start(wanted.attempt)
             address = _met(coordinator, tasks)
@@ -97,23 +98,19 @@ def _met(coordinator: Coordinator, tasks: CopyTasks) -> Address:
     return address
 
 
-def _open_sessions(connection: Connection, count: int, *, beside: int) -> list["Session[Any]"]:
-    """Sessions of this process. Refused when the server has not so many connections left as the read needs."""
-    sessions: list[Session[Any]] = []
+def _open_sessions(connection: Connection, sessions: list["Session[Any]"], wanted: Wanted) -> None:
+    """Those of this process. Refused when the server has not so many connections left as the whole read needs."""
+    for _ in range(wanted.views):
+        sessions.append(open_session(connection))
     try:
-        for _ in range(count):
-            sessions.append(open_session(connection))
         rows = client.query(sessions[0], "SHOW STATUS LIKE 'Threads_connected'")
         ((most,),) = client.query(sessions[0], "SELECT @@max_connections")
     except pymysql.err.MySQLError as exc:
-        close_all(sessions)
         raise client.translated(exc, connection) from exc
-    free = int(most) - int(rows[0][1]) - _SPARE
+    free, beside = int(most) - int(rows[0][1]) - _SPARE, wanted.reads + wanted.members
     if free < beside:
-        close_all(sessions)
         raise Refused(
             f"reading all tables at one position needs {beside} more connections; the source has {max(free, 0)} to"
             f" spare (max_connections = {most})",
             hint="raise max_connections at the source, or divide the sync",
         )
-    return sessions

@@ -29,9 +29,11 @@ class MariaDbProbes:
         self._connection = role(source, source.reader)
         self._mark = f"made by seamline {source.name}"
         self._session = self._opened()
-        if self._rows(f"SELECT GET_LOCK('{self._mark}', 0)") != ((1,),):
-            self._session.close()
-            raise Refused("a certificate of this sync is being written just now", hint="wait until it is there")
+        try:
+            self._take_lock()
+        except BaseException:
+            self.close()
+            raise
 
     def version(self) -> str:
         return f"MariaDB {self._rows('SELECT VERSION()')[0][0]}"
@@ -114,6 +116,10 @@ class MariaDbProbes:
     def close(self) -> None:
         self._session.close()
 
+    def _take_lock(self) -> None:
+        if self._rows(f"SELECT GET_LOCK('{self._mark}', 0)") != ((1,),):
+            raise Refused("a certificate of this sync is being written just now", hint="wait until it is there")
+
     def _opened(self) -> "Session[Any]":
         return open_session(self._connection, read_timeout_s=None)
 
@@ -122,6 +128,7 @@ class MariaDbProbes:
         try:
             query(self._session, "ROLLBACK")
         except pymysql.err.MySQLError:
+            self._session.close()
             self._session = self._opened()
 
     def _letters(self, charset: str) -> str:

@@ -18,6 +18,9 @@ class PlatformCaptureRegistry:
         self._database = database
         self._open = open_one
 
+    def close(self) -> None:
+        self._database.close()
+
     @contextlib.contextmanager
     def locked(self, source: str) -> Iterator[None]:
         """Alone with this source's capture. Held by a session of its own, so it ends with this process at the latest.
@@ -91,6 +94,9 @@ class PlatformPruningHolds:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def close(self) -> None:
+        self._database.close()
 
     def hold_log(self, topic: str, *, holder: str, offset: int, lease_s: float) -> str:
         def work(session: Session) -> str:

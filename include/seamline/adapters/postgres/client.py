@@ -81,15 +81,22 @@ def open_session(connection: Connection, *, application_name: str, stalls_ms: in
         session.prepared_max = _STATEMENTS_MAX
     except psycopg.Error as exc:
         raise cannot_connect(connection, exc) from exc
-    if session.info.server_version < _VERSION_MIN:
+    try:
+        _set_up(session, connection)
+    except BaseException:
         session.close()
+        raise
+    return session
+
+
+def _set_up(session: Session, connection: Connection) -> None:
+    if session.info.server_version < _VERSION_MIN:
         raise Refused(
             f"PostgreSQL of connection `{connection.connection_id}` has version {session.info.server_version // 10000}",
             hint="a destination needs PostgreSQL 17 or newer (MERGE … RETURNING)",
         )
     with translated("set up a session"):
         session.execute(_LATE_SETTINGS)
-    return session
 
 
 def cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:

@@ -29,9 +29,11 @@ class PostgresProbes:
         self._connection = role(source, source.reader)
         self._mark = f"made by seamline {source.name}"
         self._session = self._opened()
-        if self._rows(f"SELECT pg_try_advisory_lock(hashtextextended({text_literal(self._mark)}, 0))") != [(True,)]:
-            self._session.close()
-            raise Refused("a certificate of this sync is being written just now", hint="wait until it is there")
+        try:
+            self._take_lock()
+        except BaseException:
+            self.close()
+            raise
 
     def version(self) -> str:
         return f"PostgreSQL {self._rows('SHOW server_version')[0][0]}"
@@ -124,6 +126,10 @@ class PostgresProbes:
 
     def close(self) -> None:
         self._session.close()
+
+    def _take_lock(self) -> None:
+        if self._rows(f"SELECT pg_try_advisory_lock(hashtextextended({text_literal(self._mark)}, 0))") != [(True,)]:
+            raise Refused("a certificate of this sync is being written just now", hint="wait until it is there")
 
     def _opened(self) -> Session:
         return open_session(self._connection, settings=("statement_timeout=0",))

@@ -199,10 +199,14 @@ def _wait_for_the_seen(reader: Connection, position: PostgresPosition, patience_
 
 def _begin(connection: Connection) -> Session:
     session = open_session(connection, settings=READ_SETTINGS)
-    with translated(connection):
-        for setting in (*late_settings(session.info.server_version), *SESSION_SETTINGS):
-            session.execute(setting.encode())
-        session.execute(_BEGIN)
+    try:
+        with translated(connection):
+            for setting in (*late_settings(session.info.server_version), *SESSION_SETTINGS):
+                session.execute(setting.encode())
+            session.execute(_BEGIN)
+    except BaseException:
+        session.close()
+        raise
     return session
 
 

@@ -1,0 +1,45 @@
+"""A sync's stream in a thread of this process, by the orders of the platform database."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from seamline.adapters import registry
+from seamline.adapters.platform.control import PlatformStreamControl
+from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.sync.span_loop import run_stream
+
+
+@contextmanager
+def streaming(plan: SyncPlan) -> Iterator[None]:
+    """It is wanted until the end of the block, and must not fail before."""
+    stream, errors = plan.stream_id("warehouse"), []
+
+    def run() -> None:
+        control = PlatformStreamControl(stream, plan_json=plan_to_json(plan))
+        shapes = registry.shape_guard(plan)
+        try:
+            with (
+                closing(registry.log_reader(plan)) as reader,
+                closing(registry.sink(plan, "warehouse")) as sink,
+                control,
+            ):
+                run_stream(plan, "warehouse", reader=reader, sink=sink, control=control, shapes=shapes)
+        except BaseException as exc:
+            errors.append(exc)
+            raise
+        finally:
+            if shapes is not None:
+                shapes.close()
+
+    thread = threading.Thread(target=run)
+    with closing(registry.director()) as director:
+        director.want(stream, plan_json=plan_to_json(plan))
+        thread.start()
+        try:
+            yield
+        finally:
+            director.unwant(stream)
+            thread.join(timeout=60)
+    assert not errors
+    assert not thread.is_alive()
