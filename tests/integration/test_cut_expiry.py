@@ -22,9 +22,11 @@ from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
 from seamline.sync.cut_expiry import ExpiredCuts, expire_cuts
+from tests.integration.cuts_published import DESTINATION, one, publish, stage, staged, stop
+from tests.integration.cuts_published import cuts as cuts
+from tests.integration.cuts_published import sql as sql
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.platform_database import Server, database_of_its_own, empty_tables
-from tests.integration.test_cut_storage import DESTINATION, one, publish, stage, staged, stop
 
 DAYS = [date(2026, 3, day) for day in range(1, 7)]
 KEEP = NightlyPlan(keep_days=2, keep_month_ends=0, keep_versions_days=7)
@@ -41,20 +43,6 @@ def migrated() -> Iterator[Server]:
     with database_of_its_own("expiring_platform") as server:
         migrate.upgrade(server.open)
         yield server
-
-
-@pytest.fixture
-def sql(database: Connection) -> Iterator[Any]:
-    with postgres(database) as session:
-        session.execute("DROP SCHEMA IF EXISTS settlement, settlement_cut, settlement_stage, seamline, mine CASCADE")
-        session.execute("CREATE SCHEMA settlement_stage")
-        yield session
-
-
-@pytest.fixture
-def cuts(database: Connection, sql: Any) -> Iterator[PostgresCuts]:
-    with closing(PostgresCuts(DESTINATION, open_session(database, application_name="test cuts"))) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
-import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
@@ -21,24 +20,24 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest
 from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
 from seamline.domain.position import BinlogPosition
-from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.plan.model import DerivedTablePlan, DestinationPlan
+from seamline.plan.model import DerivedTablePlan
+from tests.integration.cuts_published import (
+    DAY,
+    DESTINATION,
+    EARLIER,
+    STAGED_ENTRY,
+    Place,
+    one,
+    publish,
+    stage,
+    staged,
+    stop,
+)
+from tests.integration.cuts_published import cuts as cuts
+from tests.integration.cuts_published import sql as sql
 from tests.integration.databases import postgres, postgres_database
 from tests.waiting import wait_until
-
-DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "settlement")
-DAY = date(2026, 3, 5)
-EARLIER = date(2026, 3, 4)
-STAGED_ENTRY = Table(
-    "entry",
-    (
-        Column("id", Kind.INTEGER, "bigint", length=64),
-        Column("business_date", Kind.DATE, "date"),
-        Column("v", Kind.INTEGER, "integer", length=32),
-    ),
-    ("id",),
-)
 
 
 @pytest.fixture(scope="module")
@@ -47,57 +46,11 @@ def database() -> Iterator[Connection]:
         yield connection
 
 
-@pytest.fixture
-def sql(database: Connection) -> Iterator["psycopg.Connection[Any]"]:
-    with postgres(database) as session:
-        session.execute("DROP SCHEMA IF EXISTS settlement, settlement_cut, settlement_stage, seamline CASCADE")
-        session.execute("CREATE SCHEMA settlement_stage")
-        yield session
-
-
-@pytest.fixture
-def cuts(database: Connection, sql: Any) -> Iterator[PostgresCuts]:
-    with closing(PostgresCuts(DESTINATION, open_session(database, application_name="test cuts"))) as opened:
-        yield opened
-
-
 @contextmanager
 def impatient_cuts(database: Connection) -> Iterator[PostgresCuts]:
     session = open_session(database, application_name="test cuts")
     with closing(PostgresCuts(DESTINATION, session, reader_patience_s=0.2)) as opened:
         yield opened
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    name: str
-    rows: int = 0
-
-
-def stage(sql: Any, name: str, rows: int, *, value: int = 0, kind: str = "") -> Place:
-    sql.execute(
-        f"CREATE {kind} TABLE settlement_stage.{name} (id bigint PRIMARY KEY, business_date date NOT NULL, v integer)"
-    )
-    sql.execute(
-        f"INSERT INTO settlement_stage.{name} SELECT n, '2026-03-05', {value} FROM generate_series(1, {rows}) n"
-    )
-    return Place(f"settlement_stage.{name}", rows)
-
-
-def publish(cuts: PostgresCuts, cut: StagedCut, *, signed_by: str = "") -> Published:
-    return cuts.publish(cut, shapes={"entry": STAGED_ENTRY}, signed_by=signed_by)
-
-
-def staged(run: str, tables: dict[str, Place], *, day: date = DAY, verdict: Verdict = Verdict.MATCH) -> StagedCut:
-    listed = tuple(StagedTable(table, CutMode.DATE, place.name, place.rows, verdict) for table, place in tables.items())
-    return StagedCut(
-        run, "settlement", "warehouse", day, BinlogPosition("0-1-7"), datetime(2026, 3, 5, 17, tzinfo=UTC), listed
-    )
-
-
-def one(sql: Any, query: str) -> Any:
-    row = sql.execute(query).fetchone()
-    return row[0] if row and len(row) == 1 else row
 
 
 def test_a_cut_is_published_with_a_version_and_can_be_asked_for(cuts: PostgresCuts, sql: Any) -> None:
@@ -287,10 +240,6 @@ def test_a_signature_that_an_earlier_attempt_did_not_need_is_written_down(
             publish(cuts, cut)
     assert publish(cuts, cut, signed_by="olga: fine").signed_by == "olga: fine"
     assert one(sql, "SELECT signed_by FROM seamline.cut") == "olga: fine"
-
-
-def stop(_: object) -> None:
-    raise TransientError("a reader is at work")
 
 
 def test_an_unlogged_stage_becomes_durable(cuts: PostgresCuts, sql: Any) -> None:

@@ -21,9 +21,9 @@ from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import PUBLISH, Cut, Receipt, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan, plan_to_json
+from tests.integration.cuts_published import one
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.platform_database import Server, database_of_its_own, plan
-from tests.integration.test_cut_storage import one
 
 DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "settlement")
 POSITION = BinlogPosition("0-1-7")
