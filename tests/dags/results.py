@@ -1,6 +1,5 @@
 """Values of runs and reports for these tests, and a platform database in memory."""
 
-from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -200,19 +199,23 @@ class Platform:
         mine = [one for one in self.found if one.run_id == run_id and one.scope == scope]
         return next((one for one in mine if destination in ("", one.destination)), None)
 
-    def reconciliations(self, sync: str, limit: int = 20) -> tuple[Reconciliation, ...]:
-        return tuple(one for one in self.found if one.sync == sync)[:limit]
-
-    def reconciliations_of(self, run_ids: Sequence[str]) -> tuple[Reconciliation, ...]:
-        return tuple(one for one in self.found if one.run_id in run_ids)
-
-    def live_reconciliations(self, sync: str, limit: int) -> tuple[Reconciliation, ...]:
-        found = tuple(one for one in self.found if one.sync == sync and one.scope is Scope.LIVE)[:limit]
-        newest = self.latest_run(sync, RunKind.RECONCILE)
+    def live_reconciliations(
+        self, sync: str, limit: int, *, before: datetime | None = None
+    ) -> tuple[Reconciliation, ...]:
+        live = [one for one in self.found if one.sync == sync and one.scope is Scope.LIVE]
+        found = tuple(one for one in live if before is None or one.started_at < before)[:limit]
+        newest = None if before else self.latest_run(sync, RunKind.RECONCILE)
         return (*(not_made(newest, found) if newest else ()), *found)
 
     def live_reconciliations_of(self, sync: str, run_id: str) -> tuple[Reconciliation, ...]:
         return tuple(one for one in self.live_reconciliations(sync, 99) if one.run_id == run_id)
+
+    def live_reconciliations_after_cut(self, sync: str, business_date: date) -> tuple[Reconciliation, ...]:
+        return tuple(one for one in self.live_reconciliations(sync, 1000) if one.business_date == business_date)
+
+    def live_reconciliations_named(self, sync: str, name: str) -> tuple[Reconciliation, ...]:
+        live = self.live_reconciliations(sync, 1000)
+        return tuple(one for one in live if one.run_id.rpartition("/")[2].partition("~")[0] == name)
 
     def runs_named(self, sync: str, name: str) -> tuple[Run, ...]:
         return tuple(one for one in self.runs.values() if one.run_id.rpartition("/")[2].partition("~")[0] == name)

@@ -262,6 +262,33 @@ def test_the_verdict_of_a_sync_is_that_of_now_on_the_pages_of_older_dates_too(
     assert 'class="verdict BREAK big"' in text
 
 
+def test_older_comparisons_of_the_live_tables_are_pages_away_and_found_by_their_date(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "LIVE_SHOWN", 1)
+    platform.found = [
+        results.reconciliation(
+            results.table("account", verdict),
+            scope=Scope.LIVE,
+            run_id=f"settlement/reconcile/2026-11-{day}/of_{day}",
+            business_date=date(2026, 11, day),
+            started_at=datetime(2026, 11, day, 20, tzinfo=UTC),
+        )
+        for day, verdict in ((19, Verdict.BREAK), (18, Verdict.MATCH), (17, Verdict.MATCH))
+    ]
+    path = "/page?sync=settlement"
+    for day in (19, 18, 17):
+        text = signed_in.get(path).text
+        assert set(re.findall(r"/of_(\d+)", text)) == {str(day)}
+        assert 'class="verdict BREAK big"' in text, "whichever page it is, the sync is what it is now"
+        link = re.search(r'href="([^"]+)">earlier comparisons', text)
+        path = f"/{html.unescape(link.group(1))}"  # type: ignore[union-attr]
+    assert "They were not compared earlier" in signed_in.get(path).text
+    # Also where the run itself is gone.
+    assert "/of_17" in signed_in.get("/page?sync=settlement&business_date=2026-11-17").text
+    assert "live tables</strong>" in signed_in.get("/page?dag_id=settlement__reconcile&run_id=of_17").text
+
+
 def test_a_stream_that_is_paused_or_unheard_is_never_green(signed_in: TestClient, platform: results.Platform) -> None:
     since = datetime(2026, 11, 19, 23, 0, tzinfo=UTC)
     paused = replace(results.WANTED, paused=True, paused_by="olga", paused_at=since, pause_reason="maintenance")

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -22,7 +22,7 @@ from seamline import settings
 from seamline.adapters import connections, registry
 from seamline.adapters.airflow_rest import FINISHED, AirflowRest
 from seamline.domain.errors import SeamlineError
-from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.ports import StreamReport
 from seamline.stack import credentials, leftovers, supervisor
@@ -73,7 +73,17 @@ def compare_live_tables() -> Reconciliation:
     """Run the reconcile DAG and return what this very run found; runs that a cut has started may be at work beside."""
     run_id = f"test-{datetime.now(UTC):%H%M%S%f}"
     run(f"{SYNC}__reconcile", run_id)
-    return next(one for one in registry.platform().reconciliations(SYNC, 20) if one.run_id.endswith(run_id))
+    (found,) = registry.platform().live_reconciliations_named(SYNC, run_id)
+    return found
+
+
+def compared_cuts(sync: str) -> list[Reconciliation]:
+    """Of each business date the comparison of its newest take."""
+    return [state.found for state in registry.platform().cut_states(sync, 40) if state.found]
+
+
+def compared_live(sync: str) -> tuple[Reconciliation, ...]:
+    return registry.platform().live_reconciliations(sync, 40)
 
 
 def run(dag_id: str, run_id: str, *, partition_key: str | None = None) -> str:
@@ -103,10 +113,10 @@ def test_status_says_the_same_on_the_terminal(demo: subprocess.CompletedProcess[
 
 
 def test_every_verdict_is_a_match_at_a_position_or_explains_itself(demo: subprocess.CompletedProcess[str]) -> None:
-    found = registry.platform().reconciliations(SYNC, 40)
-    assert {one.scope for one in found} == {Scope.LIVE, Scope.CUT}
-    assert len({one.business_date for one in found if one.scope is Scope.CUT}) == 3
-    for one in found:
+    cuts, live = compared_cuts(SYNC), compared_live(SYNC)
+    assert len(cuts) == 3
+    assert live
+    for one in (*cuts, *live):
         for table in one.tables:
             assert table.verdict is Verdict.MATCH or (table.verdict is Verdict.NOT_RUN and table.reason), table
 
@@ -122,11 +132,15 @@ def test_every_published_cut_is_followed_by_a_comparison_of_the_live_tables(
 ) -> None:
     """Nobody asks for it: the cut's asset starts it."""
 
-    def dates(scope: Scope) -> set[date | None]:
-        return {one.business_date for one in registry.platform().reconciliations(SYNC, 40) if one.scope is scope}
+    def dates(found: Iterable[Reconciliation]) -> set[date | None]:
+        return {one.business_date for one in found}
 
-    wait_until(lambda: dates(Scope.CUT) <= dates(Scope.LIVE), timeout_s=RECONCILE_WITHIN_S, what="the comparisons")
-    assert len(dates(Scope.CUT)) == 3
+    wait_until(
+        lambda: dates(compared_cuts(SYNC)) <= dates(compared_live(SYNC)),
+        timeout_s=RECONCILE_WITHIN_S,
+        what="the comparisons",
+    )
+    assert len(dates(compared_cuts(SYNC))) == 3
 
 
 def test_a_viewer_looks_and_starts_nothing(demo: subprocess.CompletedProcess[str]) -> None:
@@ -166,11 +180,9 @@ def test_a_second_sync_from_postgres_is_onboarded_and_cut_under_writers_and_all_
     with brokerage.trading():
         assert run(f"{brokerage.SYNC}__onboard", "first") == "success"
         assert run(f"{brokerage.SYNC}__nightly", "cut", partition_key=str(yesterday)) == "success"
-    found = registry.platform().reconciliations(brokerage.SYNC, 20)
-    assert {(one.scope, one.verdict) for one in found} == {(Scope.LIVE, Verdict.MATCH), (Scope.CUT, Verdict.MATCH)}
-    cut = next(one for one in found if one.scope is Scope.CUT)
+    (cut,), (live, *before) = compared_cuts(brokerage.SYNC), compared_live(brokerage.SYNC)
+    assert {one.verdict for one in (cut, live, *before)} == {Verdict.MATCH}
     assert {table.table for table in cut.tables} == {*brokerage.TABLES, "daily_turnover"}
-    live = next(one for one in found if one.scope is Scope.LIVE)
     assert {table.table for table in live.tables} == set(brokerage.TABLES)
     assert all(table.source_rows and table.source_rows == table.destination_rows for table in live.tables)
 
@@ -181,7 +193,7 @@ def test_tables_enter_and_leave_the_second_sync_while_its_stream_goes_on(
     brokerage.declare_fees()
     with brokerage.trading():
         assert run(f"{brokerage.SYNC}__tables", "fees") == "success"
-    (live,) = [one for one in registry.platform().reconciliations(brokerage.SYNC, 20) if one.run_id.endswith("/fees")]
+    (live,) = registry.platform().live_reconciliations_named(brokerage.SYNC, "fees")
     assert live.verdict is Verdict.MATCH
     assert {table.table for table in live.tables} == {"account", "trade", "fill", "fee"}
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -24,6 +25,7 @@ from seamline.plan.model import DestinationPlan, plan_to_json
 from tests.integration.cuts_published import one
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.platform_database import Server, database_of_its_own, plan
+from tests.integration.test_platform import reconciliation
 
 DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "settlement")
 POSITION = BinlogPosition("0-1-7")
@@ -36,6 +38,7 @@ RUNS = {
     "plain": "nightly",
     "kept": "nightly",
     "asked": "nightly",
+    "reported": "nightly",
     "newest": "nightly",
     "compared": "reconcile",
 }
@@ -55,7 +58,8 @@ def warehouse() -> Iterator[Connection]:
 
 
 def test_old_rows_of_the_platform_go_and_what_somebody_may_ask_for_stays(platform: Server) -> None:
-    with closing(PlatformStore(Database(platform.open))) as store:
+    store = PlatformStore(Database(platform.open))
+    with closing(store):
         plan_json = plan_to_json(plan())
         for run_id, kind in RUNS.items():
             store.start_run(run_id=run_id, sync="settlement", kind=kind, plan_json=plan_json, business_date=DAY)
@@ -66,6 +70,9 @@ def test_old_rows_of_the_platform_go_and_what_somebody_may_ask_for_stays(platfor
         store.put_result("plain", "gate", {"subject": "x", "lines": [], "asked_at": "-"})
         as_of = datetime(2025, 3, 5, 17, tzinfo=UTC)
         store.save_cut(Cut("settlement", "warehouse", DAY, 1, "kept", POSITION, as_of, (), Verdict.MATCH))
+        # The cut is gone; what was found, checked and signed of it is evidence.
+        store.save_reconciliation(replace(reconciliation(), run_id="reported", business_date=DAY))
+        store.put_result("reported", "expectations", {"verdict": "MATCH", "checked": 3, "failed": []})
         for kind in ("stream_late", "host_gone"):
             store.raise_alarm(kind, "settlement@warehouse", "late")
         store.end_alarm("stream_late", "settlement@warehouse")
@@ -104,6 +111,9 @@ def test_old_rows_of_the_platform_go_and_what_somebody_may_ask_for_stays(platfor
         assert [run_id for (run_id,) in session.execute("select run_id from run order by 1")] == stay
         assert one(session, "select count(*) from receipt") == len(stay)
         assert one(session, "select kind from alarm") == "host_gone"
+    with closing(store):
+        (reported,) = [take for take in store.takes("settlement", DAY) if take.run_id == "reported"]
+    assert (reported.compared, reported.checks.checked) == (Verdict.BREAK, 3)
 
 
 def test_a_run_whose_publish_failed_holds_its_log_until_it_or_a_later_one_is_published(platform: Server) -> None:

@@ -250,7 +250,6 @@ def test_a_reconciliation_comes_back_whole_and_a_repeat_replaces_it(store: Platf
     assert found == reconciliation()
     assert found.tables[0].breaks[0].source is not None
     assert list(found.tables[0].breaks[0].source) == ["zulu", "alpha"]
-    assert store.reconciliations("settlement", 10) == (reconciliation(),)
     assert store.reconciliation("r1", "live") is None
 
 

@@ -29,6 +29,7 @@ def test_the_newest_evidence_with_a_key_is_found_whatever_number_it_holds(store:
     ]
     saved(store, "settlement/nightly/2026-03-01/a_run", Scope.CUT, 6, evidence={"through": 99})
     assert store.live_reconciliations("settlement", 2) == (live[2], live[1])
+    assert store.live_reconciliations("settlement", 2, before=live[2].started_at) == (live[1], live[0])
     for run, destination, evidence in (
         ("", "warehouse", {"through": 3}),
         (live[1].run_id, "warehouse", {"through": 12}),
@@ -45,6 +46,18 @@ def test_a_run_of_airflow_is_found_by_its_name_with_its_repetitions(store: Platf
         found = [run.run_id.rpartition("/")[2] for run in store.runs_named("settlement", name)]
         assert found == wanted
     assert store.runs_named("other", "a_run") == ()
+
+
+def test_a_comparison_of_live_tables_is_found_by_its_date_and_its_run_s_name_though_its_run_is_gone(
+    store: PlatformStore,
+) -> None:
+    day, path = date(2025, 3, 1), "settlement/reconcile/2025-03-01"
+    first, second = (saved(store, f"{path}/{name}", Scope.LIVE, 3, business_date=day) for name in ("a_run", "a_run~2"))
+    saved(store, f"{path}/other", Scope.LIVE, 2, business_date=date(2025, 3, 2))
+    saved(store, "settlement/nightly/2025-03-01/a_run", Scope.CUT, 1, business_date=day)
+    assert set(store.live_reconciliations_after_cut("settlement", day)) == {first, second}
+    assert set(store.live_reconciliations_named("settlement", "a_run")) == {first, second}
+    assert store.live_reconciliations_named("other", "a_run") == ()
 
 
 def test_the_state_of_a_date_is_that_of_its_newest_take_and_names_the_version_in_force(store: PlatformStore) -> None:

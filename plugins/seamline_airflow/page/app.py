@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from pydantic import AwareDatetime
 
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import CutState, check_in_words, of_live
@@ -84,11 +85,13 @@ def page(
     business_date: date | None = None,
     run: str = "",
     before: date | None = None,
+    compared_before: AwareDatetime | None = None,
     dag_id: str = "",
     run_id: str = "",
 ) -> str:
     """All syncs; with `sync` its dates, with `business_date` the newest take of one, with `run` that very run; with
-    `dag_id` and `run_id` what one Airflow run left. `before` pages back through the dates."""
+    `dag_id` and `run_id` what one Airflow run left. `before` pages back through the dates, `compared_before` through
+    the comparisons of the live tables; what stands above them is the sync as of now."""
     if dag_id:
         return _run_page(user, dag_id, run_id)
     if not sync:
@@ -97,10 +100,18 @@ def page(
     access.require(user, sync)
     if business_date:
         return _date_page(user, sync, business_date, run)
-    report = reports.read_sync(sync, dates=reports.DATES_PER_PAGE, before=before)
+    report = reports.read_sync(sync, dates=reports.DATES_PER_PAGE)
     if run:
         return _render("live.html", user, report=report, run=run, shown=reports.live_of(sync, run))
-    return _render("sync.html", user, report=report, before=before)
+    return _render(
+        "sync.html",
+        user,
+        report=report,
+        before=before,
+        compared_before=compared_before,
+        cuts=reports.cuts_before(sync, before) if before else report.cuts,
+        live=reports.live_before(sync, compared_before) if compared_before else report.live,
+    )
 
 
 @app.get("/style.css")
@@ -134,7 +145,7 @@ def _date_page(user: Any, sync: str, day: date, run: str) -> str:
         takes=takes,
         chosen=chosen,
         shown=[one for one in takes if one.run_id == chosen],
-        caused=reports.caused_by(report.live, day),
+        caused=reports.caused_by(sync, day),
     )
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from seamline import settings
 from seamline.domain.cut_state import CutState, Headline, of_live
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import FAILURE, Reconciliation, RunKind, Scope
+from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import SyncPlan, plan_from_json
 from seamline.sync.stream_state import StreamState, alarms_over
@@ -27,13 +27,12 @@ BREAKS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """One sync as of now. `cuts`: of each date the newest take, per destination, the newest date first; on the page of
-    older dates these, and `newest` is the newest of all dates. `live`: the newest comparison of live tables first."""
+    """One sync as of now. `cuts`: of each date the newest take, per destination, the newest date first. `live`: the
+    newest comparison of the live tables first."""
 
     sync: str
     state: str
     zone: ZoneInfo
-    newest: tuple[CutState, ...]
     cuts: tuple[CutState, ...]
     live: tuple[Reconciliation, ...]
     streams: tuple[StreamState, ...]
@@ -43,7 +42,7 @@ class SyncReport:
     @property
     def headline(self) -> str:
         """The worst of the newest date, of the newest look at the live tables, of the streams, and of open alarms."""
-        newest = [one.headline for one in self.newest]
+        newest = [one.headline for one in self.cuts if one.business_date == self.cuts[0].business_date]
         words = [*newest, *(of_live(one) for one in self.newest_live())] or [Headline.NOT_RUN]
         found = max(words, key=tuple(Headline).index)
         if found not in (Headline.MATCH, Headline.PARTIAL, Headline.RUNNING):
@@ -74,25 +73,35 @@ def syncs() -> list[str]:
     return sorted(file.stem for file in (settings.load().declarations / "syncs").glob("*.yaml"))
 
 
-def read_sync(sync: str, *, dates: int = DATES_SHOWN, before: date | None = None) -> SyncReport:
-    """The sync with its newest `dates` dates, or those `before` a date."""
+def read_sync(sync: str, *, dates: int = DATES_SHOWN) -> SyncReport:
+    """The sync with its newest `dates` dates."""
     seen = look(sync)
     names = {sync} | {name for each in seen.wanted for name in _needed(plan_from_json(each.plan_json))}
     over = alarms_over(seen.alarms, seen.states, seen.hosts)
     with parts.platform() as store:
-        state, cuts = store.sync_state(sync), tuple(store.cut_states(sync, dates, before=before))
-        newest = tuple(store.cut_states(sync, 1)) if before else cuts
+        state = store.sync_state(sync)
         return SyncReport(
             sync=sync,
             state=state.value if state else "not onboarded",
             zone=ZoneInfo(store.timezone(sync)),
-            newest=tuple(one for one in newest if one.business_date == newest[0].business_date),
-            cuts=cuts,
+            cuts=tuple(store.cut_states(sync, dates)),
             live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
             streams=tuple(seen.states.values()),
             findings={stream: report.findings for stream, report in seen.reports.items()},
             alarms=tuple(one.message for one in seen.alarms if one not in over and is_about(one.subject, names)),
         )
+
+
+def cuts_before(sync: str, day: date) -> tuple[CutState, ...]:
+    """As many of the dates before it as a page holds, as `SyncReport.cuts`."""
+    with parts.platform() as store:
+        return tuple(store.cut_states(sync, DATES_PER_PAGE, before=day))
+
+
+def live_before(sync: str, moment: datetime) -> tuple[Reconciliation, ...]:
+    """As many of the comparisons of the live tables before it as a page holds, the newest first."""
+    with parts.platform() as store:
+        return tuple(store.live_reconciliations(sync, LIVE_SHOWN, before=moment))
 
 
 def takes(sync: str, day: date) -> tuple[CutState, ...]:
@@ -109,7 +118,7 @@ def of_run(sync: str, airflow_run: str) -> RunReport:
         ids = {run.run_id for run in mine}
         return RunReport(
             cuts=tuple(state for day in days for state in store.takes(sync, day) if state.run_id in ids),
-            live=_live_of(store, [run.run_id for run in mine]),
+            live=tuple(store.live_reconciliations_named(sync, airflow_run)),
             failures=tuple(run.result[FAILURE] for run in mine if run.result.get(FAILURE)),
         )
 
@@ -118,10 +127,6 @@ def live_of(sync: str, run_id: str) -> tuple[Reconciliation, ...]:
     """The comparisons of live tables of one run of the sync."""
     with parts.platform() as store:
         return tuple(store.live_reconciliations_of(sync, run_id))
-
-
-def _live_of(store: Any, run_ids: Sequence[str]) -> tuple[Reconciliation, ...]:
-    return tuple(one for one in store.reconciliations_of(run_ids) if one.scope is Scope.LIVE)
 
 
 def is_about(subject: str, names: Collection[str]) -> bool:
@@ -133,9 +138,10 @@ def _needed(plan: SyncPlan) -> tuple[str, str]:
     return plan.source.name, plan.stream.pool
 
 
-def caused_by(live: Sequence[Reconciliation], day: date) -> list[Reconciliation]:
+def caused_by(sync: str, day: date) -> tuple[Reconciliation, ...]:
     """Comparisons of the live tables that followed a cut of the date. They are about their own moment, not about it."""
-    return [one for one in live if one.business_date == day]
+    with parts.platform() as store:
+        return tuple(store.live_reconciliations_after_cut(sync, day))
 
 
 def airflow_path(run_id: str, task: str = "") -> str:

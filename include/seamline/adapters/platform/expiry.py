@@ -1,5 +1,6 @@
 """Rows of the platform database that nobody asks for any more. Evidence is not among them: reconciliations with their
-breaks and signatures, cuts that are kept, and runs about which a person was asked stay."""
+breaks, the runs of cuts, without which their checks and signatures were lost, and those about which a person was asked
+stay."""
 
 from collections.abc import Mapping
 
@@ -19,9 +20,10 @@ def _old(column: str) -> str:
 
 
 # Of a run stay: its receipts as long as itself; the newest of each kind; the newest whose tables the streams carry; one
-# whose cut is kept; one about which a person was asked.
+# whose cut is kept or was compared, a row a night; one about which a person was asked.
 _RUNS = f"""{_old("started_at")}
 and run_id not in (select run_id from cut)
+and run_id not in (select run_id from reconciliation where scope = 'cut')
 and coalesce(result->'gate'->'lines', '[]') = '[]'
 and run_id not in (select distinct on (sync, kind) run_id from run order by sync, kind, started_at desc)
 and run_id not in (select distinct on (sync) run_id from run where kind in ('onboard', 'tables') and result ? 'publish'

@@ -1,6 +1,6 @@
 """Reconciliations with their tables, control totals and breaks, to and from the platform database."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg.rows import dict_row
@@ -14,7 +14,7 @@ from seamline.domain.verdict import Break, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import Run
 
 
-def read(session: Session, condition: str, arguments: Sequence[Any]) -> tuple[Reconciliation, ...]:
+def read(session: Session, condition: str, arguments: Sequence[Any] | Mapping[str, Any]) -> tuple[Reconciliation, ...]:
     """Those that meet the condition, whole. `condition` is text of this package, never input."""
     cursor = session.cursor(row_factory=dict_row)
     found = cursor.execute(f"select * from reconciliation where {condition}".encode(), arguments).fetchall()

@@ -18,6 +18,11 @@ from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.runs import FAILURE, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.plan.model import Run
 
+# A run of Airflow's, by the last part of ours, and its repetitions.
+_NAMED = (
+    "(regexp_replace(run_id, '^.*/', '') = %(name)s or regexp_replace(run_id, '^.*/|~[0-9]+$', '', 'g') = %(name)s)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
@@ -74,9 +79,8 @@ class PlatformStore:
         def work(session: Session) -> tuple[Run, ...]:
             cursor = session.cursor(row_factory=dict_row)
             cursor.execute(
-                "select * from run where sync = %s and (regexp_replace(run_id, '^.*/', '') = %s"
-                " or regexp_replace(run_id, '^.*/|~[0-9]+$', '', 'g') = %s) order by started_at desc",
-                (sync, name, name),
+                f"select * from run where sync = %(sync)s and {_NAMED} order by started_at desc".encode(),
+                {"sync": sync, "name": name},
             )
             return tuple(rows.run_of(row) for row in cursor)
 
@@ -197,26 +201,38 @@ class PlatformStore:
         )
         return found[0] if found else None
 
-    def reconciliations(self, sync: str, limit: int = 20) -> tuple[Reconciliation, ...]:
-        """The newest first."""
-        return self._reconciliations("sync = %s order by started_at desc limit %s", (sync, limit))
+    def live_reconciliations(
+        self, sync: str, limit: int, *, before: datetime | None = None
+    ) -> tuple[Reconciliation, ...]:
+        """Comparisons of the live tables, the newest first; one that failed before it compared is NOT_RUN there.
 
-    def live_reconciliations(self, sync: str, limit: int) -> tuple[Reconciliation, ...]:
-        """Comparisons of the live tables, the newest first; one that failed before it compared is NOT_RUN there."""
+        `before`: only those that had begun before then.
+        """
         found = self._reconciliations(
-            "sync = %s and scope = %s order by started_at desc limit %s", (sync, Scope.LIVE.value, limit)
+            "sync = %s and scope = 'live' and (%s::timestamptz is null or started_at < %s)"
+            " order by started_at desc limit %s",
+            (sync, before, before, limit),
         )
-        newest = self.latest_run(sync, RunKind.RECONCILE)
+        newest = None if before else self.latest_run(sync, RunKind.RECONCILE)
         return (*(reconciliations.not_made(newest, found) if newest else ()), *found)
 
     def live_reconciliations_of(self, sync: str, run_id: str) -> tuple[Reconciliation, ...]:
         """Those of one run of the sync."""
-        found = self._reconciliations("sync = %s and run_id = %s and scope = %s", (sync, run_id, Scope.LIVE.value))
+        found = self._reconciliations("sync = %s and run_id = %s and scope = 'live'", (sync, run_id))
         return found or tuple(one for one in self.live_reconciliations(sync, 1) if one.run_id == run_id)
 
-    def reconciliations_of(self, run_ids: Sequence[str]) -> tuple[Reconciliation, ...]:
-        """All of these runs, the newest first."""
-        return self._reconciliations("run_id = any(%s) order by started_at desc", (list(run_ids),))
+    def live_reconciliations_after_cut(self, sync: str, business_date: date) -> tuple[Reconciliation, ...]:
+        """Comparisons of the live tables that a cut of the date has caused, the newest first."""
+        return self._reconciliations(
+            "sync = %s and scope = 'live' and business_date = %s order by started_at desc", (sync, business_date)
+        )
+
+    def live_reconciliations_named(self, sync: str, name: str) -> tuple[Reconciliation, ...]:
+        """Comparisons of the live tables by runs of this name, as `runs_named` takes it; the newest first. The runs
+        themselves may be gone."""
+        return self._reconciliations(
+            f"sync = %(sync)s and scope = 'live' and {_NAMED} order by started_at desc", {"sync": sync, "name": name}
+        )
 
     def newest_evidence(
         self, sync: str, destination: str, scope: str, *, key: str, but_of_run: str = ""
@@ -234,7 +250,9 @@ class PlatformStore:
 
         return self._database.transact(work)
 
-    def _reconciliations(self, condition: str, arguments: Sequence[Any]) -> tuple[Reconciliation, ...]:
+    def _reconciliations(
+        self, condition: str, arguments: Sequence[Any] | Mapping[str, Any]
+    ) -> tuple[Reconciliation, ...]:
         return self._database.transact(lambda session: reconciliations.read(session, condition, arguments))
 
     # ---- cuts ------------------------------------------------------------------------------------------------------
