@@ -3,7 +3,7 @@
 from airflow.plugins_manager import AirflowPlugin
 
 from seamline_airflow.deadline import RunCreated
-from seamline_airflow.page.mount import page
+from seamline_airflow.page.mount import URL_PREFIX, page
 from seamline_airflow.timetable import BusinessDayTimetable
 
 
@@ -11,14 +11,14 @@ class SeamlinePlugin(AirflowPlugin):
     name = "seamline"
     timetables = [BusinessDayTimetable]
     deadline_references = [RunCreated]
-    fastapi_apps = [{"app": page, "url_prefix": "/seamline", "name": "Seamline"}]
+    fastapi_apps = [{"app": page, "url_prefix": URL_PREFIX, "name": "Seamline"}]
     external_views = [
         {
             "name": "Reconciliation",
             "href": "seamline/page",
             "destination": "nav",
+            # No `url_route`: it opens in a tab of its own. Airflow's frame lets no link out of it (3.3.2).
             "category": "browse",
-            "url_route": "reconciliation",
         },
         {
             "name": "Reconciliation",

@@ -7,9 +7,10 @@ import re
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
@@ -20,6 +21,7 @@ from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, reports
 from seamline_airflow.page.app import app
+from seamline_airflow.page.mount import URL_PREFIX
 from tests.dags import results
 
 HOSTILE = "<script>alert('x')</script>\"'&{{7*7}}"
@@ -67,6 +69,19 @@ def test_every_route_refuses_an_anonymous_caller(anonymous: TestClient, platform
             for query in ("", "?sync=settlement", "?dag_id=settlement__nightly&run_id=x"):
                 answer = anonymous.request(method, f"{route.path}{query}")
                 assert answer.status_code == 401, (method, route.path, query)
+
+
+def test_a_browser_without_a_login_is_led_to_it_and_back_to_what_was_asked(platform: results.Platform) -> None:
+    airflow = FastAPI(root_path="/below")
+    airflow.mount(URL_PREFIX, app)
+    anybody = TestClient(
+        airflow, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}, follow_redirects=False
+    )
+    answer = anybody.get("/below/seamline/page?sync=settlement&run=a%26b")
+    assert answer.status_code == 307
+    address = urlsplit(answer.headers["location"])
+    assert (address.netloc, address.path) == ("", "/below/api/v2/auth/login")
+    assert parse_qs(address.query) == {"next": ["/below/seamline/page?sync=settlement&run=a%26b"]}
 
 
 def test_every_route_demands_a_user_who_may_see_plugins() -> None:
@@ -194,6 +209,35 @@ def test_every_verdict_row_leads_to_its_report_and_from_there_to_run_log_takes_a
     assert 'href="../dags/settlement__nightly/runs/manual__1"' in text
     assert 'href="../dags/settlement__nightly/runs/manual__1/tasks/cut"' in text
     assert "run=settlement/reconcile/2026-11-19/scheduled__9" in text
+
+
+def test_in_airflow_s_frame_the_addresses_of_run_and_log_are_shown_since_no_link_leads_out_of_it(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    run, log = "dags/settlement__nightly/runs/manual__1", "dags/settlement__nightly/runs/manual__1/tasks/cut"
+    of_date = f"/page?sync=settlement&business_date={results.DATE}"
+    of_run = "/page?dag_id=settlement__nightly&run_id=manual__1"
+    for path, where, is_framed in (
+        (of_date, {"Sec-Fetch-Dest": "iframe"}, True),
+        (of_date, {"Sec-Fetch-Dest": "document"}, False),
+        (of_date, {}, False),
+        (of_run, {"Sec-Fetch-Dest": "document"}, False),
+        (of_run, {}, True),
+    ):
+        text = signed_in.get(path, headers=where).text
+        for place in (run, log):
+            assert (f'href="../{place}"' in text, f"<code>http://testserver/{place}</code>" in text) == (
+                not is_framed,
+                is_framed,
+            )
+
+
+def test_the_page_in_airflow_s_menu_opens_outside_of_the_frame_and_that_of_a_run_in_its_tab() -> None:
+    from seamline_plugin import SeamlinePlugin
+
+    views = {view["destination"]: view for view in SeamlinePlugin.external_views}
+    assert "url_route" not in views["nav"]
+    assert views["dag_run"]["url_route"]
 
 
 def test_a_comparison_of_live_tables_is_about_its_moment_and_never_reddens_a_date(

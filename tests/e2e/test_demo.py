@@ -221,6 +221,9 @@ def test_three_planted_differences_are_listed_and_nothing_else(warehouse: psycop
 def test_the_page_is_behind_the_login_and_says_break(warehouse: psycopg.Connection) -> None:
     page = f"{address()}/seamline/page"
     assert httpx.get(page, trust_env=False).status_code == httpx.codes.UNAUTHORIZED
+    led = httpx.get(page, headers={"Accept": "text/html"}, trust_env=False, follow_redirects=True)
+    assert (led.status_code, led.url.path) == (httpx.codes.OK, "/auth/login")
+    assert led.url.params["next"] == "/seamline/page"
     token = httpx.post(
         f"{address()}/auth/token", json={"username": "viewer", "password": password("viewer")}, trust_env=False
     ).json()["access_token"]

@@ -6,12 +6,15 @@ token to whoever wrote a hostile value into a table.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
-from fastapi import FastAPI, HTTPException, Query, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import AwareDatetime
 
@@ -23,6 +26,7 @@ from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import nothing_compared
 from seamline.plan.stages import DAG_KINDS
 from seamline_airflow.page import access, exports, reports
+from seamline_airflow.page.mount import URL_PREFIX
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'none'; base-uri 'none'; "
@@ -78,9 +82,39 @@ def _told(request: Request, error: SeamlineError) -> Response:
     return HTMLResponse(_pages.get_template("trouble.html").render(message=str(error)), status_code=503)
 
 
+@app.exception_handler(401)
+async def _sign_in(request: Request, error: HTTPException) -> Response:
+    """A person is led to Airflow's login, and from there back; a program is told."""
+    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
+        return await http_exception_handler(request, error)
+    query = f"?{request.url.query}" if request.url.query else ""
+    asked = f"{request.scope['root_path']}/{request.url.path.rpartition('/')[2]}{query}"
+    return RedirectResponse(f"{_airflow(request)}/api/v2/auth/login?{urlencode({'next': asked})}")
+
+
+def _airflow(request: Request) -> str:
+    """The path of Airflow itself, without a slash behind it."""
+    return str(request.scope["root_path"]).removesuffix(URL_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Who looks, and from where. `framed_by`: the address of Airflow, in whose frame no link leads out; "" outside."""
+
+    user: Any
+    framed_by: str = ""
+
+
+def _visit(request: Request, user: access.User, dag_id: str = "") -> Visit:
+    # Browsers say it to https and to their own machine only. Without a word the page of a run is taken to be framed.
+    where = request.headers.get("sec-fetch-dest", "iframe" if dag_id else "")
+    is_framed = where in ("iframe", "frame")
+    return Visit(user, f"{request.url.scheme}://{request.url.netloc}{_airflow(request)}" if is_framed else "")
+
+
 @app.get("/page", response_class=HTMLResponse)
 def page(
-    user: access.User,
+    visit: Annotated[Visit, Depends(_visit)],
     sync: OptionalSync = "",
     business_date: date | None = None,
     run: str = "",
@@ -93,19 +127,19 @@ def page(
     `dag_id` and `run_id` what one Airflow run left. `before` pages back through the dates, `compared_before` through
     the comparisons of the live tables; what stands above them is the sync as of now."""
     if dag_id:
-        return _run_page(user, dag_id, run_id)
+        return _run_page(visit, dag_id, run_id)
     if not sync:
-        visible = [name for name in reports.syncs() if access.may_see(user, name)]
-        return _render("overview.html", user, syncs=[reports.read_sync(name) for name in visible])
-    access.require(user, sync)
+        visible = [name for name in reports.syncs() if access.may_see(visit.user, name)]
+        return _render("overview.html", visit, syncs=[reports.read_sync(name) for name in visible])
+    access.require(visit.user, sync)
     if business_date:
-        return _date_page(user, sync, business_date, run)
+        return _date_page(visit, sync, business_date, run)
     report = reports.read_sync(sync, dates=reports.DATES_PER_PAGE)
     if run:
-        return _render("live.html", user, report=report, run=run, shown=reports.live_of(sync, run))
+        return _render("live.html", visit, report=report, run=run, shown=reports.live_of(sync, run))
     return _render(
         "sync.html",
-        user,
+        visit,
         report=report,
         before=before,
         compared_before=compared_before,
@@ -134,12 +168,12 @@ def export_csv(user: access.User, sync: SyncName, business_date: date | None = N
     )
 
 
-def _date_page(user: Any, sync: str, day: date, run: str) -> str:
+def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:
     report, takes = reports.read_sync(sync), reports.takes(sync, day)
     chosen = run or (takes[0].run_id if takes else "")
     return _render(
         "date.html",
-        user,
+        visit,
         report=report,
         day=day,
         takes=takes,
@@ -149,12 +183,12 @@ def _date_page(user: Any, sync: str, day: date, run: str) -> str:
     )
 
 
-def _run_page(user: Any, dag_id: str, run_id: str) -> str:
+def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:
     sync, _, kind = dag_id.rpartition("__")
     if not re.match(_NAME, sync) or kind not in DAG_KINDS:
-        return _render("no_sync.html", user, dag_id=dag_id)
-    access.require(user, sync)
-    return _render("run.html", user, report=reports.read_sync(sync), run_id=run_id, left=reports.of_run(sync, run_id))
+        return _render("no_sync.html", visit, dag_id=dag_id)
+    access.require(visit.user, sync)
+    return _render("run.html", visit, report=reports.read_sync(sync), run_id=run_id, left=reports.of_run(sync, run_id))
 
 
 def _exported(user: Any, sync: str, day: date | None) -> tuple[Sequence[CutState], Sequence[Reconciliation]]:
@@ -174,5 +208,5 @@ def _as_file(sync: str, business_date: date | None, kind: str) -> dict[str, str]
     return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
-def _render(template: str, user: Any, **values: Any) -> str:
-    return _pages.get_template(template).render(user=user.get_name(), **values)
+def _render(template: str, visit: Visit, **values: Any) -> str:
+    return _pages.get_template(template).render(user=visit.user.get_name(), framed_by=visit.framed_by, **values)

@@ -4,6 +4,9 @@ only it pays the seconds that importing FastAPI's and Airflow's security modules
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+# Below Airflow's own address.
+URL_PREFIX = "/seamline"
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
