@@ -11,10 +11,11 @@ from multiprocessing.connection import Connection as Pipe
 
 from seamline.adapters import registry
 from seamline.adapters.bulk_source import BulkRead, TableReaders
-from seamline.adapters.children import Message, running
+from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.connections import resolve
+from seamline.adapters.hanging import SILENCE_S
 from seamline.adapters.postgres.staging import StagedPlace, fill
-from seamline.domain.errors import InvariantViolated
+from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.plan.model import SourcePlan
 from seamline.ports import Failpoints
 
@@ -74,13 +75,19 @@ def grouped(
     return groups
 
 
-def copy_group(group: CopyGroup, *, report: Callable[[Copied], None] = lambda _: None) -> list[Copied]:
-    """Open at the one position, copy. Raises the first error of any child; the others are ended then."""
+def copy_group(
+    group: CopyGroup, *, report: Callable[[Copied], None] = lambda _: None, silence_s: float = SILENCE_S
+) -> list[Copied]:
+    """Open at the one position, copy. Raises the first error of any child; the others are ended then.
+
+    `silence_s`: as of `children.running`.
+    """
     works = [partial(_member, group, number) for number in range(len(group.members))]
     turns = deque(number for number, items in enumerate(group.members) for _ in items)
     expected = len(turns)
     copied: list[Copied] = []
-    with running(works) as children:
+    look = partial(registry.why_a_reader_hangs, group.source)
+    with running(works, look=look, silence_s=silence_s) as children:
         for _ in range(min(group.streaming_max, expected)):
             children.tell(turns.popleft(), "your turn")
         for message in children.messages():
@@ -119,6 +126,11 @@ def _disturbed(pieces: Iterator[bytes], armed: Failpoints) -> Iterator[bytes]:
 def copy_one(readers: TableReaders, index: int, item: CopyItem) -> Copied:
     """Table number `index` of the readers into its place."""
     proofs: list[str] = []
+    set_table(item.read.table.name)
     pieces, armed = readers.pieces(index, proven=proofs.append), registry.failpoints()
-    rows = fill(resolve(item.connection_id), item.place, pieces if armed is None else _disturbed(pieces, armed))
+    try:
+        rows = fill(resolve(item.connection_id), item.place, pieces if armed is None else _disturbed(pieces, armed))
+    except SeamlineError as error:
+        error.table = error.table or item.read.table.name
+        raise
     return Copied(item.read.table.name, item.destination, item.place.name, rows, proofs[0])

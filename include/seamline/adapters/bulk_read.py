@@ -7,6 +7,7 @@ sessions to one position, is not known here.
 
 import hashlib
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -18,16 +19,20 @@ from seamline.adapters.bulk_copy import Copied, CopyGroup, CopyItem, copy_one, g
 from seamline.adapters.bulk_source import BulkRead, OpenedSource, TableReaders, Wanted
 from seamline.adapters.connections import resolve
 from seamline.adapters.postgres.read import PostgresReadView, Relation, open_views
-from seamline.adapters.postgres.staging import StagingArea
+from seamline.adapters.postgres.staging import StagingArea, StagingProgress
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError
+from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
 from seamline.ports import Load, ReadView, TableRead
 
 # Sessions for digests. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
+_LOOK_EVERY_S = 60.0
+# A source may have to read a whole table before it has found the first row of a date: slower than this none does.
+STILL_S = 1800.0
+_ROWS_PER_S = 100_000
 
 
 class Copying(Protocol):
@@ -36,6 +41,9 @@ class Copying(Protocol):
     def start(self) -> None: ...
 
     def is_running(self) -> bool: ...
+
+    def wait(self, timeout_s: float) -> None:
+        """Until all tasks have ended, or so long."""
 
     def result(self) -> list[Copied]:
         """What was copied, once all tasks have ended, or the first error of any."""
@@ -47,9 +55,18 @@ class Copying(Protocol):
 class _Tasks:
     """`bulk_source.CopyTasks` of one attempt."""
 
-    def __init__(self, groups: Sequence[CopyGroup], copying_of: Callable[[Sequence[CopyGroup]], Copying]) -> None:
+    def __init__(
+        self,
+        groups: Sequence[CopyGroup],
+        copying_of: Callable[[Sequence[CopyGroup]], Copying],
+        *,
+        areas: Sequence[StagingArea],
+        still_s: float,
+    ) -> None:
         self._groups = groups
         self._copying_of = copying_of
+        self._areas = areas
+        self._still_s = still_s
         self._copying: Copying | None = None
 
     def start(self, meeting: str) -> None:
@@ -62,7 +79,33 @@ class _Tasks:
     def result(self) -> list[Copied]:
         if self._copying is None:
             raise InvariantViolated("the copy was never started")
+        self._wait_while_it_moves(self._copying)
         return self._copying.result()
+
+    def _wait_while_it_moves(self, copying: Copying) -> None:
+        """A task says nothing until its end, so the destination is asked what has come."""
+        moved_at, last = time.monotonic(), None
+        while copying.is_running():
+            copying.wait(min(_LOOK_EVERY_S, self._still_s / 4))
+            if not copying.is_running():
+                return
+            found = [area.progress() for area in self._areas]
+            if found != last or any(one.is_working for one in found):
+                moved_at, last = time.monotonic(), found
+            elif time.monotonic() - moved_at > self._still_s:
+                copying.cancel()
+                raise self._stood_still(found)
+
+    def _stood_still(self, found: Sequence[StagingProgress]) -> TransientError:
+        open_now = {name for one in found for name in one.open}
+        items = [item for group in self._groups for items in group.members for item in items]
+        tables = sorted({item.read.table.name for item in items if item.place.name in open_now or not open_now})
+        return TransientError(
+            f"the copy has not moved for {self._still_s:.0f} s, at table {', '.join(tables)}: no row has come, and the"
+            " destination works on none",
+            hint="does a Python worker stand still? Look at its executor; the run reads again at a new position",
+            table=tables[0],
+        )
 
     def cancel(self) -> None:
         if self._copying is not None:
@@ -124,11 +167,20 @@ class SourceAtOnePosition:
 class RunReader:
     """Opens a run's source for reading, and the staged tables for comparing them at the same position.
 
-    `copying_of(groups, name)` makes the tasks' run, one task per group, at most `tasks` of them at the same time.
+    `copying_of(groups, name)` makes the tasks' run, one task per group, at most `tasks` of them at the same time. It is
+    ended by name when nothing has moved for `still_s`, and a second for each 100,000 rows of the largest table.
     """
 
-    def __init__(self, run: Run, *, tasks: int, copying_of: Callable[[Sequence[CopyGroup], str], Copying]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        tasks: int,
+        copying_of: Callable[[Sequence[CopyGroup], str], Copying],
+        still_s: float = STILL_S,
+    ) -> None:
         self._run = run
+        self._still_s = still_s
         self._tasks = tasks
         self._copying_of = copying_of
         self._position: Position | None = None
@@ -141,7 +193,13 @@ class RunReader:
         items = self._items(reads, areas)
         attempt = f"{self._run.run_id}/{secrets.token_hex(8)}"
         groups = grouped(items, source=plan.source, tasks=self._tasks)
-        tasks = _Tasks(groups, lambda started: self._copying_of(started, attempt))
+        largest = max((read.table.rows_estimate for read in reads), default=0)
+        tasks = _Tasks(
+            groups,
+            lambda started: self._copying_of(started, attempt),
+            areas=list(areas.values()),
+            still_s=self._still_s + largest / _ROWS_PER_S,
+        )
         members = sum(len(group.members) for group in groups)
         wanted = Wanted(attempt, VIEWS, tuple(read.table for read in reads), members, len(items))
         try:

@@ -1,7 +1,7 @@
 """The tasks of a bulk read without Spark: `bulk_read.Copying` for small tables."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from seamline.adapters.bulk_copy import Copied, CopyGroup, copy_group
 
@@ -19,6 +19,9 @@ class CopyingHere:
 
     def is_running(self) -> bool:
         return any(not future.done() for future in self._futures)
+
+    def wait(self, timeout_s: float) -> None:
+        wait(self._futures, timeout=timeout_s)
 
     def result(self) -> list[Copied]:
         return [one for future in self._futures for one in future.result()]

@@ -43,6 +43,7 @@ _TABLE_READERS = {
     "mariadb": "seamline.adapters.mariadb.readers:open_readers",
     "postgres": "seamline.adapters.postgres_source.bulk:open_readers",
 }
+_READER_LOOKS = {"mariadb": "seamline.adapters.mariadb.readers:why_it_hangs"}
 _SHAPE_GUARDS = {"postgres": "seamline.adapters.postgres_source.shapes:open_guard"}
 _WITNESSES = {"postgres": "seamline.adapters.postgres_source.witness:open_witness"}
 _SINKS = {"postgres": "seamline.adapters.postgres.sink:open_sink"}
@@ -77,6 +78,13 @@ def table_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str
     return cast(OpenReaders, _opener(_TABLE_READERS, source.kind, "source"))(
         source, reads, meeting=meeting, member=member
     )
+
+
+def why_a_reader_hangs(source: SourcePlan, waits_for: str) -> str:
+    """`why_it_hangs(source: SourcePlan, waits_for: str) -> str`; "" where a task's readers are looked after by their
+    own process."""
+    place = _READER_LOOKS.get(source.kind)
+    return str(_function(place)(source, waits_for)) if place and waits_for else ""
 
 
 def shape_guard(plan: SyncPlan) -> ShapeGuard | None:

@@ -1,14 +1,14 @@
 """The tasks of a bulk read as a Spark job."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from seamline.adapters.bulk_copy import Copied, CopyGroup
-from seamline.adapters.bulk_read import RunReader
+from seamline.adapters.bulk_read import STILL_S, RunReader
 from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.plan.model import Run
 from seamline_spark.snapshot.task import Outcome, copy_partition
@@ -17,11 +17,12 @@ from seamline_spark.snapshot.task import Outcome, copy_partition
 class SparkReader(RunReader):
     """Reads a run's source in tasks of a Spark application, as many at once as it has slots."""
 
-    def __init__(self, context: SparkContext, run: Run) -> None:
+    def __init__(self, context: SparkContext, run: Run, *, still_s: float = STILL_S) -> None:
         super().__init__(
             run,
             tasks=context.defaultParallelism,
             copying_of=lambda groups, name: SparkCopying(context, groups, name=name),
+            still_s=still_s,
         )
 
 
@@ -40,6 +41,10 @@ class SparkCopying:
 
     def is_running(self) -> bool:
         return self._future is not None and not self._future.done()
+
+    def wait(self, timeout_s: float) -> None:
+        if self._future is not None:
+            wait([self._future], timeout=timeout_s)
 
     def result(self) -> list[Copied]:
         """What was copied, or the first error of any task."""

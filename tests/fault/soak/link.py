@@ -37,6 +37,8 @@ class Link:
         # Sockets of the clients that are carried, and those of them that shall be reset.
         self._carried: set[socket.socket] = set()
         self._doomed: set[socket.socket] = set()
+        # Those that are forgotten, as by a firewall: nothing of them passes any more.
+        self._forgotten: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -46,6 +48,10 @@ class Link:
     def reset(self) -> None:
         """Reset whoever is connected now; who comes later is carried as the state says."""
         self._doomed = set(self._carried)
+
+    def forget(self) -> None:
+        """Carry nothing more for whoever is connected now, and close nothing; who comes later is carried."""
+        self._forgotten |= self._carried
 
     @property
     def has_reset(self) -> bool:
@@ -63,7 +69,7 @@ class Link:
         try:
             ends.append(socket.create_connection(self._target, timeout=10))
             while not self._closed.is_set() and self.state is not State.CUT and client not in self._doomed:
-                if self.state is State.SILENT:
+                if self.state is State.SILENT or client in self._forgotten:
                     self._closed.wait(_LOOK_S)
                 elif not self._pass_on(ends[0], ends[1]):
                     return
@@ -75,6 +81,7 @@ class Link:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 end.close()
             self._carried.discard(client)
+            self._forgotten.discard(client)
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> bool:
         """Whatever waits on either side; False once a side has closed."""

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pymysql
 
 from seamline.adapters.bulk_source import BulkRead
+from seamline.adapters.children import native_wait
 from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb import client
 from seamline.adapters.mariadb.canonical import quoted, text_literal
@@ -164,14 +165,15 @@ class BulkReaders:
         except pymysql.err.MySQLError as exc:
             raise client.translated(exc, self._connection) from exc
         source = iter(self._streams[number])
-        first = _next(source, table)
+        session = self._turn_name(number)
+        first = _next(source, table, session)
         if first is None:
             raise InvariantViolated("a read ended before it told its position", table=table.name)
         proven(_proof_of(first, table))
         batch: pa.RecordBatch | None = first if first.column(_IS_ROW)[0].as_py() else None
         while batch is not None:
             yield _converted(batch, table)
-            batch = _next(source, table)
+            batch = _next(source, table, session)
 
     def close_streams(self) -> None:
         """End the sessions of this turn, also those that wait: nobody will read them."""
@@ -203,7 +205,8 @@ class BulkReaders:
         # The first session waits at the gate for all of this member; it is connected and prepared by then.
         gate = self._gates.arrive(turn=self._turn, member=self._member) if number == 0 else ()
         told = self._gates.tell_address(turn=self._turn, session=read.session)
-        with _foreign_errors(read.table):
+        # The coordinator has a limit for this.
+        with _foreign_errors(read.table), native_wait(""):
             return connectorx.read_sql(
                 _url(self._connection),
                 statement,
@@ -223,8 +226,9 @@ def _proof_of(first: pa.RecordBatch, table: Table) -> str:
     return address
 
 
-def _next(source: Iterator[pa.RecordBatch], table: Table) -> pa.RecordBatch | None:
-    with _foreign_errors(table):
+def _next(source: Iterator[pa.RecordBatch], table: Table, session: str) -> pa.RecordBatch | None:
+    """`session` holds the user lock of this name: by that it can be found at the server."""
+    with _foreign_errors(table), native_wait(session):
         return next(source, None)
 
 

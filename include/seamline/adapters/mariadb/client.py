@@ -8,6 +8,8 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.hanging import SILENCE_S
+from seamline.adapters.mariadb.watched import WatchedSession
 from seamline.adapters.tls import is_tls_refusal, pymysql_tls, tls_cure
 from seamline.domain.errors import ConfigError, Refused, SeamlineError, TerminalError, TransientError
 from seamline.plan.model import SourcePlan
@@ -21,7 +23,7 @@ _SETTINGS = (
 )
 
 _CONNECT_TIMEOUT_S = 10
-_READ_TIMEOUT_S = 60
+_LIMIT_S = 60.0
 _LOST = {CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, CR.CR_CONNECTION_ERROR, 0}
 _RETRY = {ER.LOCK_WAIT_TIMEOUT, ER.STATEMENT_TIMEOUT, ER.LOCK_DEADLOCK, ER.SERVER_SHUTDOWN, ER.CON_COUNT_ERROR, 1927}
 _CANNOT_CONNECT = {CR.CR_CONN_HOST_ERROR, CR.CR_SSL_CONNECTION_ERROR}
@@ -37,12 +39,15 @@ def role(source: SourcePlan, connection_id: str) -> Connection:
 
 
 def open_session(
-    connection: Connection, *, read_timeout_s: float | None = _READ_TIMEOUT_S, client_flag: int = 0
-) -> "Session[Any]":
-    """A session in UTC, utf8mb4 and the default sql_mode, autocommit on. The caller closes it. `read_timeout_s` None:
-    waits for as long as a statement takes. `client_flag`: of pymysql.constants.CLIENT."""
+    connection: Connection, *, limit_s: float = _LIMIT_S, silence_s: float = SILENCE_S, client_flag: int = 0
+) -> WatchedSession:
+    """A session in UTC, utf8mb4 and the default sql_mode, autocommit on. The caller closes it.
+
+    `limit_s`: for how long a statement is waited for at which the server works. `silence_s`: after how long without an
+    answer somebody looks whether it does. `client_flag`: of pymysql.constants.CLIENT.
+    """
     try:
-        return pymysql.connect(
+        session = WatchedSession(
             host=connection.host,
             port=connection.port,
             user=connection.login,
@@ -52,12 +57,14 @@ def open_session(
             init_command=_SETTINGS,
             autocommit=True,
             connect_timeout=_CONNECT_TIMEOUT_S,
-            read_timeout=read_timeout_s,
+            read_timeout=_CONNECT_TIMEOUT_S,
             client_flag=client_flag,
             **pymysql_tls(connection),
         )
     except pymysql.err.MySQLError as exc:
         raise translated(exc, connection) from exc
+    session.be_watched(silence_s=silence_s, limit_s=limit_s)
+    return session
 
 
 def query(session: "Session[Any]", sql: str, values: Sequence[Any] = ()) -> tuple[tuple[Any, ...], ...]:

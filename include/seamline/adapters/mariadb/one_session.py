@@ -16,7 +16,8 @@ from seamline.adapters.mariadb import client
 from seamline.adapters.mariadb.bulk import arrow_schema, reading_of
 from seamline.adapters.mariadb.canonical import quoted
 from seamline.adapters.mariadb.read import condition_of, relation
-from seamline.adapters.mariadb.sessions import Session, address_of
+from seamline.adapters.mariadb.sessions import address_of
+from seamline.adapters.mariadb.watched import WatchedSession
 from seamline.adapters.postgres.binary_copy import binary_copy
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.errors import SchemaConflict
@@ -27,7 +28,7 @@ BATCH_ROWS = 8_192
 class OneSessionReaders:
     """`bulk_source.TableReaders` through a session whose snapshot is open. It is not closed here."""
 
-    def __init__(self, session: "Session[Any]", connection: Connection, reads: Sequence[BulkRead]) -> None:
+    def __init__(self, session: WatchedSession, connection: Connection, reads: Sequence[BulkRead]) -> None:
         self._session = session
         self._connection = connection
         self.reads = reads
@@ -48,7 +49,7 @@ class OneSessionReaders:
         cursor = self._session.cursor(pymysql.cursors.SSCursor)
         try:
             cursor.execute(f"SELECT {columns} FROM {place} WHERE {condition}")
-            while rows := cursor.fetchmany(BATCH_ROWS):
+            while rows := self._next(cursor):
                 values = zip(*rows, strict=True)
                 arrays = [_array(column, its) for column, its in zip(table.columns, values, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table))
@@ -63,6 +64,10 @@ class OneSessionReaders:
         finally:
             # To close it would read all rows that are left, of a read that may have failed at its first.
             cursor.connection = None  # type: ignore[assignment]
+
+    def _next(self, cursor: pymysql.cursors.SSCursor) -> Sequence[tuple[Any, ...]]:
+        with self._session.waiting():
+            return cursor.fetchmany(BATCH_ROWS)
 
 
 class _MisfitError(Exception):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pymysql
 
+from seamline.adapters.hanging import QUESTION_S
 from seamline.adapters.mariadb.canonical import quoted, text_literal
 from seamline.adapters.mariadb.client import Session, open_session, query, role, translated
 from seamline.adapters.mariadb.edge_values import LIMITS, edge_values
@@ -121,7 +122,7 @@ class MariaDbProbes:
             raise Refused("a certificate of this sync is being written just now", hint="wait until it is there")
 
     def _opened(self) -> "Session[Any]":
-        return open_session(self._connection, read_timeout_s=None)
+        return open_session(self._connection, limit_s=QUESTION_S)
 
     def _recover_session(self) -> None:
         """An interrupt closes the session, a limit of the server may have ended it, an error leaves a transaction."""

@@ -7,7 +7,7 @@ pieces of a COPY (MariaDB 11.4.5, 2 cores).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from contextlib import closing
 
 import pymysql
 
@@ -15,11 +15,13 @@ from seamline.adapters.bulk_source import BulkRead, TableReaders
 from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb import client
 from seamline.adapters.mariadb.bulk import BulkReaders
+from seamline.adapters.mariadb.canonical import text_literal
 from seamline.adapters.mariadb.one_session import OneSessionReaders
 from seamline.adapters.mariadb.rendezvous import Gates, Member
-from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, Session, close_all, open_session
+from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, close_all, open_session
+from seamline.adapters.mariadb.watched import WatchedSession, what_hangs
 from seamline.adapters.tls import tls_of
-from seamline.domain.errors import InvariantViolated
+from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
 from seamline.plan.model import SourcePlan
 
 
@@ -30,6 +32,19 @@ def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str,
     return of_member(connection, reads, gates=Gates(meeting), member=member)
 
 
+def why_it_hangs(source: SourcePlan, waits_for: str) -> str:
+    """`hanging.Look` at the session of connectorx that holds the user lock `waits_for`."""
+    connection = client.role(source, source.reader)
+    try:
+        with closing(client.open_session(connection)) as session:
+            ((number,),) = client.query(session, f"SELECT IS_USED_LOCK({text_literal(waits_for)})")
+            return what_hangs(session, number or 0)
+    except TransientError as exc:
+        return f"the server does not answer another session either ({exc})"
+    except (SeamlineError, pymysql.err.MySQLError):
+        return ""  # it refuses the session, so it lives
+
+
 class EncryptedReaders:
     """The tables of one member of a rendezvous, through one session that stands at its position."""
 
@@ -38,7 +53,7 @@ class EncryptedReaders:
         self._reads = reads
         self._gates = gates
         self._member = member
-        self._session: Session[Any] | None = None
+        self._session: WatchedSession | None = None
         self._control = open_session(connection)
 
     def meet(self) -> None:

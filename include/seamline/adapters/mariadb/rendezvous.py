@@ -23,6 +23,7 @@ from typing import Any
 import pymysql
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.hanging import QUESTION_S
 from seamline.adapters.mariadb import client
 from seamline.adapters.mariadb.canonical import text_literal
 from seamline.adapters.mariadb.sessions import (
@@ -114,7 +115,7 @@ class Coordinator:
         self._readers = range(readers)
         self._lock = lock
         self._sessions = sessions
-        self._control = client.open_session(connection, read_timeout_s=None)
+        self._control = client.open_session(connection, limit_s=QUESTION_S)
         self.held_s = 0.0
         self.turns = 0
 

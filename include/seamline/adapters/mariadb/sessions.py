@@ -20,19 +20,22 @@ import pymysql
 from pymysql.constants import CLIENT, ER
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.hanging import QUESTION_S, SILENCE_S
 from seamline.adapters.mariadb import client
 from seamline.adapters.mariadb.catalogue import read_catalogue
 from seamline.adapters.mariadb.read import MariaDbReadView
+from seamline.adapters.mariadb.watched import WatchedSession
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import SourcePlan
 
 # UTC: canonical texts of instants. derived_merge: see `canonical`. The two time-outs: a view lives through long scans.
+# A table that somebody alters just now is waited for for 30 s: who alters may wait for another view of ours.
 SESSION_SETTINGS = (
     "SET SESSION time_zone = '+00:00', SESSION transaction_isolation = 'REPEATABLE-READ',"
     " SESSION optimizer_switch = 'derived_merge=off', SESSION wait_timeout = 28800, SESSION net_write_timeout = 3600,"
-    " SESSION max_statement_time = 0",
+    " SESSION max_statement_time = 0, SESSION lock_wait_timeout = 30",
     # The derived table of a digest stays in memory up to some two million rows; beyond, it goes to disk as before.
     "SET SESSION tmp_memory_table_size = 134217728, SESSION max_heap_table_size = 134217728",
 )
@@ -86,10 +89,11 @@ class Address:
         return f"{self.file}:{self.offset}"
 
 
-def open_session(connection: Connection) -> "Session[Any]":
-    """A session with the settings that canonical texts need; no transaction is open yet."""
-    # A digest of a large table answers after minutes: this session waits for as long as it takes.
-    session = client.open_session(connection, read_timeout_s=None)
+def open_session(connection: Connection, *, silence_s: float = SILENCE_S) -> WatchedSession:
+    """A session with the settings that canonical texts need; no transaction is open yet. `silence_s`: as of
+    `client.open_session`."""
+    # A digest of a large table answers after minutes.
+    session = client.open_session(connection, limit_s=QUESTION_S, silence_s=silence_s)
     try:
         for setting in SESSION_SETTINGS:
             client.query(session, setting)

@@ -1,5 +1,6 @@
 """Connections to the platform database: short time-outs, foreign errors translated, a dead connection replaced."""
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,8 +10,12 @@ from psycopg import errors
 from psycopg.rows import TupleRow
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.hanging import SILENCE_S
+from seamline.adapters.postgres.watched import connect
 from seamline.adapters.tls import is_tls_refusal, libpq_tls, tls_cure
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
+
+log = logging.getLogger(__name__)
 
 CONNECTION_ID = "seamline_db"
 ResultT = TypeVar("ResultT")
@@ -39,11 +44,18 @@ def parameters(connection: Connection, *, application_name: str, statement_timeo
     }
 
 
-def open_session(*, application_name: str = "seamline", statement_timeout_s: float = 10.0) -> Session:
-    """A new session of the connection `seamline_db`, read from its file now. Raises TransientError, ConfigError."""
+def open_session(
+    *, application_name: str = "seamline", statement_timeout_s: float = 10.0, silence_s: float = SILENCE_S
+) -> Session:
+    """A new session of the connection `seamline_db`, read from its file now. Raises TransientError, ConfigError.
+
+    The server ends a statement after `statement_timeout_s`, but no COMMIT, nor what never reaches it or us: after
+    `silence_s` without an answer somebody looks.
+    """
     connection = resolve(CONNECTION_ID)
     try:
-        return psycopg.connect(
+        return connect(
+            silence_s=silence_s,
             **parameters(connection, application_name=application_name, statement_timeout_s=statement_timeout_s),
             autocommit=True,
         )
@@ -103,6 +115,9 @@ class Database:
                 except psycopg.Error as exc:
                     if not self._session.closed:
                         raise translated(exc) from exc
+                    log.warning(
+                        "a session of the platform database was lost, another one is opened: %s", _first_line(exc)
+                    )
                     self._session = None
             self._session = self._open()
             try:

@@ -9,6 +9,8 @@ import psycopg
 from psycopg import errors
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.hanging import SILENCE_S
+from seamline.adapters.postgres.watched import WatchedSession, connect
 from seamline.adapters.tls import clear_cure, is_refused_in_the_clear, is_tls_refusal, libpq_tls, tls_cure
 from seamline.domain.catalogue import NAME_BYTES_MAX
 from seamline.domain.errors import (
@@ -21,7 +23,7 @@ from seamline.domain.errors import (
 )
 from seamline.domain.ledger import StreamId
 
-Session = psycopg.Connection[Any]
+Session = WatchedSession
 Row = tuple[Any, ...]
 
 # A worker that stands still must not hold locks for longer than this, nor wait for one.
@@ -55,28 +57,21 @@ _SETTINGS = {
 _LATE_SETTINGS = "SET transaction_timeout = 0; SET idle_session_timeout = 0"
 
 
-def open_session(connection: Connection, *, application_name: str, stalls_ms: int = _PATIENCE_MS) -> Session:
+def open_session(
+    connection: Connection, *, application_name: str, stalls_ms: int = _PATIENCE_MS, silence_s: float = SILENCE_S
+) -> Session:
     """An autocommit session in UTC whose transactions neither wait for a lock nor idle for longer than 15 s.
 
-    `stalls_ms`: for how long a server that lives may take nothing of what is sent to it.
+    `stalls_ms`: for how long a server that lives may take nothing of what is sent to it. `silence_s`: after how long
+    without an answer somebody looks whether the server still works.
     """
     options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     try:
-        session = psycopg.connect(
-            host=connection.host,
-            port=connection.port,
-            user=connection.login,
-            password=connection.password,
-            dbname=connection.database,
-            application_name=application_name[:NAME_BYTES_MAX],
-            options=options,
-            connect_timeout=10,
-            keepalives_idle=5,
-            keepalives_interval=5,
-            keepalives_count=2,
-            tcp_user_timeout=stalls_ms,
+        session = connect(
+            silence_s=silence_s,
             autocommit=True,
-            **libpq_tls(connection),
+            **libpq_arguments(connection, application_name=application_name, stalls_ms=stalls_ms),
+            options=options,
         )
         session.prepared_max = _STATEMENTS_MAX
     except psycopg.Error as exc:
@@ -97,6 +92,24 @@ def _set_up(session: Session, connection: Connection) -> None:
         )
     with translated("set up a session"):
         session.execute(_LATE_SETTINGS)
+
+
+def libpq_arguments(connection: Connection, *, application_name: str, stalls_ms: int = _PATIENCE_MS) -> dict[str, Any]:
+    """How every session of a destination is opened, in libpq's own words."""
+    return {
+        "host": connection.host,
+        "port": connection.port,
+        "user": connection.login,
+        "password": connection.password,
+        "dbname": connection.database,
+        "application_name": application_name[:NAME_BYTES_MAX],
+        "connect_timeout": 10,
+        "keepalives_idle": 5,
+        "keepalives_interval": 5,
+        "keepalives_count": 2,
+        "tcp_user_timeout": stalls_ms,
+        **libpq_tls(connection),
+    }
 
 
 def cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:
@@ -125,17 +138,27 @@ def session_name(stream: StreamId, epoch: int | None) -> str:
 def end_older_sessions(session: Session, stream: StreamId, *, below_epoch: int) -> None:
     """End this stream's sessions of lower epochs: they may hold the ledger row and could not commit anyway.
 
-    Those of another login stay, as after another writer was declared: their time-outs end them.
+    Those of another login stay, as after another writer was declared: their time-outs end them. So does one whose
+    COMMIT waits for a synchronous standby: ended, it would stand, and be seen, without the standby having it.
     """
     prefix = session_name(stream, None).removesuffix("new")
     session.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid() AND pg_has_role(usesysid, 'USAGE') "
-        "AND starts_with(application_name, %s) "
+        "AND wait_event IS DISTINCT FROM 'SyncRep' AND starts_with(application_name, %s) "
         "AND substr(application_name, length(%s) + 1) ~ '^[0-9]+$' "
         "AND substr(application_name, length(%s) + 1)::bigint < %s",
         (prefix, prefix, prefix, below_epoch),
     )
+
+
+def waiting_for_a_standby(session: Session, stream: StreamId) -> list[int]:
+    """The server's processes of this stream whose COMMIT waits for a synchronous standby."""
+    rows = session.execute(
+        "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND starts_with(application_name, %s)",
+        (session_name(stream, None).removesuffix("new"),),
+    ).fetchall()
+    return [int(pid) for (pid,) in rows]
 
 
 # A function that is not there for a type: somebody has altered a column's.

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.hanging import QUESTION_S, SILENCE_S
 from seamline.adapters.postgres.canonical import (
     bucket_expression,
     bytes_number,
@@ -25,9 +26,9 @@ from seamline.adapters.postgres.canonical import (
     row_text_expression,
     text_literal,
 )
-from seamline.adapters.postgres.client import cannot_connect, seamline_error
+from seamline.adapters.postgres.client import Session, cannot_connect, libpq_arguments, seamline_error
 from seamline.adapters.postgres.ledger import read_ledger
-from seamline.adapters.tls import libpq_tls
+from seamline.adapters.postgres.watched import connect
 from seamline.domain.canonical import (
     SUMMED_BELOW,
     FloatSummary,
@@ -49,13 +50,15 @@ _KEYS_PER_STATEMENT = 500
 _SUMMARIES_PER_STATEMENT = 400
 # The version from which bytes are cast to numbers.
 _CASTS_BYTES = 180_000
-# JIT compiles for longer than these scans save; the texts of the digest need these output settings.
-# What an administrator gave the role must not end a view in its hours.
+# What an administrator gave the role must not end a view in its hours. A table that somebody alters just now is waited
+# for for 30 s.
 _PATIENT = (
     "SET statement_timeout = 0",
     "SET transaction_timeout = 0",
     "SET idle_in_transaction_session_timeout = 0",
+    "SET lock_timeout = '30s'",
 )
+# JIT compiles for longer than these scans save; the texts of the digest need these output settings.
 SESSION_SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET DateStyle = 'ISO, YMD'",
@@ -89,7 +92,7 @@ class PostgresReadView:
 
     def __init__(
         self,
-        session: "psycopg.Connection[Any]",
+        session: Session,
         *,
         tables: Sequence[Table],
         relations: Mapping[str, Relation],
@@ -298,17 +301,20 @@ def open_views(
     tables: Sequence[Table],
     relations: Mapping[str, Relation],
     count: int,
-    position_of: Callable[["psycopg.Connection[Any]"], Position],
+    position_of: Callable[[Session], Position],
+    silence_s: float = SILENCE_S,
 ) -> list[PostgresReadView]:
-    """`count` views of one and the same snapshot. `position_of` reads the position inside it, in the first session."""
-    sessions: list[psycopg.Connection[Any]] = []
+    """`count` views of one and the same snapshot. `position_of` reads the position inside it, in the first session.
+    `silence_s`: as of `open_session`."""
+    sessions: list[Session] = []
     try:
-        holder = _open_session(connection, sessions)
+        holder = _open_session(connection, sessions, silence_s)
         row = holder.execute("SELECT pg_export_snapshot()").fetchone()
         snapshot = text_literal(str(row[0])) if row else ""
         position = position_of(holder)
         while len(sessions) < count:
-            _open_session(connection, sessions).execute(f"SET TRANSACTION SNAPSHOT {snapshot}".encode())
+            session = _open_session(connection, sessions, silence_s)
+            session.execute(f"SET TRANSACTION SNAPSHOT {snapshot}".encode())
     except BaseException as exc:
         for session in sessions:
             session.close()
@@ -322,7 +328,7 @@ def open_live_views(plan: SyncPlan, destination: DestinationPlan, count: int) ->
     """`count` views of the live tables of a sync, at the ledger's position as these views see it."""
     stream = plan.stream_id(destination.name)
 
-    def position_of(session: "psycopg.Connection[Any]") -> Position:
+    def position_of(session: Session) -> Position:
         ledger = read_ledger(session, stream)
         if ledger is None:
             raise Refused(
@@ -339,17 +345,13 @@ def open_live_views(plan: SyncPlan, destination: DestinationPlan, count: int) ->
     )
 
 
-def _open_session(connection: Connection, sessions: "list[psycopg.Connection[Any]]") -> "psycopg.Connection[Any]":
+def _open_session(connection: Connection, sessions: list[Session], silence_s: float) -> Session:
     try:
-        session = psycopg.connect(
-            host=connection.host,
-            port=connection.port,
-            user=connection.login,
-            password=connection.password,
-            dbname=connection.database,
-            application_name="seamline read view",
+        session = connect(
+            silence_s=silence_s,
+            limit_s=QUESTION_S,
             autocommit=True,
-            **libpq_tls(connection),
+            **libpq_arguments(connection, application_name="seamline read view"),
         )
     except psycopg.Error as exc:
         raise cannot_connect(connection, exc) from exc

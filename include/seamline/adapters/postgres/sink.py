@@ -11,6 +11,7 @@ from psycopg import pq
 from seamline import settings
 from seamline.adapters import connections, failpoints
 from seamline.adapters.connections import Connection
+from seamline.adapters.hanging import SILENCE_S
 from seamline.adapters.postgres import joining as together
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres import publish as publishing
@@ -22,6 +23,7 @@ from seamline.adapters.postgres.client import (
     seamline_error,
     session_name,
     translated,
+    waiting_for_a_standby,
 )
 from seamline.adapters.postgres.encode import Encoded, RowEncoder
 from seamline.adapters.postgres.left_out import with_old_values
@@ -43,6 +45,9 @@ from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_bac
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 
+# For how long a COMMIT is waited for at which the server works: constraints and triggers may be deferred to it.
+_COMMIT_S = 3600.0
+
 
 def open_sink(plan: SyncPlan, destination: DestinationPlan) -> "PostgresSink":
     """The sink of a plan's destination; failpoints as the process environment arms them."""
@@ -63,8 +68,10 @@ class PostgresSink:
         *,
         resolve: Callable[[str], Connection] = connections.resolve,
         failpoints: Failpoints | None = None,
+        silence_s: float = SILENCE_S,
     ) -> None:
         self._destination = destination
+        self._silence_s = silence_s
         self._resolve = resolve
         self._failpoints = failpoints or Unarmed()
         wire = WIRE_FORMS[plan.source.kind]
@@ -194,7 +201,12 @@ class PostgresSink:
         if after_epoch in (None, known.epoch):
             # A worker that hangs inside a transaction would make us wait for its time-out.
             end_older_sessions(session, stream, below_epoch=known.epoch + 1)
-            epoch = ledger_tables.take_epoch(session, stream, after_epoch=after_epoch)
+            try:
+                epoch = ledger_tables.take_epoch(session, stream, after_epoch=after_epoch)
+            except psycopg.errors.LockNotAvailable as exc:
+                if waiting := waiting_for_a_standby(session, stream):
+                    raise _still_committing(stream, waiting) from exc
+                raise
         if epoch is None:
             raise Fenced(f"another owner took {stream} meanwhile", sync=stream.sync)
         session.execute(f"SET application_name = '{session_name(stream, epoch).replace(chr(39), chr(39) * 2)}'")
@@ -283,10 +295,12 @@ class PostgresSink:
             connection.send_query(b"COMMIT")
             connection.flush()
             self._failpoints.reach(failpoint)
-            result = _answer(connection)
+            with session.watch.waiting(limit_s=_COMMIT_S):
+                result = _answer(connection)
         except (psycopg.Error, SeamlineError) as exc:
             self._close(session)
-            raise CommitUnknown(f"COMMIT was sent to {self._destination.name}, its answer is lost: {exc}") from exc
+            said = session.watch.ended or exc
+            raise CommitUnknown(f"COMMIT was sent to {self._destination.name}, its answer is lost: {said}") from exc
         if result.status != pq.ExecStatus.COMMAND_OK:
             error = psycopg.errors.error_from_result(result)
             if connection.status != pq.ConnStatus.OK:
@@ -300,12 +314,14 @@ class PostgresSink:
 
     def _open(self, application_name: str) -> Session:
         """As the writer, who has rows and no tables but temporary ones."""
-        return open_session(self._resolve(self._destination.writer), application_name=application_name)
+        connection = self._resolve(self._destination.writer)
+        return open_session(connection, application_name=application_name, silence_s=self._silence_s)
 
     def _open_publisher(self, stream: StreamId) -> Session:
         """As the login that makes tables and owns them."""
         connection = self._resolve(self._destination.connection)
-        return open_session(connection, application_name=f"seamline publish {stream}")
+        name = f"seamline publish {stream}"
+        return open_session(connection, application_name=name, silence_s=self._silence_s)
 
     def _short_session(self, stream: StreamId) -> Session:
         return self._open(f"seamline reads the ledger of {stream}")
@@ -351,6 +367,15 @@ class PostgresSink:
                 f"{lease.stream}: a new owner with epoch {row.epoch} has taken the stream", sync=lease.stream.sync
             )
         return error
+
+
+def _still_committing(stream: StreamId, waiting: Sequence[int]) -> TransientError:
+    processes = ", ".join(map(str, waiting))
+    return TransientError(
+        f"{stream} cannot be taken: the COMMIT of process {processes} waits for a synchronous standby that is away",
+        hint="bring the standby back, or take it out of synchronous_standby_names: the stream then goes on by itself",
+        sync=stream.sync,
+    )
 
 
 def _committed(stream: StreamId, row: LedgerRow | None) -> Commit:

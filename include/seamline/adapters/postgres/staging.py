@@ -42,6 +42,25 @@ class StagedPlace:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class StagingProgress:
+    """`open` are the staged tables that a session is at; one that builds an index, say, `is_working`, one that waits
+    for the next rows is not."""
+
+    written_bytes: int
+    open: tuple[str, ...]
+    is_working: bool
+
+
+_PROGRESS = (
+    "SELECT c.relname, pg_relation_size(c.oid), count(a.pid) > 0,"
+    " coalesce(bool_or(a.state = 'active' AND a.wait_event_type IS DISTINCT FROM 'Client'), false)"
+    " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+    " LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid <> pg_backend_pid() AND position(c.relname::text IN a.query) > 0"
+    " WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname LIKE %s GROUP BY c.oid, c.relname"
+)
+
+
 class StagingArea:
     """The staging tables of one attempt of one run in one destination."""
 
@@ -65,6 +84,16 @@ class StagingArea:
                 session.execute(f"CREATE TABLE {relation(place)} ({column_definitions(table)})".encode())
                 places[table.name] = place
         return places
+
+    def progress(self) -> StagingProgress:
+        """What has come so far of the tables of this attempt."""
+        with closing(self._session()) as session, translated("look at staging tables"):
+            rows = session.execute(_PROGRESS, (self._schema, f"%{self._attempt}")).fetchall()
+        return StagingProgress(
+            sum(int(size) for _, size, _, _ in rows),
+            tuple(name for name, _, is_open, _ in rows if is_open),
+            is_working=any(is_working for _, _, _, is_working in rows),
+        )
 
     def drop(self) -> None:
         """Drop the tables of this attempt."""

@@ -12,11 +12,13 @@ import psycopg
 from psycopg import errors
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.hanging import QUESTION_S, SILENCE_S
+from seamline.adapters.postgres.watched import WatchedSession, connect
 from seamline.adapters.tls import clear_cure, is_refused_in_the_clear, is_tls_refusal, libpq_tls, tls_cure
 from seamline.domain.errors import ConfigError, Refused, SchemaConflict, SeamlineError, TerminalError, TransientError
 from seamline.plan.model import SourcePlan
 
-Session = psycopg.Connection[Any]
+Session = WatchedSession
 
 _CONNECT_TIMEOUT_S = 10
 _LOGIN = ("authentication failed", "no pg_hba.conf entry", "does not exist", "not permitted to log in")
@@ -31,16 +33,19 @@ def role(source: SourcePlan, connection_id: str) -> Connection:
     return replace(resolve(connection_id), database=source.database)
 
 
-def open_session(connection: Connection, *, settings: Sequence[str] = (), replication: str = "") -> Session:
+def open_session(
+    connection: Connection, *, settings: Sequence[str] = (), replication: str = "", silence_s: float = SILENCE_S
+) -> Session:
     """An autocommit session in UTC; the caller closes it. `settings` are `name=value` of the server.
 
-    `replication` "database": a session for commands of the replication protocol.
+    `replication` "database": a session for commands of the replication protocol. `silence_s`: after how long without an
+    answer somebody looks whether the server still works.
     """
     arguments = libpq_arguments(connection, settings=settings)
     if replication:
         arguments["replication"] = replication
     try:
-        return psycopg.connect(**arguments, autocommit=True)
+        return connect(silence_s=silence_s, limit_s=QUESTION_S, autocommit=True, **arguments)
     except psycopg.Error as exc:
         raise source_error(exc, connection) from exc
 

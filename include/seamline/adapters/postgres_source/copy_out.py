@@ -8,13 +8,15 @@ blocks: 0.9 to 1.1 times as fast as the two psqls (`bench.postgres_copy`, 2 M ro
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import psycopg
 import psycopg2
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.hanging import QUESTION_S, SILENCE_S, SocketWatch
+from seamline.adapters.postgres.watched import watch_of
 from seamline.adapters.postgres_source.client import libpq_arguments, source_error
 from seamline.adapters.postgres_source.sessions import READ_SETTINGS, SharedSnapshot, late_settings
 
@@ -24,12 +26,17 @@ _BLOCK_BYTES = 256 << 10
 class CopyOut:
     """One session. Its tables must be locked by another one that lives for as long: this one only reads."""
 
-    def __init__(self, connection: Connection, shared: SharedSnapshot) -> None:
+    def __init__(self, connection: Connection, shared: SharedSnapshot, *, silence_s: float = SILENCE_S) -> None:
         self._connection = connection
         self._session: Any = None
+        self._watch: SocketWatch | None = None
+        arguments = libpq_arguments(connection, settings=READ_SETTINGS)
         try:
-            self._session = psycopg2.connect(**libpq_arguments(connection, settings=READ_SETTINGS))
-            self.seen = self._joined(shared)
+            self._session = psycopg2.connect(**arguments)
+            fileno, pid = self._session.fileno(), self._session.info.backend_pid
+            self._watch = watch_of(arguments, fileno=fileno, pid=pid, silence_s=silence_s, limit_s=QUESTION_S)
+            with self._watch.waiting():
+                self.seen = self._joined(shared)
         except psycopg2.Error as exc:
             self.close()
             raise self._translated(exc) from exc
@@ -56,6 +63,8 @@ class CopyOut:
     def close(self) -> None:
         if self._session is not None:
             self._session.close()
+        if self._watch is not None:
+            self._watch.close()
 
     def _joined(self, shared: SharedSnapshot) -> str:
         """The snapshot that the session says it stands on, once it has imported the shared one."""
@@ -73,13 +82,14 @@ class CopyOut:
         # The reader went away: it knows why.
         with suppress(BrokenPipeError), os.fdopen(inlet, "wb", buffering=_BLOCK_BYTES) as pipe:
             try:
-                with self._session.cursor() as cursor:
+                with self._watch.waiting() if self._watch else nullcontext(), self._session.cursor() as cursor:
                     cursor.copy_expert(statement, pipe)
             except psycopg2.Error as exc:
                 failed.append(exc)
 
     def _translated(self, exc: psycopg2.Error) -> Exception:
         """As the other driver's error of the same kind."""
-        said = (exc.diag.message_primary or str(exc)).strip()
+        ended = self._watch.ended if self._watch else ""
+        said = (ended or exc.diag.message_primary or str(exc)).strip()
         kind = psycopg.errors.lookup(exc.pgcode) if exc.pgcode else psycopg.OperationalError
         return source_error(kind(said), self._connection)
