@@ -6,7 +6,10 @@ from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from typing import TypeVar
 
+import psycopg
+
 from seamline.adapters.connections import resolve
+from seamline.domain.errors import SeamlineError
 from tests.integration.databases import PUBLISHER, WRITER, postgres
 from tests.integration.replicated import Server, restorable_postgres
 from tests.waiting import wait_until
@@ -21,7 +24,7 @@ def begun(call: Callable[[], ResultT]) -> "Future[ResultT]":
     def run() -> None:
         try:
             future.set_result(call())
-        except BaseException as exc:
+        except (SeamlineError, psycopg.Error) as exc:
             future.set_exception(exc)
 
     threading.Thread(target=run, daemon=True).start()

@@ -210,6 +210,22 @@ def test_a_killed_reader_ends_the_attempt_and_the_next_one_doubles_nothing(
         wait_until(lambda: _open_readers(session) == 0, timeout_s=30, what="the killed reader's sessions to end")
 
 
+def test_a_reader_that_stands_still_ends_the_attempt_by_the_name_of_its_tables(
+    spark: SparkSession, bank: Connection, warehouse: Connection
+) -> None:
+    run = run_of(bank, lock="brief")
+    reader = SparkReader(spark.sparkContext, run, still_s=4.0)
+    with (
+        pytest.raises(TransientError, match="the copy has not moved for 4 s, at table .*"),
+        reader.open_read(reads_of(run)) as read,
+    ):
+        worker = wait_until(_a_python_worker, timeout_s=30, what="a worker of Spark")
+        worker.suspend()
+        read.stage(DESTINATION)
+        pytest.fail("a worker that stands still went unnoticed")
+    wait_until(lambda: not worker.is_running(), timeout_s=30, what="the worker to be killed")
+
+
 def _a_python_worker() -> psutil.Process | None:
     """The workers are children of Spark's daemon, their readers children of theirs."""
     daemons = [p for p in psutil.Process().children(recursive=True) if _is_daemon(p)]

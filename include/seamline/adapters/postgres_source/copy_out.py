@@ -47,15 +47,17 @@ class CopyOut:
         failed: list[psycopg2.Error] = []
         thread = threading.Thread(target=self._copy, args=(statement, inlet, failed), daemon=True)
         thread.start()
+        is_read = False
         try:
             with os.fdopen(outlet, "rb", buffering=0) as blocks:
                 while block := blocks.read(_BLOCK_BYTES):
                     yield block
+            is_read = True
         finally:
             # Whoever stops reading early has closed the pipe: the thread ends at its next block, or with its session.
-            if thread.is_alive():
-                with suppress(psycopg2.Error):
-                    self._session.cancel()
+            # psycopg2 keeps Python's lock while it asks a server to cancel, for ever where something swallows that.
+            if not is_read and self._watch is not None:
+                self._watch.stop()
             thread.join()
         if failed:
             raise self._translated(failed[0]) from failed[0]
