@@ -10,6 +10,7 @@ error says why. No statement is cancelled for it: a cancelled COMMIT may stand a
 
 import array
 import fcntl
+import logging
 import math
 import os
 import socket
@@ -20,6 +21,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+
+log = logging.getLogger(__name__)
 
 # Twice as long as our sessions at a destination wait for a lock: what comes back by itself is back by then.
 SILENCE_S = 30.0
@@ -75,6 +78,8 @@ class Watch(ABC):
 
     def tick(self) -> None:
         """Look after the wait where it is silent for long, and end it where nothing will come of it."""
+        if self.ended:
+            return
         since, now = self.since_when(), time.monotonic()
         silent_s = self.silent_s(since, now) if since else 0.0
         if silent_s < self._silence_s:
@@ -91,6 +96,8 @@ class Watch(ABC):
     def _end(self, since: float, silent_s: float, why: str) -> None:
         if self.since_when() == since:  # else the answer has come meanwhile
             self.ended = f"no answer of {self.name} for {silent_s:.0f} s: {why}"
+            # Whoever waited may go on by another session, and say nothing of it.
+            log.warning("wait ended: %s", self.ended)
             self.stop()
 
 

@@ -1,6 +1,5 @@
 """Connections to the platform database: short time-outs, foreign errors translated, a dead connection replaced."""
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,8 +13,6 @@ from seamline.adapters.hanging import SILENCE_S
 from seamline.adapters.postgres.watched import connect
 from seamline.adapters.tls import is_tls_refusal, libpq_tls, tls_cure
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
-
-log = logging.getLogger(__name__)
 
 CONNECTION_ID = "seamline_db"
 ResultT = TypeVar("ResultT")
@@ -115,9 +112,6 @@ class Database:
                 except psycopg.Error as exc:
                     if not self._session.closed:
                         raise translated(exc) from exc
-                    log.warning(
-                        "a session of the platform database was lost, another one is opened: %s", _first_line(exc)
-                    )
                     self._session = None
             self._session = self._open()
             try:
