@@ -18,8 +18,10 @@ from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SeamlineError
 from seamline.domain.ledger import LedgerRow, StreamId
+from seamline.domain.verdict import TableVerdict
 from seamline.plan.model import StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Orders, Publication, ReadView, StreamReport
+from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.shape_proof import OpenLog
 from seamline.sync.span_loop import run_stream
 from tests.integration.captured import Captured
@@ -128,7 +130,7 @@ class Streamed:
     def differences(self, *names: str, source: ReadView | None = None) -> dict[str, tuple[object, object]]:
         """Digest pairs of the tables that differ between source, as it is now or in this view, and destination."""
         found = {}
-        with self.views() as (now, right):
+        with self._views() as (now, right):
             left = source or now
             for name in names:
                 pair = tuple(dict(view.digests(Segment(name), run_key="one run")) for view in (left, right))
@@ -139,7 +141,7 @@ class Streamed:
     def differing_columns(self, name: str, keys: Sequence[str]) -> dict[str, tuple[object, object]]:
         """Per column the first pair of canonical texts that differ, over the rows of these keys."""
         found: dict[str, tuple[object, object]] = {}
-        with self.views() as (left, right):
+        with self._views() as (left, right):
             here, there = (view.rows(name, keys) for view in (left, right))
         assert here.keys() == there.keys()
         for key, row in here.items():
@@ -148,9 +150,15 @@ class Streamed:
                     found.setdefault(column, (text, there[key][column]))
         return found
 
+    def verdicts(self) -> dict[str, TableVerdict]:
+        """Of all its tables, as both sides are now. The caller has seen to it that the same is applied there."""
+        work = [Work(table, Segment(table.name), Segment(table.name)) for table in self.tables]
+        with self._views() as (source, destination):
+            found = compare_tables(work, source=[source], destination=[destination])
+        return {verdict.table: verdict for verdict in found}
+
     @contextmanager
-    def views(self) -> Iterator[tuple[ReadView, ReadView]]:
-        """Source and destination as they are now. The caller has seen to it that the same is in both."""
+    def _views(self) -> Iterator[tuple[ReadView, ReadView]]:
         (left,) = self.one.source.open_views(1)
         relations = {table.name: Relation(DESTINATION.schema, table.name) for table in self.tables}
         with closing(left):
@@ -223,5 +231,6 @@ def stage_empty(made: Streamed) -> list[Load]:
 
 def _stage(session: "psycopg.Connection[tuple[object, ...]]", table: Table) -> Load:
     session.execute(f"CREATE SCHEMA IF NOT EXISTS {DESTINATION.stage_schema}")
-    session.execute(f"CREATE TABLE {DESTINATION.stage_schema}.{table.name} ({column_definitions(table)})")
+    place = Relation(DESTINATION.stage_schema, table.name)
+    session.execute(f"CREATE TABLE {place} ({column_definitions(table)})".encode())
     return Load(table, table.name, 0)

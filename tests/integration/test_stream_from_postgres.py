@@ -8,13 +8,11 @@ from functools import partial
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
-from seamline.domain.digest import Segment
 from seamline.domain.errors import Diverged, SchemaConflict, TransientError
 from seamline.domain.log import Unit
-from seamline.domain.verdict import Break, BreakType, TableVerdict, Verdict
+from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.model import StreamPlan
 from seamline.sync import span_loop
-from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.units import UnitAssembler
 from tests.conftest import RunningStack
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
@@ -322,31 +320,25 @@ def test_a_float_that_differs_by_its_sign_or_its_last_place_is_a_break_that_name
         bank.execute("UPDATE rate SET d = 0 WHERE id = 1", "UPDATE rate SET d = '-0' WHERE id = 1")
         bank.execute("UPDATE quote SET d = '-0'")
         stream.wait_until_applied()
-        assert [verdict.verdict for verdict in compared(stream)] == [Verdict.MATCH] * 2
+        assert {one.verdict for one in stream.verdicts().values()} == {Verdict.MATCH}
         for column, (change, wanted, found) in NEAREST.items():
             stream.query(f"UPDATE live.rate SET {change} RETURNING id")
             key = f'{{"id": "{change[-1]}"}}'
-            rate, quote = compared(stream)
-            assert quote.verdict is Verdict.MATCH
-            assert rate.breaks == (Break("rate", BreakType.VALUE, key, {column: wanted}, {column: found}),)
+            found_there = stream.verdicts()
+            assert found_there["quote"].verdict is Verdict.MATCH
+            assert found_there["rate"].breaks == (
+                Break("rate", BreakType.VALUE, key, {column: wanted}, {column: found}),
+            )
             stream.query(f"UPDATE live.rate SET {column} = '{wanted}' WHERE id = {change[-1]} RETURNING id")
         stream.query("UPDATE live.quote SET d = 0 RETURNING d")
-        _, quote = compared(stream)
-        told = {(entry.type, entry.key) for entry in quote.breaks}
+        told = {(entry.type, entry.key) for entry in stream.verdicts()["quote"].breaks}
         assert told == {(BreakType.MISSING, '{"d": "-0"}'), (BreakType.UNEXPECTED, '{"d": "0"}')}
         # The row is found by the sign of its zero alone.
         stream.query("UPDATE live.quote SET d = '-0' RETURNING d")
         bank.execute("DELETE FROM quote")
         stream.wait_until_applied()
-        assert [verdict.verdict for verdict in compared(stream)] == [Verdict.MATCH] * 2
+        assert {one.verdict for one in stream.verdicts().values()} == {Verdict.MATCH}
         assert stream.findings() == 0
-
-
-def compared(stream: Streamed) -> tuple[TableVerdict, ...]:
-    """The verdicts of all tables of the stream, at rest."""
-    work = [Work(table, Segment(table.name), Segment(table.name)) for table in stream.tables]
-    with stream.views() as (source, destination):
-        return compare_tables(work, source=[source], destination=[destination])
 
 
 def _differing(stream: Streamed, kinds: PostgresCaptured) -> dict[str, list[tuple[object, object]]]:

@@ -96,7 +96,7 @@ def test_a_key_that_is_missing_or_an_item_that_is_wrong_hides_nothing_either(tmp
         tmp_path,
         {
             SYNC_FILE: SYNC.replace("source: core_bank\n", "")
-            .replace("  - account\n", "  - acc-ount\n  - 7\n")
+            .replace("  - account\n", "  - acc.ount\n  - 7\n")
             .replace("{table: ledger_entry, sum: amount, by: [currency]}", "{table: ledger, sum: amount}")
             .replace("[warehouse]", "[warehose, 3]"),
             "sources/core_bank.yaml": "kind: mariadbb\nconnection: core_bnk\n",
@@ -164,6 +164,24 @@ def test_what_cannot_be_read_is_not_what_is_missing(tmp_path: Path) -> None:
     """The table is there, under a key that nobody can guess."""
     faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("{name: ledger_entry", "{title: ledger_entry")})
     assert {fault.path for fault in faults} == {"tables[1].title", "tables[1].name"}
+
+
+@pytest.mark.parametrize("name", ["票据", "trade date", "Account", "Übertrag-2", "e\u0301tat", "2026 $", "ब्याज"])
+def test_a_table_is_declared_by_the_name_that_its_source_gives_it(tmp_path: Path, name: str) -> None:
+    """Of any script, with blanks, and beside one whose name differs by case alone."""
+    text = SYNC.replace("  - account\n", f'  - account\n  - "{name}"\n')
+    folder = write_declarations(tmp_path, {SYNC_FILE: text})
+    (sync,) = load_declarations(folder, connections=["core_bank", "core_bank_capture", "warehouse"]).syncs.values()
+    assert [table.name for table in sync.tables] == ["account", name, "ledger_entry"]
+
+
+@pytest.mark.parametrize(
+    "name", ["a.b", "a,b", " lead", "tail ", "a\\tb", "a`b", "zero\u200bwidth", "\u202eltr", "票" * 22]
+)
+def test_a_name_that_cannot_be_carried_is_refused_with_its_cure(tmp_path: Path, name: str) -> None:
+    faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("  - account\n", f'  - account\n  - "{name}"\n')})
+    assert {fault.path for fault in faults} == {"tables[1].name"}
+    assert "Rename it at the source; for a table, leave a view under the old name" in str(faults[0])
 
 
 def test_a_table_that_stands_twice_is_told_the_second_time_also_below_a_misspelt_key(tmp_path: Path) -> None:

@@ -302,6 +302,8 @@ def test_a_table_is_touched_whatever_case_a_statement_writes_it_in() -> None:
     )
     assert touched(renamed, ("account", "audit")) == ("account",)
     assert touched(renamed, ("ACCOUNT", "account")) == ("ACCOUNT", "account")
+    # A server that holds both knows which one it means.
+    assert touched(renamed, ("Account", "account")) == ("Account",)
     assert touched(dropped, ("account", "audit")) == ("account", "audit")
 
 

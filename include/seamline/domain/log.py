@@ -77,13 +77,15 @@ WHOLE_DATABASE = ("",)
 
 def touched(ddl: LogRecord, tables: Collection[str]) -> tuple[str, ...]:
     """Those of these tables that a statement takes away or changes. It may write their names in another case: whether
-    that is another table only the server knows, and a stream that stops for nothing does no harm."""
+    that is another table only the server knows, and a stream that stops for nothing does no harm. A server that holds
+    two tables whose names differ by case alone means the one that it names."""
     if ddl.tables == WHOLE_DATABASE:
         return tuple(sorted(tables))
     known: dict[str, list[str]] = {}
     for name in sorted(tables):
         known.setdefault(name.casefold(), []).append(name)
-    return tuple(dict.fromkeys(one for name in ddl.tables for one in known.get(name.casefold(), ())))
+    meant = ([name] if name in tables else known.get(name.casefold(), ()) for name in ddl.tables)
+    return tuple(dict.fromkeys(one for names in meant for one in names))
 
 
 @dataclass(frozen=True, slots=True)

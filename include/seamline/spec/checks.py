@@ -12,7 +12,7 @@ from seamline.domain.cut_names import current_view, proven_view, table_of_partit
 from seamline.spec.destination import DESTINATION_KINDS
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, shown
-from seamline.spec.fields import IDENTIFIER, NAME
+from seamline.spec.fields import NAME, is_sql_name
 from seamline.spec.sync import Nightly, SyncSpec
 
 MARKER_TABLE = "seamline_marker"
@@ -83,13 +83,11 @@ def _written(document: Document) -> list[tuple[Path_, str]]:
 def _check_tables(document: Document) -> None:
     first: dict[str, Path_] = {}
     for place, name in _written(document):
-        folded = name.lower()
-        if folded == MARKER_TABLE:
+        if name.lower() == MARKER_TABLE:
             _add(document, place, f"`{name}` is the marker table, which every capture carries", "Take it out")
-        if folded in first:
-            line = document.line(first[folded])
-            _add(document, place, f"table `{name}` is already on line {line}", "Names differ by more than case")
-        first.setdefault(folded, place)
+        if name in first:
+            _add(document, place, f"table `{name}` is already on line {document.line(first[name])}", "Keep one of them")
+        first.setdefault(name, place)
     entries = document.value(("tables",))
     if isinstance(entries, list) and entries and all(isinstance(one, dict) and "parked" in one for one in entries):
         cure = "Take `parked` out of one. `seamline stream pause` lets a whole sync stand still"
@@ -129,7 +127,7 @@ def _is_strange(document: Document, table: str, lists: Sequence[str]) -> bool:
         return False
     entries = [document.value((key,)) for key in lists if key in document.data]
     are_lists = "tables" in document.data and all(isinstance(one, list) for one in entries)
-    read = [place for name, place in held if IDENTIFIER.fullmatch(name)]
+    read = [place for name, place in held if is_sql_name(name)]
     return bool(near) or (are_lists and len(read) == sum(len(one) for one in entries))
 
 
@@ -195,7 +193,7 @@ def check_one_writer_per_table(
             schema = _schema_of(destinations.get(destination))
             for place, table in _written(document) if schema else ():
                 assert schema is not None
-                other, other_place = writers.setdefault((*schema, table.lower()), (number, place))
+                other, other_place = writers.setdefault((*schema, table), (number, place))
                 if other != number:
                     what = f"{schema[1]}.{table} of {destination}"
                     _two_writers(document, place, syncs[other], other_place, what)
@@ -270,7 +268,7 @@ def _two_writers(document: Document, place: Path_, other: Document, other_place:
 
 def _nearest_table(document: Document, wrong: str) -> str:
     """Either name may be the one that is misspelt: the sync is the first to name its tables."""
-    lines = {name: document.line(place) for place, name in _written(document) if IDENTIFIER.fullmatch(name)}
+    lines = {name: document.line(place) for place, name in _written(document) if is_sql_name(name)}
     near = nearest(wrong, list(lines))
     if not near:
         return guess(wrong, list(lines))

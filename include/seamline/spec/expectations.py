@@ -6,7 +6,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 
 from seamline.spec.expectation_types import EXPECTATION_TYPES
 from seamline.spec.faults import nearest, told
-from seamline.spec.fields import Declared, Identifier, Name
+from seamline.spec.fields import Declared, Name, SqlName
 
 
 def _known_type(value: str) -> str:
@@ -25,7 +25,7 @@ ExpectationType = Annotated[
 class Check(Declared):
     """One expectation of Great Expectations on one staged table."""
 
-    table: Identifier = Field(description="Table of the sync, or a derived table.")
+    table: SqlName = Field(description="Table of the sync, or a derived table.")
     type: ExpectationType = Field(
         description="Type of the expectation as Great Expectations names it, as expect_column_values_to_be_unique.",
     )
@@ -53,7 +53,7 @@ class _Native(BaseModel):
 
 
 class NativeMeta(_Native):
-    table: Identifier = Field(description="Table of the sync, or a derived table.")
+    table: SqlName = Field(description="Table of the sync, or a derived table.")
     why: str = Field("", description="What it means for the business when the check fails.")
 
 

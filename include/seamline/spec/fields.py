@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
 from seamline.domain.calendar import zone
+from seamline.domain.catalogue import NAME_BYTES_MAX
 from seamline.domain.errors import ConfigError
 from seamline.spec.faults import told
 
@@ -14,6 +15,9 @@ NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 NAME_LENGTH_MAX = 40
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 IDENTIFIER_LENGTH_MAX = 63
+# Letters and digits of any script, `_`, `$`, `-`, and blanks inside. Other signs of ASCII mean something where names
+# stand in a list, a path, a pattern or quotes.
+SQL_NAME = re.compile(r"(?! )[^\x00-\x1f!-#%-,./:-@\[-\^`{-\x7f]+(?<! )")
 WHY_LENGTH_MAX = 200
 _DURATION = re.compile(r"([0-9]{1,6})(s|min|h|d)")
 _UNIT_S = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -41,6 +45,22 @@ def _identifier(value: str) -> str:
         raise ValueError(
             f"an identifier has letters, digits and underscores, begins with no digit and has at most "
             f"{IDENTIFIER_LENGTH_MAX} characters, got {told(value)}"
+        )
+    return value
+
+
+def is_sql_name(value: str) -> bool:
+    """Whether tables and columns may be called so. PostgreSQL counts bytes."""
+    fits = len(value.encode(errors="replace")) <= NAME_BYTES_MAX
+    return bool(SQL_NAME.fullmatch(value)) and value.isprintable() and fits
+
+
+def _sql_name(value: str) -> str:
+    if not is_sql_name(value):
+        raise ValueError(
+            "a table or column is named by letters and digits of any script, `_`, `$`, `-` and blanks inside, of at"
+            f" most {NAME_BYTES_MAX} bytes, got {told(value)}. Rename it at the source; for a table, leave a view under"
+            " the old name to those who use it"
         )
     return value
 
@@ -117,6 +137,11 @@ Identifier = Annotated[
     str,
     AfterValidator(_identifier),
     WithJsonSchema({"type": "string", "pattern": f"^{IDENTIFIER.pattern}$", "maxLength": IDENTIFIER_LENGTH_MAX}),
+]
+SqlName = Annotated[
+    str,
+    AfterValidator(_sql_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{SQL_NAME.pattern}$", "maxLength": NAME_BYTES_MAX}),
 ]
 ConnectionId = Annotated[
     str, AfterValidator(_connection), WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})

@@ -7,7 +7,7 @@ from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from seamline.spec.fields import Declared, Duration, Identifier, Name, TimeOfDay, TimeZone, Why
+from seamline.spec.fields import SQL_NAME, Declared, Duration, Name, SqlName, TimeOfDay, TimeZone, Why
 
 MIDNIGHT = "00:00"
 # Why a way of cutting that the design has is not there yet.
@@ -21,7 +21,7 @@ _NOT_YET = {
 class DateColumn(Declared):
     """Which column tells the business date of a row."""
 
-    column: Identifier = Field(description="Column that tells the business date.")
+    column: SqlName = Field(description="Column that tells the business date.")
     as_: Literal["date", "local", "instant"] = Field(
         alias="as",
         description="What the column holds: date (the business date itself), local (a wall clock time in the sync's "
@@ -32,7 +32,10 @@ class DateColumn(Declared):
 class TableEntry(Declared):
     """A table of the sync. A bare name is short for an entry with this name alone."""
 
-    name: Identifier = Field(description="Name of the table in the source and in the destinations.")
+    name: SqlName = Field(
+        description="Name of the table in the source and in the destinations, as the source writes it: letters and"
+        " digits of any script, `_`, `$`, `-` and blanks inside. Upper and lower case are two names."
+    )
     business_date: DateColumn | None = Field(
         None, description="How a row's business date is found; without it the nightly cut holds the table whole."
     )
@@ -51,7 +54,7 @@ class TableEntry(Declared):
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         entry = handler.resolve_ref_schema(handler(schema))
-        bare = {"type": "string", "pattern": f"^{'[A-Za-z_][A-Za-z0-9_]*'}$", "description": "Name of the table."}
+        bare = {"type": "string", "pattern": f"^{SQL_NAME.pattern}$", "description": "Name of the table."}
         return {"anyOf": [bare, entry]}
 
 
@@ -127,9 +130,9 @@ class Nightly(Declared):
 class ControlTotal(Declared):
     """A sum that must be equal on both sides, per group."""
 
-    table: Identifier = Field(description="Table of this sync.")
-    sum: Identifier = Field(description="Exact numeric column to add up.")
-    by: tuple[Identifier, ...] = Field((), description="Columns to group by, as currency.", strict=False)
+    table: SqlName = Field(description="Table of this sync.")
+    sum: SqlName = Field(description="Exact numeric column to add up.")
+    by: tuple[SqlName, ...] = Field((), description="Columns to group by, as currency.", strict=False)
 
 
 class Reconcile(Declared):
@@ -166,10 +169,10 @@ class Reconcile(Declared):
 class DerivedTable(Declared):
     """A table computed from the staged cut, published and reconciled with it."""
 
-    name: Identifier = Field(description="Name of the derived table.")
-    table: Identifier = Field(description="Table of this sync that it is computed from.")
-    sum: Identifier = Field(description="Exact numeric column to add up.")
-    by: tuple[Identifier, ...] = Field(description="Columns to group by.", min_length=1, strict=False)
+    name: SqlName = Field(description="Name of the derived table.")
+    table: SqlName = Field(description="Table of this sync that it is computed from.")
+    sum: SqlName = Field(description="Exact numeric column to add up.")
+    by: tuple[SqlName, ...] = Field(description="Columns to group by.", min_length=1, strict=False)
 
 
 class SyncSpec(Declared):
