@@ -48,6 +48,9 @@ class Platform:
     def open_alarms(self) -> tuple[Any, ...]:
         return self.alarms
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 STREAM = StreamId("settlement", "warehouse")
 STREAMING = StreamReport(STREAM, "streaming", epoch=3, age_s=1.0)
@@ -62,7 +65,10 @@ def told(
     wanted: Sequence[WantedStream] = (),
 ) -> int:
     director = SimpleNamespace(
-        latest_reports=lambda: {one.stream: one for one in streams}, all_wanted=lambda: wanted, hosts=tuple
+        latest_reports=lambda: {one.stream: one for one in streams},
+        all_wanted=lambda: wanted,
+        hosts=tuple,
+        close=lambda: None,
     )
     monkeypatch.setattr(status.registry, "platform", lambda: platform)
     monkeypatch.setattr(status.registry, "director", lambda: director)
