@@ -75,6 +75,9 @@ class WatchedSession(_Connection):
 
     def _force_close(self) -> None:
         super()._force_close()  # type: ignore[misc]
+        if self._result is not None:  # type: ignore[attr-defined]
+            # Else what is left of an unbuffered answer would be read when the result is collected.
+            self._result.unbuffered_active = False  # type: ignore[attr-defined]
         if self.watch is not None:
             self.watch.close()
 
