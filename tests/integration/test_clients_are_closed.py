@@ -214,9 +214,13 @@ def starting_the_capture(office: Office) -> None:
     assert main(["capture", "start", NAME]) == 0
 
 
-def comparing(office: Office) -> None:
+def verdict(office: Office) -> Verdict:
     (found,) = compare_run(office.run("reconcile").run_id)
-    assert found.verdict is Verdict.MATCH, found.tables
+    return found.verdict
+
+
+def comparing(office: Office) -> None:
+    assert verdict(office) is Verdict.MATCH
 
 
 def giving_the_capture_up(office: Office) -> None:
@@ -245,6 +249,7 @@ def test_no_client_is_left_open_by(use_case: Callable[[Office], None], office: O
 
 def test_no_client_is_left_open_by_a_comparison(office: Office, kept: list[Any]) -> None:
     with streaming(office.plan):
+        wait_until(lambda: verdict(office) is Verdict.MATCH, timeout_s=60, what="the stream to pass its boundaries")
         assert_leaves_none_open(comparing, office)
 
 
