@@ -136,6 +136,21 @@ def test_a_run_whose_publish_failed_holds_its_log_until_it_or_a_later_one_is_pub
         assert held() == []
 
 
+def test_a_run_that_reads_for_longer_than_its_lease_holds_its_log_until_it_ends(platform: Server) -> None:
+    with (
+        closing(PlatformStore(Database(platform.open))) as store,
+        closing(PlatformMaintenance(Database(platform.open))) as maintenance,
+        closing(PlatformExpiry(Database(platform.open))) as expiry,
+    ):
+        store.start_run(run_id="slow", sync="large", kind="onboard", plan_json=plan_to_json(plan()))
+        PlatformPruningHolds(Database(platform.open)).hold_log("l", holder="slow", offset=7, lease_s=-2 * 86_400)
+        expiry.expire()
+        assert [(hold.holder, hold.next_offset) for hold in maintenance.living_holds("l")] == [("slow", 7)]
+        store.finish_run("slow", state=RunState.FAILED)
+        assert maintenance.living_holds("l") == ()
+        assert expiry.expire()["ended holds of logs"] == (1, 1)
+
+
 def test_what_dead_runs_left_in_a_destination_goes_and_the_living_stays(warehouse: Connection) -> None:
     with postgres(warehouse) as sql, closing(open_session(warehouse, application_name="test")) as session:
         maintenance = PostgresMaintenance(DESTINATION, session)

@@ -33,13 +33,17 @@ and run_id not in (select distinct on (sync) run_id from run where kind in ('onb
 _EVENTS = f"""{_old("at")}
 and event_id not in (select max(event_id) from stream_event group by sync, destination)
 """
+# While its run goes on a hold protects the log beyond its lease.
+_LOG_HOLDS = f"""{_old("expires_at")}
+and holder not in (select run_id from run where state = 'running')
+"""
 # What each is called in the log, its table, which rows, and after how many days.
 _EXPIRED = (
     ("runs with their receipts", "run", _RUNS, RUNS_KEPT_DAYS),
     ("changes of state of streams", "stream_event", _EVENTS, EVENTS_KEPT_DAYS),
     ("ended alarms", "alarm", _old("ended_at"), EVENTS_KEPT_DAYS),
     ("ended holds of streams", "stream_hold", _old("until"), _LEASES_KEPT_DAYS),
-    ("ended holds of logs", "pruning_hold", _old("expires_at"), _LEASES_KEPT_DAYS),
+    ("ended holds of logs", "pruning_hold", _LOG_HOLDS, _LEASES_KEPT_DAYS),
 )
 
 

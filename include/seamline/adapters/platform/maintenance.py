@@ -10,7 +10,8 @@ from seamline.domain.runs import PUBLISH, RunKind
 from seamline.plan.model import SyncPlan, plan_from_json
 
 _HOLDS = """
-select holder, next_offset from pruning_hold where topic = %(topic)s and expires_at > clock_timestamp()
+select holder, next_offset from pruning_hold where topic = %(topic)s and (expires_at > clock_timestamp() or exists (
+    select from run where run_id = holder and state = 'running' and started_at > clock_timestamp() - interval '7 days'))
 union all
 select 'the unpublished run ' || run_id, (result->'snapshot'->>'next_offset')::bigint from run
 where kind = any(%(kinds)s) and state <> 'succeeded' and result->'snapshot'->>'topic' = %(topic)s
@@ -51,7 +52,8 @@ class PlatformMaintenance:
         return self._database.transact(work)
 
     def living_holds(self, topic: str) -> Sequence[LogHold]:
-        """Who holds this log now: by a lease, or as a run whose tables are read and not yet published everywhere.
+        """Who holds this log now: by a lease, which does not end while its run reads, or as a run whose tables are
+        read and not yet published everywhere.
 
         Such a run, above all one whose publish failed, may wait for a person for longer than its lease. It counts for a
         week, or until its sync was published by another one.
