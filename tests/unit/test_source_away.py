@@ -1,15 +1,17 @@
 """A stream whose source is away: what the log proves is applied, and nothing else; then it waits, and says for what."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
-from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.errors import LogCorrupted, SchemaConflict, TransientError
+from seamline.domain.log import LogRecord
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.plan.model import StreamPlan
 from seamline.ports import Orders, StreamReport
+from seamline.sync.shape_proof import OpenLog
 from seamline.sync.span_loop import Pace, run_stream
 from tests.log_topic import ACCOUNT, LogTopic, TopicReader, gtid, insert, position, sync_plan
 from tests.unit.test_span_loop import Stage, published
@@ -90,7 +92,9 @@ def stage_of(log: LogTopic, *, changes_max: int = 50_000) -> Stage:
     return Stage(log, published(), plan=sync_plan(stream=StreamPlan(span_changes_max=changes_max)))
 
 
-def run(stage: Stage, guard: Guard, control: Waiting, *, pace: Pace | None = None) -> StreamReport:
+def run(
+    stage: Stage, guard: Guard, control: Waiting, *, pace: Pace | None = None, open_log: OpenLog | None = None
+) -> StreamReport:
     return run_stream(
         stage.plan,
         "warehouse",
@@ -98,7 +102,7 @@ def run(stage: Stage, guard: Guard, control: Waiting, *, pace: Pace | None = Non
         sink=stage.sink,
         control=control,
         shapes=guard,
-        open_log=lambda: TopicReader(stage.log),
+        open_log=open_log or (lambda: TopicReader(stage.log)),
         clock=stage.clock,
         pace=pace,
     )
@@ -164,6 +168,23 @@ def test_a_heartbeat_that_speaks_of_the_planned_tables_proves_also_what_an_earli
     stage = stage_of(log)
     run(stage, Guard(), Waiting(stage.reader))
     assert applied(stage) == [1, 2, 3, 4]
+
+
+class Unreadable(TopicReader):
+    """What is wrong with the log further on."""
+
+    def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        raise LogCorrupted("a batch is damaged")
+
+
+def test_a_log_that_cannot_be_read_ahead_proves_nothing_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    stage, guard = stage_of(proven_up_to_six()), Guard()
+    control = Waiting(stage.reader, times=3)
+    run(stage, guard, control, open_log=lambda: Unreadable(stage.log))
+    assert applied(stage) == []
+    assert control.reports[-2].state == "waiting"
+    # Three reports are fifteen seconds.
+    assert 0 < sum("cannot be read ahead" in one.message for one in caplog.records) <= 2
 
 
 def test_the_stream_goes_on_by_itself_when_the_source_is_back() -> None:

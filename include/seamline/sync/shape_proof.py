@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 OpenLog = Callable[[], LogReader]
 
 _ASK_EVERY_S = 2.0
+# Where the log could not be read ahead.
+_READ_AGAIN_S = 10.0
 # So long the log may be read ahead before orders are looked at again.
 _SCAN_S = 1.0
 _POLL_S = 0.25
@@ -44,6 +46,7 @@ class ShapeProof:
         self.trouble = ""
         self._told: Position | None = None
         self._ahead: _MarksAhead | None = None
+        self._read_at = -math.inf
         self._asking: Future[None] | None = None
         self._ask_at = -math.inf
         self._asker: ThreadPoolExecutor | None = None
@@ -117,9 +120,9 @@ class ShapeProof:
 
     def _is_told_ahead(self, unit: Unit) -> bool:
         """Reads ahead until the unit is proven, or the log has no more, or for a second."""
-        if self._open_log is None:
-            return False
         began = self._clock.now()
+        if self._open_log is None or began < self._read_at:
+            return False
         try:
             if self._ahead is None:
                 self._ahead = _MarksAhead(self._open_log(), self._marker_table, begins=unit.end)
@@ -130,6 +133,7 @@ class ShapeProof:
         except SeamlineError as exc:
             # What is wrong with the log, the stream itself meets when it comes there.
             log.warning("the log cannot be read ahead: %s", exc)
+            self._read_at = began + _READ_AGAIN_S
         return self._is_proven(unit.position)
 
     def _believe(self, found: Sequence[CatalogueMarks]) -> None:
