@@ -1,6 +1,8 @@
 """Wire forms of Debezium's PostgreSQL connector 3.7.0.Final with the settings of a Seamline capture (decimal and bytes
 as text, `time.precision.mode=adaptive`) and its own converter of times (`seamline.connect.ExactTimes`)."""
 
+from dataclasses import replace
+
 from seamline.adapters.postgres.types import destination_type
 from seamline.adapters.postgres.wire import REAL, TEXT, TRUTH, UNLIMITED, WHOLE, WireForm, WireForms, moment, unit_of
 from seamline.domain.catalogue import Column, Kind
@@ -16,6 +18,8 @@ _INFINITE_MOMENTS = {
 # which are fewer than that to the end of 294276. Other numbers before PostgreSQL's first year are no moments.
 _LAST_MOMENT, _BEHIND_LAST = "294247-01-10 04:00:54.775806", -5_000_000_000_000_000_000
 _BEHIND_LAST_MAX = _BEHIND_LAST + 1_000_000_000_000_000
+# The log has the shortest digits of 32 bits. By way of 64 bits one number, 7.038531e-26, would become its neighbour.
+_SINGLE = replace(REAL, staging="real")
 _DAY = {"millisecond": 86_400_000, "microsecond": 86_400_000_000}
 
 
@@ -23,7 +27,9 @@ def _form(column: Column) -> WireForm:
     match column.kind:
         case Kind.INTEGER | Kind.DATE | Kind.DATETIME | Kind.TIME_OF_DAY:
             return WHOLE
-        case Kind.FLOAT | Kind.DOUBLE:
+        case Kind.FLOAT:
+            return _SINGLE
+        case Kind.DOUBLE:
             return REAL
         case Kind.BOOLEAN:
             return TRUTH
