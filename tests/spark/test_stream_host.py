@@ -202,19 +202,19 @@ def test_a_source_that_no_stream_needs_any_more_leaves_no_alarm_behind() -> None
     """Nobody looks at it from then on, so nobody could end one."""
     over: list[tuple[str, str]] = []
     closed: list[str] = []
+    carried: list[frozenset[str]] = []
     desk = SimpleNamespace(end_alarm=lambda kind, subject: over.append((kind, subject)))
     host = StreamHost(
         streams=SimpleNamespace(),  # type: ignore[arg-type]
         desk=desk,  # type: ignore[arg-type]
         roster=StreamRoster(slots=2),
         events=SimpleQueue(),
-        watch_source=lambda plan: SimpleNamespace(
-            carry=lambda tables: None, close=lambda: closed.append(plan.source.name)
-        ),
+        watch_source=lambda plan: SimpleNamespace(carry=carried.append, close=lambda: closed.append(plan.source.name)),
     )
     stream = WantedStream(StreamId("one", "warehouse"), plan_json("one"), 1)
     host._take_in(WantedNow((stream,)))  # noqa: SLF001
     assert over == []
+    assert carried == [frozenset({"account"})], "its heartbeats say what the catalogue has of the streams' tables"
     host._take_in(WantedNow(()))  # noqa: SLF001
     assert closed == ["bank"]
     assert over == [(kind, "bank") for kind in SOURCE_ALARMS]

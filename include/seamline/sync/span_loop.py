@@ -480,7 +480,7 @@ class _SpanLoop:
         is_empty = not pieces and all(found.is_empty for found in changes.values())
         if not is_empty or self._draft.is_urgent or self._is_draft_due():
             through = next((unit.position for unit in reversed(units) if is_to_be_proven(unit)), None)
-            self._send(None if is_empty else lambda: [*pieces, *self._stage(changes, through)], submit)
+            self._send(None if is_empty else lambda: [*pieces, *self._stage_proven(changes, through)], submit)
 
     def _pass(self, unit: Unit) -> None:
         draft = self._draft
@@ -498,10 +498,12 @@ class _SpanLoop:
         draft.end = unit.end
         draft.committed_ms = unit.committed_ms or draft.committed_ms
 
-    def _stage(self, changes: dict[str, TableChanges], through: Position | None = None) -> list[Staged]:
-        """`through`: only once everything up to there is proven. Pieces are seen by nobody before their commit."""
+    def _stage_proven(self, changes: dict[str, TableChanges], through: Position | None) -> list[Staged]:
         if through is not None:
             self._proof.require(through)
+        return self._stage(changes)
+
+    def _stage(self, changes: dict[str, TableChanges]) -> list[Staged]:
         return [self._sink.stage(self._lease, found) for found in changes.values() if not found.is_empty]
 
     # ---- commit ---------------------------------------------------------------------------------------------------

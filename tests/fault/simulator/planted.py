@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from seamline.domain import cutover
+from seamline.domain.catalogue import Table
 from seamline.domain.changes import KeyedChange
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import CommitUnknown
@@ -15,7 +16,7 @@ from seamline.domain.log import LogRecord, RecordKind, RowChange, Unit
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition, widen_xid
 from seamline.plan.model import PASS
 from seamline.ports import Commit, Joining, Lease, Load, Orders, Progress, Publication, Staged
-from seamline.sync import compaction, table_pass, units
+from seamline.sync import boundaries, compaction, span_loop, table_pass, units
 from seamline.sync.intake import Intake
 from seamline.sync.log_listener import LogListener
 from seamline.sync.progress import PositionTracker
@@ -395,13 +396,12 @@ def old_epoch_goes_on_after_a_joining(patch: pytest.MonkeyPatch) -> None:
 
 def plan_of_before_accepted_by_a_stream_that_starts(patch: pytest.MonkeyPatch) -> None:
     """It passes over the changes of the tables that have joined."""
-    right = _SpanLoop._gate_of
 
-    def gate_of(loop: Any, ledger: LedgerRow) -> BoundaryGate:
-        known = tuple(boundary for boundary in ledger.boundaries if boundary.table in loop._tables)
-        return right(loop, replace(ledger, boundaries=known))
+    def gate_of(stream: StreamId, ledger: LedgerRow, tables: Mapping[str, Table]) -> BoundaryGate:
+        known = tuple(boundary for boundary in ledger.boundaries if boundary.table in tables)
+        return boundaries.gate_of(stream, replace(ledger, boundaries=known), tables)
 
-    patch.setattr(_SpanLoop, "_gate_of", gate_of)
+    patch.setattr(span_loop, "gate_of", gate_of)
 
 
 class BoundaryOfATableThatJoinsForgotten(MemorySink):
