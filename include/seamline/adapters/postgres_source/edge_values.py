@@ -39,9 +39,9 @@ def _floats(column: Column) -> Sequence[str]:
     is_short = column.kind is Kind.FLOAT
     largest, smallest = ("3.4028235e38", "1e-45") if is_short else ("1.7976931348623157e308", "5e-324")
     values = ("0", "-0", "0.1", "16777217", "9007199254740993", "1.732224012649634", "1e-7", "1e22", "1e23")
-    # Of 32 bits the last is the one number that is another by way of 64.
-    values += (smallest, largest, f"-{largest}", "NaN", "Infinity", "-Infinity", "7.038531e-26")
-    return _texts_of(*values)
+    # The first of these, of 32 bits, is the one number that is another by way of 64.
+    more = ("7.038531e-26", smallest, largest, f"-{largest}", "NaN", "Infinity", "-Infinity")
+    return _texts_of(*values, *more)
 
 
 def _texts(column: Column) -> Sequence[str]:
