@@ -204,7 +204,8 @@ class Platform:
     ) -> tuple[Reconciliation, ...]:
         live = [one for one in self.found if one.sync == sync and one.scope is Scope.LIVE]
         found = tuple(one for one in live if before is None or one.started_at < before)[:limit]
-        newest = None if before else self.latest_run(sync, RunKind.RECONCILE)
+        kinds = (RunKind.RECONCILE, *(() if found else (RunKind.ONBOARD,)))
+        newest = None if before else self.latest_run(sync, *kinds)
         return (*(not_made(newest, found) if newest else ()), *found)
 
     def live_reconciliations_of(self, sync: str, run_id: str) -> tuple[Reconciliation, ...]:

@@ -107,3 +107,16 @@ def test_a_comparison_that_failed_is_forgotten_once_the_tables_were_compared(sto
     later = replace(reconciliation(), run_id="later", scope=Scope.LIVE, started_at=datetime.now(UTC))
     store.save_reconciliation(later)
     assert store.live_reconciliations("settlement", 5) == (later,)
+
+
+def test_an_onboarding_that_failed_before_anything_was_compared_says_so_where_the_comparison_would_stand(
+    store: PlatformStore,
+) -> None:
+    """`status` said only that nothing was reconciled yet, and ended with 0."""
+    start_run(store, "first", "onboard")
+    failure = {"task": "snapshot", "error": "the source is away", "cure": "x", "at": "2026-03-02T04:00:00+00:00"}
+    store.put_result("first", "failure", failure)
+    (failed,) = store.live_reconciliations("settlement", 5)
+    assert (failed.run_id, of_live(failed), failed.evidence["failure"]) == ("first", Headline.NOT_RUN, failure)
+    live = saved(store, "settlement/reconcile/-/before", Scope.LIVE, 3)
+    assert store.live_reconciliations("settlement", 5) == (live,), "the live tables are what they were"

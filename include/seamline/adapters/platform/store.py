@@ -213,7 +213,9 @@ class PlatformStore:
             " order by started_at desc limit %s",
             (sync, before, before, limit),
         )
-        newest = None if before else self.latest_run(sync, RunKind.RECONCILE)
+        # An onboarding that fails leaves live tables as they were.
+        kinds = (RunKind.RECONCILE, *(() if found else (RunKind.ONBOARD,)))
+        newest = None if before else self.latest_run(sync, *kinds)
         return (*(reconciliations.not_made(newest, found) if newest else ()), *found)
 
     def live_reconciliations_of(self, sync: str, run_id: str) -> tuple[Reconciliation, ...]:
