@@ -59,7 +59,8 @@ def check(
             sources[table.schema] = context.data_sources.add_or_update_postgres(
                 f"destination {table.schema}", connection_string=_url(connection, table.schema)
             )
-        table_asset = sources[table.schema].add_table_asset(table.name, table_name=table.relation)
+        # In quotes: GX writes a bare name into its SQL as it is, and PostgreSQL would read it in lower case.
+        table_asset = sources[table.schema].add_table_asset(table.name, table_name=f'"{table.relation}"')
         batch = table_asset.add_batch_definition_whole_table("all").get_batch()
         outcomes += _judge(gx.ExpectationSuite, suite, batch, table.name, table.expectations, table.key)
     return outcomes

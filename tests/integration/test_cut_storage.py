@@ -410,6 +410,20 @@ def test_long_names_stay_apart(cuts: PostgresCuts, sql: Any) -> None:
     assert len(set(names)) == 2
 
 
+def test_cuts_of_a_table_have_its_name_of_any_script_and_either_case(cuts: PostgresCuts, sql: Any) -> None:
+    names = ("票据 Buch-2$", "Entry", "entry")
+    for number, name in enumerate(names, 1):
+        staged_as = stage(sql, f"plain{number}", number)
+        sql.execute(f'ALTER TABLE {staged_as.name} RENAME TO "{name} 1"')
+        made = Place(f"settlement_stage.{name} 1", number)
+        for again in (True, False):
+            cut = staged(f"r{number}", {name: made})
+            assert cuts.publish(cut, shapes={name: replace(STAGED_ENTRY, name=name)}).is_new is again
+    for number, name in enumerate(names, 1):
+        assert one(sql, f'SELECT count(*) FROM settlement_cut."{name}_current"') == number
+        assert one(sql, f'SELECT count(*) FROM settlement."{name}_proven"') == number
+
+
 def test_a_vanished_stage_and_a_clashing_column_are_named(cuts: PostgresCuts, sql: Any) -> None:
     with pytest.raises(Refused, match="is not there any more"):
         publish(cuts, staged("r1", {"entry": Place("settlement_stage.nothing")}))

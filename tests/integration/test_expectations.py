@@ -152,6 +152,22 @@ def test_rows_of_a_query_and_of_a_key_of_two_columns_are_named_and_at_most_twent
             assert not shown or '{"day": "2026-11-01", "currency": "EUR"}' in outcome.keys
 
 
+def test_a_table_with_a_name_of_any_script_and_with_blanks_is_judged_as_any_other(
+    server: Connection, session: psycopg.Connection
+) -> None:
+    name = "票据 Buch-2$"
+    session.execute(f'CREATE TABLE {STAGE}."{name}" ("编号 no" int, "金额" numeric(20, 4))')
+    session.execute(f'INSERT INTO {STAGE}."{name}" VALUES (1, 5), (2, -6)')
+    query = {"unexpected_rows_query": 'SELECT "编号 no" FROM {batch} WHERE "金额" < 0'}
+    rules = (
+        Expectation("expect_column_values_to_be_between", {"column": "金额", "min_value": 0}, "positive"),
+        Expectation("unexpected_rows_expectation", query, "q"),
+    )
+    key = (Column("编号 no", Kind.INTEGER, "int", nullable=False, length=32),)
+    for outcome in check((), (StagedRows("票据", STAGE, name, rules, key),), server, suite="s"):
+        assert (outcome.rows, outcome.keys) == (1, ('{"编号 no": "2"}',)), outcome
+
+
 def test_a_staged_table_that_is_gone_is_no_pass(
     plan: SyncPlan, server: Connection, session: psycopg.Connection, checkout: Path
 ) -> None:

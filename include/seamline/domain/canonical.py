@@ -312,7 +312,8 @@ def _shortest_digits(number: float) -> tuple[str, int]:
         least = exact // unit
         inside = [count for count in (least, least + 1) if below < count * unit < above]
         if inside:
-            nearest = min(inside, key=lambda count: abs(count * unit - exact))
+            # Of two that are equally near the even one.
+            nearest = min(inside, key=lambda count: (abs(count * unit - exact), count % 2))
             digits = str(nearest)
             return digits.rstrip("0"), exponent + len(digits) - length
     raise InvariantViolated(f"17 digits do not tell {number!r}")

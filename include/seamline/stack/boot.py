@@ -61,7 +61,7 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
         # What starts Java later, an image's entrypoint too, finds the environment's own where this machine has none.
         java.find(layout, settings.process_environment())
     if fetched:
-        progress.say(f"{fetched} jars fetched and checked")
+        progress.say(f"{fetched} jars put in place and checked")
 
 
 def up(layout: Layout, components: tuple[Component, ...], progress: Progress) -> None:
