@@ -67,7 +67,8 @@ def _code(text: str) -> str:
 
 
 def _around(run: Run, approvers: Sequence[str]) -> Iterator[str]:
-    yield f"[The report of this date]({report_address(run)}) shows these rows with their values."
+    yield f"[The report of this date]({report_address(run)}) shows rows that differ with their values,"
+    yield "and of rows that break a rule their keys."
     yield ""
     if approvers:
         names = " or ".join(_code(name) for name in approvers)

@@ -219,7 +219,7 @@ def test_the_gate_fails_on_a_break_where_that_is_declared(platform: results.Plat
     platform.found = [BROKEN]
     with pytest.raises(AirflowFailException, match="account BREAK"):
         GateOperator(task_id="gate", run=results.RUN, on_break="fail").choose_branch({})
-    assert "not clean, and not published: warehouse: account BREAK" in platform.alarms[NOT_CLEAN, ABOUT]
+    assert "not clean, and is not published: warehouse: account BREAK" in platform.alarms[NOT_CLEAN, ABOUT]
 
 
 @pytest.mark.parametrize("on_break", ["ask", "fail", "publish_and_flag"])
@@ -253,7 +253,7 @@ def test_a_cut_that_is_not_clean_is_an_alarm_until_a_take_of_its_date_is(platfor
     gate = GateOperator(task_id="gate", run=results.RUN, on_break="ask")
     gate.choose_branch({})
     (said,) = platform.alarms.values()
-    assert "published by a signature only: ledger_entry: not met: nets to zero" in said
+    assert "waits for a signature: ledger_entry: not met: nets to zero" in said
     result["expectations"] = {"verdict": "MATCH", "checked": 1, "failed": []}
     gate.choose_branch({})
     assert platform.alarms == {}

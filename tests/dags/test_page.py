@@ -477,6 +477,42 @@ def test_a_comparison_of_live_tables_that_failed_is_shown_above_the_match_before
     ]
 
 
+def test_a_sync_that_nobody_knows_is_no_sync_without_a_verdict(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform.state, platform.found, platform.runs = None, [], {}
+    assert "NOT_RUN" in signed_in.get("/page?sync=settlement").text, "it is declared"
+    monkeypatch.setattr(reports, "syncs", list)
+    found = signed_in.get("/page?sync=settlement")
+    assert found.status_code == 404
+    assert "There is no sync settlement." in found.text and "NOT_RUN" not in found.text
+
+
+def test_a_comparison_without_an_answer_found_no_breaks_and_hides_none(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    """Found by a newcomer: three rows were wrong, the stream was paused, and the page said INCONCLUSIVE, 0 breaks."""
+    found = results.reconciliation(results.table("account", Verdict.BREAK), scope=Scope.LIVE, run_id="before")
+    hidden = results.reconciliation(
+        results.table("account", Verdict.INCONCLUSIVE), scope=Scope.LIVE, run_id="settlement/reconcile/-/later"
+    )
+    platform.found = [hidden, found]
+    text = signed_in.get("/page").text
+    rows = [row for row in text.split("<tr>") if "page?sync=settlement&amp;run=" in row]
+    assert ["INCONCLUSIVE" in row for row in rows] == [True, False]
+    assert '<td class="n">–</td>' in rows[0] and "✗</span> BREAK" in rows[1]
+    assert 'class="verdict BREAK "' in text.split("</h2>")[0]
+
+
+def test_a_table_that_was_left_out_for_a_reason_bears_no_cross(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    left_out = replace(results.table("audit", Verdict.NOT_RUN), reason="parked: not needed")
+    platform.found = [replace(results.clean(), tables=(results.table("account"), left_out))]
+    row = next(row for row in date_page(signed_in).split("<tr>") if "<td>audit</td>" in row)
+    assert "–</span> NOT_RUN" in row and '<td class="n">–</td>' in row and "✗" not in row
+
+
 def test_open_alarms_of_a_sync_stand_on_its_page(signed_in: TestClient, platform: results.Platform) -> None:
     platform.alarms = {("verdict_late", "settlement 2026-11-19"): "no verdict yet", ("x", "payroll@w"): "not his"}
     for path in ("/page", "/page?sync=settlement"):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow.sdk.module_loading import import_string
 
 from seamline.domain.cutover import Boundary
@@ -254,7 +254,7 @@ def test_a_paused_stream_is_seen_as_paused_and_red_once_it_holds_back_too_much(p
     told: list[str] = []
     look.log.info = lambda text, *values: told.append(text % values)  # type: ignore[method-assign]
     platform.alarms = {("stream_late", "settlement@warehouse"): "it was late before it was paused"}
-    with pytest.raises(AirflowSkipException, match="settlement@warehouse: paused: by ann on desk"):
+    with pytest.raises(AirflowException, match="settlement@warehouse: paused: by ann on desk"):
         look.execute({})
     assert "paused since 2026-11-19 08:00:00 +00:00" in told[0]
     assert "by ann on desk, “it moves”; it holds back 36,437 records" in told[0]
@@ -273,7 +273,7 @@ def test_a_stream_that_was_not_heard_is_not_green_before_it_is_worth_an_alarm(pl
     look = StreamsCheckOperator(task_id="look")
     for report, is_green in ((results.report(age_s=30.0), False), (results.report(state="starting"), True)):
         platform.reports = {results.STREAM: report}
-        with nullcontext() if is_green else pytest.raises(AirflowSkipException, match="unknown: no word for 30 s"):
+        with nullcontext() if is_green else pytest.raises(AirflowException, match="unknown: no word for 30 s"):
             look.execute({})
 
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from seamline.domain.cut_state import CutState, Headline, state_of_cut
+from seamline.domain.cut_state import CutState, Headline, newest_of_live, state_of_cut
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import Cut, NightlyMode, Reconciliation, RunState, Scope
@@ -41,6 +41,7 @@ def state(
     *,
     published: Cut | None = None,
     in_force: Cut | None = None,
+    in_force_found: Reconciliation | None = None,
     run_state: RunState = RunState.SUCCEEDED,
     **result: Any,
 ) -> CutState:
@@ -54,6 +55,7 @@ def state(
         found=found,
         published=published,
         in_force=published or in_force,
+        in_force_found=in_force_found,
     )
 
 
@@ -154,6 +156,31 @@ def test_a_comparison_of_some_tables_or_beside_a_partial_version_is_partial() ->
 def test_a_run_that_only_compares_is_running_until_its_checks_have_run() -> None:
     asked: dict[str, Any] = {"mode": NightlyMode.COMPARE_ONLY, "run_state": RunState.RUNNING}
     assert state(compared(MATCH), in_force=BEFORE, **asked).headline is Headline.RUNNING
+
+
+def test_a_date_that_is_taken_again_is_no_better_meanwhile_than_the_version_that_readers_see() -> None:
+    """Found by a newcomer: each new take turned `status` to 0."""
+    running: dict[str, Any] = {"run_state": RunState.RUNNING}
+    flagged = replace(BEFORE, verdict=Verdict.BREAK)
+    assert state(in_force=BEFORE, **running).headline is Headline.RUNNING
+    assert state(in_force=flagged, in_force_found=compared(BREAK), **running).headline is Headline.BREAK
+    again = state(in_force=flagged, in_force_found=compared(MATCH), **running)
+    assert again.headline is Headline.CHECKS_FAILED, "its tables matched, and a rule was broken"
+    assert any(line.endswith("version 1 stays in force, which is CHECKS FAILED") for line in again.lines())
+
+
+def test_as_long_as_a_run_goes_on_nobody_knows_whether_somebody_must_decide() -> None:
+    assert "not known yet whether somebody must decide" in state(run_state=RunState.RUNNING).lines()
+    assert "no decision needed" in state(compared(MATCH), published=cut(), expectations=PASSED).lines()
+
+
+def test_a_break_that_was_found_stands_until_another_comparison_answers() -> None:
+    hidden = TableVerdict("account", Verdict.INCONCLUSIVE, reason="the stream is paused")
+    unanswered, broken, well = compared(hidden), compared(BREAK), compared(MATCH)
+    assert newest_of_live([unanswered, unanswered, broken, well]) == [unanswered, broken]
+    assert newest_of_live([well, unanswered, broken]) == [well]
+    elsewhere = replace(well, destination="lake")
+    assert newest_of_live([unanswered, elsewhere]) == [unanswered, elsewhere]
 
 
 def test_a_version_that_has_expired_is_said_to_be_gone() -> None:

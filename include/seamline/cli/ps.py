@@ -43,7 +43,11 @@ def run(args: argparse.Namespace) -> int:
 def _print_detached(alive: tuple[leftovers.StackProcess, ...]) -> None:
     for one in alive:
         if one.is_detached:
-            print(_line("(detached)", "running", one.pid, "", _resident(one.pid) // _MIB, one.command[:80]))
+            print(
+                _line(
+                    "(detached)", "running", one.pid, "", _resident(one.pid) // _MIB, " ".join(one.command.split())[:80]
+                )
+            )
 
 
 def _line(program: str, state: str, pid: object, port: object, mib: object, up: str) -> str:

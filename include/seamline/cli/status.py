@@ -5,11 +5,12 @@ stream failed, no alarm is open and what every sync declares is right. A cut tha
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -17,7 +18,8 @@ from seamline import settings
 from seamline.adapters import registry
 from seamline.adapters.platform.store import Alarm, PlatformStore
 from seamline.cli import report
-from seamline.domain.cut_state import CutState, Headline
+from seamline.domain.calendar import moment_in_words
+from seamline.domain.cut_state import CutState, Headline, newest_of_live
 from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
@@ -55,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
 def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
     """Write what is known of these syncs, each with what became of its declarations; whether anything is wrong."""
     streams, is_red = look_at_streams(store), False
+    zones = {name: ZoneInfo(store.timezone(name)) for name in outcomes}
     for name, outcome in outcomes.items():
         mine = [state for stream, state in sorted(streams.states.items(), key=str) if stream.sync == name]
         state, (cuts, live, zone) = store.sync_state(name), newest_verdicts(store, name)
@@ -67,10 +70,16 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
         sys.stdout.write(f"{text}\n")
     for alarm in streams.alarms:
         is_red = True
-        sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} since {alarm.raised_at:%F %T %Z}: {alarm.message}\n")
+        since = moment_in_words(alarm.raised_at, _zone_of(alarm, zones))
+        sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} since {since}: {alarm.message}\n")
     for alarm in streams.over:
         sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} is over; the next look at the streams ends it\n")
     return is_red
+
+
+def _zone_of(alarm: Alarm, zones: Mapping[str, ZoneInfo]) -> tzinfo:
+    """That of the sync which it is about; UTC for an alarm about what several share."""
+    return zones.get(re.split("[@ ]", alarm.subject, maxsplit=1)[0], UTC)
 
 
 def _is_wrong(cuts: Sequence[CutState], live: Sequence[Reconciliation], streams: Sequence[StreamState]) -> bool:
@@ -113,7 +122,7 @@ def processes(layout: Layout) -> str:
 
 
 class Newest(NamedTuple):
-    """Of each date the newest take, the newest look at the live tables of each destination, and the sync's zone."""
+    """Of each date the newest take, the live tables as `newest_of_live` has them, and the sync's zone."""
 
     cuts: Sequence[CutState]
     live: Sequence[Reconciliation]
@@ -121,7 +130,5 @@ class Newest(NamedTuple):
 
 
 def newest_verdicts(store: PlatformStore, sync: str) -> Newest:
-    live: dict[str, Reconciliation] = {}
-    for one in store.live_reconciliations(sync, RECENT):
-        live.setdefault(one.destination, one)
-    return Newest(store.cut_states(sync, DATES), list(live.values()), ZoneInfo(store.timezone(sync)))
+    live = newest_of_live(store.live_reconciliations(sync, RECENT))
+    return Newest(store.cut_states(sync, DATES), live, ZoneInfo(store.timezone(sync)))

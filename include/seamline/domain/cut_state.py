@@ -4,7 +4,7 @@ Page, exports and `status` all show this value. Its headline is the worst of the
 better than another. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from enum import StrEnum
@@ -168,11 +168,16 @@ class CutState:
             words.append(_LETS_NOTHING_THROUGH[self.decision.state])
         if self.is_running:
             words.append(Headline.RUNNING)
-        elif self.publication.version is None:
-            # A run that was only to compare takes nothing from the version that readers see, and makes it no better.
-            is_left = self.is_compare_only and self.publication.in_force is not None
-            words.append(self.publication.in_force_is if is_left else Headline.NOT_PUBLISHED)
+        elif self.publication.version is None and not self._leaves_a_version():
+            words.append(Headline.NOT_PUBLISHED)
+        if self.is_running or self._leaves_a_version():
+            # Readers see the version in force meanwhile: another run makes it no better.
+            words.append(self.publication.in_force_is)
         return words
+
+    def _leaves_a_version(self) -> bool:
+        """A run that was only to compare takes nothing from the version that readers see."""
+        return self.is_compare_only and self.publication.version is None and self.publication.in_force is not None
 
     def lines(self, zone: tzinfo = UTC) -> list[str]:
         """The four parts and what ended the run, in words, in the order in which they come about."""
@@ -181,7 +186,10 @@ class CutState:
         return out + (self.failure.lines(zone) if self.failure else [])
 
     def decision_in_words(self, zone: tzinfo = UTC) -> str:
-        return self.decision.in_words(zone) if self.decision else "no decision needed"
+        if self.decision is not None:
+            return self.decision.in_words(zone)
+        is_open = self.is_running and self.publication.version is None
+        return "not known yet whether somebody must decide" if is_open else "no decision needed"
 
     def _checks_in_words(self) -> str:
         if not self.checks.failed:
@@ -208,9 +216,10 @@ def state_of_cut(
     found: Reconciliation | None,
     published: Cut | None,
     in_force: Cut | None,
+    in_force_found: Reconciliation | None = None,
 ) -> CutState:
     """What run `run_id` left in one destination. `result` is the run's; `published` its version there, `in_force` that
-    which readers see."""
+    which readers see, `in_force_found` what was compared for that one."""
     decision, failure = _decision(result, found), failure_of(result)
     is_running = run_state is RunState.RUNNING and failure is None
     is_compare_only = result.get(MODE) == NightlyMode.COMPARE_ONLY
@@ -228,7 +237,7 @@ def state_of_cut(
             version=version,
             at=published.saved_at if published else None,
             in_force=in_force.version if in_force else None,
-            in_force_is=_as_published(in_force) if in_force else Headline.MATCH,
+            in_force_is=_as_published(in_force, in_force_found) if in_force else Headline.MATCH,
             why_not="" if version is not None else _why_not(result, decision, failure, is_running=is_running),
         ),
         partial=bool(found and found.is_partial) or bool(result.get(ONLY_TABLES)),
@@ -245,10 +254,27 @@ def of_live(found: Reconciliation) -> Headline:
     return Headline.PARTIAL if verdict is Verdict.MATCH and found.is_partial else Headline(verdict.value)
 
 
-def _as_published(cut: Cut) -> Headline:
+def newest_of_live(found: Iterable[Reconciliation]) -> list[Reconciliation]:
+    """Of each destination the newest comparison of its live tables; where that one has no answer, behind it the newest
+    that has one: a BREAK that was found stands until another comparison answers. `found`: the newest first."""
+    newest: dict[str, list[Reconciliation]] = {}
+    for one in found:
+        of_destination = newest.setdefault(one.destination, [])
+        if not of_destination or not any(map(_is_answer, of_destination)) and _is_answer(one):
+            of_destination.append(one)
+    return [one for of_destination in newest.values() for one in of_destination]
+
+
+def _is_answer(found: Reconciliation) -> bool:
+    return of_live(found) not in (Headline.NOT_RUN, Headline.INCONCLUSIVE)
+
+
+def _as_published(cut: Cut, found: Reconciliation | None) -> Headline:
     """Of a version, with its checks: they count in its verdict."""
-    is_partial = cut.partial and cut.verdict is Verdict.MATCH
-    return Headline.PARTIAL if is_partial else Headline(cut.verdict.value)
+    if cut.verdict is Verdict.MATCH:
+        return Headline.PARTIAL if cut.partial else Headline.MATCH
+    is_compared_well = found is not None and of_cut(found.tables) is Verdict.MATCH
+    return Headline.CHECKS_FAILED if is_compared_well else Headline(cut.verdict.value)
 
 
 def _why_not(result: Mapping[str, Any], decision: Decision | None, failure: Failure | None, *, is_running: bool) -> str:

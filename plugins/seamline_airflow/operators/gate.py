@@ -119,7 +119,7 @@ class GateOperator(BaseBranchOperator):
             if not lines or self.on_break == "publish_and_flag":
                 store.end_alarm(NOT_CLEAN, about)
                 return "publish"
-            how = "published by a signature only" if self.on_break == "ask" else "not published"
+            how = "waits for a signature" if self.on_break == "ask" else "is not published"
             what = f"the newest take of the cut of {run.business_date} is not clean, and {how}"
             store.raise_alarm(NOT_CLEAN, about, f"{what}: {'; '.join(lines)}")
             if self.on_break == "ask":

@@ -311,10 +311,9 @@ class DayReportOperator(BaseOperator):
 class StreamsCheckOperator(BaseOperator):
     """Look at every wanted stream: alive, moving, within its lag; and at the hosts that run them.
 
-    Red with the reasons when something is wrong; the same is kept as open alarms in the platform database. Skipped, and
-    so not green, where a stream is paused or not known to be well and that is worth no alarm yet. A pool whose host is
-    gone, and which its supervisor did not bring back, gets a new host. Restarts of streams within
-    seconds are the host's own work.
+    Red with the reasons when something is wrong; the same is kept as open alarms in the platform database. Red also
+    where a stream is paused or not known to be well and that is worth no alarm yet. A pool whose host is gone, and
+    which its supervisor did not bring back, gets a new host. Restarts of streams within seconds are the host's own.
     """
 
     def execute(self, context: Any) -> list[str]:
@@ -334,7 +333,7 @@ class StreamsCheckOperator(BaseOperator):
             raise AirflowException("; ".join(f"{trouble.subject}: {trouble.message}" for trouble in found))
         states = [seen.states[each.stream] for each in seen.wanted]
         if odd := [one for one in states if not one.is_green and one.word is not Word.STARTING]:
-            raise AirflowSkipException("; ".join(f"{one.stream}: {one.word}: {one.why}" for one in odd))
+            raise AirflowException("; ".join(f"{one.stream}: {one.word}: {one.why}" for one in odd))
         return [str(one.stream) for one in states]
 
 

@@ -61,10 +61,12 @@ _pages.filters.update(
     of_live=of_live,
     hollow=nothing_compared,
     in_order=reports.tables_in_order,
+    breaks=reports.breaks_in_words,
     late=late_in_words,
     check=check_in_words,
     airflow=reports.airflow_path,
 )
+_pages.tests.update(left_out=reports.is_left_out)
 _pages.globals.update(breaks_max=reports.BREAKS_MAX)
 
 
@@ -112,7 +114,7 @@ def _visit(request: Request, user: access.User, dag_id: str = "") -> Visit:
     return Visit(user, f"{request.url.scheme}://{request.url.netloc}{_airflow(request)}" if is_framed else "")
 
 
-@app.get("/page", response_class=HTMLResponse)
+@app.get("/page", response_class=HTMLResponse, response_model=None)
 def page(
     visit: Annotated[Visit, Depends(_visit)],
     sync: OptionalSync = "",
@@ -122,7 +124,7 @@ def page(
     compared_before: AwareDatetime | None = None,
     dag_id: str = "",
     run_id: str = "",
-) -> str:
+) -> str | HTMLResponse:
     """All syncs; with `sync` its dates, with `business_date` the newest take of one, with `run` that very run; with
     `dag_id` and `run_id` what one Airflow run left. `before` pages back through the dates, `compared_before` through
     the comparisons of the live tables; what stands above them is the sync as of now."""
@@ -135,6 +137,8 @@ def page(
     if business_date:
         return _date_page(visit, sync, business_date, run)
     report = reports.read_sync(sync, dates=reports.DATES_PER_PAGE)
+    if report.is_unknown:
+        return HTMLResponse(_render("no_sync.html", visit, what=f"There is no sync {sync}."), status_code=404)
     if run:
         return _render("live.html", visit, report=report, run=run, shown=reports.live_of(sync, run))
     return _render(
@@ -186,7 +190,7 @@ def _date_page(visit: Visit, sync: str, day: date, run: str) -> str:
 def _run_page(visit: Visit, dag_id: str, run_id: str) -> str:
     sync, _, kind = dag_id.rpartition("__")
     if not re.match(_NAME, sync) or kind not in DAG_KINDS:
-        return _render("no_sync.html", visit, dag_id=dag_id)
+        return _render("no_sync.html", visit, what=f"{dag_id} is not a DAG of a sync.")
     access.require(visit.user, sync)
     return _render("run.html", visit, report=reports.read_sync(sync), run_id=run_id, left=reports.of_run(sync, run_id))
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from seamline import settings
-from seamline.domain.cut_state import CutState, Headline, of_live
+from seamline.domain.cut_state import CutState, Headline, newest_of_live, of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -23,6 +23,7 @@ DATES_PER_PAGE = 31
 DATES_EXPORTED = 366
 LIVE_SHOWN = 20
 BREAKS_MAX = 200
+NOT_ONBOARDED = "not onboarded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,13 @@ class SyncReport:
             return f"STREAM {stands.upper()}"
         return "ALARM" if self.alarms else found.value
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody declares it, and nothing of it is kept."""
+        return self.state == NOT_ONBOARDED and not self.cuts and not self.live and self.sync not in syncs()
+
     def newest_live(self) -> list[Reconciliation]:
-        """The newest comparison of the live tables of each destination."""
-        found: dict[str, Reconciliation] = {}
-        for one in self.live:
-            found.setdefault(one.destination, one)
-        return list(found.values())
+        return newest_of_live(self.live)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def read_sync(sync: str, *, dates: int = DATES_SHOWN) -> SyncReport:
         state = store.sync_state(sync)
         return SyncReport(
             sync=sync,
-            state=state.value if state else "not onboarded",
+            state=state.value if state else NOT_ONBOARDED,
             zone=ZoneInfo(store.timezone(sync)),
             cuts=tuple(store.cut_states(sync, dates)),
             live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
@@ -161,3 +163,17 @@ def tables_in_order(tables: Sequence[TableVerdict]) -> list[TableVerdict]:
     """The worst first: what a person must look at stands on top."""
     order = (Verdict.BREAK, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.MATCH)
     return sorted(tables, key=lambda table: (order.index(table.verdict), table.table))
+
+
+def is_left_out(table: TableVerdict) -> bool:
+    """Whether it was not compared for a reason: that makes a report partial, and is no fault."""
+    return table.verdict is Verdict.NOT_RUN and bool(table.reason)
+
+
+def breaks_in_words(tables: Sequence[TableVerdict]) -> str:
+    """How many were found; – where nothing answered, or not all that should have."""
+    total = sum(table.breaks_total for table in tables)
+    is_known = any(table.verdict in (Verdict.MATCH, Verdict.BREAK) for table in tables) and not any(
+        table.verdict is Verdict.INCONCLUSIVE for table in tables
+    )
+    return f"{total:,}" if total or is_known else "–"

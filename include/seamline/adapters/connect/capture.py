@@ -256,7 +256,10 @@ class ConnectCaptureProbe:
             self._written_end, self._written_at_s, self._silent_after_s = end, now_s, _SILENT_AFTER_S
         silent_s = now_s - max(self._written_at_s, self._running_since_s)
         if silent_s > self._silent_after_s:
-            return CaptureStatus(CaptureState.FAILED, f"it says RUNNING and has written nothing for {silent_s:.0f} s")
+            why = (
+                f"Connect says RUNNING, and nothing has come into the log for {silent_s:.0f} s: does its source answer?"
+            )
+            return CaptureStatus(CaptureState.FAILED, why)
         return CaptureStatus(CaptureState.RUNNING)
 
 

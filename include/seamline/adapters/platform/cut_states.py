@@ -40,21 +40,21 @@ def _states(session: Session, sync: str, query: str, arguments: dict[str, Any]) 
     cursor = session.cursor(row_factory=dict_row)
     # `query` is one of the texts above.
     runs = [rows.run_of(row) for row in cursor.execute(query, arguments).fetchall()]
-    compared = reconciliations.read(
-        session, "run_id = any(%s) and scope = %s", ([run.run_id for run in runs], Scope.CUT.value)
-    )
-    found = {(one.run_id, one.destination): one for one in compared}
     cursor.execute(
         "select * from cut where sync = %s and business_date = any(%s) order by version",
         (sync, [run.business_date for run in runs]),
     )
     cuts = [rows.cut_of(row) for row in cursor]
+    run_ids = {run.run_id for run in runs} | {cut.run_id for cut in cuts}
+    compared = reconciliations.read(session, "run_id = any(%s) and scope = %s", (list(run_ids), Scope.CUT.value))
+    found = {(one.run_id, one.destination): one for one in compared}
     return tuple(_state(run, one.name, found, cuts) for run in runs for one in run.plan.destinations)
 
 
 def _state(run: Run, destination: str, found: dict[tuple[str, str], Reconciliation], cuts: Sequence[Cut]) -> CutState:
     assert run.business_date is not None
     of_date = [cut for cut in cuts if (cut.destination, cut.business_date) == (destination, run.business_date)]
+    in_force = max(of_date, key=lambda cut: cut.version, default=None)
     return state_of_cut(
         run_id=run.run_id,
         sync=run.sync,
@@ -64,5 +64,6 @@ def _state(run: Run, destination: str, found: dict[tuple[str, str], Reconciliati
         result=run.result,
         found=found.get((run.run_id, destination)),
         published=next((cut for cut in of_date if cut.run_id == run.run_id), None),
-        in_force=max(of_date, key=lambda cut: cut.version, default=None),
+        in_force=in_force,
+        in_force_found=found.get((in_force.run_id, destination)) if in_force else None,
     )
