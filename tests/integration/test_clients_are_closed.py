@@ -149,9 +149,17 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
         return opened
 
-    openers: list[tuple[Any, str]] = [(driver, "connect") for driver in (psycopg, psycopg2, pymysql)]
-    for owner, name in [*openers, (httpx, "Client"), (log_reader, "Consumer")]:
+    for owner, name in ((psycopg2, "connect"), (httpx, "Client"), (log_reader, "Consumer")):
         monkeypatch.setattr(owner, name, keeping(getattr(owner, name)))
+    # Of these two the product has classes of its own.
+    monkeypatch.setattr(psycopg.Connection, "connect", classmethod(keeping(psycopg.Connection.connect.__func__)))
+    connect = pymysql.connections.Connection.connect
+
+    def connected(session: Any, *positional: Any) -> None:
+        connect(session, *positional)
+        clients.append(session)
+
+    monkeypatch.setattr(pymysql.connections.Connection, "connect", connected)
     yield clients
 
 
