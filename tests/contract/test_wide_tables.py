@@ -148,7 +148,8 @@ def test_a_wide_table_is_published_over_the_one_that_people_use(
 
 
 def test_a_thousand_floats_are_summed_up(world: PostgresWorld, sink_database: Connection) -> None:
-    floats = tuple(Column(f"f{number}", Kind.DOUBLE, "double precision") for number in range(1_000))
+    # Of MariaDB: those of PostgreSQL are compared exactly, and not by their sums.
+    floats = tuple(Column(f"f{number}", Kind.DOUBLE, "double") for number in range(1_000))
     world.session.execute(f"CREATE TABLE settlement.floats ({', '.join(f'{one.name} float8' for one in floats)})")
     world.session.execute("INSERT INTO settlement.floats (f0, f999) VALUES (1.5, 2.5)")
     with closing(view_of(world, sink_database, Table("floats", floats))) as view:
