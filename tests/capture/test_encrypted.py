@@ -181,7 +181,7 @@ def worker(
     folder = tmp_path_factory.mktemp("connect")
     file = folder / "secrets.properties"
     kafka = resolve("kafka")
-    hand_over(file, kafka)
+    hand_over(file, kafka=kafka)
     security = java_client_settings(kafka, secrets_file=str(file))
     with connect_worker(stack.settings, kafka, name="encrypted", folder=folder, security=security) as one:
         servers.secrets.put(connect=connect_entry(one, here=True))

@@ -98,7 +98,7 @@ def test_a_private_key_that_others_may_read_is_refused(tmp_path: Path, full: dic
 def test_the_cas_of_the_system_are_a_file_for_no_client_of_kafka(tmp_path: Path) -> None:
     kafka = connection(tmp_path, "kafka", {"security.protocol": "SSL", "ssl.ca.location": "probe"})
     assert "ssl.truststore.location" not in java_client_settings(kafka, secrets_file="/x")
-    hand_over(tmp_path / "connect" / "secrets.properties", kafka)
+    hand_over(tmp_path / "connect" / "secrets.properties", kafka=kafka)
     assert log_dirs._context(client_settings(kafka)).verify_mode is ssl.CERT_REQUIRED
 
 
@@ -226,8 +226,8 @@ def test_connect_is_given_logins_and_certificates_in_the_forms_of_java(tmp_path:
     bank = connection(tmp_path, "mysql", full, login=login)
     file.parent.mkdir()
     file.write_text("other.user=stays\n")
-    hand_over(file, bank, kafka)
-    hand_over(file, bank, kafka)
+    hand_over(file, bank, kafka=kafka)
+    hand_over(file, bank, kafka=kafka)
     lines = dict(line.split("=", 1) for line in file.read_text().splitlines())
     assert lines["other.user"] == "stays"
     assert lines["place.user"] == 'a\\\\b"c'

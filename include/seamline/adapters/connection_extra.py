@@ -6,7 +6,8 @@ the clear. Names and meanings of TLS are libpq's for every kind of server but Ka
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,21 +39,18 @@ _REFERENCE = "docs/reference/connections.md lists every setting"
 
 def checked(connection_id: str, kind: str, extra: Mapping[str, Any], *, login: str = "") -> dict[str, Any]:
     """`extra` as it is used. ConfigError for what is unknown, contradicts itself, or names a file that is not there."""
-    if kind == "kafka":
-        fault, cure = _kafka_fault(extra, login)
-    elif kind in _KNOWN:
-        fault, cure = _fault(kind, extra)
+    if kind in _RULES:
+        fault, cure = _RULES[kind](extra, login)
     else:
         # Of another kind nothing would be checked, and what it says of TLS be passed over.
-        fault, cure = f"there is no kind {kind}", _meant(kind, (*_KNOWN, "kafka"))
+        fault, cure = f"there is no kind {kind}", _meant(kind, tuple(_RULES))
     if fault:
         raise ConfigError(f"Connection `{connection_id}`: {fault}", hint=f"{cure}; {_REFERENCE}")
     # librdkafka's word for the CAs of the system, which count where nothing is said. Other clients know files only.
     return {name: value for name, value in extra.items() if (name, value) != ("ssl.ca.location", "probe")}
 
 
-def _fault(kind: str, extra: Mapping[str, Any]) -> tuple[str, str]:
-    """What is wrong and its cure; both empty where nothing is."""
+def _fault(kind: str, extra: Mapping[str, Any], _login: str) -> tuple[str, str]:
     for name in extra:
         if name not in _KNOWN[kind]:
             return f"`{name}` is no setting of a connection of kind {kind}", _meant(name, _KNOWN[kind])
@@ -103,3 +101,10 @@ def _kafka_fault(extra: Mapping[str, Any], login: str) -> tuple[str, str]:
     places = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
     # `probe`: librdkafka looks for the CAs of the system.
     return _file_fault({name: str(extra[name]) for name in places if extra.get(name) not in (None, "", "probe")})
+
+
+# Gives what is wrong and its cure; both empty where nothing is.
+_RULES: Mapping[str, Callable[[Mapping[str, Any], str], tuple[str, str]]] = {
+    **{kind: partial(_fault, kind) for kind in _KNOWN},
+    "kafka": _kafka_fault,
+}

@@ -19,6 +19,7 @@ from seamline.adapters.bulk_source import (
     TableReaders,
     Wanted,
 )
+from seamline.adapters.logins import Logins
 from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.adapters.platform.database import Database
 from seamline.adapters.platform.expiry import PlatformExpiry
@@ -42,6 +43,10 @@ _SOURCES_FOR_TASKS = {
 _TABLE_READERS = {
     "mariadb": "seamline.adapters.mariadb.readers:open_readers",
     "postgres": "seamline.adapters.postgres_source.bulk:open_readers",
+}
+_GRANT_SCRIPTS = {
+    "mariadb": "seamline.adapters.mariadb.grants:script_of",
+    "postgres": "seamline.adapters.postgres_source.grants:grant_script",
 }
 _READER_LOOKS = {"mariadb": "seamline.adapters.mariadb.readers:why_it_hangs"}
 _SHAPE_GUARDS = {"postgres": "seamline.adapters.postgres_source.shapes:open_guard"}
@@ -78,6 +83,11 @@ def table_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str
     return cast(OpenReaders, _opener(_TABLE_READERS, source.kind, "source"))(
         source, reads, meeting=meeting, member=member
     )
+
+
+def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
+    """`script(source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str`: what its owner runs once."""
+    return str(_opener(_GRANT_SCRIPTS, source.kind, "source")(source, tables, logins=logins))
 
 
 def why_a_reader_hangs(source: SourcePlan, waits_for: str) -> str:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from seamline import settings
+from seamline.adapters import registry
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.logins import logins_of
-from seamline.adapters.mariadb import grants as mariadb
 from seamline.adapters.postgres import grants as destination
-from seamline.adapters.postgres_source import grants as postgres
 from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import DestinationPlan, SourcePlan
@@ -51,15 +50,7 @@ def _destination_script(plan: DestinationPlan) -> str:
 
 def _script(source: SourcePlan, tables: Sequence[str]) -> str:
     logins = replace(logins_of(source.name), **_known_logins(source))
-    if source.kind == "postgres":
-        return postgres.grant_script(source, tables, logins=logins)
-    return mariadb.grant_script(
-        source.database,
-        tables,
-        logins=logins,
-        marker_table=source.marker_table,
-        snapshot_lock=source.snapshot_lock,
-    )
+    return registry.grant_script(source, tables, logins=logins)
 
 
 def _known_logins(source: SourcePlan) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Positions: places in one source's log. Partly ordered: ask `covers`, never `<`."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from seamline.domain.errors import InvariantViolated
 
@@ -40,9 +41,18 @@ class BinlogPosition:
     `file` is "" where only the GTID is known (a unit without rows).
     """
 
+    KIND: ClassVar[str] = "binlog"
+
     gtid: str
     file: str = ""
     offset: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"gtid": self.gtid, "file": self.file, "offset": self.offset}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "BinlogPosition":
+        return cls(**fields)
 
     def covers(self, other: "BinlogPosition") -> bool:
         """Whether everything up to `other` is included in this position."""
@@ -69,11 +79,26 @@ class PostgresPosition:
     slot's consistent point. As the position *of a unit*: `xid` is its 32-bit transaction id, `lsn` its commit end.
     """
 
+    KIND: ClassVar[str] = "postgres"
+
     lsn: int
     xid: int | None = None
     xmin: int = 0
     xmax: int = 0
     in_progress: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "lsn": self.lsn,
+            "xid": self.xid,
+            "xmin": self.xmin,
+            "xmax": self.xmax,
+            "in_progress": list(self.in_progress),
+        }
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "PostgresPosition":
+        return cls(**{**fields, "in_progress": tuple(fields["in_progress"])})
 
     def covers(self, other: "PostgresPosition") -> bool:
         """Whether everything up to `other` is included: by transaction where known, else by commit LSN."""
@@ -114,26 +139,18 @@ def widen_xid(xid32: int, near: int) -> int:
 Position = BinlogPosition | PostgresPosition
 
 
+_KINDS: Mapping[str, type[Position]] = {one.KIND: one for one in (BinlogPosition, PostgresPosition)}
+
+
 def position_to_json(position: Position) -> dict[str, Any]:
     """A JSON object with a `kind`, for ledger, platform database and plan."""
-    if isinstance(position, BinlogPosition):
-        return {"kind": "binlog", "gtid": position.gtid, "file": position.file, "offset": position.offset}
-    return {
-        "kind": "postgres",
-        "lsn": position.lsn,
-        "xid": position.xid,
-        "xmin": position.xmin,
-        "xmax": position.xmax,
-        "in_progress": list(position.in_progress),
-    }
+    return {"kind": position.KIND, **position.to_json()}
 
 
 def position_from_json(document: dict[str, Any]) -> Position:
     """The inverse of `position_to_json`."""
     fields = dict(document)
     kind = fields.pop("kind", None)
-    if kind == "binlog":
-        return BinlogPosition(**fields)
-    if kind == "postgres":
-        return PostgresPosition(**{**fields, "in_progress": tuple(fields["in_progress"])})
-    raise InvariantViolated(f"unknown kind of position: {kind!r}")
+    if kind not in _KINDS:
+        raise InvariantViolated(f"unknown kind of position: {kind!r}")
+    return _KINDS[kind].from_json(fields)

@@ -29,6 +29,7 @@ from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.adapters.tls import Tls
 from seamline.domain.errors import CommitUnknown, Fenced, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json, position_to_json
@@ -261,13 +262,17 @@ def capture(folder: Path) -> None:
         plan,
         registry=ListInFile(folder),
         connect=DebeziumCapture(
-            plan.source, client=ConnectClient(resolve("connect")), endpoint=CaptureEndpoint(**wanted["endpoint"])
+            plan.source, client=ConnectClient(resolve("connect")), endpoint=endpoint_from_json(wanted["endpoint"])
         ),
         topics=PlannedTopics(plan.source, CaptureTopics(client_settings(resolve("kafka")))),
         source=registry.source(plan),  # type: ignore[arg-type]
         open_log=lambda: registry.log_reader(plan),
         failpoints=armed(),
     )
+
+
+def endpoint_from_json(document: dict[str, Any]) -> CaptureEndpoint:
+    return CaptureEndpoint(**{**document, "tls": Tls(**document["tls"])})
 
 
 def armed() -> Failpoints:

@@ -303,7 +303,7 @@ def hand_over_logins(source: SourcePlan) -> None:
     connect = resolve(CONNECT_CONNECTION)
     here = connect.extra.get("secrets_file_here") or ("" if connect.extra.get("secrets_file") else _own_secrets_file())
     if here:
-        hand_over(Path(str(here)), resolve(source.capture), resolve(KAFKA_CONNECTION))
+        hand_over(Path(str(here)), resolve(source.capture), kafka=resolve(KAFKA_CONNECTION))
 
 
 def open_capture(source: SourcePlan) -> DebeziumCapture:

@@ -4,7 +4,7 @@ Each setting that is not self-evident says why; the trials behind them ran on De
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from seamline.adapters.connect.connector_mariadb import MARIADB_CONNECTOR, mariadb_settings
@@ -20,6 +20,10 @@ TESTED_VERSIONS = {
     POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-13",),
 }
 CONNECTORS = {"mariadb": MARIADB_CONNECTOR, "postgres": POSTGRES_CONNECTOR}
+_OWN_SETTINGS: Mapping[str, Callable[[SourcePlan, Sequence[str], CaptureEndpoint, Start], dict[str, str]]] = {
+    "mariadb": mariadb_settings,
+    "postgres": postgres_settings,
+}
 
 _SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|passphrase|private\.?key", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[A-Za-z0-9_-]+:[^{}]+\}")
@@ -29,10 +33,6 @@ def connector_config(
     source: SourcePlan, tables: Sequence[str], *, endpoint: CaptureEndpoint, start: Start
 ) -> dict[str, str]:
     """All settings of the connector that carries `tables` (the marker table among them)."""
-    if source.kind == "postgres":
-        own = postgres_settings(source, tables, endpoint=endpoint)
-    else:
-        own = mariadb_settings(source, tables, endpoint=endpoint, start=start)
     return {
         "tasks.max": "1",
         # Every record carries it as `source.name`: a record that strayed into the topic is known by it.
@@ -41,7 +41,7 @@ def connector_config(
         "database.port": str(endpoint.port),
         "database.user": endpoint.secret("user"),
         "database.password": endpoint.secret("password"),
-        **own,
+        **_OWN_SETTINGS[source.kind](source, tables, endpoint, start),
         **_ORDER,
         **_VALUES,
         **_TROUBLE,

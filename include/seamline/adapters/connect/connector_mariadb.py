@@ -19,7 +19,7 @@ def server_id(source: SourcePlan, endpoint: CaptureEndpoint) -> int:
 
 
 def mariadb_settings(
-    source: SourcePlan, tables: Sequence[str], *, endpoint: CaptureEndpoint, start: Start
+    source: SourcePlan, tables: Sequence[str], endpoint: CaptureEndpoint, start: Start
 ) -> dict[str, str]:
     return {
         "connector.class": MARIADB_CONNECTOR,

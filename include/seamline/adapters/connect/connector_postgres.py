@@ -10,7 +10,10 @@ from seamline.plan.model import SourcePlan
 POSTGRES_CONNECTOR = "seamline.connect.PostgresConnector"
 
 
-def postgres_settings(source: SourcePlan, tables: Sequence[str], *, endpoint: CaptureEndpoint) -> dict[str, str]:
+def postgres_settings(
+    source: SourcePlan, tables: Sequence[str], endpoint: CaptureEndpoint, start: Start
+) -> dict[str, str]:
+    """However it starts: the slot tells its position."""
     schema = name_pattern(source.schema)
     return {
         "connector.class": POSTGRES_CONNECTOR,

@@ -8,6 +8,7 @@ reads the file each time it starts.
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cryptography import x509
@@ -45,11 +46,22 @@ def file_beside(secrets_file: str, connection_id: str, name: str) -> str:
     return str(PurePosixPath(secrets_file).parent / f"{connection_id}.{name}")
 
 
-def hand_over(secrets_file: Path, *connections: Connection) -> None:
+@dataclass(frozen=True, slots=True)
+class _Handed:
+    """`files`: PEM files of the CA, the certificate and its key, "" where there is none. `jaas`: a login as Java's
+    Kafka clients take it."""
+
+    connection: Connection
+    files: tuple[str, str, str]
+    jaas: str = ""
+
+
+def hand_over(secrets_file: Path, *databases: Connection, kafka: Connection | None = None) -> None:
     """Write login and certificates of these connections; what is there of others stays. Safe to repeat."""
+    handed = [*map(_of_database, databases), *([_of_kafka(kafka)] if kafka else [])]
     try:
         with alone_in(secrets_file.parent):
-            _write(secrets_file, connections)
+            _write(secrets_file, handed)
     except OSError as exc:
         raise ConfigError(
             f"Connect's secrets {secrets_file} cannot be written: {exc}",
@@ -57,32 +69,41 @@ def hand_over(secrets_file: Path, *connections: Connection) -> None:
         ) from exc
 
 
-def _write(secrets_file: Path, connections: Sequence[Connection]) -> None:
+def _of_database(connection: Connection) -> _Handed:
+    tls = tls_of(connection)
+    return _Handed(connection, (tls.ca, tls.certificate, tls.key))
+
+
+def _of_kafka(connection: Connection) -> _Handed:
+    ca, certificate, key = (str(connection.extra.get(name) or "") for name in _KAFKA_FILES)
+    return _Handed(connection, (ca, certificate, key), _jaas(connection))
+
+
+def _write(secrets_file: Path, handed: Sequence[_Handed]) -> None:
     before = _read(secrets_file)
     lines = dict(before)
-    for connection in connections:
-        store_password = before.get(f"{connection.connection_id}.store_password") or secrets.token_urlsafe(18)
-        files = _files(connection, store_password)
-        lines |= _secrets(connection, store_password if files else "")
+    for one in handed:
+        connection_id = one.connection.connection_id
+        store_password = before.get(f"{connection_id}.store_password") or secrets.token_urlsafe(18)
+        files = _files(one, store_password)
+        lines |= _secrets(one, store_password if files else "")
         for name, content in files.items():
-            write_private(Path(file_beside(str(secrets_file), connection.connection_id, name)), content)
+            write_private(Path(file_beside(str(secrets_file), connection_id, name)), content)
     if lines != before:
         write_private(secrets_file, "".join(f"{name}={_escaped(value)}\n" for name, value in lines.items()))
 
 
-def _secrets(connection: Connection, store_password: str) -> dict[str, str]:
+def _secrets(handed: _Handed, store_password: str) -> dict[str, str]:
     own = {
-        "user": connection.login,
-        "password": connection.password,
+        "user": handed.connection.login,
+        "password": handed.connection.password,
         "store_password": store_password,
-        "jaas": _jaas(connection),
+        "jaas": handed.jaas,
     }
-    return {f"{connection.connection_id}.{name}": value for name, value in own.items() if value}
+    return {f"{handed.connection.connection_id}.{name}": value for name, value in own.items() if value}
 
 
 def _jaas(connection: Connection) -> str:
-    if connection.kind != "kafka":
-        return ""
     login, password, mechanism = kafka_login(connection)
     module = _LOGIN_MODULES.get(mechanism)
     if not login or module is None:
@@ -99,17 +120,12 @@ def kafka_login(connection: Connection) -> tuple[str, str, str]:
     return login, str(extra.get("sasl.password") or connection.password), mechanism
 
 
-def _files(connection: Connection, store_password: str) -> dict[str, bytes]:
-    if connection.kind == "kafka":
-        named = [str(connection.extra.get(name) or "") for name in _KAFKA_FILES]
-    else:
-        tls = tls_of(connection)
-        named = [tls.ca, tls.certificate, tls.key]
+def _files(handed: _Handed, store_password: str) -> dict[str, bytes]:
     try:
-        return _converted(*named, store_password=store_password.encode())
+        return _converted(*handed.files, store_password=store_password.encode())
     except (OSError, ValueError, TypeError) as exc:
         raise ConfigError(
-            f"The certificates of connection `{connection.connection_id}` cannot be given to Connect: {exc}",
+            f"The certificates of connection `{handed.connection.connection_id}` cannot be given to Connect: {exc}",
             hint="they are PEM files, and the private key has no password",
         ) from exc
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from seamline.adapters.logins import Logins
 from seamline.adapters.mariadb.canonical import quoted
 from seamline.adapters.mariadb.marker import create_statement
+from seamline.plan.model import SourcePlan
 
 
 def grant_script(
@@ -50,6 +51,17 @@ def grant_script(
         f"GRANT SELECT, INSERT, DELETE ON {marker} TO {_account(logins.marker)};",
     ]
     return "\n".join(lines) + "\n"
+
+
+def script_of(source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
+    """`grant_script` of a plan's source."""
+    return grant_script(
+        source.database,
+        tables,
+        logins=logins,
+        marker_table=source.marker_table,
+        snapshot_lock=source.snapshot_lock,
+    )
 
 
 def statements_of(script: str) -> list[str]:
