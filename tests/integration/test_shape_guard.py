@@ -11,7 +11,7 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres_source.catalogue import read_catalogue
-from seamline.adapters.postgres_source.client import Session, answered_within, open_session, translated
+from seamline.adapters.postgres_source.client import Session, open_session, translated
 from seamline.adapters.postgres_source.shapes import CatalogueGuard
 from seamline.adapters.postgres_source.witness import CatalogueWitness
 from seamline.domain.catalogue import Table
@@ -274,7 +274,7 @@ def test_a_question_that_is_not_answered_in_time_ends_as_if_the_connection_were_
         closing(open_session(database)) as session,
         pytest.raises(TransientError),
         translated(database),
-        answered_within(session, 0.3),
+        session.watch.limited(0.3),
     ):
         session.execute("SELECT pg_sleep(20)")
     assert time.monotonic() - began < 5

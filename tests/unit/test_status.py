@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from seamline.adapters.platform.store import Alarm
 from seamline.cli import status
 from seamline.cli.main import main
 from seamline.domain.cut_state import CutState
@@ -120,8 +121,8 @@ def test_an_open_alarm_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(monkeypatch, Platform([reconciliation(MATCH)], alarms=(late,))) == 1
 
 
-def alarm(kind: str, subject: str, message: str) -> SimpleNamespace:
-    return SimpleNamespace(kind=kind, subject=subject, raised_at=MOMENT, message=message)
+def alarm(kind: str, subject: str, message: str) -> Alarm:
+    return Alarm(kind, subject, message, MOMENT)
 
 
 def test_of_a_stream_that_spoke_again_status_says_that_its_alarm_is_over(

@@ -82,10 +82,12 @@ class Watch(ABC):
             return
         since, now = self.since_when(), time.monotonic()
         silent_s = self.silent_s(since, now) if since else 0.0
-        if silent_s < self._silence_s:
+        if silent_s > self.limit_s:
+            # A limit below the silence ends a wait without a look.
+            how = "that is" if self._looking is None else "the server works on it for"
+            self._end(since, silent_s, f"{how} longer than its limit of {self.limit_s:.0f} s")
+        elif silent_s < self._silence_s:
             self._looking = None
-        elif silent_s > self.limit_s:
-            self._end(since, silent_s, f"the server works on it for longer than its limit of {self.limit_s:.0f} s")
         elif self._looking is None or self._looking.is_old(now, self._silence_s):
             # Where no thread can be had, the next tick tries again.
             with suppress(RuntimeError):
@@ -117,14 +119,22 @@ class SocketWatch(Watch):
         super().__init__(look=look, silence_s=silence_s, limit_s=limit_s)
 
     @contextmanager
-    def waiting(self, *, limit_s: float | None = None) -> Iterator[None]:
+    def waiting(self) -> Iterator[None]:
         """While this is open somebody waits at the session."""
-        before, self.limit_s = self.limit_s, self.limit_s if limit_s is None else limit_s
         self.since = time.monotonic()
         try:
             yield
         finally:
-            self.since, self.limit_s = 0.0, before
+            self.since = 0.0
+
+    @contextmanager
+    def limited(self, limit_s: float) -> Iterator[None]:
+        """While this is open no answer is waited for longer than this, whatever the server does."""
+        before, self.limit_s = self.limit_s, limit_s
+        try:
+            yield
+        finally:
+            self.limit_s = before
 
     def close(self) -> None:
         super().close()

@@ -43,11 +43,8 @@ def run(args: argparse.Namespace) -> int:
 def _print_detached(alive: tuple[leftovers.StackProcess, ...]) -> None:
     for one in alive:
         if one.is_detached:
-            print(
-                _line(
-                    "(detached)", "running", one.pid, "", _resident(one.pid) // _MIB, " ".join(one.command.split())[:80]
-                )
-            )
+            command = " ".join(one.command.split())[:80]
+            print(_line("(detached)", "running", one.pid, "", _resident(one.pid) // _MIB, command))
 
 
 def _line(program: str, state: str, pid: object, port: object, mib: object, up: str) -> str:

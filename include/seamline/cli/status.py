@@ -5,7 +5,6 @@ stream failed, no alarm is open and what every sync declares is right. A cut tha
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -57,10 +56,11 @@ def run(args: argparse.Namespace) -> int:
 def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
     """Write what is known of these syncs, each with what became of its declarations; whether anything is wrong."""
     streams, is_red = look_at_streams(store), False
-    zones = {name: ZoneInfo(store.timezone(name)) for name in outcomes}
+    zones: dict[str, tzinfo] = {}
     for name, outcome in outcomes.items():
         mine = [state for stream, state in sorted(streams.states.items(), key=str) if stream.sync == name]
         state, (cuts, live, zone) = store.sync_state(name), newest_verdicts(store, name)
+        zones[name] = zone
         is_red = is_red or _is_wrong(cuts, live, mine)
         sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}\n")
         if isinstance(outcome, DeclarationsInvalid):
@@ -70,16 +70,12 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
         sys.stdout.write(f"{text}\n")
     for alarm in streams.alarms:
         is_red = True
-        since = moment_in_words(alarm.raised_at, _zone_of(alarm, zones))
+        # UTC where it is about what several syncs share.
+        since = moment_in_words(alarm.raised_at, zones.get(alarm.about, UTC))
         sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} since {since}: {alarm.message}\n")
     for alarm in streams.over:
         sys.stdout.write(f"\nALARM {alarm.kind} {alarm.subject} is over; the next look at the streams ends it\n")
     return is_red
-
-
-def _zone_of(alarm: Alarm, zones: Mapping[str, ZoneInfo]) -> tzinfo:
-    """That of the sync which it is about; UTC for an alarm about what several share."""
-    return zones.get(re.split("[@ ]", alarm.subject, maxsplit=1)[0], UTC)
 
 
 def _is_wrong(cuts: Sequence[CutState], live: Sequence[Reconciliation], streams: Sequence[StreamState]) -> bool:

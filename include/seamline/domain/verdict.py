@@ -89,6 +89,11 @@ class TableVerdict:
     digest: KeyedDigest | None = None
 
     @property
+    def is_left_out(self) -> bool:
+        """Whether it was not compared for a reason, as one without history: that makes a cut partial and not wrong."""
+        return self.verdict is Verdict.NOT_RUN and bool(self.reason)
+
+    @property
     def is_parked(self) -> bool:
         """Whether a person took the table out of the guarantee. Without a reason it is no parked table."""
         begins, why = self.reason[: len(_PARKED)], self.reason[len(_PARKED) :]
@@ -96,7 +101,7 @@ class TableVerdict:
 
 
 def parked(table: str, why: str) -> TableVerdict:
-    """The verdict of a table that a person parked: always told, and no blemish of the others."""
+    """The verdict of a table that a person parked: always reported, and no blemish of the others."""
     return TableVerdict(table, Verdict.NOT_RUN, f"{_PARKED}{why}")
 
 
@@ -108,7 +113,7 @@ def of_guaranteed(tables: Sequence[TableVerdict]) -> Verdict:
 def of_cut(tables: Sequence[TableVerdict]) -> Verdict:
     """The verdict of a cut. A table that was left out for a reason, as one without history, makes it partial and not
     wrong; where all were, nothing is known: NOT_RUN."""
-    return worst([table.verdict for table in tables if not (table.verdict is Verdict.NOT_RUN and table.reason)])
+    return worst([table.verdict for table in tables if not table.is_left_out])
 
 
 def nothing_compared(tables: Sequence[TableVerdict]) -> str:

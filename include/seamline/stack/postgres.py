@@ -1,15 +1,16 @@
 """The local PostgreSQL 18: made from the wheel that carries the server, with one role and one database per use."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
 
+from seamline.adapters import libpq
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.postgres.grants import grant_statements
 from seamline.adapters.private_file import write_private
-from seamline.adapters.tls import libpq_tls
 from seamline.domain.errors import TerminalError
 from seamline.settings import Settings
 from seamline.stack import account
@@ -130,12 +131,5 @@ def system_identifier(layout: Layout) -> str:
 def _root(known: Settings, *, database: str = "") -> psycopg.Connection:
     root = resolve("postgres_root", within=known)
     return psycopg.connect(
-        host=root.host,
-        port=root.port,
-        user=root.login,
-        password=root.password,
-        dbname=database or root.database,
-        connect_timeout=5,
-        autocommit=True,
-        **libpq_tls(root),
+        **libpq.address(replace(root, database=database or root.database)), connect_timeout=5, autocommit=True
     )

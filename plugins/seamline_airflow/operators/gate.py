@@ -158,9 +158,7 @@ def _blemishes(run: Run, store: Any) -> Iterator[str]:
                 sync=run.sync,
             )
         for table in found.tables if found else ():
-            # One that was left out for a reason (no history, parked) makes the cut partial, not wrong.
-            is_left_out = table.verdict is Verdict.NOT_RUN and bool(table.reason)
-            if table.verdict is not Verdict.MATCH and not is_left_out:
+            if table.verdict is not Verdict.MATCH and not table.is_left_out:
                 what = f"{table.breaks_total} breaks {table.reason}".strip()
                 yield f"{destination.name}: {table.table} {table.verdict}, {what}"
     yield from _unmet(run)

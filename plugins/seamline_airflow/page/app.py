@@ -66,7 +66,6 @@ _pages.filters.update(
     check=check_in_words,
     airflow=reports.airflow_path,
 )
-_pages.tests.update(left_out=reports.is_left_out)
 _pages.globals.update(breaks_max=reports.BREAKS_MAX)
 
 

@@ -1,7 +1,7 @@
 """What the Reconciliation page shows, read from the platform database. Values only, no HTML."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
@@ -90,7 +90,7 @@ def read_sync(sync: str, *, dates: int = DATES_SHOWN) -> SyncReport:
             live=tuple(store.live_reconciliations(sync, LIVE_SHOWN)),
             streams=tuple(seen.states.values()),
             findings={stream: report.findings for stream, report in seen.reports.items()},
-            alarms=tuple(one.message for one in seen.alarms if one not in over and is_about(one.subject, names)),
+            alarms=tuple(one.message for one in seen.alarms if one not in over and one.about in names),
         )
 
 
@@ -131,11 +131,6 @@ def live_of(sync: str, run_id: str) -> tuple[Reconciliation, ...]:
         return tuple(store.live_reconciliations_of(sync, run_id))
 
 
-def is_about(subject: str, names: Collection[str]) -> bool:
-    """Whether an alarm is about one of these, syncs among them: its subject is it, a stream of it or a date of it."""
-    return re.split(r"[@ ]", subject, maxsplit=1)[0] in names
-
-
 def _needed(plan: SyncPlan) -> tuple[str, str]:
     return plan.source.name, plan.stream.pool
 
@@ -163,11 +158,6 @@ def tables_in_order(tables: Sequence[TableVerdict]) -> list[TableVerdict]:
     """The worst first: what a person must look at stands on top."""
     order = (Verdict.BREAK, Verdict.INCONCLUSIVE, Verdict.NOT_RUN, Verdict.MATCH)
     return sorted(tables, key=lambda table: (order.index(table.verdict), table.table))
-
-
-def is_left_out(table: TableVerdict) -> bool:
-    """Whether it was not compared for a reason: that makes a report partial, and is no fault."""
-    return table.verdict is Verdict.NOT_RUN and bool(table.reason)
 
 
 def breaks_in_words(tables: Sequence[TableVerdict]) -> str:

@@ -8,10 +8,11 @@ import psycopg
 from psycopg import errors
 from psycopg.rows import TupleRow
 
+from seamline.adapters import libpq
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.hanging import SILENCE_S
 from seamline.adapters.postgres.watched import connect
-from seamline.adapters.tls import is_tls_refusal, libpq_tls, tls_cure
+from seamline.adapters.tls import is_tls_refusal, tls_cure
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 
 CONNECTION_ID = "seamline_db"
@@ -24,11 +25,7 @@ def parameters(connection: Connection, *, application_name: str, statement_timeo
     """libpq parameters. Every wait has an end: a store that hangs would hold back whoever asks it."""
     timeout_ms = int(statement_timeout_s * 1000)
     return {
-        "host": connection.host,
-        "port": connection.port,
-        "user": connection.login,
-        "password": connection.password,
-        "dbname": connection.database,
+        **libpq.address(connection),
         "application_name": application_name[:63],
         "connect_timeout": 5,
         "keepalives_idle": 10,
@@ -37,7 +34,6 @@ def parameters(connection: Connection, *, application_name: str, statement_timeo
         "tcp_user_timeout": 15_000,
         "options": f"-c statement_timeout={timeout_ms} -c lock_timeout={timeout_ms}"
         " -c idle_in_transaction_session_timeout=30000 -c timezone=UTC -c search_path=seamline",
-        **libpq_tls(connection),
     }
 
 

@@ -3,6 +3,7 @@
 Every method is one short transaction and may be repeated with the same arguments. TransientError: the database is away.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -26,12 +27,17 @@ _NAMED = (
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A state that a person must know of. `subject` is what it is about: a stream, a connector, a topic."""
+    """A state that a person must know of. `subject`: a stream, a date of a sync, a source, or a pool of streams."""
 
     kind: str
     subject: str
     message: str
     raised_at: datetime
+
+    @property
+    def about(self) -> str:
+        """The sync of a stream or of a date; else the subject itself."""
+        return re.split(r"[@ ]", self.subject, maxsplit=1)[0]
 
 
 class PlatformStore:

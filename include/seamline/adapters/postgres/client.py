@@ -8,10 +8,11 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
+from seamline.adapters import libpq
 from seamline.adapters.connections import Connection
 from seamline.adapters.hanging import SILENCE_S
 from seamline.adapters.postgres.watched import WatchedSession, connect
-from seamline.adapters.tls import clear_cure, is_refused_in_the_clear, is_tls_refusal, libpq_tls, tls_cure
+from seamline.adapters.tls import clear_cure, is_refused_in_the_clear, is_tls_refusal, tls_cure
 from seamline.domain.catalogue import NAME_BYTES_MAX
 from seamline.domain.errors import (
     ConfigError,
@@ -97,18 +98,13 @@ def _set_up(session: Session, connection: Connection) -> None:
 def libpq_arguments(connection: Connection, *, application_name: str, stalls_ms: int = _PATIENCE_MS) -> dict[str, Any]:
     """How every session of a destination is opened, in libpq's own words."""
     return {
-        "host": connection.host,
-        "port": connection.port,
-        "user": connection.login,
-        "password": connection.password,
-        "dbname": connection.database,
+        **libpq.address(connection),
         "application_name": application_name[:NAME_BYTES_MAX],
         "connect_timeout": 10,
         "keepalives_idle": 5,
         "keepalives_interval": 5,
         "keepalives_count": 2,
         "tcp_user_timeout": stalls_ms,
-        **libpq_tls(connection),
     }
 
 

@@ -295,7 +295,7 @@ class PostgresSink:
             connection.send_query(b"COMMIT")
             connection.flush()
             self._failpoints.reach(failpoint)
-            with session.watch.waiting(limit_s=_COMMIT_S):
+            with session.watch.limited(_COMMIT_S), session.watch.waiting():
                 result = _answer(connection)
         except (psycopg.Error, SeamlineError) as exc:
             self._close(session)

@@ -1,8 +1,5 @@
 """Sessions of a PostgreSQL source from a connection, and its errors as Seamline's."""
 
-import os
-import socket
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,10 +8,11 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
+from seamline.adapters import libpq
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.hanging import QUESTION_S, SILENCE_S
 from seamline.adapters.postgres.watched import WatchedSession, connect
-from seamline.adapters.tls import clear_cure, is_refused_in_the_clear, is_tls_refusal, libpq_tls, tls_cure
+from seamline.adapters.tls import clear_cure, is_refused_in_the_clear, is_tls_refusal, tls_cure
 from seamline.domain.errors import ConfigError, Refused, SchemaConflict, SeamlineError, TerminalError, TransientError
 from seamline.plan.model import SourcePlan
 
@@ -54,11 +52,7 @@ def libpq_arguments(connection: Connection, *, settings: Sequence[str] = ()) -> 
     """How every session of a source is opened, in libpq's own words, which both drivers take."""
     options = " ".join(f"-c {setting}" for setting in ("TimeZone=UTC", "search_path=pg_catalog", *settings))
     return {
-        "host": connection.host,
-        "port": connection.port,
-        "user": connection.login,
-        "password": connection.password,
-        "dbname": connection.database,
+        **libpq.address(connection),
         "application_name": "seamline",
         "options": options,
         "connect_timeout": _CONNECT_TIMEOUT_S,
@@ -68,25 +62,7 @@ def libpq_arguments(connection: Connection, *, settings: Sequence[str] = ()) -> 
         # No keepalive is sent while a question is on its way: where every packet is lost, this ends the wait for it.
         "tcp_user_timeout": 15_000,
         "client_encoding": "utf8",
-        **libpq_tls(connection),
     }
-
-
-@contextmanager
-def answered_within(session: Session, limit_s: float) -> Iterator[None]:
-    """A question that takes longer ends as if the connection were lost.
-
-    The kernel of a server that is suspended goes on to acknowledge every packet, so no time-out of TCP ends the wait.
-    """
-    line = socket.socket(fileno=os.dup(session.fileno()))
-    timer = threading.Timer(limit_s, line.shutdown, (socket.SHUT_RDWR,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        line.close()
 
 
 @contextmanager

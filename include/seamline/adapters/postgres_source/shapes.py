@@ -17,7 +17,7 @@ import psycopg
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source.catalogue import read_catalogue
-from seamline.adapters.postgres_source.client import Session, answered_within, open_session, role, source_error
+from seamline.adapters.postgres_source.client import Session, open_session, role, source_error
 from seamline.adapters.postgres_source.origin import table_mark, undone_alterations
 from seamline.domain.catalogue import PARK_IT, Table, alterations
 from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, TransientError
@@ -138,7 +138,7 @@ class CatalogueGuard:
         try:
             session = self._opened(reader)
             try:
-                with answered_within(session, _ANSWER_S):
+                with session.watch.limited(_ANSWER_S):
                     end, mark = self._asked(session)
             except psycopg.errors.UndefinedTable:
                 self._close_session()
@@ -188,7 +188,7 @@ class CatalogueGuard:
 
     def _compare(self, session: Session) -> None:
         """Something was altered since the last look: is it anything that matters?"""
-        with answered_within(session, _ANSWER_S):
+        with session.watch.limited(_ANSWER_S):
             now = read_catalogue(session, self._source, [table.name for table in self._tables])
         pairs = list(zip(self._tables, now, strict=True))
         self._refuse({old.name: alterations(old, new) for old, new in pairs}, hint=f"Undo the change. Or: {PARK_IT}")

@@ -8,7 +8,7 @@ import psycopg
 
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source.catalogue import survey
-from seamline.adapters.postgres_source.client import Session, answered_within, open_session, role, translated
+from seamline.adapters.postgres_source.client import Session, open_session, role, translated
 from seamline.adapters.postgres_source.origin import table_mark
 from seamline.adapters.postgres_source.shapes import LSN, MARK
 from seamline.domain.catalogue_marks import CatalogueMarks
@@ -37,7 +37,7 @@ class CatalogueWitness:
         In this order, as the guard of a stream asks (ADR 9): the WAL's end, a lock on each table, its catalogue.
         """
         reader = role(self._source, self._source.reader)
-        with closing(open_session(reader)) as session, translated(reader), answered_within(session, _ANSWER_S):
+        with closing(open_session(reader)) as session, translated(reader), session.watch.limited(_ANSWER_S):
             session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             with session.transaction():
                 return self._read(session, sorted(tables)).to_payload()
