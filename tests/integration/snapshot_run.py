@@ -104,21 +104,21 @@ _CHANGES = ("f = 0.5 WHERE f = 0.25", "d = 0.30000001 WHERE f = 0.25", "d = NULL
 BY_TOLERANCE = {"rate": r'rate BREAK 1 value value \{"id": "2"\}', "quote": "quote BREAK 1 value value"}
 
 
-def caught_before_publish(bank: Captured, warehouse: Connection, *, told: Mapping[str, str]) -> None:
-    """A FLOAT or DOUBLE of the tables of `RATES` that is changed while it is staged is never published. `told`: how the
-    break is told, by table."""
+def caught_before_publish(bank: Captured, warehouse: Connection, *, reported: Mapping[str, str]) -> None:
+    """A FLOAT or DOUBLE of the tables of `RATES` that is changed while it is staged is never published. `reported`: how
+    the break is reported, by table."""
     run = run_of(bank, ("rate", "quote"))
     (destination,) = run.plan.destinations
     tools = tools_of(bank, run, Records())
     for change in _CHANGES:
-        for table, words in told.items():
+        for table, words in reported.items():
             meddler = Meddler(warehouse, table, f"UPDATE {{place}} SET {change}")
             with pytest.raises(GateFailed, match=words):
                 take_snapshot(run, replace(tools, failpoints=meddler))
     run.result["snapshot"] = take_snapshot(run, tools)
     doubles = "UPDATE {{place}} SET d = CASE f WHEN 0.25 THEN {} ELSE {} END WHERE f IS NOT NULL"
     with closing(PostgresSink(run.plan, destination)) as sink:
-        for table in told:
+        for table in reported:
             # Those of two rows are exchanged: count, least, greatest and sum stay what they were.
             meddle(warehouse, table, doubles.format(0.1, 0.3))
             with pytest.raises(GateFailed, match="now holds other values; 3 rows were compared"):
@@ -126,7 +126,7 @@ def caught_before_publish(bank: Captured, warehouse: Connection, *, told: Mappin
             assert sink.read_ledger(run.plan.stream_id(destination.name)) is None
             meddle(warehouse, table, doubles.format(0.3, 0.1))
         publish(run, destination.name, sink=sink)
-    live = rows_in(warehouse, "bank", {table: table for table in told})
+    live = rows_in(warehouse, "bank", {table: table for table in reported})
     assert {table: len(rows) for table, rows in live.items()} == {"rate": 3, "quote": 3}
 
 
@@ -200,8 +200,10 @@ def staged_as_the_log_says(
     state = state_at(bank, position, snapshot["next_offset"], snapshot["high_marker"], tables)
     staged = rows_in(warehouse, "bank_stage", staged_names(snapshot))
     for table in tables:
-        found, told = Counter(staged[table]), Counter(state.holds(table))
-        assert found == told, f"{table} at {snapshot['position']}: staged {found - told}, in the log {told - found}"
+        found, logged = Counter(staged[table]), Counter(state.holds(table))
+        assert found == logged, (
+            f"{table} at {snapshot['position']}: staged {found - logged}, in the log {logged - found}"
+        )
     return staged
 
 

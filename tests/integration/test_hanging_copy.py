@@ -67,7 +67,7 @@ def through(link: Link, connection: Connection) -> Connection:
 
 
 def reads_all(connection: Connection, gates: Gates, pipe: Pipe) -> None:
-    """A child that says when it has the first rows, and goes on when it is told to."""
+    """A child that says when it has the first rows, and goes on when it gets a word."""
     readers = BulkReaders(connection, [READ], gates=gates, member=0)
     readers.meet()
     set_table(LARGE.name)
@@ -83,7 +83,7 @@ def copied_by_a_child(bank: Connection, link: Link, *, is_forgotten: bool) -> li
     gates = Gates(f"{NAME} {is_forgotten}")
     sessions = [open_session(bank)]
     coordinator = Coordinator(bank, gates=gates, members=1, readers=1, lock=SnapshotLock.BRIEF, sessions=sessions)
-    told = []
+    received = []
     with (
         coordinator,
         running(
@@ -94,13 +94,13 @@ def copied_by_a_child(bank: Connection, link: Link, *, is_forgotten: bool) -> li
     ):
         coordinator.meet(is_alive=lambda: True)
         for message in children.messages():
-            told.append(message)
-            if len(told) == 1:
+            received.append(message)
+            if len(received) == 1:
                 if is_forgotten:
                     link.forget()
-                children.tell(0, "go on")
+                children.send(0, "go on")
     close_all(sessions)
-    return told
+    return received
 
 
 def test_a_child_of_a_mariadb_copy_whose_rows_stop_coming_is_ended_by_the_name_of_its_table(bank: Connection) -> None:
@@ -113,8 +113,8 @@ def test_a_child_of_a_mariadb_copy_whose_rows_stop_coming_is_ended_by_the_name_o
 
 def test_the_same_copy_whose_rows_come_is_whole(bank: Connection) -> None:
     with link_to(bank.host, bank.port) as link:
-        told = within(ENDED_S, lambda: copied_by_a_child(bank, link, is_forgotten=False))
-    assert [message.value for message in told][1] == ROWS
+        received = within(ENDED_S, lambda: copied_by_a_child(bank, link, is_forgotten=False))
+    assert [message.value for message in received][1] == ROWS
 
 
 def test_an_unbuffered_read_of_mariadb_whose_rows_stop_coming_is_ended_by_name(bank: Connection) -> None:

@@ -119,7 +119,7 @@ def scene(stack: RunningStack, migrated: Server, warehouse: None) -> Iterator[Sc
 
 
 def _is_listed(scene: Scene) -> bool:
-    """Who asks for the offsets of a topic that was made just now may be told that there is none."""
+    """Who asks for the offsets of a topic that was made just now may get the answer that it does not exist."""
     with suppress(TransientError):
         return scene.topics.offsets(scene.topic) == (0, 0)
     return False

@@ -87,8 +87,8 @@ def test_every_change_of_such_a_table_arrives_and_a_break_names_its_row(
         assert rows == {"票据": 0, KEYLESS: 2, "Trade": 1, "trade": 2, "Übertrag-2$": 2}
         assert {verdict.verdict for verdict in stream.verdicts().values()} == {Verdict.MATCH}
         stream.query('UPDATE live."trade" SET "金额" = 8 WHERE "编号" = 1 RETURNING 1')
-        (told,) = stream.verdicts()["trade"].breaks
-        assert (told.type, told.key, told.source) == (BreakType.VALUE, '{"编号": "1"}', {"金额": "7.00"})
+        (found,) = stream.verdicts()["trade"].breaks
+        assert (found.type, found.key, found.source) == (BreakType.VALUE, '{"编号": "1"}', {"金额": "7.00"})
         assert stream.findings() == 0
 
 

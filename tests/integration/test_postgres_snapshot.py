@@ -440,7 +440,7 @@ def test_a_changed_float_is_caught_while_staged_and_once_more_before_it_is_publi
     caught_before_publish(
         bank,
         warehouse,
-        told={"rate": r'rate BREAK 1 value value \{"id": "2"\}', "quote": "quote BREAK 1 missing, 1 unexpected"},
+        reported={"rate": r'rate BREAK 1 value value \{"id": "2"\}', "quote": "quote BREAK 1 missing, 1 unexpected"},
     )
 
 

@@ -185,7 +185,7 @@ def test_a_label_that_came_since_the_load_is_known_from_then_on(sql: Session) ->
 # ---- what a heartbeat says (ADR 37) --------------------------------------------------------------------------------
 
 
-def told(witness: CatalogueWitness) -> CatalogueMarks:
+def marks_of(witness: CatalogueWitness) -> CatalogueMarks:
     marks = marks_in(witness.payload({"entry", "gone"}))
     assert marks is not None
     return marks
@@ -196,12 +196,12 @@ def test_a_heartbeat_proves_a_log_whose_tables_nobody_has_touched(sql: Session, 
     with closing(CatalogueGuard(SOURCE, [planned], Kept())) as guard:
         written(sql, 10)
         (before,) = sql.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone() or (0,)
-        marks = told(witness)
+        marks = marks_of(witness)
         assert marks.through.lsn >= before  # type: ignore[union-attr]
         assert guard.is_as_planned(marks.tables)
         sql.execute("ANALYZE bank.entry")
         sql.execute("VACUUM bank.entry")
-        assert told(witness).tables == marks.tables
+        assert marks_of(witness).tables == marks.tables
         assert not guard.is_as_planned({})
 
 
@@ -210,13 +210,13 @@ def test_a_heartbeat_behind_an_alteration_proves_nothing_also_where_it_was_undon
     sql: Session, planned: Table, undone: str
 ) -> None:
     witness = CatalogueWitness(SOURCE)
-    told(witness)
+    marks_of(witness)
     for change in UNDONE[undone]:
         sql.execute(f"ALTER TABLE bank.entry ALTER {change}".encode())
         with closing(CatalogueGuard(SOURCE, [planned], Kept())) as guard:
-            assert not guard.is_as_planned(told(witness).tables)
+            assert not guard.is_as_planned(marks_of(witness).tables)
     sql.execute("DROP TABLE bank.entry")
-    assert told(witness).tables == {}
+    assert marks_of(witness).tables == {}
 
 
 def test_maintenance_that_the_stream_has_seen_is_proven_by_the_next_heartbeat(sql: Session, planned: Table) -> None:
@@ -225,7 +225,7 @@ def test_maintenance_that_the_stream_has_seen_is_proven_by_the_next_heartbeat(sq
     for number, statement in enumerate(MAINTENANCE[:4], 10):
         sql.execute(statement.encode())
         written(sql, number)
-        marks = told(witness)
+        marks = marks_of(witness)
         with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard:
             look(guard, sql)
             assert guard.is_as_planned(marks.tables)
@@ -241,7 +241,7 @@ def test_a_heartbeat_does_not_wait_for_who_alters_a_table(sql: Session, planned:
         altering.execute("ALTER TABLE bank.entry ALTER memo SET DEFAULT 'none'")
         began = time.monotonic()
         with pytest.raises(TransientError):
-            told(CatalogueWitness(SOURCE))
+            marks_of(CatalogueWitness(SOURCE))
         assert time.monotonic() - began < 5
 
 

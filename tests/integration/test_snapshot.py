@@ -157,7 +157,7 @@ def test_a_changed_float_is_caught_while_staged_and_once_more_before_it_is_publi
     bank: Captured, warehouse: Connection
 ) -> None:
     bank.execute(*RATES)
-    caught_before_publish(bank, warehouse, told=BY_TOLERANCE)
+    caught_before_publish(bank, warehouse, reported=BY_TOLERANCE)
 
 
 @pytest.mark.parametrize("lock", ["brief", "none"])

@@ -297,7 +297,7 @@ FLOATS = (
     "CREATE TABLE quote (d double precision)",
     "ALTER TABLE quote REPLICA IDENTITY FULL",
 )
-# What no tolerance tells apart: the sign of zero, and the last place.
+# What no tolerance distinguishes: the sign of zero, and the last place.
 NEAREST = {
     "f": ("f = '0' WHERE id = 1", "-0", "0"),
     "d": ("d = 0.30000000000000004 WHERE id = 2", "0.3", "0.30000000000000004"),
@@ -316,7 +316,7 @@ def test_a_float_that_differs_by_its_sign_or_its_last_place_is_a_break_that_name
         bank.execute(
             "INSERT INTO rate VALUES (1, '-0', '-0', 1e23), (2, 'NaN', 0.3, 0)", "INSERT INTO quote VALUES (0)"
         )
-        # A change that only the sign of zero tells from none at all reaches the stream.
+        # A change of nothing but the sign of zero reaches the stream.
         bank.execute("UPDATE rate SET d = 0 WHERE id = 1", "UPDATE rate SET d = '-0' WHERE id = 1")
         bank.execute("UPDATE quote SET d = '-0'")
         stream.wait_until_applied()
@@ -331,8 +331,8 @@ def test_a_float_that_differs_by_its_sign_or_its_last_place_is_a_break_that_name
             )
             stream.query(f"UPDATE live.rate SET {column} = '{wanted}' WHERE id = {change[-1]} RETURNING id")
         stream.query("UPDATE live.quote SET d = 0 RETURNING d")
-        told = {(entry.type, entry.key) for entry in stream.verdicts()["quote"].breaks}
-        assert told == {(BreakType.MISSING, '{"d": "-0"}'), (BreakType.UNEXPECTED, '{"d": "0"}')}
+        found = {(entry.type, entry.key) for entry in stream.verdicts()["quote"].breaks}
+        assert found == {(BreakType.MISSING, '{"d": "-0"}'), (BreakType.UNEXPECTED, '{"d": "0"}')}
         # The row is found by the sign of its zero alone.
         stream.query("UPDATE live.quote SET d = '-0' RETURNING d")
         bank.execute("DELETE FROM quote")

@@ -44,7 +44,7 @@ def test_a_child_whose_server_works_is_waited_for() -> None:
     def look(waits_for: str) -> str:
         looks.append(waits_for)
         if len(looks) == 3:
-            children.tell(0, "go on")
+            children.send(0, "go on")
         return ""
 
     with running([waits], look=look, silence_s=SILENCE_S) as children:

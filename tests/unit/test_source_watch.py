@@ -118,8 +118,8 @@ def test_a_heartbeat_says_what_the_catalogue_has_of_the_tables_that_are_carried_
         watch.carry(frozenset(tables))
         catalogue.is_away = is_away
         watch.beat(now_s=float(now_s))
-    told = [marker.payload for marker in world.markers]
-    assert told == [{}, {"catalogue": ["a", "b"]}, {}, {"catalogue": ["a"]}]
+    payloads = [marker.payload for marker in world.markers]
+    assert payloads == [{}, {"catalogue": ["a", "b"]}, {}, {"catalogue": ["a"]}]
     assert world.alarms == {}
 
 

@@ -77,10 +77,10 @@ def test_a_stream_ends_at_once_although_the_database_is_away() -> None:
 def test_the_lag_of_a_stream_that_is_at_work_on_one_large_span_grows_while_it_reports_nothing() -> None:
     """Its worker lives and says the last report again: the lag in it was that of minutes ago."""
     report = StreamReport(STREAM, "streaming", epoch=3, lag_s=0.5)
-    assert as_of_now(report, told_s=9.9) == report
-    assert as_of_now(report, told_s=240.0).lag_s == 240.5
+    assert as_of_now(report, age_s=9.9) == report
+    assert as_of_now(report, age_s=240.0).lag_s == 240.5
     starting = StreamReport(STREAM, "starting")
-    assert as_of_now(starting, told_s=240.0) == starting
+    assert as_of_now(starting, age_s=240.0) == starting
 
 
 def test_a_plan_is_known_by_the_hash_that_postgresql_computes() -> None:

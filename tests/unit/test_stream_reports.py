@@ -39,10 +39,10 @@ def test_silence_counts_as_lag_once_heartbeats_are_missing(silent_s: float, lag_
     reporter = StreamReporter(STREAM, heard, cast(LogReader, EmptyLog()), ManualClock(1_000 + silent_s))  # type: ignore[arg-type]
     ledger = LedgerRow(STREAM, "topic", "id", 7, BinlogPosition("0-1-1"), 1, 1, committed_ms=1_000_000)
     reporter.catch_up(ledger)
-    reporter.tell("streaming", ledger, epoch=1)
+    reporter.report("streaming", ledger, epoch=1)
     assert (heard.reports[-1].lag_s, heard.reports[-1].silent_s) == (lag_s, lag_s)
     reporter.count(Commit(replace(ledger, committed_ms=int(1000 * (1_000 + silent_s)))), units=1, changes=0)
-    reporter.tell("streaming", ledger, epoch=1)
+    reporter.report("streaming", ledger, epoch=1)
     assert heard.reports[-1].silent_s == 0, "a heartbeat came"
 
 
@@ -51,14 +51,14 @@ def test_the_first_lag_is_that_of_the_ledger_and_after_a_pause_it_is_not_the_one
     heard, clock = Heard(), ManualClock(4_600)
     reporter = StreamReporter(STREAM, heard, cast(LogReader, EmptyLog()), clock)  # type: ignore[arg-type]
     ledger = LedgerRow(STREAM, "topic", "id", 7, BinlogPosition("0-1-1"), 1, 1, committed_ms=1_000_000)
-    reporter.tell("streaming", ledger, epoch=1)
+    reporter.report("streaming", ledger, epoch=1)
     assert heard.reports[-1].lag_s == 3_600
     reporter.count(Commit(replace(ledger, committed_ms=4_600_000)), units=1, changes=1)
-    reporter.tell("streaming", ledger, epoch=1)
+    reporter.report("streaming", ledger, epoch=1)
     assert heard.reports[-1].lag_s == 0
     clock.time += 600
     for state in ("paused", "streaming"):
-        reporter.tell(state, replace(ledger, committed_ms=4_600_000), epoch=1)
+        reporter.report(state, replace(ledger, committed_ms=4_600_000), epoch=1)
         assert (heard.reports[-1].lag_s, heard.reports[-1].silent_s) == (600, 0)
 
 
@@ -74,7 +74,7 @@ def test_a_clock_that_is_put_back_keeps_no_report_waiting() -> None:
     clock = PutBack(10_000.0)
     reporter = StreamReporter(STREAM, heard, cast(LogReader, EmptyLog()), clock)  # type: ignore[arg-type]
     ledger = LedgerRow(STREAM, "topic", "id", 7, BinlogPosition("0-1-1"), 1, 1, committed_ms=1_000_000)
-    reporter.tell("held", ledger, epoch=1)
+    reporter.report("held", ledger, epoch=1)
     assert heard.reports[-1].lag_s == 10_000 - 3_600 - 1_000
     assert not reporter.is_due("held", every_s=1)
     clock.time += 1

@@ -109,9 +109,9 @@ def test_what_was_not_heard_within_its_interval_is_unknown_since_then_and_has_no
 
 def test_a_stream_that_waits_for_its_source_says_so_also_where_the_capture_has_failed_with_the_source() -> None:
     why = "7 records behind position 0/1A cannot be verified without it: PostgreSQL at bank:5432 is away"
-    told = report(state="waiting", error=why, lag_s=5.0, since=NOW - timedelta(minutes=2))
+    waiting = report(state="waiting", error=why, lag_s=5.0, since=NOW - timedelta(minutes=2))
     alarms = [Alarm("capture_failed", "core_bank", "connector x has failed")]
-    state = judged(told, capture=captures_down(alarms)["core_bank"])
+    state = judged(waiting, capture=captures_down(alarms)["core_bank"])
     assert state.in_words() == f"waits for its source since 2026-11-19 11:58:00 +00:00, lag 5.0 s (7 records): {why}"
 
 

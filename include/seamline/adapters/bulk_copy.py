@@ -89,7 +89,7 @@ def copy_group(
     look = partial(registry.why_a_reader_hangs, group.source)
     with running(works, look=look, silence_s=silence_s) as children:
         for _ in range(min(group.streaming_max, expected)):
-            children.tell(turns.popleft(), "your turn")
+            children.send(turns.popleft(), "your turn")
         for message in children.messages():
             if message.error is not None:
                 raise message.error
@@ -97,7 +97,7 @@ def copy_group(
                 copied.append(message.value)
                 report(message.value)
                 if turns:
-                    children.tell(turns.popleft(), "your turn")
+                    children.send(turns.popleft(), "your turn")
     if len(copied) != expected:
         raise InvariantViolated(f"{len(copied)} of {expected} tables were copied and no reader said why")
     return copied

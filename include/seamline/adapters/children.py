@@ -144,8 +144,8 @@ class Children:
             self._processes.append(process)
             self._watches.append(_ChildWatch(life, process, look=look, silence_s=silence_s))
 
-    def tell(self, child: int, word: Any) -> None:
-        """Send a word to a child. One that has just died is told of by `messages`."""
+    def send(self, child: int, word: Any) -> None:
+        """Send a word to a child. One that has just died is reported by `messages`."""
         for pipe, number in self._pipes.items():
             if number == child:
                 try:

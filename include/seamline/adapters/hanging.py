@@ -157,11 +157,11 @@ class SocketWatch(Watch):
         delay."""
         unread = array.array("i", [0])
         try:
-            told = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA_MS.size)
+            tcp_info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_DATA_MS.size)
             fcntl.ioctl(self._socket, termios.FIONREAD, unread)
         except OSError:
             return now - since
-        return 0.0 if unread[0] else min(now - since, _LAST_DATA_MS.unpack(told)[0] / 1000)
+        return 0.0 if unread[0] else min(now - since, _LAST_DATA_MS.unpack(tcp_info)[0] / 1000)
 
 
 class _Looking:

@@ -106,7 +106,7 @@ def shape_guard(plan: SyncPlan) -> ShapeGuard | None:
 
 def catalogue_witness(source: SourcePlan) -> Any:
     """`open_witness(source: SourcePlan)`: what its heartbeats say of its catalogue (`sync.source_watch.Witness`); None
-    where the log itself tells every change of a table's shape."""
+    where the log itself reports every change of a table's schema."""
     place = _WITNESSES.get(source.kind)
     return _function(place)(source) if place else None
 

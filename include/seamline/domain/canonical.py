@@ -21,7 +21,7 @@ different rows never have one text: no separator inside a value can be taken for
 
 FLOAT and DOUBLE of MariaDB are no exact columns: it prints them in another way than PostgreSQL, and settings change its
 digits. They are compared by tolerance (`floats_agree`). Between two PostgreSQL they are as exact as everything else. A
-date that is none (`0000-00-00`) keeps a text of its own and equals nothing else; so do infinite dates and those before
+invalid date (`0000-00-00`) keeps a text of its own and equals nothing else; so do infinite dates and those before
 the year 1 or after 9999.
 """
 
@@ -316,7 +316,7 @@ def _shortest_digits(number: float) -> tuple[str, int]:
             nearest = min(inside, key=lambda count: (abs(count * unit - exact), count % 2))
             digits = str(nearest)
             return digits.rstrip("0"), exponent + len(digits) - length
-    raise InvariantViolated(f"17 digits do not tell {number!r}")
+    raise InvariantViolated(f"17 digits do not identify {number!r}")
 
 
 def _plain_text(_: Column, value: Any) -> str:

@@ -15,7 +15,7 @@ _FIELD = "catalogue"
 class CatalogueMarks:
     """By table a mark, which is another one after whatever was done to the table.
 
-    Everything that the log tells up to `through` was made before the catalogue was read for these marks.
+    Everything that the log holds up to `through` was made before the catalogue was read for these marks.
     """
 
     through: Position
@@ -27,9 +27,9 @@ class CatalogueMarks:
 
 def marks_in(payload: Any) -> CatalogueMarks | None:
     """The inverse of `to_payload`; None of a payload that has none, or that says what nobody understands."""
-    told: Any = payload.get(_FIELD) if isinstance(payload, dict) else None
+    carried: Any = payload.get(_FIELD) if isinstance(payload, dict) else None
     try:
-        through, tables = told["through"], told["tables"]
+        through, tables = carried["through"], carried["tables"]
         return CatalogueMarks(position_from_json(through), {str(name): str(tables[name]) for name in tables})
     except (TypeError, KeyError, AttributeError, InvariantViolated):
         return None

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 
 from seamline.spec.expectation_types import EXPECTATION_TYPES
-from seamline.spec.faults import nearest, told
+from seamline.spec.faults import nearest, redacted
 from seamline.spec.fields import Declared, Name, SqlName
 
 
@@ -13,7 +13,7 @@ def _known_type(value: str) -> str:
     if value not in EXPECTATION_TYPES:
         near = nearest(value, EXPECTATION_TYPES)
         cure = f"Did you mean `{near}`?" if near else "Its gallery lists them"
-        raise ValueError(f"{told(value)} is not an expectation of Great Expectations. {cure}")
+        raise ValueError(f"{redacted(value)} is not an expectation of Great Expectations. {cure}")
     return value
 
 

@@ -49,7 +49,7 @@ def shown(file: Path) -> str:
     return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 
 
-def told(value: object) -> str:
+def redacted(value: object) -> str:
     """A wrong value as a message may repeat it: no address and nothing else that may hold a password, and no list."""
     if isinstance(value, Mapping):
         return "a mapping"

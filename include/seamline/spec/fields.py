@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Pla
 from seamline.domain.calendar import zone
 from seamline.domain.catalogue import NAME_BYTES_MAX
 from seamline.domain.errors import ConfigError
-from seamline.spec.faults import told
+from seamline.spec.faults import redacted
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 NAME_LENGTH_MAX = 40
@@ -35,7 +35,7 @@ def _name(value: str) -> str:
         # Names become topics, DAG ids (`<sync>__nightly`), connectors and files: one form that all of them take.
         raise ValueError(
             f"a name has lower case letters, digits and single underscores, begins with a letter and has at most "
-            f"{NAME_LENGTH_MAX} characters, got {told(value)}"
+            f"{NAME_LENGTH_MAX} characters, got {redacted(value)}"
         )
     return value
 
@@ -44,7 +44,7 @@ def _identifier(value: str) -> str:
     if not IDENTIFIER.fullmatch(value) or len(value) > IDENTIFIER_LENGTH_MAX:
         raise ValueError(
             f"an identifier has letters, digits and underscores, begins with no digit and has at most "
-            f"{IDENTIFIER_LENGTH_MAX} characters, got {told(value)}"
+            f"{IDENTIFIER_LENGTH_MAX} characters, got {redacted(value)}"
         )
     return value
 
@@ -59,8 +59,8 @@ def _sql_name(value: str) -> str:
     if not is_sql_name(value):
         raise ValueError(
             "a table or column is named by letters and digits of any script, `_`, `$`, `-` and blanks inside, of at"
-            f" most {NAME_BYTES_MAX} bytes, got {told(value)}. Rename it at the source; for a table, leave a view under"
-            " the old name to those who use it"
+            f" most {NAME_BYTES_MAX} bytes, got {redacted(value)}. Rename it at the source; for a table, leave a view"
+            " under the old name to those who use it"
         )
     return value
 
@@ -75,14 +75,14 @@ def _connection(value: str) -> str:
 def _schema(value: str) -> str:
     value = _identifier(value)
     if value.startswith("pg_") or value in ("seamline", "information_schema"):
-        raise ValueError(f"schema {told(value)} belongs to the database or to Seamline; choose another")
+        raise ValueError(f"schema {redacted(value)} belongs to the database or to Seamline; choose another")
     if value.endswith(("_cut", "_stage")):
         raise ValueError(
-            f"schema {told(value)}: the endings _cut and _stage are those of the schemas made beside this one"
+            f"schema {redacted(value)}: the endings _cut and _stage are those of the schemas made beside this one"
         )
     if len(value) > IDENTIFIER_LENGTH_MAX - len("_pass_0123456789"):
         raise ValueError(
-            f"schema {told(value)} is too long: _pass_ and a mark are added to it, 47 characters is the limit"
+            f"schema {redacted(value)} is too long: _pass_ and a mark are added to it, 47 characters is the limit"
         )
     return value
 
@@ -92,7 +92,7 @@ def _duration(value: Any) -> Any:
         return value
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"a duration is a whole number with s, min, h or d, as 2h or 90min, got {told(value)}")
+        raise ValueError(f"a duration is a whole number with s, min, h or d, as 2h or 90min, got {redacted(value)}")
     return timedelta(seconds=int(match[1]) * _UNIT_S[match[2]])
 
 
@@ -108,7 +108,7 @@ def duration_text(duration: timedelta) -> str:
 
 def _time_of_day(value: str) -> str:
     if not _TIME_OF_DAY.fullmatch(value):
-        raise ValueError(f'a time of day is written "HH:MM" in quotes, got {told(value)}')
+        raise ValueError(f'a time of day is written "HH:MM" in quotes, got {redacted(value)}')
     return value
 
 
@@ -116,7 +116,7 @@ def _timezone(value: str) -> str:
     try:
         zone(value)
     except ConfigError as error:
-        raise ValueError(f"{told(value)} is not a time zone; {error.hint}") from error
+        raise ValueError(f"{redacted(value)} is not a time zone; {error.hint}") from error
     return value
 
 

@@ -24,7 +24,7 @@ from seamline.spec.checks import (
 from seamline.spec.destination import DESTINATION_KINDS, DESTINATION_KINDS_PLANNED, DestinationSpec
 from seamline.spec.document import Document, Path_, read_document
 from seamline.spec.expectations import ExpectationsSpec, NativeSuite
-from seamline.spec.faults import UNKNOWN_KEY, DeclarationsInvalid, Fault, guess, nearest, told
+from seamline.spec.faults import UNKNOWN_KEY, DeclarationsInvalid, Fault, guess, nearest, redacted
 from seamline.spec.fields import NAME
 from seamline.spec.source import SOURCE_KINDS, SOURCE_KINDS_PLANNED, SourceSpec
 from seamline.spec.sync import SyncSpec
@@ -186,7 +186,7 @@ def _read_kind(file: Path, word: str, kinds: Mapping[str, type[SpecT]], planned:
     elif kind in planned:
         document.fault(("kind",), f"`{kind}` is not supported yet", f"Kinds of {word} so far: {', '.join(kinds)}")
     else:
-        document.fault(("kind",), f"{told(kind)} is not a kind of {word}", guess(str(kind), [*kinds]))
+        document.fault(("kind",), f"{redacted(kind)} is not a kind of {word}", guess(str(kind), [*kinds]))
     if meant := nearest(str(kind), [*kinds]):
         document.data["kind"] = meant
         _validated(document, word, kinds[meant])
@@ -225,7 +225,7 @@ def _check_file_name(document: Document, word: str) -> None:
     name = document.value((word,))
     if isinstance(name, str) and name != document.file.stem and document.is_right((word,)):
         cure = f"Rename one: {name}{document.file.suffix}" if NAME.fullmatch(name) else ""
-        document.fault((word,), f"the file is named {document.file.name} but declares {told(name)}", cure)
+        document.fault((word,), f"the file is named {document.file.name} but declares {redacted(name)}", cure)
 
 
 def _add_all_faults(document: Document, error: ValidationError, model: type[BaseModel]) -> None:

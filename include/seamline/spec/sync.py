@@ -21,7 +21,7 @@ _NOT_YET = {
 class DateColumn(Declared):
     """Which column tells the business date of a row."""
 
-    column: SqlName = Field(description="Column that tells the business date.")
+    column: SqlName = Field(description="Column that holds the business date.")
     as_: Literal["date", "local", "instant"] = Field(
         alias="as",
         description="What the column holds: date (the business date itself), local (a wall clock time in the sync's "

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from seamline.spec.document import Document, Path_
-from seamline.spec.faults import UNKNOWN_KEY, guess, meant, nearest, told
+from seamline.spec.faults import UNKNOWN_KEY, guess, meant, nearest, redacted
 
 # Keys that would hold a secret, also as the end of a longer one. A declaration names connections; secrets live there.
 _SECRET_KEYS = frozenset(
@@ -137,18 +137,20 @@ def _say(document: Document, detail: ErrorDetails, path: Path_, model: type[Base
         return "is missing", _described(path, model)
     if kind == "literal_error":
         allowed = [str(value) for value in _literals(path, model)]
-        return f"must be one of {', '.join(allowed)}, got {told(detail['input'])}", _near(str(detail["input"]), allowed)
+        return f"must be one of {', '.join(allowed)}, got {redacted(detail['input'])}", _near(
+            str(detail["input"]), allowed
+        )
     if kind == "value_error":
         return str(detail["ctx"]["error"]), ""
     if kind in _WANTED:
-        got = document.plain.get(document.as_written(path)) or told(detail["input"])
+        got = document.plain.get(document.as_written(path)) or redacted(detail["input"])
         return f"{_WANTED[kind]}, got {got}", _quoted(document, kind, path, model)
     if kind == "string_pattern_mismatch":
-        return f"{told(detail['input'])} does not fit", _described(path, model)
+        return f"{redacted(detail['input'])} does not fit", _described(path, model)
     if kind == "too_short":
         return "must not be empty", _described(path, model)
     return (
-        f"{_bounds(detail) or detail['msg'].replace('Input should', 'should')}, got {told(detail['input'])}",
+        f"{_bounds(detail) or detail['msg'].replace('Input should', 'should')}, got {redacted(detail['input'])}",
         _described(path, model),
     )
 

@@ -20,7 +20,7 @@ def gate_of(stream: StreamId, ledger: LedgerRow, tables: Mapping[str, Table]) ->
         )
     unplanned = sorted(boundaries.keys() - tables.keys())
     if unplanned:
-        # Its changes would be passed over, and nobody could tell later.
+        # Its changes would be skipped, and nothing would show it later.
         raise SchemaConflict(
             f"the ledger of {stream} carries {', '.join(unplanned)}, and the plan by which this stream was"
             " started does not: the plan is an older one",

@@ -1,4 +1,4 @@
-"""Whether what the log tells was made while the tables had their planned shape: by the source, or by the log itself.
+"""Whether the changes in the log were made while the tables had their planned schema: by the source, or by the log.
 
 A source that answers is asked before each commit (ADR 9). While it does not answer, the heartbeats further on in the
 log say what its catalogue was at their place (ADR 37): a stream is applied up to the last place that is proven so.
@@ -44,7 +44,7 @@ class ShapeProof:
         self._clock = clock
         # What its last answer was, while the source is away.
         self.trouble = ""
-        self._told: Position | None = None
+        self._proven_by_log: Position | None = None
         self._ahead: _MarksAhead | None = None
         self._read_at = -math.inf
         self._asking: Future[None] | None = None
@@ -77,7 +77,7 @@ class ShapeProof:
         if self._is_proven(unit.position):
             return True
         if self.trouble:
-            return self._has_come_back(unit) or self._is_told_ahead(unit)
+            return self._has_come_back(unit) or self._is_proven_ahead(unit)
         try:
             self.require(unit.position)
         except SourceAway as away:
@@ -93,7 +93,7 @@ class ShapeProof:
 
     def _is_proven(self, position: Position) -> bool:
         verified = self._guard.verified if self._guard is not None else None
-        return any(place is not None and _reaches(place, position) for place in (self._told, verified))
+        return any(place is not None and _reaches(place, position) for place in (self._proven_by_log, verified))
 
     # ---- the source ------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class ShapeProof:
 
     # ---- the log ---------------------------------------------------------------------------------------------------
 
-    def _is_told_ahead(self, unit: Unit) -> bool:
+    def _is_proven_ahead(self, unit: Unit) -> bool:
         """Reads ahead until the unit is proven, or the log has no more, or for a second."""
         began = self._clock.now()
         if self._open_log is None or began < self._read_at:
@@ -138,9 +138,9 @@ class ShapeProof:
 
     def _believe(self, found: Sequence[CatalogueMarks]) -> None:
         for marks in found:
-            is_news = self._told is None or _reaches(marks.through, self._told)
+            is_news = self._proven_by_log is None or _reaches(marks.through, self._proven_by_log)
             if is_news and self._guard is not None and self._guard.is_as_planned(marks.tables):
-                self._told = marks.through
+                self._proven_by_log = marks.through
 
     def _stop_reading_ahead(self) -> None:
         if self._ahead is not None:
@@ -170,8 +170,8 @@ class _MarksAhead:
         found: list[CatalogueMarks] = []
         for record in records:
             if record.kind is RecordKind.ROWS:
-                told = (self._marks_of(row) for row in record.rows if row.table == self._marker_table and row.op == "c")
-                self._open += [marks for marks in told if marks is not None]
+                rows = (row for row in record.rows if row.table == self._marker_table and row.op == "c")
+                self._open += [marks for marks in map(self._marks_of, rows) if marks is not None]
             elif record.kind is RecordKind.BEGIN:
                 self._open = []
             elif record.kind is RecordKind.END and record.position is not None:

@@ -39,7 +39,7 @@ class _Turn(Protocol):
 
 
 class Witness(Protocol):
-    """Tells what a source's catalogue is now, for a heartbeat to carry it into the log (ADR 37)."""
+    """Reports what a source's catalogue is now, for a heartbeat to carry it into the log (ADR 37)."""
 
     def payload(self, tables: Collection[str]) -> Mapping[str, Any]: ...
 

@@ -563,7 +563,7 @@ class _SpanLoop:
 
     def _tell(self, state: str, *, hold_id: str = "") -> None:
         waits_for = self._proof.trouble if state == "waiting" else ""
-        self._reporter.tell(state, self._ledger, epoch=self._lease.epoch, hold_id=hold_id, waits_for=waits_for)
+        self._reporter.report(state, self._ledger, epoch=self._lease.epoch, hold_id=hold_id, waits_for=waits_for)
         self._failpoints.reach("app.reported")
 
     def _tell_if_due(self, state: str, every_s: float, *, hold_id: str = "") -> None:

@@ -51,7 +51,7 @@ class StreamReporter:
         silent_s = self._clock.wall() - ledger.committed_ms / 1000 if ledger.committed_ms else 0.0
         self._lag_s = self._silent_s = silent_s if silent_s > HEARTBEATS_MISSED_S else 0.0
 
-    def tell(self, state: str, ledger: LedgerRow, *, epoch: int, hold_id: str = "", waits_for: str = "") -> None:
+    def report(self, state: str, ledger: LedgerRow, *, epoch: int, hold_id: str = "", waits_for: str = "") -> None:
         """`waits_for`: what the source said last that a stream waits for."""
         ends = self._reader.end_offset()
         if self._lag_s is None or state in ("paused", "held", "waiting"):

@@ -85,7 +85,7 @@ def _told(request: Request, error: SeamlineError) -> Response:
 
 @app.exception_handler(401)
 async def _sign_in(request: Request, error: HTTPException) -> Response:
-    """A person is led to Airflow's login, and from there back; a program is told."""
+    """A person is led to Airflow's login, and from there back; a program gets the error."""
     if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
         return await http_exception_handler(request, error)
     query = f"?{request.url.query}" if request.url.query else ""

@@ -13,7 +13,7 @@ POSTGRES_CONNECTOR = "seamline.connect.PostgresConnector"
 def postgres_settings(
     source: SourcePlan, tables: Sequence[str], endpoint: CaptureEndpoint, start: Start
 ) -> dict[str, str]:
-    """However it starts: the slot tells its position."""
+    """The same for every start: the slot keeps the position."""
     schema = name_pattern(source.schema)
     return {
         "connector.class": POSTGRES_CONNECTOR,

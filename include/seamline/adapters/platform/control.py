@@ -42,12 +42,12 @@ left join lateral (
 _REPORTS_WITHIN_S = 10.0
 
 
-def as_of_now(report: StreamReport, *, told_s: float) -> StreamReport:
-    """A report of `told_s` seconds ago. What it is at work on since then no reader sees yet: it is behind by so much
+def as_of_now(report: StreamReport, *, age_s: float) -> StreamReport:
+    """A report of `age_s` seconds ago. What it is at work on since then no reader sees yet: it is behind by so much
     more. A stream that has not begun has no lag."""
-    if not report.epoch or told_s < _REPORTS_WITHIN_S:
+    if not report.epoch or age_s < _REPORTS_WITHIN_S:
         return report
-    return dataclasses.replace(report, lag_s=report.lag_s + told_s)
+    return dataclasses.replace(report, lag_s=report.lag_s + age_s)
 
 
 def plan_hash(plan_json: str) -> str:
@@ -97,7 +97,7 @@ class PlatformStreamControl:
         self._clock_offset_s = 0.0
         self._unsent: StreamReport | None = None
         self._last: StreamReport | None = None
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
         self._dropped = 0
         self._talk = Conversation(str(stream), turn=self._turn, open_one=open_one, poll_s=poll_s)
 
@@ -134,7 +134,7 @@ class PlatformStreamControl:
                 self._dropped += 1
             last = self._last
             self._unsent = self._last = report
-            self._told_at = time.monotonic()
+            self._reported_at = time.monotonic()
         if last is None or _is_news(last, report):
             self._talk.ring()
 
@@ -151,9 +151,9 @@ class PlatformStreamControl:
     def _send(self, session: Session) -> None:
         with self._lock:
             # Also an old report is sent at every turn: its age tells that this worker lives.
-            report, dropped, told_s = self._last, self._dropped, time.monotonic() - self._told_at
+            report, dropped, age_s = self._last, self._dropped, time.monotonic() - self._reported_at
         if report is not None:
-            now = as_of_now(report, told_s=told_s)
+            now = as_of_now(report, age_s=age_s)
             put_report(session, dataclasses.replace(now, host=self._host, reports_dropped=dropped))
         with self._lock:
             if self._unsent is report:

@@ -62,9 +62,9 @@ def watch_of(
     arguments: Mapping[str, Any], *, fileno: int, pid: int, silence_s: float = SILENCE_S, limit_s: float = math.inf
 ) -> SocketWatch:
     """The watch of a session of any driver that was opened by these arguments of libpq."""
-    told = f"PostgreSQL at {arguments['host']}:{arguments['port']} (process {pid}, `{arguments['application_name']}`)"
+    name = f"PostgreSQL at {arguments['host']}:{arguments['port']} (process {pid}, `{arguments['application_name']}`)"
     return SocketWatch(
-        fileno, name=told, look=partial(_look, dict(arguments), pid), silence_s=silence_s, limit_s=limit_s
+        fileno, name=name, look=partial(_look, dict(arguments), pid), silence_s=silence_s, limit_s=limit_s
     )
 
 
@@ -91,7 +91,7 @@ def what_hangs(row: tuple[Any, ...] | None) -> str:
     if row is None:
         return _GONE
     state, kind, event, backend = row
-    # Not every version tells what a replication session does.
+    # Not every version reports what a replication session does.
     if str(state).startswith("idle") and backend != "walsender":
         return _ANSWERED
     if kind in ("Client", "IPC"):
