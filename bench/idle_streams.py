@@ -62,7 +62,8 @@ def main() -> int:
                 bank.connector.stop()
             offset = bank.topics.end_offset()
             is_met = report(hosts, host.pid, syncs, seconds=chosen.seconds)
-            # Every transaction of the server passes through the log, as an empty unit where it is of another database.
+            # Every transaction of the server passes through the log, as an empty transaction where it is of another
+            # database.
             records = bank.topics.end_offset() - offset
             sys.stdout.write(f"  meanwhile {records} records came into the log\n")
             woken(bank, warehouse, syncs)

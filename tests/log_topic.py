@@ -148,7 +148,7 @@ class LogTopic:
         if self.begun is not None and self.begun != position:
             self.before = ToldBefore(self.begun, has_end=False, records=self.odd)
         self.begun, self.odd = position, 0
-        self._add(RecordKind.BEGIN, unit_id=gtid(self._number), position=position, follows=self.before)
+        self._add(RecordKind.BEGIN, transaction_id=gtid(self._number), position=position, follows=self.before)
         return self._number
 
     def begin_again(self) -> None:
@@ -166,7 +166,7 @@ class LogTopic:
         self.before, self.begun = ToldBefore(BinlogPosition(gtid(self._number)), has_end=True), None
         self._add(
             RecordKind.END,
-            unit_id=gtid(self._number),
+            transaction_id=gtid(self._number),
             position=BinlogPosition(gtid(self._number)),
             total=sum(found.values()),
             counts=dict(found),
@@ -179,7 +179,7 @@ class LogTopic:
         self.odd += 1
         self._add(
             RecordKind.TRUNCATE,
-            unit_id=gtid(self._number),
+            transaction_id=gtid(self._number),
             table=table,
             tables=(table,),
             position=self._place(),
@@ -189,7 +189,11 @@ class LogTopic:
         self.begin()
         self.odd += 1
         self._add(
-            RecordKind.DDL, unit_id=gtid(self._number), statement=statement, tables=tables, position=self._place()
+            RecordKind.DDL,
+            transaction_id=gtid(self._number),
+            statement=statement,
+            tables=tables,
+            position=self._place(),
         )
 
     def heartbeat(self) -> None:
@@ -241,8 +245,8 @@ class LogTopic:
         return offset
 
 
-def row_record(row: RowChange, unit_id: str = "", position: Position | None = None) -> LogRecord:
-    return LogRecord(row.offset, RecordKind.ROWS, unit_id, position, [row])
+def row_record(row: RowChange, transaction_id: str = "", position: Position | None = None) -> LogRecord:
+    return LogRecord(row.offset, RecordKind.ROWS, transaction_id, position, [row])
 
 
 def in_runs(records: Sequence[LogRecord]) -> list[LogRecord]:
@@ -250,7 +254,7 @@ def in_runs(records: Sequence[LogRecord]) -> list[LogRecord]:
     told: list[LogRecord] = []
     for record in records:
         last = told[-1] if told else record
-        if record.rows and last.rows and record is not last and record.unit_id == last.unit_id:
+        if record.rows and last.rows and record is not last and record.transaction_id == last.transaction_id:
             told[-1] = replace(last, rows=[*last.rows, *record.rows])
         else:
             told.append(record)

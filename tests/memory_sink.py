@@ -161,7 +161,7 @@ class MemorySink:
             publication.next_offset,
             publication.position,
             known.epoch + 1 if known else 1,
-            known.applied_units if known else 0,
+            known.applied_transactions if known else 0,
             0,
             known.boundaries if known else (),
         )
@@ -248,7 +248,7 @@ class MemorySink:
         return replace(changes, keyed=keyed)
 
     def put_aside(self, lease: Lease, table: str) -> list[dict[bytes, KeyedChange]]:
-        """What the pieces of the open unit, in their order, do to each key of a table."""
+        """What the pieces of the open transaction, in their order, do to each key of a table."""
         pieces = self._database.pieces.get((lease.stream, lease.epoch), ())
         return [{change.key: change for change in piece.keyed} for piece in pieces if piece.table == table]
 
@@ -378,7 +378,7 @@ def _advanced(before: LedgerRow, progress: Progress) -> LedgerRow:
         before,
         next_offset=span.end,
         position=span.position,
-        applied_units=before.applied_units + span.units,
+        applied_transactions=before.applied_transactions + span.transactions,
         committed_ms=span.committed_ms,
         last_marker=progress.last_marker or before.last_marker,
         boundaries=tuple(replace(b, ended=b.ended or b.table in progress.ended) for b in before.boundaries),

@@ -14,7 +14,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.left_out import UNAVAILABLE, UNAVAILABLE_BYTES, may_lack_values
-from seamline.domain.log import RowChange, Span, Unit
+from seamline.domain.log import RowChange, Span, Transaction
 from seamline.ports import Commit, Lease, Progress, Sink
 from seamline.sync.compaction import compact
 from tests.log_topic import STREAM, position
@@ -68,18 +68,18 @@ def as_logged(before: Row, after: Row) -> Row:
 
 @dataclass(slots=True)
 class ToastLog:
-    """Makes units of changes, in log order."""
+    """Makes transactions of changes, in log order."""
 
     offset: int = 0
     number: int = 0
 
-    def unit(self, *changes: Change, truncated: bool = False) -> Unit:
+    def transaction(self, *changes: Change, truncated: bool = False) -> Transaction:
         start = self.offset
         rows = [row for before, after in changes for row in self._rows(before, after)]
         self.offset += 2
         self.number += 1
         emptied = (NOTE.name,) if truncated else ()
-        return Unit(str(self.number), start, self.offset, position(self.number), rows, truncated=emptied)
+        return Transaction(str(self.number), start, self.offset, position(self.number), rows, truncated=emptied)
 
     def _rows(self, before: Row | None, after: Row | None) -> Iterable[RowChange]:
         if before is None:
@@ -118,9 +118,9 @@ def _key_alone(row: Row) -> Row:
 
 @dataclass(slots=True)
 class ToastHistory:
-    """`states[n]`: the source's rows after unit n, `states[0]` before all."""
+    """`states[n]`: the source's rows after transaction n, `states[0]` before all."""
 
-    units: list[Unit] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
     states: list[dict[int, Row]] = field(default_factory=lambda: [{}])
 
 
@@ -128,7 +128,7 @@ class ToastHistory:
 def toast_histories(draw: st.DrawFn, *, is_plain: bool = False) -> ToastHistory:
     """Two rows, then transactions of up to five changes; without TRUNCATE and changes of key where `is_plain`."""
     log, history, rows = ToastLog(), ToastHistory(), {number: note(number, str(number)) for number in range(2)}
-    history.units.append(log.unit(*((None, row) for row in rows.values())))
+    history.transactions.append(log.transaction(*((None, row) for row in rows.values())))
     history.states.append(dict(rows))
     kinds = ["insert", "update", "delete", *([] if is_plain else ["move"] * 3)]
     for _ in range(draw(st.integers(1, 5))):
@@ -136,7 +136,7 @@ def toast_histories(draw: st.DrawFn, *, is_plain: bool = False) -> ToastHistory:
         if truncated:
             rows.clear()
         changes = [_change(draw, rows, kinds) for _ in range(draw(st.integers(0, 5)))]
-        history.units.append(log.unit(*changes, truncated=truncated))
+        history.transactions.append(log.transaction(*changes, truncated=truncated))
         history.states.append(dict(rows))
     return history
 
@@ -174,17 +174,17 @@ class NoteStream:
         self.next_offset = self.lease.ledger.next_offset
 
     def span(self, *changes: Change) -> Commit:
-        return self.units(self.log.unit(*changes))
+        return self.transactions(self.log.transaction(*changes))
 
-    def units(self, *units: Unit) -> Commit:
-        return self.batches(*compacted(*units))
+    def transactions(self, *transactions: Transaction) -> Commit:
+        return self.batches(*compacted(*transactions))
 
     def pieces(self, *pieces: Sequence[Change]) -> Commit:
         """One transaction larger than memory, the last piece as its rest."""
         batches = [
             batch
             for number, changes in enumerate(pieces, 1)
-            for batch in compacted(self.log.unit(*changes), piece=number if number < len(pieces) else 0)
+            for batch in compacted(self.log.transaction(*changes), piece=number if number < len(pieces) else 0)
         ]
         return self.batches(*batches)
 
@@ -196,5 +196,5 @@ class NoteStream:
         return commit
 
 
-def compacted(*units: Unit, piece: int = 0) -> list[TableChanges]:
-    return list(compact(units, tables={NOTE.name: NOTE}, gate=BoundaryGate({}), piece=piece).values())
+def compacted(*transactions: Transaction, piece: int = 0) -> list[TableChanges]:
+    return list(compact(transactions, tables={NOTE.name: NOTE}, gate=BoundaryGate({}), piece=piece).values())

@@ -252,7 +252,7 @@ class Orders:
 
     `hold_id` set: stand still at an END until the lease ends (`hold_until_s`, epoch seconds by this process's clock;
     the platform database's clock decides, the control translates it);
-    `apply_to` set as well: first apply every unit it covers and stop before the first that it does not.
+    `apply_to` set as well: first apply every transaction it covers and stop before the first that it does not.
     `are_old`: the platform database is away, so these are the last that were heard.
     """
 
@@ -285,7 +285,7 @@ class StreamReport:
     log_end_offset: int = 0
     position: Position | None = None
     lag_s: float = 0.0
-    units: int = 0
+    transactions: int = 0
     changes: int = 0
     findings: int = 0
     hold_id: str = ""

@@ -72,6 +72,7 @@ def in_words(state: StreamState, report: StreamReport | None) -> str:
     if report is None:
         return f"{state.stream}: {state.in_words()}"
     return (
-        f"{state.stream}: {state.in_words()}; at {report.position}, {report.units} units, {report.changes} changes,"
+        f"{state.stream}: {state.in_words()}; at {report.position}, {report.transactions} transactions,"
+        f" {report.changes} changes,"
         f" {report.findings} findings, heard {report.age_s:.0f} s ago"
     )

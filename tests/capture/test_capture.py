@@ -42,8 +42,8 @@ def test_a_capture_begun_under_writers_carries_every_later_transaction_whole(ban
         wait_until(lambda: writers.committed > before + 200, timeout_s=60, what="200 transactions more")
     assert state.generation == 1
     assert state.tables == ("account", "audit", "seamline_marker")
-    # The log begins in the middle of the tables' life: units are checked, contents only from an empty start.
-    assert replay(bank, finish(bank)).units > 200
+    # The log begins in the middle of the tables' life: transactions are checked, contents only from an empty start.
+    assert replay(bank, finish(bank)).transactions > 200
 
 
 def test_the_log_replayed_from_an_empty_database_equals_the_source(bank: Captured) -> None:

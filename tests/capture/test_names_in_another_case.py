@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from seamline.domain.log import touched
-from seamline.sync.units import UnitAssembler
+from seamline.sync.transactions import TransactionAssembler
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured, told_marker
 from tests.integration.replicated import restorable_mariadb
@@ -39,13 +39,13 @@ def test_every_statement_of_a_table_is_seen_whatever_case_it_was_typed_in(bank: 
     bank.ensure()
     bank.execute("INSERT INTO Account VALUES (1, 1, 'x')", *STATEMENTS, "ALTER TABLE Later COMMENT 'not of the sync'")
     told_marker(bank)
-    units = UnitAssembler(TABLES, marker_table=bank.source_plan.marker_table)
+    transactions = TransactionAssembler(TABLES, marker_table=bank.source_plan.marker_table)
     with closing(bank.open_log()) as reader:
         reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])
-        made = units.feed(reader.poll(5.0, 10_000))
-    assert units.trouble is None
-    assert [row.table for unit in made for row in unit.rows] == ["account"]
-    stops = [unit.ddl for unit in made if unit.ddl]
+        made = transactions.feed(reader.poll(5.0, 10_000))
+    assert transactions.trouble is None
+    assert [row.table for transaction in made for row in transaction.rows] == ["account"]
+    stops = [transaction.ddl for transaction in made if transaction.ddl]
     assert {touched(stop, TABLES) for stop in stops} == {("account",)}
     # What is replaced is told as dropped and created.
     assert [stop.statement.partition(" ")[0] for stop in stops] == [

@@ -9,7 +9,7 @@ import pytest
 from seamline.adapters.connections import resolve
 from seamline.domain.errors import LogCorrupted, SeamlineError, TerminalError
 from seamline.domain.log import touched
-from seamline.sync.units import UnitAssembler
+from seamline.sync.transactions import TransactionAssembler
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured, finish, replay, told_marker
 from tests.integration.databases import mariadb, mariadb_database
@@ -189,14 +189,14 @@ def test_a_statement_that_nobody_can_read_is_told_of_the_tables_that_it_may_touc
     bank.execute("DROP TABLE audit", "SET SESSION system_versioning_alter_history = KEEP", *MAY_TOUCH)
     bank.execute("INSERT INTO account (id, a) VALUES (2, 2)", "INSERT INTO audit (id) VALUES (3)")
     told_marker(bank)
-    units = UnitAssembler(("account", "audit"), marker_table=bank.source_plan.marker_table)
+    transactions = TransactionAssembler(("account", "audit"), marker_table=bank.source_plan.marker_table)
     with closing(bank.open_log()) as reader:
         reader.assign(0)
-        made = units.feed(reader.poll(5.0, 10_000))
-    assert units.trouble is None
-    stops = {ddl.statement: touched(ddl, ("account", "audit")) for unit in made if (ddl := unit.ddl)}
+        made = transactions.feed(reader.poll(5.0, 10_000))
+    assert transactions.trouble is None
+    stops = {ddl.statement: touched(ddl, ("account", "audit")) for transaction in made if (ddl := transaction.ddl)}
     assert {statement: stops.get(statement, ()) for statement in MAY_TOUCH} == MAY_TOUCH
-    assert [row.table for unit in made for row in unit.rows] == ["account", "audit"]
+    assert [row.table for transaction in made for row in transaction.rows] == ["account", "audit"]
 
 
 ALTERED_BESIDE_THE_LOG = {
@@ -227,13 +227,13 @@ def test_an_xa_transaction_of_a_captured_table_stops_the_stream_by_name(bank: Ca
     write_by_xa(f"{NAME}.account")
     bank.execute("INSERT INTO account VALUES (2, 2, 'y')")
     finish(bank)
-    units = UnitAssembler(("account", "audit"), marker_table=bank.source_plan.marker_table)
+    transactions = TransactionAssembler(("account", "audit"), marker_table=bank.source_plan.marker_table)
     with closing(bank.open_log()) as reader:
         reader.assign(0)
 
         def trouble() -> SeamlineError | None:
-            units.feed(reader.poll(1.0, 1_000))
-            return units.trouble
+            transactions.feed(reader.poll(1.0, 1_000))
+            return transactions.trouble
 
         told = wait_until(trouble, timeout_s=60, what="the stop")
     assert isinstance(told, LogCorrupted)

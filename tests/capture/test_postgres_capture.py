@@ -29,7 +29,7 @@ from tests.integration.captured_postgres import PostgresCaptured, captured_postg
 from tests.integration.connect_worker import ConnectWorker, connect_worker
 from tests.integration.producer_quota import producer_quota
 from tests.integration.replicated import restorable_postgres
-from tests.integration.snapshot_run import units_of
+from tests.integration.snapshot_run import transactions_of
 from tests.waiting import wait_until
 
 ROWS = 100_000
@@ -178,7 +178,7 @@ def test_whatever_the_connector_stores_lies_behind_a_whole_transaction(bank: Pos
     """At no moment can it be ended such that it goes on inside of one: it never keeps a place there."""
     bank.ensure()
     large_transaction(bank, "COPY")
-    ends = [end.position for end, _, _ in units_of(bank, finish(bank))]
+    ends = [end.position for end, _, _ in transactions_of(bank, finish(bank))]
     seed, *stored = stored_offsets(bank)
     assert len(stored) > len(ends), "the large transaction should have taken more than one commit"
     places = {seed["lsn"], *(end.lsn for end in ends if isinstance(end, PostgresPosition))}

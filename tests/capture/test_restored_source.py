@@ -79,7 +79,7 @@ def test_a_marker_that_is_shown_a_moment_later_than_the_log_tells_it_is_waited_f
         name = bank.connector.name
         status = bank.client.wait_for(name, lambda one: one.is_running or one.is_failed, what="to a start")
         assert status.is_running, status.error
-        assert replay(bank, told_marker(bank)).units
+        assert replay(bank, told_marker(bank)).transactions
 
 
 def has_missed_it(bank: PostgresCaptured) -> bool:

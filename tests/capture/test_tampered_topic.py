@@ -39,7 +39,7 @@ class Told:
     begins: tuple[int, ...]
     ends: tuple[int, ...]
 
-    def unit(self, number: int) -> Sequence[Message]:
+    def transaction(self, number: int) -> Sequence[Message]:
         return self.messages[self.begins[number] : self.ends[number]]
 
 
@@ -96,7 +96,7 @@ def as_it_was(told: Told) -> list[Message]:
 
 
 def a_transaction_twice(told: Told) -> list[Message]:
-    return [*told.messages[: told.ends[4]], *told.unit(4), *told.messages[told.ends[4] :]]
+    return [*told.messages[: told.ends[4]], *told.transaction(4), *told.messages[told.ends[4] :]]
 
 
 def rewound(told: Told) -> list[Message]:
@@ -105,7 +105,7 @@ def rewound(told: Told) -> list[Message]:
 
 def two_in_the_other_order(told: Told) -> list[Message]:
     before, between = told.messages[: told.begins[4]], told.messages[told.ends[4] : told.begins[5]]
-    return [*before, *told.unit(5), *between, *told.unit(4), *told.messages[told.ends[5] :]]
+    return [*before, *told.transaction(5), *between, *told.transaction(4), *told.messages[told.ends[5] :]]
 
 
 def a_row_twice(told: Told) -> list[Message]:

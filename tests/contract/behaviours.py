@@ -26,7 +26,7 @@ from seamline.domain.log import Span
 from seamline.ports import Commit, Lease, Progress, Sink
 from seamline.sync.compaction import compact
 from seamline.sync.span_loop import run_stream
-from seamline.sync.units import UnitAssembler
+from seamline.sync.transactions import TransactionAssembler
 from tests.bank_history import text_of
 from tests.contract.worlds import Row, World
 from tests.log_topic import (
@@ -86,9 +86,9 @@ class Applying:
         for index in range(pieces):
             log = LogTopic()
             log.transaction(*changes[index * len(changes) // pieces : (index + 1) * len(changes) // pieces])
-            units = UnitAssembler(tables, marker_table=MARKERS).feed(log.records)
+            transactions = TransactionAssembler(tables, marker_table=MARKERS).feed(log.records)
             piece = index + 1 if index < pieces - 1 else 0
-            found += compact(units, tables=tables, gate=BoundaryGate({}), piece=piece).values()
+            found += compact(transactions, tables=tables, gate=BoundaryGate({}), piece=piece).values()
         return found
 
 
@@ -135,7 +135,7 @@ def rows_and_ledger_are_committed_together(world: World) -> None:
     ledger = world.sink().read_ledger(STREAM)
     assert ledger == commit.ledger
     assert ledger is not None
-    assert (ledger.next_offset, ledger.applied_units, ledger.last_marker) == (10, 1, "m-7")
+    assert (ledger.next_offset, ledger.applied_transactions, ledger.last_marker) == (10, 1, "m-7")
     assert (ledger.position, ledger.committed_ms) == (position(1001), 1_700_000_000_000)
     assert world.rows(ACCOUNT) == texts(account(1))
     assert world.rows(AUDIT) == texts({"actor": "x", "action": "y"})
@@ -508,7 +508,8 @@ def a_removal_of_more_rows_than_there_are_stops_and_applies_nothing(world: World
     assert world.rows(AUDIT) == []
 
 
-# ---- large units ---------------------------------------------------------------------------------------------------
+# ---- large transactions
+# ---------------------------------------------------------------------------------------------------
 
 
 @behaviour
@@ -592,5 +593,5 @@ def a_stream_with_crashes_ends_with_the_source_s_tables(world: World) -> None:
     assert world.rows(AUDIT) == texts(*[{"actor": "x", "action": str(n % 3)} for n in range(40)])
     ledger = world.sink().read_ledger(STREAM)
     assert ledger is not None
-    assert ledger.applied_units == 40
+    assert ledger.applied_transactions == 40
     assert world.findings() == []

@@ -49,7 +49,11 @@ def a_table_enters_a_stream_that_stands_where_its_pass_does_and_the_others_are_u
     joining = passed(world, TRANSFER, AUDIT, rows=[], at=10)
     assert world.rows(TRANSFER) == [], "nobody sees the tables of a pass"
     after = world.sink().join(STREAM, joining).ledger
-    assert (after.next_offset, after.position, after.applied_units) == (10, before.position, before.applied_units)
+    assert (after.next_offset, after.position, after.applied_transactions) == (
+        10,
+        before.position,
+        before.applied_transactions,
+    )
     assert after.epoch == before.epoch + 1
     assert boundaries(after.boundaries) == {("account", 1), ("transfer", 1), ("audit", 1)}
     assert {b.high_marker for b in after.boundaries} == {"high-1"}

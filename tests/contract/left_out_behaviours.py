@@ -100,7 +100,7 @@ def a_change_of_key_takes_what_it_lacks_from_the_row_under_the_old_key(world: Wo
 def the_old_key_goes_in_the_commit_that_brings_the_new_one(world: World) -> None:
     (row,) = rows = numbered(1)
     stream = opened(world, *rows)
-    (batch,) = compacted(stream.log.unit((row, {**row, "id": 2})))
+    (batch,) = compacted(stream.log.transaction((row, {**row, "id": 2})))
     assert [change.is_delete for change in batch.keyed] == [True, False]
     staged = stream.sink.stage(stream.lease, batch)
     assert_stored(world, row)
@@ -245,10 +245,10 @@ def any_history_that_leaves_values_out_ends_with_the_source_s_rows(world: World)
     @settings(max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(toast_histories(), st.sets(st.integers(1, 5)))
     def check(history: ToastHistory, cuts: set[int]) -> None:
-        stream.units(ToastLog().unit(truncated=True))
+        stream.transactions(ToastLog().transaction(truncated=True))
         last = 0
-        for cut in [*sorted(cut for cut in cuts if cut < len(history.units)), len(history.units)]:
-            stream.units(*history.units[last:cut])
+        for cut in [*sorted(cut for cut in cuts if cut < len(history.transactions)), len(history.transactions)]:
+            stream.transactions(*history.transactions[last:cut])
             last = cut
             assert_stored(world, *history.states[cut].values())
 
@@ -262,14 +262,14 @@ def any_large_transaction_that_leaves_values_out_ends_with_the_source_s_rows(wor
     @settings(max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(toast_histories())
     def check(history: ToastHistory) -> None:
-        stream.units(ToastLog().unit(truncated=True))
-        before, *rest = history.units
-        stream.units(before)
+        stream.transactions(ToastLog().transaction(truncated=True))
+        before, *rest = history.transactions
+        stream.transactions(before)
         stream.batches(
             *(
                 batch
-                for number, unit in enumerate(rest, 1)
-                for batch in compacted(unit, piece=number if number < len(rest) else 0)
+                for number, transaction in enumerate(rest, 1)
+                for batch in compacted(transaction, piece=number if number < len(rest) else 0)
             )
         )
         assert_stored(world, *history.states[-1].values())

@@ -84,8 +84,8 @@ def test_more_fetched_values_than_memory_should_hold_are_staged_in_parts_and_com
 def test_a_change_of_key_under_another_shape_of_the_table_stops_by_name(renamed: str, world: PostgresWorld) -> None:
     first, *others = numbered(3)
     stream = opened(world, first, *others)
-    (before,) = compacted(stream.log.unit((first, {**first, "title": "x"})), piece=1)
-    (moved,) = compacted(stream.log.unit((first, {**first, "id": 50})), piece=2)
+    (before,) = compacted(stream.log.transaction((first, {**first, "title": "x"})), piece=1)
+    (moved,) = compacted(stream.log.transaction((first, {**first, "id": 50})), piece=2)
     for change in moved.keyed:
         change.row = change.row.replace(f'"{renamed}"'.encode(), b'"headline"')
     with pytest.raises(SchemaConflict, match="headline"):

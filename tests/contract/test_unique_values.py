@@ -15,7 +15,7 @@ from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import Fenced, SchemaConflict
 from seamline.ports import Commit
 from seamline.sync.compaction import compact
-from seamline.sync.units import UnitAssembler
+from seamline.sync.transactions import TransactionAssembler
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.left_out_behaviours import assert_stored, numbered, opened
 from tests.contract.worlds import PostgresWorld
@@ -82,8 +82,8 @@ def in_one_span(stream: Applying, *transactions: Sequence[Change]) -> Commit:
     for changes in transactions:
         log.transaction(*changes)
     tables = {table.name: table for table in TABLES}
-    units = UnitAssembler(tables, marker_table=MARKERS).feed(log.records)
-    batches: list[TableChanges] = list(compact(units, tables=tables, gate=BoundaryGate({})).values())
+    transactions = TransactionAssembler(tables, marker_table=MARKERS).feed(log.records)
+    batches: list[TableChanges] = list(compact(transactions, tables=tables, gate=BoundaryGate({})).values())
     staged = [stream.sink.stage(stream.lease, batch) for batch in batches]
     commit = stream.sink.commit(stream.lease, staged, progress=stream.progress())
     stream.next_offset = commit.ledger.next_offset
@@ -100,7 +100,7 @@ def test_values_that_change_places_in_one_transaction_are_applied(world: Postgre
     assert begun(stream) == before + 2
     ledger = world.sink().read_ledger(STREAM)
     assert ledger is not None
-    assert (ledger.next_offset, ledger.applied_units) == (stream.next_offset, 2)
+    assert (ledger.next_offset, ledger.applied_transactions) == (stream.next_offset, 2)
 
 
 def test_a_span_in_which_nothing_changes_places_is_applied_once(world: PostgresWorld) -> None:

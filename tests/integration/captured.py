@@ -31,7 +31,7 @@ from seamline.ports import Marker, Source
 from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture, reset_capture
 from seamline.sync.capture_watch import CaptureWatch
 from seamline.sync.stream_host import RaiseAlarm
-from seamline.sync.units import UnitAssembler
+from seamline.sync.transactions import TransactionAssembler
 from tests.integration.databases import mariadb, mariadb_database
 from tests.waiting import wait_until
 
@@ -234,14 +234,14 @@ def as_told(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ARG00
 
 @dataclass
 class Replayed:
-    """What the log says a database holds: keyed rows by key, keyless rows counted; and how many units said so.
+    """What the log says a database holds: keyed rows by key, keyless rows counted; and how many transactions said so.
 
     `meant`: of a table and the values of a row in it, as the log writes them, the row as it is held here.
     """
 
     keyed: dict[str, dict[bytes, tuple[Any, ...]]] = field(default_factory=dict)
     keyless: dict[str, Counter[tuple[Any, ...]]] = field(default_factory=dict)
-    units: int = 0
+    transactions: int = 0
     told_again: int = 0
     rows: int = 0
     meant: Callable[[str, tuple[Any, ...]], tuple[Any, ...]] = as_told
@@ -253,7 +253,8 @@ class Replayed:
 
 
 def replay(one: Captured, marker_id: str) -> Replayed:
-    """Read the whole log up to this marker's unit; every unit must be whole, in place and counted right."""
+    """Read the whole log up to this marker's transaction; every transaction must be whole, in place and counted
+    right."""
     reader = one.open_log()
     try:
         reader.assign(one.kafka.offsets(one.source_plan.log_topic)[0])
@@ -330,18 +331,18 @@ def assert_too_large_is_told(one: Captured) -> None:
         "INSERT INTO audit VALUES (2, 'behind it')",
     )
     marker_id = finish(one)
-    units = UnitAssembler(("account", "audit"), marker_table=one.source_plan.marker_table)
+    transactions = TransactionAssembler(("account", "audit"), marker_table=one.source_plan.marker_table)
     rows: list[RowChange] = []
     with closing(one.open_log()) as reader:
         reader.assign(0)
 
         def is_told() -> bool:
-            made = units.feed(reader.poll(1.0, 1_000))
-            rows.extend(row for unit in made for row in unit.rows)
-            return any(marker_id in str(unit.markers) for unit in made)
+            made = transactions.feed(reader.poll(1.0, 1_000))
+            rows.extend(row for transaction in made for row in transaction.rows)
+            return any(marker_id in str(transaction.markers) for transaction in made)
 
         wait_until(is_told, timeout_s=60, what="the marker")
-    assert units.trouble is None
+    assert transactions.trouble is None
     images: dict[tuple[str, str], list[tuple[bool, bool]]] = {}
     for row in rows:
         images.setdefault((row.table, row.op), []).append((row.before is not None, row.after is not None))
@@ -354,7 +355,7 @@ def assert_too_large_is_told(one: Captured) -> None:
 
 def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
     state = Replayed()
-    unit: list[RowChange] = []
+    transaction: list[RowChange] = []
     counted: Counter[str] = Counter()
     open_id, is_last = "", False
     begun: Position | None = None
@@ -362,30 +363,32 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
     odd = chains = 0
     for record in _records(reader):
         if record.kind is RecordKind.BEGIN:
-            if begun is not None and record.unit_id != open_id:
+            if begun is not None and record.transaction_id != open_id:
                 before = ToldBefore(begun, has_end=False, records=odd)
             # The first BEGIN of a chain names none.
             chains += record.follows is None
             assert record.follows in (None, before) or before is None, record
             begun, odd = record.position, 0
-            assert not unit or record.unit_id == open_id, f"{open_id} has rows and no END before {record.unit_id}"
+            assert not transaction or record.transaction_id == open_id, (
+                f"{open_id} has rows and no END before {record.transaction_id}"
+            )
             # A restarted connector tells an open transaction again, all of it.
-            state.told_again += bool(unit)
+            state.told_again += bool(transaction)
             assert record.is_whole, record
-            unit = []
+            transaction = []
             counted = Counter()
-            open_id = record.unit_id
+            open_id = record.transaction_id
         elif record.kind is RecordKind.ROWS:
-            assert record.unit_id == open_id, f"row of {record.unit_id} inside {open_id}"
-            unit += record.rows
+            assert record.transaction_id == open_id, f"row of {record.transaction_id} inside {open_id}"
+            transaction += record.rows
             counted.update(row.table for row in record.rows)
             is_last = is_last or any(row.op == "c" and marker_id.encode() in (row.after or b"") for row in record.rows)
         elif record.kind is RecordKind.END:
-            assert record.unit_id == open_id, f"END of {record.unit_id} inside {open_id}"
+            assert record.transaction_id == open_id, f"END of {record.transaction_id} inside {open_id}"
             assert (dict(counted), counted.total()) == (record.counts, record.total), record
-            apply_unit(state, unit)
-            state.units += 1
-            unit = []
+            apply_transaction(state, transaction)
+            state.transactions += 1
+            transaction = []
             assert record.position is not None
             open_id, begun, before = "", None, ToldBefore(record.position, has_end=True)
             if is_last:
@@ -393,7 +396,7 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
                 return state
         elif record.kind in (RecordKind.TRUNCATE, RecordKind.DDL):
             odd += 1
-    raise AssertionError(f"the log ended before marker {marker_id}; {state.units} units")
+    raise AssertionError(f"the log ended before marker {marker_id}; {state.transactions} transactions")
 
 
 def _records(reader: KafkaLogReader) -> Iterator[LogRecord]:
@@ -405,8 +408,8 @@ def _row(state: Replayed, table: str, image: bytes | None) -> tuple[Any, ...] | 
     return state.meant(table, tuple(json.loads(image).values())) if image else None
 
 
-def apply_unit(state: Replayed, unit: Sequence[RowChange]) -> None:
-    for row in unit:
+def apply_transaction(state: Replayed, transaction: Sequence[RowChange]) -> None:
+    for row in transaction:
         state.rows += 1
         before, after = (_row(state, row.table, image) for image in (row.before, row.after))
         if row.key is None:

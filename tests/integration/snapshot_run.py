@@ -22,7 +22,7 @@ from seamline.plan.model import Run
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.integration.bank_writers import Writers
-from tests.integration.captured import Captured, Replayed, apply_unit
+from tests.integration.captured import Captured, Replayed, apply_transaction
 from tests.integration.databases import postgres
 from tests.waiting import wait_until
 
@@ -151,8 +151,8 @@ def rows_in(warehouse: Connection, schema: str, names: dict[str, str]) -> Rows:
         }
 
 
-def units_of(bank: Captured, through: str) -> Iterator[tuple[LogRecord, Position, list[RowChange]]]:
-    """(END, position, rows) of every unit from the first on, up to the unit of a marker."""
+def transactions_of(bank: Captured, through: str) -> Iterator[tuple[LogRecord, Position, list[RowChange]]]:
+    """(END, position, rows) of every transaction from the first on, up to the transaction of a marker."""
     with closing(bank.open_log()) as reader:
         reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])
         rows: list[RowChange] = []
@@ -165,7 +165,7 @@ def units_of(bank: Captured, through: str) -> Iterator[tuple[LogRecord, Position
                     rows += record.rows
                     begins = begins or record.position
                 elif record.kind is RecordKind.END:
-                    assert record.total == len(rows), f"unit {record.unit_id} is not whole"
+                    assert record.total == len(rows), f"transaction {record.transaction_id} is not whole"
                     position = begins or record.position
                     assert position is not None
                     yield record, position, rows
@@ -181,13 +181,13 @@ def state_at(bank: Captured, position: Position, next_offset: int, high_marker: 
     """
     state = Replayed()
     passed = False
-    for end, unit, rows in units_of(bank, high_marker):
-        if is_covered(unit, position):
-            assert not passed, f"unit {unit} is covered by {position} and stands behind one that is not"
-            apply_unit(state, [row for row in rows if row.table in tables])
+    for end, transaction, rows in transactions_of(bank, high_marker):
+        if is_covered(transaction, position):
+            assert not passed, f"transaction {transaction} is covered by {position} and stands behind one that is not"
+            apply_transaction(state, [row for row in rows if row.table in tables])
         else:
             passed = True
-            assert end.offset >= next_offset, f"unit {unit} at {end.offset} would never be applied"
+            assert end.offset >= next_offset, f"transaction {transaction} at {end.offset} would never be applied"
     assert passed, "the high marker lies beyond the snapshot"
     return state
 
@@ -207,11 +207,11 @@ def staged_as_the_log_says(
     return staged
 
 
-def by_row_address(unit: Position, snapshot: Position) -> bool:
+def by_row_address(transaction: Position, snapshot: Position) -> bool:
     """The rule that is wrong."""
-    assert isinstance(unit, PostgresPosition)
+    assert isinstance(transaction, PostgresPosition)
     assert isinstance(snapshot, PostgresPosition)
-    return unit.lsn <= snapshot.lsn
+    return transaction.lsn <= snapshot.lsn
 
 
 def told_by(
@@ -223,8 +223,8 @@ def told_by(
 ) -> list[Replayed]:
     """What a snapshot at `position` holds of these tables, published from the first on, said by each rule."""
     states = [Replayed() for _ in rules]
-    for _, unit, changes in units_of(bank, through):
+    for _, transaction, changes in transactions_of(bank, through):
         for state, rule in zip(states, rules, strict=True):
-            if rule(unit, position):
-                apply_unit(state, [row for row in changes if row.table in tables])
+            if rule(transaction, position):
+                apply_transaction(state, [row for row in changes if row.table in tables])
     return states

@@ -559,14 +559,14 @@ def test_a_stream_goes_on_while_the_platform_database_is_away(server: Server, di
     director.pause(STREAM, by="ann")
     with PlatformStreamControl(STREAM, open_one=server.open, poll_s=0.2) as control:
         wait_until(lambda: control.orders().hold_id == hold_id, timeout_s=5, what="the hold")
-        control.report(StreamReport(STREAM, "held", units=1))
+        control.report(StreamReport(STREAM, "held", transactions=1))
         server.cut()
         slowest_s = 0.0
 
         def reports_are_dropped() -> bool:
             nonlocal slowest_s
             before = time.monotonic()
-            control.report(StreamReport(STREAM, "held", units=2))
+            control.report(StreamReport(STREAM, "held", transactions=2))
             assert control.orders().paused
             slowest_s = max(slowest_s, time.monotonic() - before)
             return control.reports_dropped >= 3
@@ -578,6 +578,6 @@ def test_a_stream_goes_on_while_the_platform_database_is_away(server: Server, di
 
         def told() -> bool:
             latest = director.latest_report(STREAM)
-            return latest is not None and latest.units == 2 and latest.reports_dropped >= 3
+            return latest is not None and latest.transactions == 2 and latest.reports_dropped >= 3
 
         wait_until(told, timeout_s=5, what="the newest report after the cut")

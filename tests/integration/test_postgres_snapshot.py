@@ -27,7 +27,7 @@ from seamline.ports import Marker, Problem, ReadView
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
-from tests.integration.captured import Replayed, apply_unit
+from tests.integration.captured import Replayed, apply_transaction
 from tests.integration.captured_postgres import ACCOUNT, AUDIT, FULL, PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan
@@ -44,7 +44,7 @@ from tests.integration.snapshot_run import (
     staged_names,
     told_by,
     tools_of,
-    units_of,
+    transactions_of,
 )
 from tests.waiting import wait_until
 
@@ -140,15 +140,17 @@ def goes_on_to_the_source(bank: PostgresCaptured, snapshot: Mapping[str, Any], s
     position = position_from_json(snapshot["position"])
     keyed = {table: {key_of(row): row for row in found} for table, found in staged.items() if table != "audit"}
     state = Replayed(keyed, {"audit": Counter(staged["audit"])})
-    for end, unit, changes in units_of(bank, last_marker(bank)):
+    for end, transaction, changes in transactions_of(bank, last_marker(bank)):
         assert isinstance(end.position, PostgresPosition)
         assert isinstance(position, PostgresPosition)
-        assert (end.position.lsn <= position.lsn) == is_covered(unit, position), "a snapshot is a prefix of the log"
+        assert (end.position.lsn <= position.lsn) == is_covered(transaction, position), (
+            "a snapshot is a prefix of the log"
+        )
         for row in changes:
-            if row.table in staged and not is_covered(unit, position):
+            if row.table in staged and not is_covered(transaction, position):
                 is_known = row.key is None or row.key in state.keyed[row.table]
                 assert row.key is None or is_known == (row.op != "c"), f"{row.op} of {row.table} {row.key!r}"
-                apply_unit(state, [row])
+                apply_transaction(state, [row])
     for table in staged:
         assert state.holds(table) == sorted(bank.rows(table), key=repr), f"{table} after {position}"
 
@@ -210,9 +212,9 @@ def test_of_a_transaction_amid_which_its_table_is_published_the_snapshot_holds_a
         writer.execute(f"DELETE FROM {later} WHERE id = 1")
         writer.commit()
     if is_passed:
-        assert list(units_of(bank, last_marker(bank)))
+        assert list(transactions_of(bank, last_marker(bank)))
     assert bank.ensure(bank.with_tables(*tables)).changed
-    told = [row for _, _, rows in units_of(bank, last_marker(bank)) for row in rows if row.table == later]
+    told = [row for _, _, rows in transactions_of(bank, last_marker(bank)) for row in rows if row.table == later]
     assert [(row.op, row.key) for row in told] == ([] if is_passed else [("d", key_of((1,)))])
     run = run_of(bank, tables)
     snapshot = take_snapshot(run, tools_of(bank, run, Records()))

@@ -101,10 +101,10 @@ def test_a_barrier_holds_the_stream_at_one_position_of_the_source(bank: Bank, wa
                 stream.control.given = Orders(hold_id="h", hold_until_s=2e9, apply_to=position)
                 wait_until(lambda: stream.ledger().position == position, timeout_s=60, what="the position asked for")
                 assert stream.differences("account", "audit", source=view) == {}
-                units = stream.ledger().applied_units
+                transactions = stream.ledger().applied_transactions
                 before = writers.committed
                 wait_until(lambda: writers.committed > before + 30, timeout_s=60, what="writers beyond the position")
-                assert stream.ledger().applied_units == units, "it stands still"
+                assert stream.ledger().applied_transactions == transactions, "it stands still"
             stream.control.given = Orders()
         stream.wait_until_applied()
         assert stream.differences("account", "audit") == {}

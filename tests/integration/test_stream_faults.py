@@ -65,13 +65,13 @@ class Bench:
         """The rows are those of the source after exactly the transactions that the ledger says."""
         with self.world.session.transaction():
             self.world.session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            units = self.world.session.execute("SELECT applied_units FROM seamline.ledger").fetchone()
-            assert units is not None
+            transactions = self.world.session.execute("SELECT applied_units FROM seamline.ledger").fetchone()
+            assert transactions is not None
             found = {table.name: self.world.rows(table) for table in (ACCOUNT, AUDIT)}
-        assert found == self.states[units[0]]
+        assert found == self.states[transactions[0]]
 
     def assert_done(self) -> None:
-        assert self.ledger.applied_units == TRANSACTIONS
+        assert self.ledger.applied_transactions == TRANSACTIONS
         self.assert_whole()
         assert self.world.findings() == []
 

@@ -9,11 +9,11 @@ import pytest
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.domain.errors import Diverged, SchemaConflict, TransientError
-from seamline.domain.log import Unit
+from seamline.domain.log import Transaction
 from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.model import StreamPlan
 from seamline.sync import span_loop
-from seamline.sync.units import UnitAssembler
+from seamline.sync.transactions import TransactionAssembler
 from tests.conftest import RunningStack
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres_database
@@ -418,13 +418,13 @@ def test_keys_change_amid_a_transaction_larger_than_memory_and_large_values_stay
 ) -> None:
     """Into pieces of seven rows, an odd number, so that some end between the halves of a change of key."""
     monkeypatch.setattr(span_loop, "Pace", partial(span_loop.Pace, piece_rows_max=7, poll_records_max=5))
-    take_piece, taken = UnitAssembler.take_piece, list[int]()
+    take_piece, taken = TransactionAssembler.take_piece, list[int]()
 
-    def counted(assembler: UnitAssembler) -> Unit:
+    def counted(assembler: TransactionAssembler) -> Transaction:
         taken.append(assembler.open_rows)
         return take_piece(assembler)
 
-    monkeypatch.setattr(UnitAssembler, "take_piece", counted)
+    monkeypatch.setattr(TransactionAssembler, "take_piece", counted)
     with streamed(documents, warehouse, "document") as stream:
         stream.start()
         documents.execute(insert_documents(1_001, 1_060))

@@ -174,10 +174,10 @@ def test_a_table_is_added_under_writers_and_every_commit_goes_on_from_where_the_
             bank.let_in("later")
             run, change = joiner.run(*ALL)
             assert change == ListChange(added=("later",))
-            units = stream.ledger().applied_units
+            transactions = stream.ledger().applied_transactions
             before = writers.committed
             wait_until(lambda: writers.committed > before + 100, timeout_s=60, what="changes behind the snapshot")
-            assert stream.ledger().applied_units > units, "the stream went on meanwhile"
+            assert stream.ledger().applied_transactions > transactions, "the stream went on meanwhile"
             commit = joiner.join(run, change)
             assert {b.table: b.generation for b in commit.ledger.boundaries} == dict.fromkeys(ALL, 1)
             joiner.go_on(run)

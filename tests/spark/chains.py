@@ -57,9 +57,9 @@ class Chain:
         with postgres(self.warehouse) as session:
             return session.execute(query.encode()).fetchall()
 
-    def applied_units(self) -> int:
-        ((units,),) = self.destination_says("select applied_units from seamline.ledger")
-        return int(units)
+    def applied_transactions(self) -> int:
+        ((transactions,),) = self.destination_says("select applied_units from seamline.ledger")
+        return int(transactions)
 
     def last_marker(self) -> str:
         ((marker,),) = self.destination_says("select last_marker from seamline.ledger")

@@ -57,8 +57,8 @@ def test_a_broker_that_stays_away_is_waited_for_and_its_stream_goes_on_where_it_
         with stopped(layout):
             wait_until(lambda: chain.hosts.state(chain.sync) == "backing_off", timeout_s=60, what="the stream to end")
             commit_more(writers)
-            applied = chain.applied_units()
-        wait_until(lambda: chain.applied_units() > applied, timeout_s=90, what="the stream to go on")
+            applied = chain.applied_transactions()
+        wait_until(lambda: chain.applied_transactions() > applied, timeout_s=90, what="the stream to go on")
         commit_more(writers)
     assert_nothing_lost_or_doubled(chain, run="away")
     found = events(chain, since=began)
@@ -79,8 +79,8 @@ def in_mid_stream(chain: Chain) -> Iterator[Writers]:
     """Writers write and the stream applies what they do."""
     chain.host_is_up()
     with chain.writing() as writers:
-        before = chain.applied_units()
-        wait_until(lambda: chain.applied_units() > before + COMMITS, timeout_s=60, what="the stream to apply")
+        before = chain.applied_transactions()
+        wait_until(lambda: chain.applied_transactions() > before + COMMITS, timeout_s=60, what="the stream to apply")
         yield writers
 
 

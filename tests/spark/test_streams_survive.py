@@ -95,8 +95,12 @@ def test_a_host_that_slept_until_another_took_its_pool_commits_nothing_when_it_w
             timeout_s=START_S,
             what="the other host's stream",
         )
-        units = chain.applied_units()
-        wait_until(lambda: chain.applied_units() > units, timeout_s=60, what="a commit of the other host's stream")
+        transactions = chain.applied_transactions()
+        wait_until(
+            lambda: chain.applied_transactions() > transactions,
+            timeout_s=60,
+            what="a commit of the other host's stream",
+        )
     finally:
         for process in asleep:
             process.resume()

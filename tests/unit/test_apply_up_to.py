@@ -13,7 +13,7 @@ from tests.log_topic import ACCOUNT, STREAM, ScriptedControl, TopicReader, gtid,
 from tests.unit.test_span_loop import Stage, history_of_five, published
 
 
-def test_apply_up_to_stops_before_the_first_unit_that_is_not_covered() -> None:
+def test_apply_up_to_stops_before_the_first_transaction_that_is_not_covered() -> None:
     stage = Stage(history_of_five(), published())
     hold = Orders(hold_id="h1", hold_until_s=2e9)
     up_to = replace(hold, apply_to=position(3))
@@ -90,7 +90,7 @@ def test_a_covered_transaction_behind_one_that_is_not_stops_the_stream_by_name(a
     assert {str(row["id"]) for row in stage.destination.rows(ACCOUNT)} <= {"1", "2"}
 
 
-def test_apply_up_to_waits_until_a_unit_beyond_the_position_is_seen() -> None:
+def test_apply_up_to_waits_until_a_transaction_beyond_the_position_is_seen() -> None:
     log = history_of_five()
     stage = Stage(log, published())
     up_to = Orders(hold_id="h1", hold_until_s=2e9, apply_to=position(5))

@@ -165,7 +165,7 @@ def test_an_idle_source_is_aligned_too() -> None:
     world = World(applied=100)
     with world.barrier().aligned(1) as aligned:
         assert aligned.position == at(100)
-    assert world.markers, "the marker is the unit beyond P"
+    assert world.markers, "the marker is the transaction beyond P"
 
 
 def test_a_stream_that_does_not_stand_still_is_inconclusive_and_released() -> None:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.errors import LogCorrupted, SchemaConflict
-from seamline.domain.log import RowChange, Unit
+from seamline.domain.log import RowChange, Transaction
 from seamline.domain.position import BinlogPosition
 from seamline.sync.compaction import compact
-from seamline.sync.units import UnitAssembler
+from seamline.sync.transactions import TransactionAssembler
 from tests.bank_history import History, canonical, histories, text_of
 from tests.log_topic import (
     ACCOUNT,
@@ -35,17 +35,17 @@ def open_gate(covered: int = 0) -> BoundaryGate:
     return BoundaryGate({name: Boundary(name, position(covered)) for name in BY_NAME})
 
 
-def units_of(log: LogTopic) -> list[Unit]:
-    made = UnitAssembler(BY_NAME, marker_table=MARKERS)
-    units = made.feed(log.records)
+def transactions_of(log: LogTopic) -> list[Transaction]:
+    made = TransactionAssembler(BY_NAME, marker_table=MARKERS)
+    transactions = made.feed(log.records)
     assert made.trouble is None
-    return units
+    return transactions
 
 
 def changes_of(*changes: Change) -> dict[str, TableChanges]:
     log = LogTopic()
     log.transaction(*changes)
-    return compact(units_of(log), tables=BY_NAME, gate=open_gate())
+    return compact(transactions_of(log), tables=BY_NAME, gate=open_gate())
 
 
 class Replay:
@@ -84,9 +84,9 @@ class Replay:
 
 @given(histories(), st.lists(st.integers(0, 15), max_size=4))
 def test_any_cut_of_a_history_into_spans_gives_the_same_tables(history: History, cuts: list[int]) -> None:
-    units, gate, replay, last = units_of(history.log), open_gate(), Replay(), 0
-    for cut in [*sorted(cut for cut in cuts if cut < len(units)), len(units)]:
-        for changes in compact(units[last:cut], tables=BY_NAME, gate=gate).values():
+    transactions, gate, replay, last = transactions_of(history.log), open_gate(), Replay(), 0
+    for cut in [*sorted(cut for cut in cuts if cut < len(transactions)), len(transactions)]:
+        for changes in compact(transactions[last:cut], tables=BY_NAME, gate=gate).values():
             replay.apply(changes)
         last = cut
         assert replay.snapshot() == history.states[cut]
@@ -127,12 +127,12 @@ def test_identical_keyless_rows_are_counted() -> None:
     assert changes.net == {b'{"actor":"x","action":"login"}': 1000, b'{"actor":"y","action":""}': -1}
 
 
-def test_units_covered_by_the_snapshot_are_dropped_per_table() -> None:
+def test_transactions_covered_by_the_snapshot_are_dropped_per_table() -> None:
     log = LogTopic()
     for number in range(1, 4):
         log.transaction(insert(ACCOUNT, id=number, name="a"), insert(AUDIT, actor="x", action=str(number)))
     gate = BoundaryGate({"account": Boundary("account", position(2)), "audit": Boundary("audit", position(1))})
-    found = compact(units_of(log), tables=BY_NAME, gate=gate)
+    found = compact(transactions_of(log), tables=BY_NAME, gate=gate)
     assert [change.key for change in found["account"].keyed] == [b'{"id":3}']
     assert len(found["audit"].net) == 2
 
@@ -141,14 +141,14 @@ def test_a_covered_truncate_is_dropped() -> None:
     log = LogTopic()
     log.truncate("account")
     log.transaction()
-    assert compact(units_of(log), tables=BY_NAME, gate=open_gate(covered=1)) == {}
+    assert compact(transactions_of(log), tables=BY_NAME, gate=open_gate(covered=1)) == {}
 
 
-def test_a_covered_unit_after_an_uncovered_one_is_a_log_out_of_order() -> None:
+def test_a_covered_transaction_after_an_uncovered_one_is_a_log_out_of_order() -> None:
     log = LogTopic()
     log.transaction(insert(ACCOUNT, id=1, name="a"))
     log.transaction(insert(ACCOUNT, id=2, name="a"))
-    first, second = units_of(log)
+    first, second = transactions_of(log)
     with pytest.raises(LogCorrupted, match="lies before boundary"):
         compact([second, first], tables=BY_NAME, gate=open_gate(covered=1))
 
@@ -158,14 +158,14 @@ def test_a_truncate_forgets_what_came_before_it_in_the_span() -> None:
     log.transaction(insert(ACCOUNT, id=1, name="a"))
     log.truncate("account")
     log.transaction(insert(ACCOUNT, id=2, name="b"))
-    changes = compact(units_of(log), tables=BY_NAME, gate=open_gate())["account"]
+    changes = compact(transactions_of(log), tables=BY_NAME, gate=open_gate())["account"]
     assert changes.truncate_first
     assert [change.key for change in changes.keyed] == [b'{"id":2}']
 
 
-def emptied_first(*rows: RowChange, truncated: tuple[str, ...] = ("account", "audit"), number: int = 2) -> Unit:
+def emptied_first(*rows: RowChange, truncated: tuple[str, ...] = ("account", "audit"), number: int = 2) -> Transaction:
     """A transaction of a source whose TRUNCATE may stand among rows."""
-    return Unit(
+    return Transaction(
         gtid(number), 10 * number, 10 * number + 5, BinlogPosition(gtid(number)), list(rows), truncated=truncated
     )
 
@@ -185,7 +185,7 @@ def test_two_tables_are_emptied_and_filled_again_by_one_transaction() -> None:
         added("account", b'{"id":3}', b'{"id":3,"name":"c"}'),
         added("transfer", b'{"tx":2,"leg":1}', b'{"tx":2,"leg":1}'),
     ]
-    found = compact([*units_of(log), emptied_first(*rows)], tables=BY_NAME, gate=open_gate())
+    found = compact([*transactions_of(log), emptied_first(*rows)], tables=BY_NAME, gate=open_gate())
     account, audit, transfer = (found[name] for name in ("account", "audit", "transfer"))
     assert (account.truncate_first, audit.truncate_first, transfer.truncate_first) == (True, True, False)
     assert [(change.key, change.met_row) for change in account.keyed] == [(b'{"id":2}', False), (b'{"id":3}', False)]
@@ -229,9 +229,9 @@ def test_a_table_emptied_again_in_a_later_transaction_forgets_what_the_first_fil
 def test_a_change_without_key_or_full_image_stops(
     table: str, op: str, before: bytes | None, after: bytes | None, key: bytes | None
 ) -> None:
-    unit = Unit("0-1-1", 0, 5, position(1), [RowChange(3, table, op, key, before, after)])
+    transaction = Transaction("0-1-1", 0, 5, position(1), [RowChange(3, table, op, key, before, after)])
     with pytest.raises(LogCorrupted, match="offset 3") as caught:
-        compact([unit], tables=BY_NAME, gate=open_gate())
+        compact([transaction], tables=BY_NAME, gate=open_gate())
     assert (caught.value.table, caught.value.position) == (table, str(position(1)))
 
 
@@ -239,8 +239,8 @@ def test_a_change_without_key_or_full_image_stops(
     ("table", "op", "key"), [("account", "c", b"{}"), ("account", "d", b"{}"), ("audit", "u", None)]
 )
 def test_a_row_that_no_record_of_the_log_holds_stops_its_table_by_name(table: str, op: str, key: bytes | None) -> None:
-    unit = Unit("0-1-1", 0, 5, position(1), [RowChange(3, table, op, key, None, None)])
+    transaction = Transaction("0-1-1", 0, 5, position(1), [RowChange(3, table, op, key, None, None)])
     with pytest.raises(SchemaConflict, match=f"a row of {table} is larger than a record of the log may be") as caught:
-        compact([unit], tables=BY_NAME, gate=open_gate())
+        compact([transaction], tables=BY_NAME, gate=open_gate())
     assert "parked" in caught.value.hint
     assert (caught.value.table, caught.value.position) == (table, str(position(1)))

@@ -10,47 +10,52 @@ from seamline.domain.position import BinlogPosition, PostgresPosition
 
 
 def placed(gtid: str, number: int) -> BinlogPosition:
-    """At the address of unit `number`; addresses grow over files of 50 units each."""
+    """At the address of transaction `number`; addresses grow over files of 50 transactions each."""
     return BinlogPosition(gtid, f"mdb-bin.{1 + number // 50:06}", 4 + number % 50 * 100)
 
 
 def at(number: int) -> BinlogPosition:
-    """The unit with this sequence number."""
+    """The transaction with this sequence number."""
     return placed(f"0-7-{number}", number)
 
 
 def snapshot_at(number: int) -> BinlogPosition:
-    """A snapshot that includes units up to `number`; its address is exclusive, where the next unit begins."""
+    """A snapshot that includes transactions up to `number`; its address is exclusive, where the next transaction
+    begins."""
     return placed(f"0-7-{number}", number + 1)
 
 
 @given(st.integers(1, 200), st.integers(1, 200))
-def test_a_snapshot_covers_exactly_the_units_up_to_it(unit: int, snapshot: int) -> None:
-    assert is_covered(at(unit), snapshot_at(snapshot)) == (unit <= snapshot)
+def test_a_snapshot_covers_exactly_the_transactions_up_to_it(transaction: int, snapshot: int) -> None:
+    assert is_covered(at(transaction), snapshot_at(snapshot)) == (transaction <= snapshot)
 
 
 @given(st.lists(st.sampled_from([0, 1, 5]), min_size=1, max_size=80), st.data())
-def test_a_snapshot_covers_the_units_before_it_in_whatever_domains_they_were_written(
+def test_a_snapshot_covers_the_transactions_before_it_in_whatever_domains_they_were_written(
     domains: list[int], data: st.DataObject
 ) -> None:
-    units, gtids = [], [""]
+    transactions, gtids = [], [""]
     sequences: dict[int, int] = {}
     for number, domain in enumerate(domains):
         sequences[domain] = sequences.get(domain, 0) + 1
-        units.append(placed(f"{domain}-7-{sequences[domain]}", number))
+        transactions.append(placed(f"{domain}-7-{sequences[domain]}", number))
         gtids.append(",".join(f"{one}-7-{sequence}" for one, sequence in sorted(sequences.items())))
-    taken = data.draw(st.integers(0, len(units)))
+    taken = data.draw(st.integers(0, len(transactions)))
     snapshot = placed(gtids[taken], taken)
-    assert [is_covered(unit, snapshot) for unit in units] == [number < taken for number in range(len(units))]
+    assert [is_covered(transaction, snapshot) for transaction in transactions] == [
+        number < taken for number in range(len(transactions))
+    ]
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(100, 140))
-def test_each_unit_from_the_low_marker_on_is_taken_once(low: int, beyond: int, end: int) -> None:
-    """Whatever the snapshot's place after the low marker: snapshot plus log give every unit exactly once."""
+def test_each_transaction_from_the_low_marker_on_is_taken_once(low: int, beyond: int, end: int) -> None:
+    """Whatever the snapshot's place after the low marker: snapshot plus log give every transaction exactly once."""
     snapshot = min(low + beyond, end)
     gate = BoundaryGate({"account": Boundary("account", snapshot_at(snapshot))})
-    from_snapshot = [unit for unit in range(1, end + 1) if is_covered(at(unit), snapshot_at(snapshot))]
-    from_log = [unit for unit in range(low + 1, end + 1) if gate.keeps("account", at(unit))]
+    from_snapshot = [
+        transaction for transaction in range(1, end + 1) if is_covered(at(transaction), snapshot_at(snapshot))
+    ]
+    from_log = [transaction for transaction in range(low + 1, end + 1) if gate.keeps("account", at(transaction))]
     assert from_snapshot + from_log == list(range(1, end + 1))
 
 
@@ -74,7 +79,7 @@ def test_positions_of_different_sources_are_never_compared() -> None:
         is_covered(at(1), PostgresPosition(lsn=5, xmax=9))
 
 
-def test_a_postgres_unit_without_its_transaction_id_is_refused() -> None:
+def test_a_postgres_transaction_without_its_transaction_id_is_refused() -> None:
     with pytest.raises(InvariantViolated, match="transaction id"):
         is_covered(PostgresPosition(lsn=5), PostgresPosition(lsn=5, xmax=9))
 
@@ -97,13 +102,17 @@ def test_each_transaction_of_postgres_comes_once_whatever_order_they_began_in(
     xmin = min(running, default=xmax)
     xmax = xmax if running else xmin - behind
     snapshot = PostgresPosition(lsn=1_000, xmin=xmin, xmax=xmax, in_progress=running)
-    units = [PostgresPosition(lsn=place, xid=xid % 2**32) for place, xid in enumerate(xids)]
+    transactions = [PostgresPosition(lsn=place, xid=xid % 2**32) for place, xid in enumerate(xids)]
     gate = BoundaryGate({"account": Boundary("account", snapshot)})
-    assert [xid for xid, unit in zip(xids, units, strict=True) if is_covered(unit, snapshot)] == seen
-    assert [xid for xid, unit in zip(xids, units, strict=True) if gate.keeps("account", unit)] == later
+    assert [
+        xid for xid, transaction in zip(xids, transactions, strict=True) if is_covered(transaction, snapshot)
+    ] == seen
+    assert [
+        xid for xid, transaction in zip(xids, transactions, strict=True) if gate.keeps("account", transaction)
+    ] == later
 
 
-def test_a_covered_unit_after_an_uncovered_one_is_a_log_out_of_order() -> None:
+def test_a_covered_transaction_after_an_uncovered_one_is_a_log_out_of_order() -> None:
     gate = BoundaryGate({"account": Boundary("account", snapshot_at(5))})
     assert gate.keeps("account", at(6))
     with pytest.raises(LogCorrupted) as caught:
@@ -133,6 +142,11 @@ def test_a_boundary_that_had_ended_before_a_restart_stays_ended() -> None:
 
 def test_every_table_has_its_own_boundary() -> None:
     gate = BoundaryGate({"a": Boundary("a", snapshot_at(3)), "b": Boundary("b", snapshot_at(6))})
-    kept = [(table, unit) for unit in range(1, 9) for table in ("a", "b") if gate.keeps(table, at(unit))]
-    assert [unit for table, unit in kept if table == "a"] == [4, 5, 6, 7, 8]
-    assert [unit for table, unit in kept if table == "b"] == [7, 8]
+    kept = [
+        (table, transaction)
+        for transaction in range(1, 9)
+        for table in ("a", "b")
+        if gate.keeps(table, at(transaction))
+    ]
+    assert [transaction for table, transaction in kept if table == "a"] == [4, 5, 6, 7, 8]
+    assert [transaction for table, transaction in kept if table == "b"] == [7, 8]

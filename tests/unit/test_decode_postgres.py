@@ -154,7 +154,7 @@ def test_a_row_that_lacks_values_tells_the_key_it_had_before() -> None:
 
 def test_a_row_belongs_to_its_transaction_and_table() -> None:
     record = of("marker")
-    assert (record.unit_id, [row.table for row in record.rows]) == ("802", ["seamline_marker"])
+    assert (record.transaction_id, [row.table for row in record.rows]) == ("802", ["seamline_marker"])
     assert record.position == PostgresPosition(41805424, 802)
 
 
@@ -163,7 +163,7 @@ def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None
     told = decode(decoder(), *(Told(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
     assert [[row.op for row in record.rows] for record in told] == [["d", "c"], ["d"], [], ["d"]]
     assert [(record.offset, record.end) for record in told] == [(77, 79), (79, 80), (80, 81), (81, 82)]
-    assert [record.unit_id for record in told] == ["794", "800", "", "800"]
+    assert [record.transaction_id for record in told] == ["794", "800", "", "800"]
     assert told[1].position is told[3].position
     assert told[1].position == PostgresPosition(41801968, 800)
 
@@ -180,7 +180,7 @@ def test_a_truncate_between_rows_of_its_transaction_belongs_to_it_and_keeps_them
     told = decode(decoder(), *(Told(OFFSET + n, b"{}", value) for n, value in enumerate(values)))
     assert [record.kind for record in told] == [RecordKind.ROWS, RecordKind.TRUNCATE, RecordKind.ROWS]
     assert [record.end for record in told] == [78, 79, 80]
-    assert len({(record.unit_id, record.position) for record in told}) == 1
+    assert len({(record.transaction_id, record.position) for record in told}) == 1
 
 
 def test_a_message_between_rows_keeps_them_apart() -> None:

@@ -357,7 +357,7 @@ def test_a_marker_that_never_comes_is_trouble_that_may_pass(monkeypatch: pytest.
         ensure(world)
 
 
-def test_a_marker_is_found_behind_other_units_up_to_its_end() -> None:
+def test_a_marker_is_found_behind_other_transactions_up_to_its_end() -> None:
     world = World(is_locked=True)
     world.state, world.settings = State(is_running=True), ("no_data", TABLES)
     for marker_id in ("a", "b", "c"):

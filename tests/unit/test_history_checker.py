@@ -74,7 +74,7 @@ def clean() -> Run:
         # A publish takes readers back to its snapshot.
         Commit(6, 3, 15, 250, 2, 6),
         Commit(7, 4, 15, 250, 2, 6),
-        # Units that the snapshot covers are passed.
+        # Transactions that the snapshot covers are passed.
         Commit(8, 4, 20, 250, 2, 8, owner_epoch=4, is_catching_up=True),
         Commit(9, 4, 40, 400, 2, 9, owner_epoch=4),
     ]
@@ -162,7 +162,7 @@ def the_position_stands_though_a_span_was_applied(run: Run) -> None:
     run.commits[1] = replace(run.commits[1], place=100)
 
 
-def a_unit_is_passed_though_the_position_stands_and_no_boundary_is_open(run: Run) -> None:
+def a_transaction_is_passed_though_the_position_stands_and_no_boundary_is_open(run: Run) -> None:
     run.commits[7] = replace(run.commits[7], is_catching_up=False)
 
 
@@ -174,12 +174,12 @@ def rows_change_though_the_offset_stands(run: Run) -> None:
     run.commits[4] = replace(run.commits[4], has_rows=True)
 
 
-def a_unit_is_applied_though_the_offset_stands(run: Run) -> None:
-    run.commits[4] = replace(run.commits[4], units=7)
+def a_transaction_is_applied_though_the_offset_stands(run: Run) -> None:
+    run.commits[4] = replace(run.commits[4], transactions=7)
 
 
-def the_count_of_units_falls(run: Run) -> None:
-    run.commits[1] = replace(run.commits[1], units=1)
+def the_count_of_transactions_falls(run: Run) -> None:
+    run.commits[1] = replace(run.commits[1], transactions=1)
 
 
 def a_later_number_comes_first(run: Run) -> None:
@@ -233,9 +233,9 @@ PLANTED: dict[Callable[[Run], None], Anomaly] = {
     the_offset_falls: Anomaly.REORDERED,
     the_position_stands_though_a_span_was_applied: Anomaly.REORDERED,
     rows_change_though_the_offset_stands: Anomaly.REORDERED,
-    a_unit_is_applied_though_the_offset_stands: Anomaly.REORDERED,
-    the_count_of_units_falls: Anomaly.REORDERED,
-    a_unit_is_passed_though_the_position_stands_and_no_boundary_is_open: Anomaly.REORDERED,
+    a_transaction_is_applied_though_the_offset_stands: Anomaly.REORDERED,
+    the_count_of_transactions_falls: Anomaly.REORDERED,
+    a_transaction_is_passed_though_the_position_stands_and_no_boundary_is_open: Anomaly.REORDERED,
     rows_change_while_the_position_stands_at_the_snapshot: Anomaly.REORDERED,
     a_later_number_comes_first: Anomaly.REORDERED,
     a_commit_of_an_epoch_that_is_over: Anomaly.STALE_EPOCH,

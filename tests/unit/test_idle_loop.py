@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from seamline.domain.log import LogRecord
 from seamline.ports import Orders
-from seamline.sync.span_loop import Pace
+from seamline.sync.pace import Pace
 from tests.log_topic import ACCOUNT, LogTopic, ScriptedControl, insert, position
 from tests.unit.test_span_loop import Stage, published
 

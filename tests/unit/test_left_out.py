@@ -17,7 +17,7 @@ from seamline.domain.left_out import (
     lacks_values,
     may_lack_values,
 )
-from seamline.domain.log import RowChange, Unit
+from seamline.domain.log import RowChange, Transaction
 from seamline.sync.compaction import compact
 from tests.log_topic import AUDIT, STREAM, position, publication, sync_plan
 from tests.memory_sink import MemoryDestination, MemorySink
@@ -41,7 +41,7 @@ LEFT_OUT = {"title": "t", **STAND_IN}
 
 def changes_of(*changes: Change) -> dict[bytes, KeyedChange]:
     """What one span of these changes does, by key."""
-    (found,) = compacted(ToastLog().unit(*changes))
+    (found,) = compacted(ToastLog().transaction(*changes))
     return {change.key: change for change in found.keyed}
 
 
@@ -207,18 +207,21 @@ def test_a_key_that_becomes_another_row_s_has_nothing_of_the_deleted_one() -> No
 
 
 def test_a_row_of_a_table_without_a_key_must_have_all_its_values() -> None:
-    def unit(after: Row) -> Unit:
+    def transaction(after: Row) -> Transaction:
         image = to_json(after)
         row = RowChange(3, "audit", "u", None, b"{}", image, is_partial=may_lack_values(image))
-        return Unit("1", 0, 5, position(1), [row])
+        return Transaction("1", 0, 5, position(1), [row])
 
     tables = {AUDIT.name: AUDIT}
     with pytest.raises(LogCorrupted, match="offset 3: a change of kind u without all values of the row") as caught:
-        compact([unit({"actor": "x", "action": UNAVAILABLE})], tables=tables, gate=BoundaryGate({}))
+        compact([transaction({"actor": "x", "action": UNAVAILABLE})], tables=tables, gate=BoundaryGate({}))
     assert caught.value.table == "audit"
     assert "REPLICA IDENTITY FULL" in caught.value.hint
     own = {"actor": "x", "action": f"said {UNAVAILABLE}"}
-    assert compact([unit(own)], tables=tables, gate=BoundaryGate({}))["audit"].net == {b"{}": -1, to_json(own): 1}
+    assert compact([transaction(own)], tables=tables, gate=BoundaryGate({}))["audit"].net == {
+        b"{}": -1,
+        to_json(own): 1,
+    }
 
 
 # ---- the promise ---------------------------------------------------------------------------------------------------
@@ -228,8 +231,8 @@ def test_a_row_of_a_table_without_a_key_must_have_all_its_values() -> None:
 def test_any_cut_of_a_log_that_leaves_values_out_gives_the_source_s_rows(history: ToastHistory, cuts: set[int]) -> None:
     stream, destination = opened()
     last = 0
-    for cut in [*sorted(cut for cut in cuts if cut < len(history.units)), len(history.units)]:
-        stream.units(*history.units[last:cut])
+    for cut in [*sorted(cut for cut in cuts if cut < len(history.transactions)), len(history.transactions)]:
+        stream.transactions(*history.transactions[last:cut])
         last = cut
         assert stored(destination) == history.states[cut]
     assert destination.findings == []
@@ -240,10 +243,10 @@ def test_any_pieces_of_a_transaction_that_leaves_values_out_give_the_source_s_ro
     history: ToastHistory, cuts: set[int]
 ) -> None:
     stream, destination = opened()
-    units, last, batches = history.units, 0, []
-    for piece, cut in enumerate(sorted(cut for cut in cuts if cut < len(units)), 1):
-        batches += compacted(*units[last:cut], piece=piece)
+    transactions, last, batches = history.transactions, 0, []
+    for piece, cut in enumerate(sorted(cut for cut in cuts if cut < len(transactions)), 1):
+        batches += compacted(*transactions[last:cut], piece=piece)
         last = cut
-    stream.batches(*batches, *compacted(*units[last:]))
+    stream.batches(*batches, *compacted(*transactions[last:]))
     assert stored(destination) == history.states[-1]
     assert destination.findings == []

@@ -16,7 +16,7 @@ def log_with(marker_id: str) -> LogTopic:
     return log
 
 
-def test_a_marker_amid_rows_is_found_and_its_unit_s_end() -> None:
+def test_a_marker_amid_rows_is_found_and_its_transaction_s_end() -> None:
     log = log_with("m1")
     reader = TopicReader(log)
     reader.assign(0)

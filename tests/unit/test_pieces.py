@@ -8,7 +8,7 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.errors import Diverged, LogCorrupted, TransientError
 from seamline.domain.log import LogRecord
 from seamline.ports import Lease, Orders, Staged
-from seamline.sync.span_loop import Pace
+from seamline.sync.pace import Pace
 from tests.log_topic import (
     ACCOUNT,
     AUDIT,
@@ -41,7 +41,7 @@ def test_a_transaction_larger_than_memory_is_put_aside_in_pieces_and_committed_o
     assert {row["name"] for row in stage.destination.rows(ACCOUNT)} == {"before", "b", "after"}
     assert len(stage.destination.rows(AUDIT)) == 5
     assert stage.destination.findings == []
-    assert [row.applied_units for row in stage.commits] == [1, 2, 3]
+    assert [row.applied_transactions for row in stage.commits] == [1, 2, 3]
 
 
 def test_a_lost_answer_in_the_commit_of_pieces_begins_again_from_the_ledger() -> None:
@@ -114,7 +114,7 @@ class Reader(TopicReader):
 
 
 class SlowReader(Reader):
-    """Amid the transaction nothing comes for longer than units without changes wait for their commit."""
+    """Amid the transaction nothing comes for longer than transactions without changes wait for their commit."""
 
     def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
         if self._next == AMID and self.clock.time < self.began + SLOW_S:

@@ -78,19 +78,19 @@ def test_positions_of_two_domains_need_not_be_ordered() -> None:
 
 
 @given(sequences, st.integers(0, 3), st.integers(1, 100))
-def test_a_position_advanced_by_a_unit_covers_both(found: dict[int, int], domain: int, further: int) -> None:
+def test_a_position_advanced_by_a_transaction_covers_both(found: dict[int, int], domain: int, further: int) -> None:
     before = BinlogPosition(gtid_of(found), "mdb-bin.000001", 4)
     # Another server of the replica set may have written the unit.
-    unit = BinlogPosition(f"{domain}-9-{found.get(domain, 0) + further}", "mdb-bin.000002", 400)
-    after = before.advanced_by(unit)
+    transaction = BinlogPosition(f"{domain}-9-{found.get(domain, 0) + further}", "mdb-bin.000002", 400)
+    after = before.advanced_by(transaction)
     assert after.covers(before)
-    assert after.covers(unit)
-    assert not before.covers(unit)
-    assert (after.file, after.offset) == (unit.file, unit.offset)
+    assert after.covers(transaction)
+    assert not before.covers(transaction)
+    assert (after.file, after.offset) == (transaction.file, transaction.offset)
     assert gtid_sequences(after.gtid) == {**found, domain: found.get(domain, 0) + further}
 
 
-def test_a_unit_without_an_address_leaves_the_address_as_it_was() -> None:
+def test_a_transaction_without_an_address_leaves_the_address_as_it_was() -> None:
     after = BinlogPosition("0-7-1", "mdb-bin.000001", 4).advanced_by(BinlogPosition("0-7-2"))
     assert after == BinlogPosition("0-7-2", "mdb-bin.000001", 4)
 

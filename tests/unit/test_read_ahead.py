@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from seamline.domain.log import LogRecord
 from seamline.plan.model import StreamPlan
-from seamline.sync.intake import Intake, IntakeLimits
-from seamline.sync.span_loop import Pace
+from seamline.sync.pace import Pace
+from seamline.sync.transaction_buffer import BufferLimits, TransactionBuffer
 from tests.log_topic import ACCOUNT, MARKERS, LogTopic, ScriptedControl, TopicReader, insert, position, sync_plan
 from tests.unit.test_span_loop import Stage, published
 from tests.unit.test_table_pass import RunningClock
@@ -43,19 +43,19 @@ def stage_of(log: LogTopic, *, commit_every_ms: int = 0, at_most: int = 1_000_00
 def test_a_span_holds_no_more_bytes_than_its_cap() -> None:
     stage = stage_of(large_rows(10))
     stage.run(pace=Pace(span_bytes_max=int(3.5 * LARGE)))
-    assert [row.applied_units for row in stage.commits] == [3, 6, 9, 10]
+    assert [row.applied_transactions for row in stage.commits] == [3, 6, 9, 10]
 
 
 def test_what_is_there_is_read_on_while_polls_come_full_of_records() -> None:
     stage = stage_of(large_rows(5, each=2))
     stage.run(pace=Pace(poll_records_max=4))
-    assert [row.applied_units for row in stage.commits] == [5]
+    assert [row.applied_transactions for row in stage.commits] == [5]
 
 
 def test_no_more_is_read_ahead_of_the_commit_on_its_way_than_another_span_and_a_poll() -> None:
     stage = stage_of(large_rows(40), at_most=3)
     applied: list[int] = []
-    stage.sink.after_commit = lambda row: applied.append(stage.reader.given - row.applied_units * LARGE)
+    stage.sink.after_commit = lambda row: applied.append(stage.reader.given - row.applied_transactions * LARGE)
     stage.run(pace=Pace(span_bytes_max=4 * LARGE))
     assert max(applied) <= 6 * LARGE
     assert len(stage.destination.rows(ACCOUNT)) == 40
@@ -64,7 +64,7 @@ def test_no_more_is_read_ahead_of_the_commit_on_its_way_than_another_span_and_a_
 def test_a_transaction_larger_than_the_cap_is_applied_alone_and_whole() -> None:
     stage = stage_of(large_rows(3, each=5))
     stage.run(pace=Pace(span_bytes_max=2 * LARGE))
-    assert [row.applied_units for row in stage.commits] == [1, 2, 3]
+    assert [row.applied_transactions for row in stage.commits] == [1, 2, 3]
     assert len(stage.destination.rows(ACCOUNT)) == 15
 
 
@@ -84,14 +84,14 @@ def test_transactions_that_touch_none_of_the_tables_fill_what_is_read_ahead_too(
     reader = TopicReader(log)
     reader.assign(0)
     start = position(0)
-    limits = IntakeLimits(50, 1_000_000, 10, 1_000, 1_000_000)
-    intake = Intake(reader, [ACCOUNT.name], marker_table=MARKERS, after=start, known=start, limits=limits)
+    limits = BufferLimits(50, 1_000_000, 10, 1_000, 1_000_000)
+    buffer = TransactionBuffer(reader, [ACCOUNT.name], marker_table=MARKERS, after=start, known=start, limits=limits)
     passed: list[int] = []
     while not reader.is_drained:
-        intake.read(0.0)
+        buffer.read(0.0)
         passed.append(0)
-        while intake:
-            intake.pop()
+        while buffer:
+            buffer.pop()
             passed[-1] += 1
     assert max(passed) <= 60
     assert sum(passed) == 500

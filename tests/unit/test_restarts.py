@@ -172,7 +172,7 @@ def test_a_table_that_an_earlier_version_has_loaded_has_no_shape_to_be_held_agai
 
 def lose_transaction(log: LogTopic, number: int, *, but_begin: bool = False) -> None:
     """Take its records out of the topic."""
-    mine = [record for record in log.records if record.unit_id == gtid(number)]
+    mine = [record for record in log.records if record.transaction_id == gtid(number)]
     for record in mine[1:] if but_begin else mine:
         log.records.remove(record)
 

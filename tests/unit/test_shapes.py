@@ -11,7 +11,8 @@ from seamline.domain.errors import Diverged, SchemaConflict, TransientError
 from seamline.domain.position import BinlogPosition, Position
 from seamline.plan.model import StreamPlan
 from seamline.ports import Lease, Staged, StreamReport
-from seamline.sync.span_loop import Pace, run_stream
+from seamline.sync.pace import Pace
+from seamline.sync.span_loop import run_stream
 from tests.log_topic import (
     ACCOUNT,
     LogTopic,
@@ -160,7 +161,7 @@ def test_an_altered_table_stops_the_stream_before_the_commit_that_it_could_spoil
         run(stage, guard)
     assert caught.value.sync == "settlement"
     assert sorted(row["id"] for row in stage.destination.rows(ACCOUNT)) == [1, 2]
-    assert stage.ledger.applied_units == 2
+    assert stage.ledger.applied_transactions == 2
     assert stage.commits[-1] == stage.ledger
 
 
@@ -206,14 +207,14 @@ def test_the_guard_is_asked_before_what_pieces_have_met_is_told(monkeypatch: pyt
         run(stage, Guard(altered_from(1)), pace=Pace(piece_rows_max=8))
 
 
-def test_units_that_change_nothing_are_committed_at_the_end_without_asking_the_guard() -> None:
+def test_transactions_that_change_nothing_are_committed_at_the_end_without_asking_the_guard() -> None:
     log = LogTopic()
     log.transaction(insert(ACCOUNT, id=1, name="a"))
     for _ in range(3):
         log.transaction()
     stage, guard = one_by_one(log, at_most=3), Guard(altered_from(2))
     run(stage, guard)
-    assert (len(guard.asked), stage.ledger.applied_units) == (1, 4)
+    assert (len(guard.asked), stage.ledger.applied_transactions) == (1, 4)
 
 
 @pytest.mark.parametrize("fails_at", [1, 3, 5])
@@ -226,9 +227,9 @@ def test_a_source_that_does_not_answer_the_guard_loses_nothing(fails_at: int) ->
     stage = one_by_one(log)
     with pytest.raises(TransientError, match="does not answer"):
         run(stage, Guard(answer))
-    assert stage.ledger.applied_units == fails_at - 1
+    assert stage.ledger.applied_transactions == fails_at - 1
     again = Stage(log, stage.destination)
     run(again, Guard())
-    assert again.ledger.applied_units == 5
+    assert again.ledger.applied_transactions == 5
     assert sorted(row["id"] for row in again.destination.rows(ACCOUNT)) == [1, 2, 3, 4, 5]
     assert again.destination.findings == []

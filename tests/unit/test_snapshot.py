@@ -80,9 +80,9 @@ class World:
         self.told.append("low marker read")
         at = BinlogPosition(self.low_marker_at)
         return [
-            LogRecord(510, RecordKind.BEGIN, unit_id="u"),
+            LogRecord(510, RecordKind.BEGIN, transaction_id="u"),
             row_record(RowChange(511, "seamline_marker", "c", after=after), "u"),
-            LogRecord(514, RecordKind.END, unit_id="u", position=at),
+            LogRecord(514, RecordKind.END, transaction_id="u", position=at),
         ]
 
     def close(self) -> None:

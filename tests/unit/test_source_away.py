@@ -11,8 +11,9 @@ from seamline.domain.log import LogRecord
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.plan.model import StreamPlan
 from seamline.ports import Orders, StreamReport
+from seamline.sync.pace import Pace
 from seamline.sync.shape_proof import OpenLog
-from seamline.sync.span_loop import Pace, run_stream
+from seamline.sync.span_loop import run_stream
 from tests.log_topic import ACCOUNT, LogTopic, TopicReader, gtid, insert, position, sync_plan
 from tests.unit.test_span_loop import Stage, published
 
@@ -265,7 +266,7 @@ def test_what_changes_no_table_needs_no_proof() -> None:
         log.transaction()
     stage, guard = stage_of(log), Guard()
     run(stage, guard, Waiting(stage.reader))
-    assert (guard.asked, stage.ledger.applied_units) == ([], 3)
+    assert (guard.asked, stage.ledger.applied_transactions) == ([], 3)
 
 
 def test_marks_come_out_of_a_payload_as_they_went_in() -> None:

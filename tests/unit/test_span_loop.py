@@ -18,7 +18,8 @@ from seamline.domain.log import LogRecord
 from seamline.domain.position import BinlogPosition
 from seamline.plan.model import StreamPlan, SyncPlan
 from seamline.ports import Commit, Lease, Orders, Progress, Staged, StreamReport
-from seamline.sync.span_loop import Pace, run_stream
+from seamline.sync.pace import Pace
+from seamline.sync.span_loop import run_stream
 from tests.bank_history import History, canonical, histories
 from tests.log_topic import (
     ACCOUNT,
@@ -118,8 +119,8 @@ def test_any_split_repeat_or_crash_gives_the_same_tables(
         destination.lose_answer = {"applied": LostAnswer.APPLIED, "lost": LostAnswer.NOT_APPLIED}.get(fault)
         with suppress(TransientError):
             stage.run(failpoints=points)
-        assert state_of(destination) == history.states[destination.ledgers[STREAM].applied_units]
-    assert destination.ledgers[STREAM].applied_units == len(history.states) - 1
+        assert state_of(destination) == history.states[destination.ledgers[STREAM].applied_transactions]
+    assert destination.ledgers[STREAM].applied_transactions == len(history.states) - 1
     assert state_of(destination) == history.states[-1]
     assert destination.findings == []
 
@@ -151,7 +152,7 @@ def test_a_span_ends_at_an_end_and_the_ledger_says_where() -> None:
     stage = Stage(log, published())
     report = stage.run()
     assert report.state == "stopped"
-    assert (stage.ledger.next_offset, stage.ledger.applied_units) == (end, 1)
+    assert (stage.ledger.next_offset, stage.ledger.applied_transactions) == (end, 1)
     assert isinstance(stage.ledger.position, BinlogPosition)
     assert stage.ledger.position.gtid == gtid(1)
     assert [row["id"] for row in stage.destination.rows(ACCOUNT)] == [1]
@@ -163,7 +164,7 @@ def test_spans_are_what_is_buffered_up_to_their_cap() -> None:
         log.transaction(*[insert(ACCOUNT, id=number * 2 + n, name="a") for n in range(2)])
     stage = Stage(log, published(), plan=sync_plan(stream=StreamPlan(span_changes_max=5)))
     stage.run()
-    assert [row.applied_units for row in stage.commits] == [2, 4, 6, 8, 10]
+    assert [row.applied_transactions for row in stage.commits] == [2, 4, 6, 8, 10]
 
 
 def test_a_span_that_the_sink_cannot_take_stops_the_stream_after_everything_before_it() -> None:
@@ -248,8 +249,8 @@ def test_the_commit_that_applies_the_high_marker_ends_the_boundaries() -> None:
     stage.run()
     assert all(boundary.ended for boundary in stage.ledger.boundaries)
     assert stage.ledger.last_marker == "high-1"
-    by_units = {row.applied_units: row for row in stage.commits}
-    assert all(boundary.ended for boundary in by_units[2].boundaries)
+    by_transactions = {row.applied_transactions: row for row in stage.commits}
+    assert all(boundary.ended for boundary in by_transactions[2].boundaries)
     assert [row["id"] for row in stage.destination.rows(ACCOUNT)] == [2]
 
 
@@ -266,14 +267,14 @@ def test_the_stream_says_that_it_is_catching_up_until_then() -> None:
     assert stage.control.states[-2:] == ["streaming", "stopped"]
 
 
-def test_the_position_of_covered_units_does_not_move_the_ledger_back() -> None:
+def test_the_position_of_covered_transactions_does_not_move_the_ledger_back() -> None:
     log = LogTopic()
     log.transaction(insert(ACCOUNT, id=1, name="a"))
     log.transaction(insert(ACCOUNT, id=2, name="a"))
     stage = Stage(log, published(covered=5))
     stage.run()
     assert stage.ledger.position == position(5)
-    assert stage.ledger.applied_units == 2
+    assert stage.ledger.applied_transactions == 2
 
 
 def test_a_heartbeat_marker_moves_the_ledger_but_is_no_milestone() -> None:
@@ -282,7 +283,7 @@ def test_a_heartbeat_marker_moves_the_ledger_but_is_no_milestone() -> None:
     log.marker("beat-7", "heartbeat")
     stage = Stage(log, published())
     stage.run()
-    assert (stage.ledger.last_marker, stage.ledger.applied_units) == ("m-1", 2)
+    assert (stage.ledger.last_marker, stage.ledger.applied_transactions) == ("m-1", 2)
 
 
 def test_a_marker_that_no_longer_lists_a_table_stops_the_stream_before_it() -> None:
@@ -295,7 +296,7 @@ def test_a_marker_that_no_longer_lists_a_table_stops_the_stream_before_it() -> N
     with pytest.raises(PositionLost, match="audit"):
         stage.run()
     assert [row["id"] for row in stage.destination.rows(ACCOUNT)] == [1]
-    assert (stage.ledger.last_marker, stage.ledger.applied_units) == ("t1", 2)
+    assert (stage.ledger.last_marker, stage.ledger.applied_transactions) == ("t1", 2)
 
 
 # ---- what stops a stream, stops it whole ---------------------------------------------------------------------------
@@ -312,7 +313,7 @@ def test_ddl_of_a_table_of_the_sync_stops_after_everything_before_it() -> None:
     assert caught.value.table == "account"
     assert "__tables" in caught.value.hint
     assert [row["id"] for row in stage.destination.rows(ACCOUNT)] == [1]
-    assert stage.ledger.applied_units == 1
+    assert stage.ledger.applied_transactions == 1
 
 
 def test_ddl_that_the_snapshot_already_covers_is_passed() -> None:
@@ -321,7 +322,7 @@ def test_ddl_that_the_snapshot_already_covers_is_passed() -> None:
     log.transaction(insert(ACCOUNT, id=2, name="b"))
     stage = Stage(log, published(covered=1))
     stage.run()
-    assert stage.ledger.applied_units == 2
+    assert stage.ledger.applied_transactions == 2
 
 
 def test_a_torn_transaction_stops_after_everything_before_it() -> None:
@@ -371,7 +372,7 @@ def test_a_truncate_is_a_span_of_its_own() -> None:
     log.transaction(insert(AUDIT, actor="x", action="b"))
     stage = Stage(log, published())
     stage.run()
-    assert [row.applied_units for row in stage.commits] == [1, 2, 3]
+    assert [row.applied_transactions for row in stage.commits] == [1, 2, 3]
     assert [row["action"] for row in stage.destination.rows(AUDIT)] == ["b"]
 
 
@@ -432,13 +433,13 @@ def test_a_stop_between_spans_leaves_the_ledger_at_an_end() -> None:
     stage.control = ScriptedControl(stage.reader, orders=[Orders(), Orders(wanted=False)])
     report = stage.run()
     assert report.state == "stopped"
-    assert (report.units, report.changes, report.next_offset) == (2, 2, stage.commits[0].next_offset)
+    assert (report.transactions, report.changes, report.next_offset) == (2, 2, stage.commits[0].next_offset)
 
 
 # ---- cost ----------------------------------------------------------------------------------------------------------
 
 
-def test_empty_units_are_committed_about_once_a_second() -> None:
+def test_empty_transactions_are_committed_about_once_a_second() -> None:
     log = LogTopic()
     for _ in range(100):
         log.transaction()
@@ -456,7 +457,7 @@ def test_empty_units_are_committed_about_once_a_second() -> None:
 
     stage.reader.poll = poll  # type: ignore[method-assign]
     stage.run()
-    assert stage.ledger.applied_units == 100
+    assert stage.ledger.applied_transactions == 100
     assert 5 <= len(stage.commits) <= 8
 
 
@@ -478,7 +479,7 @@ def test_commits_keep_the_interval_that_the_sync_asks_for() -> None:
     stage.reader.poll = poll  # type: ignore[method-assign]
     stage.control._script = [Orders()] * 200  # noqa: SLF001
     stage.run()
-    assert stage.ledger.applied_units == 100
+    assert stage.ledger.applied_transactions == 100
     assert len(stage.commits) <= 8
 
 

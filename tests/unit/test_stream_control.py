@@ -28,8 +28,8 @@ def test_without_a_database_the_first_orders_hold_and_reports_are_counted() -> N
     absence = Absence()
     with PlatformStreamControl(STREAM, open_one=absence, poll_s=0.02, first=Orders(paused=True)) as control:
         wait_until(lambda: absence.attempts >= 3, timeout_s=5, what="attempts to connect")
-        for units in range(5):
-            control.report(StreamReport(STREAM, "paused", units=units))
+        for transactions in range(5):
+            control.report(StreamReport(STREAM, "paused", transactions=transactions))
         assert control.orders() == Orders(paused=True, are_old=True)
         assert control.reports_dropped == 4
 

@@ -41,7 +41,7 @@ def test_silence_counts_as_lag_once_heartbeats_are_missing(silent_s: float, lag_
     reporter.catch_up(ledger)
     reporter.report("streaming", ledger, epoch=1)
     assert (heard.reports[-1].lag_s, heard.reports[-1].silent_s) == (lag_s, lag_s)
-    reporter.count(Commit(replace(ledger, committed_ms=int(1000 * (1_000 + silent_s)))), units=1, changes=0)
+    reporter.count(Commit(replace(ledger, committed_ms=int(1000 * (1_000 + silent_s)))), transactions=1, changes=0)
     reporter.report("streaming", ledger, epoch=1)
     assert heard.reports[-1].silent_s == 0, "a heartbeat came"
 
@@ -53,7 +53,7 @@ def test_the_first_lag_is_that_of_the_ledger_and_after_a_pause_it_is_not_the_one
     ledger = LedgerRow(STREAM, "topic", "id", 7, BinlogPosition("0-1-1"), 1, 1, committed_ms=1_000_000)
     reporter.report("streaming", ledger, epoch=1)
     assert heard.reports[-1].lag_s == 3_600
-    reporter.count(Commit(replace(ledger, committed_ms=4_600_000)), units=1, changes=1)
+    reporter.count(Commit(replace(ledger, committed_ms=4_600_000)), transactions=1, changes=1)
     reporter.report("streaming", ledger, epoch=1)
     assert heard.reports[-1].lag_s == 0
     clock.time += 600
@@ -95,7 +95,7 @@ def test_the_rate_is_that_of_work_and_a_large_span_outweighs_many_small_ones() -
     commit = Commit(LedgerRow(STREAM, "topic", "id", 7, BinlogPosition("0-1-1"), 1, 1, committed_ms=1_000_000))
     assert reporter.last.records_per_s == 0
     for _ in range(50):
-        reporter.count(commit, units=1, changes=1, records=2, busy_s=0.02)
+        reporter.count(commit, transactions=1, changes=1, records=2, busy_s=0.02)
     assert reporter.last.records_per_s == pytest.approx(100)
-    reporter.count(commit, units=1, changes=1, records=50_000, busy_s=10)
+    reporter.count(commit, transactions=1, changes=1, records=50_000, busy_s=10)
     assert reporter.last.records_per_s == pytest.approx(5_000, rel=0.05)

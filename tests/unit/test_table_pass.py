@@ -147,9 +147,9 @@ def test_whatever_the_place_the_tables_join_exactly_and_the_stream_goes_on_exact
     director = Standing(destination)
     commit = joined(run_reading(history, destination, covered), history, director)
     assert (commit.ledger.next_offset, commit.ledger.position) == (before.next_offset, before.position)
-    stands_at = max(before.applied_units, covered)
+    stands_at = max(before.applied_transactions, covered)
     assert state_of(destination) == {
-        "account": history.states[before.applied_units]["account"],
+        "account": history.states[before.applied_transactions]["account"],
         **{table.name: history.states[stands_at][table.name] for table in ENTERING},
     }
     assert director.hold_id == "", "the stream is let go"

@@ -142,7 +142,7 @@ def test_a_place_imports_only_what_it_may(files: list[File], place: str) -> None
 
 def test_a_planted_import_in_the_domain_is_caught() -> None:
     assert strangers(ast.parse("import pydantic\nfrom seamline.spec import load\n"), ("seamline.domain",))
-    assert not strangers(ast.parse("import json\nfrom seamline.domain.log import Unit\n"), ("seamline.domain",))
+    assert not strangers(ast.parse("import json\nfrom seamline.domain.log import Transaction\n"), ("seamline.domain",))
 
 
 # ---- what hints name ------------------------------------------------------------------------------------------------

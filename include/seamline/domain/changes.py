@@ -26,9 +26,10 @@ class KeyedChange:
 class TableChanges:
     """Keyed tables fill `keyed`; keyless tables fill `net` (raw row → copies to add, or to remove when negative).
 
-    `piece` 1, 2, …: a part of a unit that is larger than memory. The sink puts it aside where readers see nothing and
-    joins the pieces, in this order, in the one commit of the unit; 0 is a whole batch, or what comes behind all pieces.
-    `truncate_first`: before these changes the table was emptied, also of those that pieces before this one hold.
+    `piece` 1, 2, …: a part of a transaction that is larger than memory. The sink puts it aside where readers see
+    nothing and joins the pieces, in this order, in the one commit of the transaction; 0 is a whole batch, or what comes
+    behind all pieces. `truncate_first`: before these changes the table was emptied, also of those that pieces before
+    this one hold.
     """
 
     table: str

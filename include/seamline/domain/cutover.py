@@ -13,33 +13,33 @@ from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition, binlog_file
 
 
-def is_covered(unit: Position, snapshot: Position) -> bool:
-    """Whether the transaction at `unit` is inside the read view taken at `snapshot`.
+def is_covered(transaction: Position, snapshot: Position) -> bool:
+    """Whether the transaction at `transaction` is inside the read view taken at `snapshot`.
 
     MariaDB: its GTID's sequence is not beyond the snapshot's, and where the binlog address is known both must agree
     (`START TRANSACTION WITH CONSISTENT SNAPSHOT` gives read view and address of one instant: 25 of 25 under writers).
     PostgreSQL: the transaction is visible in the snapshot that the replication slot exported.
     """
-    if isinstance(unit, BinlogPosition) and isinstance(snapshot, BinlogPosition):
-        return _is_covered_in_binlog(unit, snapshot)
-    if isinstance(unit, PostgresPosition) and isinstance(snapshot, PostgresPosition):
-        if unit.xid is None:
-            raise InvariantViolated("a PostgreSQL unit without its transaction id cannot be placed")
-        return snapshot.sees(unit.xid)
-    raise InvariantViolated(f"positions of different sources: {unit} and {snapshot}")
+    if isinstance(transaction, BinlogPosition) and isinstance(snapshot, BinlogPosition):
+        return _is_covered_in_binlog(transaction, snapshot)
+    if isinstance(transaction, PostgresPosition) and isinstance(snapshot, PostgresPosition):
+        if transaction.xid is None:
+            raise InvariantViolated("a PostgreSQL transaction without its transaction id cannot be placed")
+        return snapshot.sees(transaction.xid)
+    raise InvariantViolated(f"positions of different sources: {transaction} and {snapshot}")
 
 
-def _is_covered_in_binlog(unit: BinlogPosition, snapshot: BinlogPosition) -> bool:
-    by_gtid = snapshot.covers(unit)
-    if not unit.file or not snapshot.file:
+def _is_covered_in_binlog(transaction: BinlogPosition, snapshot: BinlogPosition) -> bool:
+    by_gtid = snapshot.covers(transaction)
+    if not transaction.file or not snapshot.file:
         return by_gtid
-    unit_base, unit_number = binlog_file(unit.file)
+    file_base, file_number = binlog_file(transaction.file)
     base, number = binlog_file(snapshot.file)
-    if unit_base != base:
-        raise InvariantViolated(f"binlog {unit.file!r} does not belong to the log of {snapshot.file!r}")
-    by_address = (unit_number, unit.offset) < (number, snapshot.offset)
+    if file_base != base:
+        raise InvariantViolated(f"binlog {transaction.file!r} does not belong to the log of {snapshot.file!r}")
+    by_address = (file_number, transaction.offset) < (number, snapshot.offset)
     if by_address != by_gtid:
-        raise InvariantViolated(f"GTID and binlog address disagree whether {unit} lies before {snapshot}")
+        raise InvariantViolated(f"GTID and binlog address disagree whether {transaction} lies before {snapshot}")
     return by_gtid
 
 
@@ -47,7 +47,7 @@ def _is_covered_in_binlog(unit: BinlogPosition, snapshot: BinlogPosition) -> boo
 class Boundary:
     """Per table and destination: changes covered by `position` came with the snapshot, the others come from the log.
 
-    `high_marker` is the id of the marker committed after the last read view was open: once its unit is applied
+    `high_marker` is the id of the marker committed after the last read view was open: once its transaction is applied
     nothing can be covered any more, the boundary has `ended` and the position rule is not asked again. `shape_mark` is
     that of the table as it was loaded; "" where an earlier version has loaded it.
     """
@@ -62,9 +62,10 @@ class Boundary:
 
 @dataclass(slots=True)
 class BoundaryGate:
-    """Decides unit by unit, in log order, which tables' changes to keep; ends each boundary at its high marker.
+    """Decides transaction by transaction, in log order, which tables' changes to keep; ends each boundary at its high
+    marker.
 
-    Coverage flips once per table: a covered unit after an uncovered one is `LogCorrupted`.
+    Coverage flips once per table: a covered transaction after an uncovered one is `LogCorrupted`.
     """
 
     boundaries: Mapping[str, Boundary]
@@ -80,23 +81,24 @@ class BoundaryGate:
         return len(self._ended) < len(self.boundaries)
 
     def expects_covered(self, position: Position) -> bool:
-        """Whether units from before `position` may still come, for a stream that stands there: every table came with a
-        snapshot that covers them. Where one did not, as beside tables that joined later, they would count twice.
+        """Whether transactions from before `position` may still come, for a stream that stands there: every table came
+        with a snapshot that covers them. Where one did not, as beside tables that joined later, they would count twice.
         """
         return self.is_open and all(
             name not in self._ended and boundary.position.covers(position)  # type: ignore[arg-type]
             for name, boundary in self.boundaries.items()
         )
 
-    def keeps(self, table: str, unit: Position) -> bool:
-        """Whether changes of `table` in this unit come from the log."""
+    def keeps(self, table: str, transaction: Position) -> bool:
+        """Whether changes of `table` in this transaction come from the log."""
         boundary = self.boundaries[table]
         if table in self._ended:
             return True
-        if is_covered(unit, boundary.position):
+        if is_covered(transaction, boundary.position):
             if table in self._passed:
                 raise LogCorrupted(
-                    f"unit {unit} lies before boundary {boundary.position} although a later one was already applied",
+                    f"transaction {transaction} lies before boundary {boundary.position} although a later one was"
+                    f" already applied",
                     hint="the log topic tells transactions out of order; onboard the sync again",
                     table=table,
                 )

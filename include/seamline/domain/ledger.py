@@ -20,7 +20,7 @@ class StreamId:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """`next_offset` is the first log-topic offset not yet applied; `position` that of the last unit applied."""
+    """`next_offset` is the first log-topic offset not yet applied; `position` that of the last transaction applied."""
 
     stream: StreamId
     topic: str
@@ -28,7 +28,7 @@ class LedgerRow:
     next_offset: int
     position: Position
     epoch: int
-    applied_units: int
+    applied_transactions: int
     committed_ms: int
     boundaries: tuple[Boundary, ...] = ()
     last_marker: str = ""

@@ -43,17 +43,17 @@ class LogRecord:
     Nearly all records are of rows: these are tuples, which are made faster than objects, and what they share is told
     once. Mutable only because a frozen one takes longer to make; nobody changes one.
 
-    `unit_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the xid).
-    BEGIN: `is_whole` says that all of the transaction follows it, also where a part was told before; `follows` is what
-    the capture told before it, None where it does not say. END: `counts` maps every captured table to its number of
-    rows and `total` is their sum.
+    `transaction_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the
+    xid). BEGIN: `is_whole` says that all of the transaction follows it, also where a part was told before; `follows` is
+    what the capture told before it, None where it does not say. END: `counts` maps every captured table to its number
+    of rows and `total` is their sum.
     DDL: `statement` and the `tables` it names, or WHOLE_DATABASE. TRUNCATE: `total` is what END counts for it.
     `ts_ms`: milliseconds since the epoch, of all but rows.
     """
 
     offset: int
     kind: RecordKind
-    unit_id: str = ""
+    transaction_id: str = ""
     position: Position | None = None
     rows: Sequence[RowChange] = ()
     table: str = ""
@@ -98,17 +98,17 @@ class ToldBefore:
 
 
 @dataclass(slots=True)
-class Unit:
+class Transaction:
     """The smallest thing applied: the rows between BEGIN and END, or one standalone TRUNCATE or DDL.
 
-    Offsets are half-open: `end` is the offset after the unit's last record. `committed_ms` is the source's commit time
-    (END's `ts_ms`), milliseconds since the epoch. `markers` are the inserts into the marker table, apart from `rows`.
-    `truncated`: tables emptied before `rows`, which hold nothing of them from before that.
-    `pieces`: how many parts of a unit larger than memory were taken away before; `rows` is then the rest.
+    Offsets are half-open: `end` is the offset after the transaction's last record. `committed_ms` is the source's
+    commit time (END's `ts_ms`), milliseconds since the epoch. `markers` are the inserts into the marker table, apart
+    from `rows`. `truncated`: tables emptied before `rows`, which hold nothing of them from before that.
+    `pieces`: how many parts of a transaction larger than memory were taken away before; `rows` is then the rest.
     `follows`: the transaction that its BEGIN names. `row_bytes`: the size of the images of `rows`.
     """
 
-    unit_id: str
+    id: str
     start: int
     end: int
     position: Position
@@ -129,10 +129,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Log-topic offsets `[start, end)` of whole units."""
+    """Log-topic offsets `[start, end)` of whole transactions."""
 
     start: int
     end: int
-    units: int
+    transactions: int
     position: Position
     committed_ms: int

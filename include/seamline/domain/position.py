@@ -37,8 +37,8 @@ class BinlogPosition:
     """A place in the binlog of one MariaDB server.
 
     As the position *of a snapshot or ledger*: everything of `gtid`'s sequences is included, `offset` is exclusive.
-    As the position *of a unit*: `gtid` is the unit's own, `file` and `offset` are where one of its events begins.
-    `file` is "" where only the GTID is known (a unit without rows).
+    As the position *of a transaction*: `gtid` is the transaction's own, `file` and `offset` are where one of its events
+    begins. `file` is "" where only the GTID is known (a transaction without rows).
     """
 
     KIND: ClassVar[str] = "binlog"
@@ -59,11 +59,11 @@ class BinlogPosition:
         mine = gtid_sequences(self.gtid)
         return all(mine.get(domain, 0) >= sequence for domain, sequence in gtid_sequences(other.gtid).items())
 
-    def advanced_by(self, unit: "BinlogPosition") -> "BinlogPosition":
-        """The position after `unit` was applied on top of this one; other domains keep their sequence."""
+    def advanced_by(self, transaction: "BinlogPosition") -> "BinlogPosition":
+        """The position after `transaction` was applied on top of this one; other domains keep their sequence."""
         parts = {domain: gtid for gtid in self.gtid.split(",") if gtid for domain in gtid_sequences(gtid)}
-        parts.update({domain: gtid for gtid in unit.gtid.split(",") if gtid for domain in gtid_sequences(gtid)})
-        newer = unit if unit.file else self
+        parts.update({domain: gtid for gtid in transaction.gtid.split(",") if gtid for domain in gtid_sequences(gtid)})
+        newer = transaction if transaction.file else self
         return BinlogPosition(",".join(parts[d] for d in sorted(parts)), newer.file, newer.offset)
 
     def __str__(self) -> str:
@@ -76,7 +76,8 @@ class PostgresPosition:
     """A place in the WAL of one PostgreSQL cluster.
 
     As the position *of a snapshot*: `xmin`, `xmax`, `in_progress` are those of `pg_current_snapshot()` and `lsn` is the
-    slot's consistent point. As the position *of a unit*: `xid` is its 32-bit transaction id, `lsn` its commit end.
+    slot's consistent point. As the position *of a transaction*: `xid` is its 32-bit transaction id, `lsn` its commit
+    end.
     """
 
     KIND: ClassVar[str] = "postgres"

@@ -1,9 +1,9 @@
 """The barrier: both sides of a sync opened for reading at one position of the source's log (mode B).
 
 wait until the stream is near → hold it at an END → open the source's views at P, which must cover the held place →
-commit a marker, so that a unit beyond P exists on an idle source too → the stream applies everything covered by P and
-stops → the ledger says P → open the destination's views, which must say P *inside themselves* → see that no table has
-joined meanwhile → let the stream go. From then on both sides can be read for as long as their views live, while the
+commit a marker, so that a transaction beyond P exists on an idle source too → the stream applies everything covered by
+P and stops → the ledger says P → open the destination's views, which must say P *inside themselves* → see that no table
+has joined meanwhile → let the stream go. From then on both sides can be read for as long as their views live, while the
 stream has long moved on.
 
 Everything that may go wrong here ends in a `NotAligned` with its reason, never in a comparison of unlike things. A

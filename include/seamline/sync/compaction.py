@@ -1,4 +1,4 @@
-"""Units → what one span does to each table: the newest change of every key, the net of every row without one.
+"""Transactions → what one span does to each table: the newest change of every key, the net of every row without one.
 
 Only changes beyond their table's boundary count. Keyed: newest in log order; a key change arrives as delete + insert.
 Keyless: +1 for each row image that appears, -1 for each that disappears; sums commute, so order inside the span does
@@ -13,7 +13,7 @@ from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import LogCorrupted, SchemaConflict, SeamlineError
 from seamline.domain.left_out import filled, lacks_values
-from seamline.domain.log import RowChange, Unit
+from seamline.domain.log import RowChange, Transaction
 
 _FULL_IMAGES = (
     "the source must write full row images (binlog_row_image=FULL; REPLICA IDENTITY FULL for a table without a key);"
@@ -22,23 +22,23 @@ _FULL_IMAGES = (
 
 
 def compact(
-    units: Iterable[Unit], *, tables: Mapping[str, Table], gate: BoundaryGate, piece: int = 0
+    transactions: Iterable[Transaction], *, tables: Mapping[str, Table], gate: BoundaryGate, piece: int = 0
 ) -> dict[str, TableChanges]:
     """Changes per table, tables in the order of their first change; tables without any are absent.
 
-    `units` come in log order. The gate moves on with them, so each unit is given once (pieces of one unit count as
-    that unit).
+    `transactions` come in log order. The gate moves on with them, so each transaction is given once (pieces of one
+    transaction count as that transaction).
     """
     found: dict[str, TableChanges] = {}
     keyed: dict[str, dict[bytes, KeyedChange]] = {name: {} for name, table in tables.items() if table.is_keyed}
-    for unit in units:
-        dropped = _dropped_tables(unit, gate) if gate.is_open else frozenset()
-        for emptied in unit.truncated:
+    for transaction in transactions:
+        dropped = _dropped_tables(transaction, gate) if gate.is_open else frozenset()
+        for emptied in transaction.truncated:
             _empty(emptied, dropped, found, keyed, piece)
         try:
-            _take_in(unit.rows, dropped, found, keyed, piece)
+            _take_in(transaction.rows, dropped, found, keyed, piece)
         except SeamlineError as error:
-            error.position = str(unit.position)
+            error.position = str(transaction.position)
             raise
     _finish(found, keyed)
     return found
@@ -90,9 +90,9 @@ def _finish(found: Mapping[str, TableChanges], keyed: Mapping[str, dict[bytes, K
             changes.net = {row: copies for row, copies in changes.net.items() if copies}
 
 
-def _dropped_tables(unit: Unit, gate: BoundaryGate) -> frozenset[str]:
-    names = {row.table for row in unit.rows}.union(unit.truncated)
-    return frozenset(name for name in names if not gate.keeps(name, unit.position))
+def _dropped_tables(transaction: Transaction, gate: BoundaryGate) -> frozenset[str]:
+    names = {row.table for row in transaction.rows}.union(transaction.truncated)
+    return frozenset(name for name in names if not gate.keeps(name, transaction.position))
 
 
 def _keep_newest(newest: dict[bytes, KeyedChange], row: RowChange) -> None:

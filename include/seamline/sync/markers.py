@@ -16,7 +16,7 @@ _RECORDS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class MarkerPlace:
-    """`offset` is the marker's row, `next_offset` the one after its unit's END."""
+    """`offset` is the marker's row, `next_offset` the one after its transaction's END."""
 
     marker_id: str
     offset: int
@@ -32,7 +32,7 @@ def read_until_marker(
     timeout_s: float,
     while_silent: Callable[[], None] = lambda: None,
 ) -> MarkerPlace:
-    """Read on (the reader is assigned) until the unit of this marker has ended.
+    """Read on (the reader is assigned) until the transaction of this marker has ended.
 
     `while_silent` is called about once a second while nothing comes, and may raise. Raises TransientError after
     `timeout_s`: the capture does not run, or it lags further than that.

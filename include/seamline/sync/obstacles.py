@@ -6,22 +6,23 @@ from collections.abc import Collection
 from seamline.domain.catalogue import PARK_IT
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import PositionLost, SchemaConflict, SeamlineError
-from seamline.domain.log import LogRecord, RecordKind, RowChange, Unit, touched
+from seamline.domain.log import LogRecord, RecordKind, RowChange, Transaction, touched
 
 
-def stands_alone(unit: Unit) -> bool:
-    """TRUNCATE, DDL and the rest of a large unit are spans of their own; so is a unit with markers: it may stop us."""
-    return bool(unit.truncated or unit.ddl or unit.markers or unit.pieces)
+def stands_alone(transaction: Transaction) -> bool:
+    """TRUNCATE, DDL and the rest of a large transaction are spans of their own; so is a transaction with markers: it
+    may stop us."""
+    return bool(transaction.truncated or transaction.ddl or transaction.markers or transaction.pieces)
 
 
-def obstacle(unit: Unit, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:
-    """Why the stream must stop before this unit, if so. Only units that stand alone can be obstacles."""
-    if unit.ddl is not None:
-        return _changed_structure(unit, unit.ddl, tables, gate)
-    for marker in unit.markers:
+def obstacle(transaction: Transaction, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:
+    """Why the stream must stop before this transaction, if so. Only transactions that stand alone can be obstacles."""
+    if transaction.ddl is not None:
+        return _changed_structure(transaction, transaction.ddl, tables, gate)
+    for marker in transaction.markers:
         row = marker_fields(marker)
         if row["kind"] == "tables":
-            return _lost_tables(unit, marker, json.loads(row["payload"] or "{}"), tables)
+            return _lost_tables(transaction, marker, json.loads(row["payload"] or "{}"), tables)
     return None
 
 
@@ -31,8 +32,10 @@ def marker_fields(marker: RowChange) -> dict[str, str]:
     return {name: str(row.get(name) or "") for name in ("id", "kind", "payload")}
 
 
-def _changed_structure(unit: Unit, ddl: LogRecord, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:
-    changed = [name for name in touched(ddl, tables) if gate.keeps(name, unit.position)]
+def _changed_structure(
+    transaction: Transaction, ddl: LogRecord, tables: Collection[str], gate: BoundaryGate
+) -> SeamlineError | None:
+    changed = [name for name in touched(ddl, tables) if gate.keeps(name, transaction.position)]
     if not changed:
         return None
     what = f"the source changed the structure of {', '.join(changed)}: {ddl.statement}"
@@ -42,12 +45,12 @@ def _changed_structure(unit: Unit, ddl: LogRecord, tables: Collection[str], gate
         f"offset {ddl.offset}: {what}",
         hint=f"everything before it is applied. {PARK_IT}",
         table=changed[0],
-        position=str(unit.position),
+        position=str(transaction.position),
     )
 
 
 def _lost_tables(
-    unit: Unit, marker: RowChange, payload: dict[str, object], tables: Collection[str]
+    transaction: Transaction, marker: RowChange, payload: dict[str, object], tables: Collection[str]
 ) -> SeamlineError | None:
     listed = payload.get("tables")
     missing = sorted(name for name in tables if name not in listed) if isinstance(listed, list) else []
@@ -58,5 +61,5 @@ def _lost_tables(
         f"(table list {payload.get('generation')})",
         hint="its later changes are not in the log: add the table to the capture and onboard the sync again",
         table=missing[0],
-        position=str(unit.position),
+        position=str(transaction.position),
     )

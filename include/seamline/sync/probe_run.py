@@ -30,8 +30,9 @@ from seamline.sync.capture import CaptureConnector, CaptureSource, LogTopics, en
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker
+from seamline.sync.pace import Pace
 from seamline.sync.snapshot import BulkRead
-from seamline.sync.span_loop import Pace, run_stream
+from seamline.sync.span_loop import run_stream
 
 _WITHIN_S = 180.0
 _PACE = Pace(

@@ -1,4 +1,4 @@
-"""The position a stream stands at while it passes units, kept cheap for millions of them."""
+"""The position a stream stands at while it passes transactions, kept cheap for millions of them."""
 
 from functools import lru_cache
 
@@ -7,43 +7,43 @@ from seamline.domain.position import BinlogPosition, Position, PostgresPosition,
 
 
 class PositionTracker:
-    """Starts at the ledger's position; `pass_unit` moves it, never backwards."""
+    """Starts at the ledger's position; `advance_to` moves it, never backwards."""
 
     def __init__(self, position: Position) -> None:
         self._position = position
         self._sequences = gtid_sequences(position.gtid) if isinstance(position, BinlogPosition) else {}
-        # Only the newest unit of each GTID domain matters; they are joined when somebody asks.
+        # Only the newest transaction of each GTID domain matters; they are joined when somebody asks.
         self._newest: dict[int, BinlogPosition] = {}
 
     @property
     def position(self) -> Position:
-        for unit in self._newest.values():
+        for transaction in self._newest.values():
             if isinstance(self._position, BinlogPosition):
-                self._position = self._position.advanced_by(unit)
+                self._position = self._position.advanced_by(transaction)
         self._newest.clear()
         return self._position
 
-    def has_passed(self, unit: Position) -> bool:
-        """Whether this unit lies at or before the position."""
-        if isinstance(unit, BinlogPosition):
-            domain, sequence = _single_gtid(unit.gtid)
+    def has_passed(self, transaction: Position) -> bool:
+        """Whether this transaction lies at or before the position."""
+        if isinstance(transaction, BinlogPosition):
+            domain, sequence = _single_gtid(transaction.gtid)
             return self._sequences.get(domain, 0) >= sequence
         if isinstance(self._position, PostgresPosition):
-            return self._position.covers(unit)
-        raise InvariantViolated(f"positions of different sources: {unit} and {self._position}")
+            return self._position.covers(transaction)
+        raise InvariantViolated(f"positions of different sources: {transaction} and {self._position}")
 
-    def pass_unit(self, unit: Position) -> None:
-        if self.has_passed(unit):
+    def advance_to(self, transaction: Position) -> None:
+        if self.has_passed(transaction):
             return
-        if isinstance(unit, BinlogPosition):
-            domain, sequence = _single_gtid(unit.gtid)
+        if isinstance(transaction, BinlogPosition):
+            domain, sequence = _single_gtid(transaction.gtid)
             self._sequences[domain] = sequence
-            self._newest[domain] = unit
+            self._newest[domain] = transaction
         else:
-            self._position = PostgresPosition(lsn=unit.lsn)
+            self._position = PostgresPosition(lsn=transaction.lsn)
 
 
-# Several questions are asked of each unit.
+# Several questions are asked of each transaction.
 @lru_cache(maxsize=16)
 def _single_gtid(gtid: str) -> tuple[int, int]:
     """(domain, sequence number) of one transaction's GTID."""

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
 from seamline.domain.errors import SeamlineError, SourceAway, TransientError
-from seamline.domain.log import RecordKind, RowChange, Unit
+from seamline.domain.log import RecordKind, RowChange, Transaction
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.ports import LogReader, ShapeGuard
 from seamline.sync.clock import Clock
@@ -69,17 +69,17 @@ class ShapeProof:
         self._ask_at = self._clock.now() + _ASK_EVERY_S
         log.warning("the source does not answer, what the log proves is applied: %s", away.message)
 
-    def covers(self, unit: Unit) -> bool:
-        """Whether the unit may be applied now. While the source answers it is asked at the commit, but for a unit that
-        lies in pieces: these are lost where its commit fails, so it is asked before."""
-        if self._guard is None or not (self.trouble or unit.pieces) or not is_to_be_proven(unit):
+    def covers(self, transaction: Transaction) -> bool:
+        """Whether the transaction may be applied now. While the source answers it is asked at the commit, but for a
+        transaction that lies in pieces: these are lost where its commit fails, so it is asked before."""
+        if self._guard is None or not (self.trouble or transaction.pieces) or not is_to_be_proven(transaction):
             return True
-        if self._is_proven(unit.position):
+        if self._is_proven(transaction.position):
             return True
         if self.trouble:
-            return self._has_come_back(unit) or self._is_proven_ahead(unit)
+            return self._has_come_back(transaction) or self._is_proven_ahead(transaction)
         try:
-            self.require(unit.position)
+            self.require(transaction.position)
         except SourceAway as away:
             self.lose(away)
             return False
@@ -97,11 +97,11 @@ class ShapeProof:
 
     # ---- the source ------------------------------------------------------------------------------------------------
 
-    def _has_come_back(self, unit: Unit) -> bool:
+    def _has_come_back(self, transaction: Transaction) -> bool:
         """Asks in a thread of its own: a server that does not answer takes its time, and orders do not wait."""
         if self._asking is None and self._guard is not None and self._clock.now() >= self._ask_at:
             self._asker = self._asker or ThreadPoolExecutor(1, thread_name_prefix="ask the source")
-            self._asking = self._asker.submit(self._guard.verify, unit.position)
+            self._asking = self._asker.submit(self._guard.verify, transaction.position)
         if self._asking is None or not self._asking.done():
             return False
         asked, self._asking = self._asking, None
@@ -114,27 +114,27 @@ class ShapeProof:
         log.info("the source answers again")
         self.trouble = ""
         self._stop_reading_ahead()
-        return self.covers(unit)
+        return self.covers(transaction)
 
     # ---- the log ---------------------------------------------------------------------------------------------------
 
-    def _is_proven_ahead(self, unit: Unit) -> bool:
-        """Reads ahead until the unit is proven, or the log has no more, or for a second."""
+    def _is_proven_ahead(self, transaction: Transaction) -> bool:
+        """Reads ahead until the transaction is proven, or the log has no more, or for a second."""
         began = self._clock.now()
         if self._open_log is None or began < self._read_at:
             return False
         try:
             if self._ahead is None:
-                self._ahead = _MarksAhead(self._open_log(), self._marker_table, begins=unit.end)
+                self._ahead = _MarksAhead(self._open_log(), self._marker_table, begins=transaction.end)
             while (found := self._ahead.read()) is not None:
                 self._believe(found)
-                if self._is_proven(unit.position) or self._clock.now() - began >= _SCAN_S:
+                if self._is_proven(transaction.position) or self._clock.now() - began >= _SCAN_S:
                     break
         except SeamlineError as exc:
             # What is wrong with the log, the stream itself meets when it comes there.
             log.warning("the log cannot be read ahead: %s", exc)
             self._read_at = began + _READ_AGAIN_S
-        return self._is_proven(unit.position)
+        return self._is_proven(transaction.position)
 
     def _believe(self, found: Sequence[CatalogueMarks]) -> None:
         for marks in found:
@@ -149,7 +149,7 @@ class ShapeProof:
 
 
 class _MarksAhead:
-    """The marks of the heartbeats from `begins` on, where a unit begins."""
+    """The marks of the heartbeats from `begins` on, where a transaction begins."""
 
     def __init__(self, reader: LogReader, marker_table: str, *, begins: int) -> None:
         self._reader = reader
@@ -190,9 +190,9 @@ class _MarksAhead:
             return None
 
 
-def is_to_be_proven(unit: Unit) -> bool:
+def is_to_be_proven(transaction: Transaction) -> bool:
     """Whether it changes anything of the stream's tables."""
-    return bool(unit.rows or unit.pieces or unit.truncated)
+    return bool(transaction.rows or transaction.pieces or transaction.truncated)
 
 
 def _reaches(place: Position, position: Position) -> bool:

@@ -24,7 +24,7 @@ from seamline.domain.errors import (
     TransientError,
 )
 from seamline.domain.ledger import LedgerRow
-from seamline.domain.log import Span, Unit
+from seamline.domain.log import Span, Transaction
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.plan.model import SyncPlan
 from seamline.ports import (
@@ -44,37 +44,17 @@ from seamline.ports import (
 from seamline.sync.boundaries import gate_of
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.compaction import compact
-from seamline.sync.intake import Intake, IntakeLimits
 from seamline.sync.interpreter import CollectorByHand, quick_turns
 from seamline.sync.obstacles import marker_fields, obstacle, stands_alone
+from seamline.sync.pace import Pace
 from seamline.sync.progress import PositionTracker
 from seamline.sync.shape_proof import OpenLog, ShapeProof, is_to_be_proven
 from seamline.sync.stream_reports import StreamReporter
+from seamline.sync.transaction_buffer import BufferLimits, TransactionBuffer
 
 # A stream that was quiet for this many seconds may wait one.
 _QUIET_FACTOR = 30.0
 _Submit = Callable[[Callable[[], Commit]], "Future[Commit]"]
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How the loop spends time and memory. Seconds, records, bytes."""
-
-    idle_wait_s: float = 0.25
-    # Without changes a wait grows up to this; a record ends it at once, an order is seen behind it.
-    quiet_wait_s: float = 1.0
-    standing_wait_s: float = 0.05
-    empty_commit_every_s: float = 1.0
-    report_every_s: float = 1.0
-    idle_report_every_s: float = 5.0
-    poll_records_max: int = 2_000
-    # Of the images of whole units that wait; beside them as much may be on its way, and as much in an open unit.
-    span_bytes_max: int = 64 << 20
-    # Above either of these an open unit is handed to the sink in pieces.
-    piece_rows_max: int = 200_000
-    piece_bytes_max: int = 64 << 20
-    # After so long without a change the loop ends, where somebody else listens to the log meanwhile.
-    idle_after_s: float = math.inf
 
 
 def run_stream(
@@ -119,12 +99,12 @@ def run_stream(
 class _Draft:
     """What was passed since the last commit was sent: the next span, or a part of it that may wait for more.
 
-    `units` are kept until the commit is answered: a lost answer may mean that they come again.
+    `transactions` are kept until the commit is answered: a lost answer may mean that they come again.
     """
 
     start: int
     end: int
-    units: list[Unit] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
     committed_ms: int = 0
     last_marker: str = ""
     ended: list[str] = field(default_factory=list)
@@ -220,15 +200,15 @@ class _SpanLoop:
             # Nothing of this worker's is over: if it is still the wanted one, it is to take the stream the next time.
             raise TransientError(f"{self._stream} was taken by another owner while this one began") from error
         position = self._ledger.position
-        self._intake = Intake(
+        self._buffer = TransactionBuffer(
             self._reader,
             self._tables,
             marker_table=self._plan.source.marker_table,
-            # Until the first unit beyond a snapshot is applied, units from before it are expected; later none may come
-            # twice.
+            # Until the first transaction beyond a snapshot is applied, transactions from before it are expected; later
+            # none may come twice.
             after=_nowhere(position) if self._gate.expects_covered(position) else position,
             known=position,
-            limits=IntakeLimits(
+            limits=BufferLimits(
                 self._plan.stream.span_changes_max,
                 self._pace.span_bytes_max,
                 self._pace.poll_records_max,
@@ -254,7 +234,7 @@ class _SpanLoop:
         self._gate = gate_of(self._stream, ledger, self._tables)
         self._tracker = PositionTracker(ledger.position)
         self._pieces: list[Staged] = []
-        # What is wrong with them. END tells first whether the log has all of their unit.
+        # What is wrong with them. END tells first whether the log has all of their transaction.
         self._pieces_trouble: Diverged | None = None
         self._draft = _Draft(ledger.next_offset, ledger.next_offset)
 
@@ -275,13 +255,13 @@ class _SpanLoop:
                 f"[{sent.draft.start}, {sent.draft.end}) whose answer was lost"
             ) from unknown
         if had_pieces:
-            # The new epoch dropped them. Reading the unit again needs a reader that begins at its start.
+            # The new epoch dropped them. Reading the transaction again needs a reader that begins at its start.
             raise TransientError(
                 f"{self._stream}: a large transaction has to be read again from offset {stands_at}"
             ) from unknown
-        self._intake.put_back(draft.units)
+        self._buffer.put_back(draft.transactions)
         if stands_at != sent.draft.end:
-            self._intake.put_back(sent.draft.units)
+            self._buffer.put_back(sent.draft.transactions)
 
     # ---- orders ---------------------------------------------------------------------------------------------------
 
@@ -304,7 +284,12 @@ class _SpanLoop:
             self._clock.now() - self._changed_at >= self._pace.idle_after_s
             and self._reporter.last.state == "streaming"
             and not (orders.paused or orders.hold_id or orders.are_old)
-            and not (self._intake.found_records or self._intake or self._intake.has_open_unit or self._draft.units)
+            and not (
+                self._buffer.found_records
+                or self._buffer
+                or self._buffer.has_open_transaction
+                or self._draft.transactions
+            )
             and self._sent is None
             and not self._reporter.last.lag_s
         )
@@ -319,34 +304,43 @@ class _SpanLoop:
         self._free_at = self._clock.now()
 
     def _apply_up_to(self, hold_id: str, position: Position) -> None:
-        """Apply every unit that `position` covers and stop before the first that it does not."""
-        self._read(0.0 if self._intake else self._pace.standing_wait_s)
-        while self._intake and is_covered(self._intake.first.position, position):
-            if not self._proof.covers(self._intake.first):
+        """Apply every transaction that `position` covers and stop before the first that it does not."""
+        self._read(0.0 if self._buffer else self._pace.standing_wait_s)
+        while self._buffer and is_covered(self._buffer.first.position, position):
+            if not self._proof.covers(self._buffer.first):
                 self._wait_for_source()
                 return
-            self._apply(list(takewhile(lambda unit: is_covered(unit.position, position), self._next_span())))
-        if not self._intake:
+            self._apply(
+                list(takewhile(lambda transaction: is_covered(transaction.position, position), self._next_span()))
+            )
+        if not self._buffer:
             self._raise_trouble()
             self._tell_if_due(self._reporter.last.state, self._pace.idle_report_every_s)
             return
-        # A unit beyond the position was seen, so everything covered is applied: the state *is* that position, unless
-        # the stream had gone beyond it before; then it says where it stands, and who asked will see.
+        # A transaction beyond the position was seen, so everything covered is applied: the state *is* that position,
+        # unless the stream had gone beyond it before; then it says where it stands, and who asked will see.
         self._settle()
-        self._require_beyond(self._intake.waiting, position)
+        self._require_beyond(self._buffer.waiting, position)
         self._commit_draft(at=position if _is_reached(self._tracker.position, position) else None)
         # Not before: after a lost answer what is covered may be passed once more.
         self._beyond = position
         self._reached_hold = hold_id
         self._tell("held", hold_id=hold_id)
 
-    def _require_beyond(self, units: Iterable[Unit], position: Position | None) -> None:
+    def _require_beyond(self, transactions: Iterable[Transaction], position: Position | None) -> None:
         """Coverage flips once: behind the first transaction that a hold's position does not cover none is covered."""
-        early = next((unit for unit in units if position is not None and is_covered(unit.position, position)), None)
+        early = next(
+            (
+                transaction
+                for transaction in transactions
+                if position is not None and is_covered(transaction.position, position)
+            ),
+            None,
+        )
         if early is not None:
             self._commit_draft()
             raise InvariantViolated(
-                f"{self._stream}: transaction {early.unit_id} at offset {early.start} is part of the state at"
+                f"{self._stream}: transaction {early.id} at offset {early.start} is part of the state at"
                 f" {position}, up to which the stream was asked to apply, and the log has it behind one that is not:"
                 " the source committed in another order than its log tells",
                 hint="keep the log topic and the source's log from around this offset, and report it; a new want of the"
@@ -359,19 +353,19 @@ class _SpanLoop:
         self._read(wait_s)
         if wait_s:
             self._free_at = self._clock.now()
-        if self._intake and not self._proof.covers(self._intake.first):
+        if self._buffer and not self._proof.covers(self._buffer.first):
             self._wait_for_source()
             return
-        if self._intake and self._wait_for_interval_s() <= 0:
+        if self._buffer and self._wait_for_interval_s() <= 0:
             self._apply(self._next_span())
-        elif not self._intake:
+        elif not self._buffer:
             self._settle()
             self._raise_trouble()
-        if self._draft.units and self._is_draft_due():
+        if self._draft.transactions and self._is_draft_due():
             self._commit_draft()
-        if not self._intake.found_records and not self._intake:
+        if not self._buffer.found_records and not self._buffer:
             self._reporter.catch_up(self._ledger)
-        every = self._pace.report_every_s if self._intake.found_records else self._pace.idle_report_every_s
+        every = self._pace.report_every_s if self._buffer.found_records else self._pace.idle_report_every_s
         self._tell_if_due("catching_up" if self._gate.is_open else "streaming", every)
 
     def _wait_for_source(self) -> None:
@@ -388,9 +382,9 @@ class _SpanLoop:
         """How long the next poll may wait for a record: a record that comes wakes it at once."""
         if self._sent is not None:
             return 0.0
-        if self._intake:
+        if self._buffer:
             wait_s = self._wait_for_interval_s()
-        elif self._draft.units:
+        elif self._draft.transactions:
             wait_s = self._wait_for_draft_s()
         else:
             quiet_s = self._clock.now() - self._changed_at
@@ -401,25 +395,25 @@ class _SpanLoop:
     def _wait_for_interval_s(self) -> float:
         """Seconds until `commit_every_ms` allows the next commit; what lets nothing more be read does not wait."""
         every_s = self._plan.stream.commit_every_ms / 1000
-        if not every_s or self._intake.is_full:
+        if not every_s or self._buffer.is_full:
             return 0.0
         return self._committed_at + every_s - self._clock.now()
 
     def _wait_for_draft_s(self) -> float:
-        """Seconds until units without changes may cost a commit of their own."""
+        """Seconds until transactions without changes may cost a commit of their own."""
         return self._committed_at + self._pace.empty_commit_every_s - self._clock.now()
 
     def _is_draft_due(self) -> bool:
         return self._draft.is_urgent or self._wait_for_draft_s() <= 0
 
     def _read(self, wait_s: float) -> None:
-        """Take in up to a full span; an open unit that outgrows memory is put aside in pieces."""
+        """Take in up to a full span; an open transaction that outgrows memory is put aside in pieces."""
         self._take_in(wait_s)
-        # What is complete goes first, so that the unit of the pieces is the next one.
-        while self._intake.has_large_open_unit and not self._intake and self._intake.trouble is None:
+        # What is complete goes first, so that the transaction of the pieces is the next one.
+        while self._buffer.has_large_open_transaction and not self._buffer and self._buffer.trouble is None:
             self._settle()
-            unit, number = self._intake.take_piece()
-            changes = compact([unit], tables=self._tables, gate=self._gate, piece=number)
+            transaction, number = self._buffer.take_piece()
+            changes = compact([transaction], tables=self._tables, gate=self._gate, piece=number)
             try:
                 self._pieces += [] if self._pieces_trouble else self._stage(changes)
             except Diverged as trouble:
@@ -429,28 +423,28 @@ class _SpanLoop:
             self._take_in(0.0)
 
     def _take_in(self, wait_s: float) -> None:
-        self._intake.read(wait_s)
-        if self._intake.forget_lost_pieces():
+        self._buffer.read(wait_s)
+        if self._buffer.forget_lost_pieces():
             # A new epoch drops them; what was passed beside them and is in no commit yet is passed again.
             self._settle()
-            passed = self._draft.units
+            passed = self._draft.transactions
             self._take_lease(after_epoch=self._lease.epoch)
-            self._intake.put_back(passed)
+            self._buffer.put_back(passed)
 
     def _raise_trouble(self) -> None:
         """Once everything before it is applied, what was wrong in the log stops the stream."""
-        if self._intake.trouble is not None:
+        if self._buffer.trouble is not None:
             self._commit_draft()
-            raise self._intake.trouble
+            raise self._buffer.trouble
 
     # ---- spans ----------------------------------------------------------------------------------------------------
 
-    def _next_span(self) -> list[Unit]:
-        """The next units that make one span: whole, capped, odd ones alone. Never empty, still waiting.
+    def _next_span(self) -> list[Transaction]:
+        """The next transactions that make one span: whole, capped, odd ones alone. Never empty, still waiting.
 
-        Raises the stop condition if the next unit is one.
+        Raises the stop condition if the next transaction is one.
         """
-        first = self._intake.first
+        first = self._buffer.first
         stop = obstacle(first, self._tables, self._gate)
         if stop is not None:
             self._commit_draft()
@@ -459,33 +453,38 @@ class _SpanLoop:
             return [first]
         may_follow = self._proof.covers
         return list(
-            takewhile(lambda unit: not stands_alone(unit) and may_follow(unit), self._intake.first_within_limits())
+            takewhile(
+                lambda transaction: not stands_alone(transaction) and may_follow(transaction),
+                self._buffer.first_within_limits(),
+            )
         )
 
-    def _apply(self, units: Sequence[Unit]) -> None:
-        """Pass these units, the first of those that wait, and commit what they change."""
+    def _apply(self, transactions: Sequence[Transaction]) -> None:
+        """Pass these transactions, the first of those that wait, and commit what they change."""
         self._failpoints.reach("app.tx_assembled")
-        self._require_beyond(units, self._beyond)
-        if units[0].pieces and self._pieces_trouble is not None:
+        self._require_beyond(transactions, self._beyond)
+        if transactions[0].pieces and self._pieces_trouble is not None:
             self._commit_draft()
             raise self._pieces_trouble
         # While a full span is encoded and applied the next one is read and decoded; a small one is not worth a thread.
-        submit = self._committer.submit if self._intake.is_full else _run_now
-        changes = compact(units, tables=self._tables, gate=self._gate)
-        pieces = self._pieces if units[0].pieces else []
-        for unit in units:
-            self._pass(unit)
+        submit = self._committer.submit if self._buffer.is_full else _run_now
+        changes = compact(transactions, tables=self._tables, gate=self._gate)
+        pieces = self._pieces if transactions[0].pieces else []
+        for transaction in transactions:
+            self._pass(transaction)
         self._draft.changes += sum(found.changes_in for found in changes.values())
         self._failpoints.reach("app.fetched")
         is_empty = not pieces and all(found.is_empty for found in changes.values())
         if not is_empty or self._draft.is_urgent or self._is_draft_due():
-            through = next((unit.position for unit in reversed(units) if is_to_be_proven(unit)), None)
+            through = next(
+                (transaction.position for transaction in reversed(transactions) if is_to_be_proven(transaction)), None
+            )
             self._send(None if is_empty else lambda: [*pieces, *self._stage_proven(changes, through)], submit)
 
-    def _pass(self, unit: Unit) -> None:
+    def _pass(self, transaction: Transaction) -> None:
         draft = self._draft
-        draft.units.append(self._intake.pop())
-        for marker in unit.markers:
+        draft.transactions.append(self._buffer.pop())
+        for marker in transaction.markers:
             row = marker_fields(marker)
             if row["kind"] != "heartbeat":
                 draft.last_marker = row["id"]
@@ -494,9 +493,9 @@ class _SpanLoop:
                     self._beyond = None
                 draft.ended.extend(self._gate.end_at_marker(row["id"]))
                 draft.is_urgent = True
-        self._tracker.pass_unit(unit.position)
-        draft.end = unit.end
-        draft.committed_ms = unit.committed_ms or draft.committed_ms
+        self._tracker.advance_to(transaction.position)
+        draft.end = transaction.end
+        draft.committed_ms = transaction.committed_ms or draft.committed_ms
 
     def _stage_proven(self, changes: dict[str, TableChanges], through: Position | None) -> list[Staged]:
         if through is not None:
@@ -509,9 +508,10 @@ class _SpanLoop:
     # ---- commit ---------------------------------------------------------------------------------------------------
 
     def _commit_draft(self, *, at: Position | None = None) -> None:
-        """Write passed units without changes into the ledger; `at` names the position that the state is known to be."""
+        """Write passed transactions without changes into the ledger; `at` names the position that the state is known to
+        be."""
         self._settle()
-        if self._draft.units or at not in (None, self._ledger.position):
+        if self._draft.transactions or at not in (None, self._ledger.position):
             self._send(None, _run_now, at=at)
             self._settle()
 
@@ -520,7 +520,9 @@ class _SpanLoop:
         self._settle()
         draft = self._draft
         position = at or self._tracker.position
-        span = Span(draft.start, draft.end, len(draft.units), position, draft.committed_ms or self._ledger.committed_ms)
+        span = Span(
+            draft.start, draft.end, len(draft.transactions), position, draft.committed_ms or self._ledger.committed_ms
+        )
         progress = Progress(span, draft.last_marker, tuple(draft.ended))
         if at is not None:
             self._tracker = PositionTracker(at)
@@ -546,14 +548,14 @@ class _SpanLoop:
                 f"the ledger of {self._stream} stands at {commit.ledger.next_offset}, not {draft.end}"
             )
         self._ledger = commit.ledger
-        if draft.units and draft.units[-1].pieces:
+        if draft.transactions and draft.transactions[-1].pieces:
             self._pieces = []
         busy_since, self._committed_at = max(self._committed_at, self._free_at), self._clock.now()
         if draft.changes:
             self._changed_at = self._committed_at
         self._reporter.count(
             commit,
-            units=len(draft.units),
+            transactions=len(draft.transactions),
             changes=draft.changes,
             records=draft.end - draft.start,
             busy_s=self._committed_at - busy_since,

@@ -28,8 +28,8 @@ class StreamReporter:
         self.last = StreamReport(stream, "starting")
         control.report(self.last)
 
-    def count(self, commit: Commit, *, units: int, changes: int, records: int = 0, busy_s: float = 0.0) -> None:
-        """Add a commit. Lag is measured here: how long after the source's commit its last unit became visible.
+    def count(self, commit: Commit, *, transactions: int, changes: int, records: int = 0, busy_s: float = 0.0) -> None:
+        """Add a commit. Lag is measured here: how long after the source's commit its last transaction became visible.
 
         `busy_s`: for so long the stream worked on these records, without waiting for any.
         """
@@ -40,7 +40,7 @@ class StreamReporter:
         self._silent_s = 0.0
         self.last = replace(
             last,
-            units=last.units + units,
+            transactions=last.transactions + transactions,
             changes=last.changes + changes,
             findings=last.findings + commit.findings_total,
             records_per_s=self._records / self._busy_s if self._busy_s else 0.0,

@@ -31,7 +31,8 @@ from seamline.ports import (
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.hold import Hold
 from seamline.sync.onboard import publish, staged_snapshot
-from seamline.sync.span_loop import Pace, run_stream
+from seamline.sync.pace import Pace
+from seamline.sync.span_loop import run_stream
 
 _STANDS = ("failed", "stopped", "paused")
 _SILENT_S = 60.0

@@ -392,7 +392,7 @@ def _day_of_a_stream(state: StreamState, now: StreamReport | None, events: Seque
         "state": str(state.word),
         "position": str(now.position),
         "lag_s": None if state.lag_s is None else round(state.lag_s, 3),
-        "units": now.units,
+        "units": now.transactions,
         "changes": now.changes,
         "findings": now.findings,
         "changes_of_state": len(events),

@@ -17,7 +17,8 @@ from seamline.domain.errors import CommitUnknown, ConfigError, SeamlineError, Tr
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import plan_from_json
 from seamline.ports import Orders, StreamReport
-from seamline.sync.span_loop import Pace, run_stream
+from seamline.sync.pace import Pace
+from seamline.sync.span_loop import run_stream
 from seamline.sync.stream_host import Outcome
 
 log = logging.getLogger(__name__)

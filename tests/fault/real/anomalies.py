@@ -45,8 +45,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One commit of the destination as its own trigger saw it. `place` grows with the source's log, `units` counts what
-    was applied since the first publish.
+    """One commit of the destination as its own trigger saw it. `place` grows with the source's log, `transactions`
+    counts what was applied since the first publish.
 
     `publications`: how many publishes there were with this one; only a publish may take readers back. `owner_epoch`: by
     which epoch it was made, None where it was no stream's. `has_ledger`, `has_rows`: whether it wrote the ledger, and
@@ -58,7 +58,7 @@ class Commit:
     next_offset: int
     place: int
     publications: int
-    units: int
+    transactions: int
     wrong_sums: tuple[str, ...] = ()
     torn: tuple[int, ...] = ()
     gaps: tuple[int, ...] = ()
@@ -177,16 +177,19 @@ def _step(before: Commit, after: Commit) -> Iterator[Found]:
         yield Found(Anomaly.STALE_EPOCH, where)
     if after.publications != before.publications:
         return
-    if after.units > before.units and after.owner_epoch is None:
-        yield Found(Anomaly.STALE_EPOCH, f"{where}: units were applied, and no session of a stream's owner did it")
+    if after.transactions > before.transactions and after.owner_epoch is None:
+        yield Found(
+            Anomaly.STALE_EPOCH, f"{where}: transactions were applied, and no session of a stream's owner did it"
+        )
     # A worker that takes a new epoch writes the ledger and applies nothing, nor does one that stands for a comparison
-    # and says how far it is. While boundaries are open it passes units that the snapshot covers: the position stands.
-    is_empty = after.units == before.units and not after.has_rows
+    # and says how far it is. While boundaries are open it passes transactions that the snapshot covers: the position
+    # stands.
+    is_empty = after.transactions == before.transactions and not after.has_rows
     is_covered = after.is_catching_up and not after.has_rows
     steps = (
         ("offset", before.next_offset, after.next_offset, is_empty),
         ("position", before.place, after.place, is_empty or is_covered),
-        ("count of units", before.units, after.units, is_empty),
+        ("count of transactions", before.transactions, after.transactions, is_empty),
     )
     for name, was, now, may_stand in steps:
         if now < was or (now == was and not may_stand):

@@ -73,7 +73,7 @@ _ENDS_OF_TWO = {
 _SURVIVED = "app.commit_sent"
 # Reached only by a stream that was just published, before its boundaries have ended.
 _OF_A_CUTOVER = ("cut.overlap_ended",)
-# Reached only where a unit is larger than memory.
+# Reached only where a transaction is larger than memory.
 _OF_PIECES = ("app.piece_staged",)
 KILLED = -signal.SIGKILL
 

@@ -31,7 +31,7 @@ CREATE TABLE checked.commits (
     next_offset bigint NOT NULL,
     position jsonb NOT NULL,
     publications integer NOT NULL,
-    units bigint NOT NULL,
+    transactions bigint NOT NULL,
     is_catching_up boolean NOT NULL,
     sums jsonb NOT NULL,
     wrong_sums text[] NOT NULL,
@@ -104,12 +104,13 @@ BEGIN
     DELETE FROM checked.touched;
     SELECT coalesce(array_agg(writer), '{}') INTO found_gaps
     FROM (SELECT writer FROM live.seq GROUP BY writer HAVING count(*) <> max(n)) g;
-    INSERT INTO checked.commits (has_ledger, has_rows, committer, epoch, next_offset, position, publications, units,
+    INSERT INTO checked.commits (has_ledger, has_rows, committer, epoch, next_offset, position, publications,
+    transactions,
                                  is_catching_up, sums, wrong_sums, transfers_checked, torn, gaps)
     SELECT woken.has_ledger, woken.has_rows, current_setting('application_name'), ledger.epoch, ledger.next_offset,
-           ledger.position, (SELECT count(*) FROM seamline.publication WHERE stream = whose), ledger.applied_units,
-           EXISTS (SELECT FROM seamline.boundary WHERE stream = whose AND ended_at IS NULL),
-           found_sums, found_wrong, looked_at, found_torn, found_gaps;
+           ledger.position, (SELECT count(*) FROM seamline.publication WHERE stream = whose),
+           ledger.applied_units, EXISTS (SELECT FROM seamline.boundary WHERE stream = whose AND ended_at IS
+           NULL), found_sums, found_wrong, looked_at, found_torn, found_gaps;
     RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER look_at_commit AFTER INSERT ON checked.woken
@@ -157,7 +158,7 @@ def commits(session: "psycopg.Connection[Any]", *, after: int = 0) -> list[Commi
     with session.cursor(row_factory=dict_row) as cursor:
         cursor.execute(
             "SELECT position, committer, wrong_sums, torn, gaps, commit_id AS number, epoch, next_offset, "
-            "publications, units, transfers_checked, has_ledger, has_rows, is_catching_up "
+            "publications, transactions, transfers_checked, has_ledger, has_rows, is_catching_up "
             "FROM checked.commits WHERE commit_id > %s ORDER BY commit_id",
             (after,),
         )

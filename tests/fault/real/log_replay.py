@@ -9,7 +9,7 @@ from typing import Any
 from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.ports import LogReader
 from tests.fault.real.bank_plus import MODELLED
-from tests.integration.captured import Replayed, apply_unit
+from tests.integration.captured import Replayed, apply_transaction
 from tests.waiting import wait_until
 
 Row = tuple[Any, ...]
@@ -37,12 +37,12 @@ class LogReplay:
         self._passed = start
 
     @property
-    def units(self) -> int:
-        return self._state.units
+    def transactions(self) -> int:
+        return self._state.transactions
 
     def advance(self, offset: int) -> None:
-        """Apply every unit before `offset`, which must be where a unit ends."""
-        unit: list[RowChange] = []
+        """Apply every transaction before `offset`, which must be where a transaction ends."""
+        transaction: list[RowChange] = []
         while self._passed < offset:
             if not self._ahead:
                 records = wait_until(
@@ -50,19 +50,19 @@ class LogReplay:
                 )
                 self._ahead.extend(records)
             record = self._ahead.popleft()
-            assert record.offset < offset, f"the ledger stands at {offset}, where no unit ends"
+            assert record.offset < offset, f"the ledger stands at {offset}, where no transaction ends"
             self._passed = record.end
             if record.kind is RecordKind.BEGIN:
                 # One that is told again is told from its first row on (ADR 14, 16).
-                unit = []
+                transaction = []
             elif record.kind is RecordKind.ROWS:
-                unit += record.rows
+                transaction += record.rows
             elif record.kind is RecordKind.END:
-                assert record.total == len(unit), f"unit {record.unit_id} is not whole in the log"
-                apply_unit(self._state, unit)
-                self._state.units += 1
-                unit = []
-        assert not unit, f"the ledger stands at {offset}, inside a unit"
+                assert record.total == len(transaction), f"transaction {record.transaction_id} is not whole in the log"
+                apply_transaction(self._state, transaction)
+                self._state.transactions += 1
+                transaction = []
+        assert not transaction, f"the ledger stands at {offset}, inside a transaction"
 
     def told(self, table: str) -> int:
         """Rows of a table with a key, which need not be of the stream."""

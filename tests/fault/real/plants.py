@@ -15,12 +15,12 @@ from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import CommitUnknown, TransientError
-from seamline.domain.log import LogRecord, Unit
+from seamline.domain.log import LogRecord, Transaction
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.ports import Commit, Lease, Progress, Staged
 from seamline.sync import compaction
-from seamline.sync.intake import Intake
-from seamline.sync.units import UnitAssembler
+from seamline.sync.transaction_buffer import TransactionBuffer
+from seamline.sync.transactions import TransactionAssembler
 
 # ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
 VARIABLE = "SEAMLINE_T1_PLANT"
@@ -89,33 +89,33 @@ def _compare_instead(right: str, wrong: str) -> None:
 def boundary_off_by_one() -> None:
     """The first transaction behind the read view is taken for one inside."""
 
-    def is_covered(unit: Position, snapshot: Position) -> bool:
-        assert isinstance(unit, BinlogPosition)
+    def is_covered(transaction: Position, snapshot: Position) -> bool:
+        assert isinstance(transaction, BinlogPosition)
         assert isinstance(snapshot, BinlogPosition)
-        return int(unit.gtid.rpartition("-")[2]) <= int(snapshot.gtid.rpartition("-")[2]) + 1
+        return int(transaction.gtid.rpartition("-")[2]) <= int(snapshot.gtid.rpartition("-")[2]) + 1
 
     cutover.is_covered = is_covered
 
 
 def boundary_by_the_lsn_of_rows() -> None:
     """A row that was written before the snapshot is taken for one inside, whenever its transaction was committed."""
-    right, right_rows = compaction._dropped_tables, UnitAssembler._rows
+    right, right_rows = compaction._dropped_tables, TransactionAssembler._rows
     told_at: dict[str, Position | None] = {}
 
-    def rows(assembler: UnitAssembler, record: LogRecord) -> None:
-        told_at[record.unit_id] = record.position
+    def rows(assembler: TransactionAssembler, record: LogRecord) -> None:
+        told_at[record.transaction_id] = record.position
         right_rows(assembler, record)
 
-    def dropped_tables(unit: Unit, gate: BoundaryGate) -> frozenset[str]:
-        names = set(right(unit, gate))
-        for row in unit.rows:
-            told, at = told_at[unit.unit_id], gate.boundaries[row.table].position
+    def dropped_tables(transaction: Transaction, gate: BoundaryGate) -> frozenset[str]:
+        names = set(right(transaction, gate))
+        for row in transaction.rows:
+            told, at = told_at[transaction.id], gate.boundaries[row.table].position
             assert isinstance(told, PostgresPosition)
             assert isinstance(at, PostgresPosition)
             names |= {row.table} if told.lsn < at.lsn else set()
         return frozenset(names)
 
-    UnitAssembler._rows = rows  # type: ignore[method-assign]
+    TransactionAssembler._rows = rows  # type: ignore[method-assign]
     compaction._dropped_tables = dropped_tables
 
 
@@ -125,12 +125,12 @@ def boundary_by_the_lsn_of_rows() -> None:
 def repeats_not_dropped() -> None:
     """What the log topic tells a second time is applied a second time."""
 
-    def take_in(intake: Intake, units: Sequence[Unit]) -> None:
-        intake._units.extend(units)
-        intake._changes += sum(len(unit.rows) for unit in units)
-        intake.trouble = intake._assembler.trouble
+    def take_in(buffer: TransactionBuffer, transactions: Sequence[Transaction]) -> None:
+        buffer._transactions.extend(transactions)
+        buffer._changes += sum(len(transaction.rows) for transaction in transactions)
+        buffer.trouble = buffer._assembler.trouble
 
-    Intake._take_in = take_in  # type: ignore[method-assign]
+    TransactionBuffer._take_in = take_in  # type: ignore[method-assign]
 
 
 # ---- what a span does -----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ class End:
     source: str
     attempts: int
     committed: int
-    units: int
+    transactions: int
     commits: int
     anomalies: tuple[str, ...]
 
@@ -99,11 +99,12 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
     yield ""
     yield "At the end, writers stopped: destination = source, and the history of all clients against it."
     yield ""
-    yield "| source | attempts of clients | committed | units of the log | commits of the destination | anomalies |"
+    yield "| source | client attempts | committed | transactions in the log | commits of the destination | anomalies |"
     yield "|---|---|---|---|---|---|"
     for end in tally.ends:
         yield (
-            f"| {end.source} | {end.attempts} | {end.committed} | {end.units} | {end.commits} | {len(end.anomalies)} |"
+            f"| {end.source} | {end.attempts} | {end.committed} | {end.transactions} | {end.commits} |"
+            f" {len(end.anomalies)} |"
         )
     yield from _told_of_troubles(tally.troubles)
     yield from _told_of_planted(tally.planted)

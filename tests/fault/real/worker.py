@@ -40,8 +40,9 @@ from seamline.plan.model import Run, TablePlan, plan_from_json
 from seamline.ports import Failpoints, Orders, StreamReport
 from seamline.sync.capture import ensure_capture
 from seamline.sync.onboard import publish
+from seamline.sync.pace import Pace
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
-from seamline.sync.span_loop import Pace, run_stream
+from seamline.sync.span_loop import run_stream
 from seamline.sync.table_pass import PassTools, join_stream
 from seamline_spark.compare.main import compare_destination
 from tests.fault.real import plants

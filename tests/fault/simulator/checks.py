@@ -12,7 +12,7 @@ from tests.fault.simulator.topic import Capture
 from tests.log_topic import STREAM
 from tests.memory_sink import MemoryDestination
 
-COVERED_IN_DISORDER = "covered units in disorder are dropped"
+COVERED_IN_DISORDER = "covered transactions in disorder are dropped"
 
 
 @dataclass
@@ -96,8 +96,8 @@ class Checks:
         disordered = self._capture.disordered
         loaded = [0 if found.ended else self._source.covered_by(found.position) for found in before.boundaries]
         if disordered and min(disordered) <= min(loaded):
-            # Units that the snapshots of all tables cover are dropped, in any order and as often as they come; and what
-            # came too early before such a one came in time.
+            # Transactions that the snapshots of all tables cover are dropped, in any order and as often as they come;
+            # and what came too early before such a one came in time.
             self.state(before.stream)
             raise EndedEarly(COVERED_IN_DISORDER)
         raise Violation("I9 nothing beyond", f"applied up to {after.next_offset} although the log is lost at {lost_at}")

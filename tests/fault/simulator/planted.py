@@ -12,17 +12,17 @@ from seamline.domain.changes import KeyedChange
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import CommitUnknown
 from seamline.domain.ledger import LedgerRow, StreamId
-from seamline.domain.log import LogRecord, RecordKind, RowChange, Unit
+from seamline.domain.log import LogRecord, RecordKind, RowChange, Transaction
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition, widen_xid
 from seamline.plan.model import PASS
 from seamline.ports import Commit, Joining, Lease, Load, Orders, Progress, Publication, Staged
-from seamline.sync import boundaries, compaction, span_loop, table_pass, units
-from seamline.sync.intake import Intake
+from seamline.sync import boundaries, compaction, span_loop, table_pass, transactions
 from seamline.sync.log_listener import LogListener
 from seamline.sync.progress import PositionTracker
 from seamline.sync.span_loop import _SpanLoop
 from seamline.sync.table_pass import ReaderBehind
-from seamline.sync.units import UnitAssembler
+from seamline.sync.transaction_buffer import TransactionBuffer
+from seamline.sync.transactions import TransactionAssembler
 from tests import memory_sink
 from tests.contract import test_planted_bugs as contract
 from tests.fault.simulator import runs, simulation
@@ -78,7 +78,7 @@ def unknown_commit_taken_for_done(patch: pytest.MonkeyPatch) -> None:
         draft, loop._sent = loop._draft, None
         loop._take_lease()
         loop._pieces = []
-        loop._intake.put_back(draft.units)
+        loop._buffer.put_back(draft.transactions)
 
     patch.setattr(_SpanLoop, "_recover", recover)
 
@@ -90,8 +90,8 @@ def unknown_commit_taken_for_failed(patch: pytest.MonkeyPatch) -> None:
         sent, draft, loop._sent = loop._sent, loop._draft, None
         loop._take_lease()
         loop._pieces = []
-        loop._intake.put_back(draft.units)
-        loop._intake.put_back(sent.draft.units)
+        loop._buffer.put_back(draft.transactions)
+        loop._buffer.put_back(sent.draft.transactions)
 
     patch.setattr(_SpanLoop, "_recover", recover)
 
@@ -111,8 +111,8 @@ def no_new_epoch_after_an_unknown_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_SpanLoop, "_recover", recover)
 
 
-def position_of_covered_units_moves_the_ledger_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PositionTracker, "has_passed", lambda tracker, unit: False)
+def position_of_covered_transactions_moves_the_ledger_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PositionTracker, "has_passed", lambda tracker, transaction: False)
 
 
 # ---- the boundary ---------------------------------------------------------------------------------------------------
@@ -121,12 +121,12 @@ def position_of_covered_units_moves_the_ledger_back(patch: pytest.MonkeyPatch) -
 def boundary_off_by_one(patch: pytest.MonkeyPatch) -> None:
     """`<=` where `<` should stand: the first transaction after the read view is taken for one inside."""
 
-    def is_covered(unit: Position, snapshot: Position) -> bool:
-        if isinstance(unit, BinlogPosition) and isinstance(snapshot, BinlogPosition):
-            return int(unit.gtid.rpartition("-")[2]) <= int(snapshot.gtid.rpartition("-")[2]) + 1
-        assert isinstance(unit, PostgresPosition)
+    def is_covered(transaction: Position, snapshot: Position) -> bool:
+        if isinstance(transaction, BinlogPosition) and isinstance(snapshot, BinlogPosition):
+            return int(transaction.gtid.rpartition("-")[2]) <= int(snapshot.gtid.rpartition("-")[2]) + 1
+        assert isinstance(transaction, PostgresPosition)
         assert isinstance(snapshot, PostgresPosition)
-        xid = widen_xid(unit.xid or 0, snapshot.xmax)
+        xid = widen_xid(transaction.xid or 0, snapshot.xmax)
         return xid <= snapshot.xmax and xid not in snapshot.in_progress
 
     patch.setattr(cutover, "is_covered", is_covered)
@@ -147,22 +147,22 @@ def xmax_asked_before_xmin(patch: pytest.MonkeyPatch) -> None:
 
 
 def boundary_by_the_lsn_of_rows(patch: pytest.MonkeyPatch) -> None:
-    right, right_rows = compaction._dropped_tables, UnitAssembler._rows
+    right, right_rows = compaction._dropped_tables, TransactionAssembler._rows
     told_at: dict[str, Position | None] = {}
 
-    def rows(assembler: UnitAssembler, record: LogRecord) -> None:
-        told_at[record.unit_id] = record.position
+    def rows(assembler: TransactionAssembler, record: LogRecord) -> None:
+        told_at[record.transaction_id] = record.position
         right_rows(assembler, record)
 
-    def dropped(unit: Unit, gate: BoundaryGate) -> frozenset[str]:
-        names = set(right(unit, gate))
-        for row in unit.rows:
-            told, at = told_at[unit.unit_id], gate.boundaries[row.table].position
+    def dropped(transaction: Transaction, gate: BoundaryGate) -> frozenset[str]:
+        names = set(right(transaction, gate))
+        for row in transaction.rows:
+            told, at = told_at[transaction.id], gate.boundaries[row.table].position
             if isinstance(told, PostgresPosition) and isinstance(at, PostgresPosition):
                 names |= {row.table} if told.lsn < at.lsn else set()
         return frozenset(names)
 
-    patch.setattr(UnitAssembler, "_rows", rows)
+    patch.setattr(TransactionAssembler, "_rows", rows)
     patch.setattr(compaction, "_dropped_tables", dropped)
 
 
@@ -171,7 +171,7 @@ def xid_of_64_bits_compared_with_one_of_32(patch: pytest.MonkeyPatch) -> None:
 
 
 def boundary_ends_at_any_marker(patch: pytest.MonkeyPatch) -> None:
-    """Units before the high marker, which the snapshot covers, are applied once more."""
+    """Transactions before the high marker, which the snapshot covers, are applied once more."""
 
     def end_at_marker(gate: BoundaryGate, marker: str) -> tuple[str, ...]:
         ending = tuple(name for name in gate.boundaries if name not in gate._ended)
@@ -181,15 +181,16 @@ def boundary_ends_at_any_marker(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BoundaryGate, "end_at_marker", end_at_marker)
 
 
-def boundary_ends_one_unit_before_the_last_covered(patch: pytest.MonkeyPatch) -> None:
-    """The gate opens when the *next* unit is no longer covered, as if it had looked ahead and decided too soon."""
+def boundary_ends_one_transaction_before_the_last_covered(patch: pytest.MonkeyPatch) -> None:
+    """The gate opens when the *next* transaction is no longer covered, as if it had looked ahead and decided too
+    soon."""
     right = BoundaryGate.keeps
 
-    def keeps(gate: BoundaryGate, table: str, unit: Position) -> bool:
+    def keeps(gate: BoundaryGate, table: str, transaction: Position) -> bool:
         at = gate.boundaries[table].position
-        if isinstance(unit, BinlogPosition) and isinstance(at, BinlogPosition) and table not in gate._ended:
-            return int(unit.gtid.rpartition("-")[2]) >= int(at.gtid.rpartition("-")[2])
-        return right(gate, table, unit)
+        if isinstance(transaction, BinlogPosition) and isinstance(at, BinlogPosition) and table not in gate._ended:
+            return int(transaction.gtid.rpartition("-")[2]) >= int(at.gtid.rpartition("-")[2])
+        return right(gate, table, transaction)
 
     patch.setattr(BoundaryGate, "keeps", keeps)
 
@@ -224,7 +225,7 @@ def delete_of_a_key_change_applied_after_the_insert(patch: pytest.MonkeyPatch) -
     patch.setattr(compaction, "_keep_newest", keep)
 
 
-def pieces_of_a_large_unit_forgotten(patch: pytest.MonkeyPatch) -> None:
+def pieces_of_a_large_transaction_forgotten(patch: pytest.MonkeyPatch) -> None:
     right = _SpanLoop._stage
 
     def stage(loop: Any, changes: Mapping[str, Any]) -> list[Staged]:
@@ -237,14 +238,14 @@ def pieces_of_a_large_unit_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_of_end_not_verified(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(units, "_verify_counts", lambda unit, end: None)
+    patch.setattr(transactions, "_verify_counts", lambda transaction, end: None)
 
 
-def unit_applied_before_its_end(patch: pytest.MonkeyPatch) -> None:
-    """What has come so far is taken for a whole unit."""
-    right = UnitAssembler.feed
+def transaction_applied_before_its_end(patch: pytest.MonkeyPatch) -> None:
+    """What has come so far is taken for a whole transaction."""
+    right = TransactionAssembler.feed
 
-    def feed(assembler: UnitAssembler, records: Sequence[LogRecord]) -> list[Unit]:
+    def feed(assembler: TransactionAssembler, records: Sequence[LogRecord]) -> list[Transaction]:
         found = right(assembler, records)
         opened = assembler._open
         if opened is not None and opened.rows and records[-1].rows:
@@ -252,39 +253,43 @@ def unit_applied_before_its_end(patch: pytest.MonkeyPatch) -> None:
             opened.pieces = 0
         return found
 
-    patch.setattr(UnitAssembler, "feed", feed)
+    patch.setattr(TransactionAssembler, "feed", feed)
 
 
 def end_of_another_transaction_accepted(patch: pytest.MonkeyPatch) -> None:
-    """A BEGIN inside of an open unit closes it as if it were whole."""
+    """A BEGIN inside of an open transaction closes it as if it were whole."""
     patch.setattr(
-        UnitAssembler,
+        TransactionAssembler,
         "_close_without_end",
-        lambda assembler, unit, record: assembler._whole(unit, end=unit.last_offset + 1, committed_ms=0),
+        lambda assembler, transaction, record: assembler._whole(
+            transaction, end=transaction.last_offset + 1, committed_ms=0
+        ),
     )
 
 
 def transaction_continued_at_its_second_begin(patch: pytest.MonkeyPatch) -> None:
     """As if the connector went on where it was: what it told before comes twice."""
-    patch.setattr(UnitAssembler, "_begin_anew", lambda assembler, unit, record: setattr(unit, "counts", {}))
+    patch.setattr(
+        TransactionAssembler, "_begin_anew", lambda assembler, transaction, record: setattr(transaction, "counts", {})
+    )
 
 
 def pieces_kept_of_a_transaction_that_is_told_anew(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Intake, "forget_lost_pieces", lambda intake: False)
+    patch.setattr(TransactionBuffer, "forget_lost_pieces", lambda buffer: False)
 
 
-def order_of_units_not_verified(patch: pytest.MonkeyPatch) -> None:
-    def take_in(taken: Any, found: Sequence[Unit]) -> None:
-        taken._units.extend(found)
-        taken._changes += sum(len(unit.rows) for unit in found)
-        taken._bytes += sum(unit.row_bytes for unit in found)
+def order_of_transactions_not_verified(patch: pytest.MonkeyPatch) -> None:
+    def take_in(taken: Any, found: Sequence[Transaction]) -> None:
+        taken._transactions.extend(found)
+        taken._changes += sum(len(transaction.rows) for transaction in found)
+        taken._bytes += sum(transaction.row_bytes for transaction in found)
         taken.trouble = taken._assembler.trouble
 
-    patch.setattr(Intake, "_take_in", take_in)
+    patch.setattr(TransactionBuffer, "_take_in", take_in)
 
 
 def transaction_before_not_asked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Intake, "_has_come", lambda _intake, _transaction: True)
+    patch.setattr(TransactionBuffer, "_has_come", lambda _buffer, _transaction: True)
 
 
 class _AnyTopic(str):
@@ -422,7 +427,7 @@ def boundary_of_a_table_that_joins_forgotten(patch: pytest.MonkeyPatch) -> None:
     _sink(patch, BoundaryOfATableThatJoinsForgotten)
 
 
-def units_of_before_expected_for_one_table_taken_for_all(patch: pytest.MonkeyPatch) -> None:
+def transactions_of_before_expected_for_one_table_taken_for_all(patch: pytest.MonkeyPatch) -> None:
     """As we had it: beside a table that joined with a later snapshot, what was told twice counted twice."""
 
     def expects_covered(gate: BoundaryGate, position: Position) -> bool:
@@ -472,11 +477,11 @@ def hold_told_and_not_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_SpanLoop, "_stand_still", stand)
 
 
-def one_unit_too_many_before_a_barrier(patch: pytest.MonkeyPatch) -> None:
+def one_transaction_too_many_before_a_barrier(patch: pytest.MonkeyPatch) -> None:
     def apply_up_to(loop: Any, hold_id: str, position: Position) -> None:
-        loop._read(0.0 if loop._intake else 0.05)
-        while loop._intake:
-            one = loop._intake.first
+        loop._read(0.0 if loop._buffer else 0.05)
+        while loop._buffer:
+            one = loop._buffer.first
             loop._apply([one])
             if not cutover.is_covered(one.position, position):
                 loop._settle()
@@ -502,26 +507,26 @@ PLANTED: dict[Plant, set[str]] = {
     unknown_commit_taken_for_done: {_STATE, _FINDINGS},
     unknown_commit_taken_for_failed: {_FINDINGS, _POSITION, _STATE},
     no_new_epoch_after_an_unknown_commit: {_LEDGER},
-    position_of_covered_units_moves_the_ledger_back: {_LOG},
+    position_of_covered_transactions_moves_the_ledger_back: {_LOG},
     boundary_off_by_one: {_STATE},
     transactions_in_progress_taken_for_seen: {_POSITION, _STATE},
     xmax_asked_before_xmin: {_POSITION, _FINDINGS, _STATE},
     boundary_by_the_lsn_of_rows: {_STATE},
     xid_of_64_bits_compared_with_one_of_32: {_POSITION},
     boundary_ends_at_any_marker: {_FINDINGS, _STATE},
-    boundary_ends_one_unit_before_the_last_covered: {_FINDINGS, _STATE},
+    boundary_ends_one_transaction_before_the_last_covered: {_FINDINGS, _STATE},
     boundaries_never_ended: {"I10"},
     deletes_dropped: {_SUMS, _STATE},
     truncate_ignored: {_STATE},
     identical_rows_joined: {_STATE},
     delete_of_a_key_change_applied_after_the_insert: {_SUMS, _LEGS, _STATE},
-    pieces_of_a_large_unit_forgotten: {_FINDINGS, _SUMS, _LEGS, _STATE},
+    pieces_of_a_large_transaction_forgotten: {_FINDINGS, _SUMS, _LEGS, _STATE},
     transaction_continued_at_its_second_begin: {_STATE},
     pieces_kept_of_a_transaction_that_is_told_anew: {_STATE},
     counts_of_end_not_verified: {"I9 nothing beyond"},
-    unit_applied_before_its_end: {_LOG, _POSITION},
+    transaction_applied_before_its_end: {_LOG, _POSITION},
     end_of_another_transaction_accepted: {"I9 nothing beyond"},
-    order_of_units_not_verified: {"I9 nothing beyond"},
+    order_of_transactions_not_verified: {"I9 nothing beyond"},
     transaction_before_not_asked_for: {"I9 nothing beyond"},
     identity_of_the_topic_not_compared: {"I9 named stop"},
     stand_in_written_as_a_value: {_STATE},
@@ -537,10 +542,10 @@ PLANTED: dict[Plant, set[str]] = {
     # Or the last barrier: the boundary of a table that the stream does not carry never ends.
     plan_of_before_accepted_by_a_stream_that_starts: {_STATE, "I10"},
     boundary_of_a_table_that_joins_forgotten: {_FINDINGS, _STATE},
-    units_of_before_expected_for_one_table_taken_for_all: {"I9 nothing beyond"},
+    transactions_of_before_expected_for_one_table_taken_for_all: {"I9 nothing beyond"},
     tables_that_leave_stay_where_they_are: {"I10"},
     rows_not_heard_for_an_idle_stream: {"idle"},
     hold_ignored: {"I10"},
     hold_told_and_not_kept: {"I10"},
-    one_unit_too_many_before_a_barrier: {_POSITION},
+    one_transaction_too_many_before_a_barrier: {_POSITION},
 }

@@ -214,7 +214,7 @@ class Runs:
         """One table enters, leaves or both in one run, or some are loaded again; gives those that are loaded again."""
         dice, carried = self.schedule.dice, set(self.wanted)
         again = [name for name in _NAMES if name in carried and dice.random() < 0.3]
-        # After a loss a unit without rows of carried tables is no loss to the stream: then all are carried.
+        # After a loss a transaction without rows of carried tables is no loss to the stream: then all are carried.
         if self.capture.loss is None:
             carried = carried.symmetric_difference(dice.sample(_NAMES, dice.choice([0, 1, 1, 2]))) or carried
         self.wanted = tuple(name for name in _NAMES if name in carried)

@@ -27,7 +27,8 @@ from seamline.ports import StreamReport
 from seamline.sync import span_loop
 from seamline.sync.barrier import Barrier, NotAligned, NotComparable, Patience
 from seamline.sync.log_listener import Listened, LogListener
-from seamline.sync.span_loop import Pace, run_stream
+from seamline.sync.pace import Pace
+from seamline.sync.span_loop import run_stream
 from tests.fault.simulator.bank_source import TABLES, BankSource, Log
 from tests.fault.simulator.checks import Checks
 from tests.fault.simulator.ports import Control, Direction, SteppedFailpoints, SteppedSink, SteppedSource

@@ -20,8 +20,8 @@ class Loss(Enum):
     ROW = "a lost record"
     WHOLE = "a lost transaction"
     TAIL = "a lost tail"
-    ORDER = "a reordered unit"
-    TWICE = "a unit told twice"
+    ORDER = "a reordered transaction"
+    TWICE = "a transaction told twice"
     TOPIC = "a topic made anew"
     PURGED = "records pruned below the ledger"
 
@@ -42,14 +42,14 @@ class WalTopic(LogTopic):
         assert self.told is not None
         self._number, self._seen, self._row = self.told.number, {}, 0
         at = PostgresPosition(self.told.row_lsn, self._xid())
-        self._add(RecordKind.BEGIN, unit_id=str(self._xid()), position=at, follows=self.before)
+        self._add(RecordKind.BEGIN, transaction_id=str(self._xid()), position=at, follows=self.before)
         return self._number
 
     def finish(self, counts: dict[str, int] | None = None) -> None:
         assert self.told is not None
         self._add(
             RecordKind.END,
-            unit_id=str(self._xid()),
+            transaction_id=str(self._xid()),
             position=PostgresPosition(self.told.commit_lsn, self._xid()),
             total=sum(self._seen.values()),
             counts=dict(self._seen),
@@ -59,7 +59,7 @@ class WalTopic(LogTopic):
     def truncate(self, table: str) -> None:
         self.begin()
         at = PostgresPosition(self._row_lsn(), self._xid())
-        self._add(RecordKind.TRUNCATE, unit_id=str(self._xid()), table=table, position=at, total=1)
+        self._add(RecordKind.TRUNCATE, transaction_id=str(self._xid()), table=table, position=at, total=1)
         self._seen[table] = 1
         self.finish()
 
@@ -162,8 +162,8 @@ class Capture:
     # ---- losses -----------------------------------------------------------------------------------------------------
 
     def _loses_now(self, told: Transaction) -> bool:
-        by_unit = self.loss in (Loss.ROW, Loss.WHOLE, Loss.TAIL, Loss.ORDER, Loss.TWICE) and self.lost_at is None
-        return by_unit and told.rows >= 1 and self.may_lose() and self.dice.random() < 0.5
+        by_transaction = self.loss in (Loss.ROW, Loss.WHOLE, Loss.TAIL, Loss.ORDER, Loss.TWICE) and self.lost_at is None
+        return by_transaction and told.rows >= 1 and self.may_lose() and self.dice.random() < 0.5
 
     def _lose_rows(self, told: Transaction) -> None:
         records = self.topic.records

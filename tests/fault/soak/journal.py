@@ -39,7 +39,7 @@ class Ended:
     source: str
     attempts: int
     transfers: int
-    units: int
+    transactions: int
     commits: int
     anomalies: tuple[str, ...]
 
@@ -132,11 +132,11 @@ def _page(journal: Journal) -> Iterator[str]:
         yield ""
         yield f"{broken_off} of {len(journal.runs)} runs were broken off before that: of them the faults count alone."
     yield ""
-    yield "| source | attempts of clients | transfers | units of the log | commits checked | anomalies |"
+    yield "| source | attempts of clients | transfers | transactions of the log | commits checked | anomalies |"
     yield "|---|---|---|---|---|---|"
     for end in ends:
         yield (
-            f"| {end.source} | {end.attempts:,} | {end.transfers:,} | {end.units:,} | {end.commits:,} | "
+            f"| {end.source} | {end.attempts:,} | {end.transfers:,} | {end.transactions:,} | {end.commits:,} | "
             f"{len(end.anomalies)} |"
         )
     if violations:

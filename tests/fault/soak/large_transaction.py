@@ -4,7 +4,7 @@ them takes them away again."""
 from collections import Counter
 from contextlib import closing
 
-from seamline.sync.span_loop import Pace
+from seamline.sync.pace import Pace
 from tests.fault.real.bank_plus import ATTEMPTS_PER_WRITER
 from tests.fault.real.bank_under_fire import BankUnderFire
 from tests.fault.real.history import Attempt, Outcome

@@ -79,7 +79,7 @@ def end_of(bank: BankUnderFire) -> Ended:
     anomalies = bank.at_the_end()
     attempts = bank.writers.history.attempts
     transfers = sum(one.outcome is Outcome.OK and one.legs > 0 for one in attempts)
-    return Ended(bank.kind, len(attempts), transfers, bank.replay.units, len(bank.commits), tuple(anomalies))
+    return Ended(bank.kind, len(attempts), transfers, bank.replay.transactions, len(bank.commits), tuple(anomalies))
 
 
 def fault_of(faults: Sequence[Fault], seed: str, kind: str, number: int) -> Fault:

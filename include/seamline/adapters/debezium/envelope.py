@@ -97,7 +97,7 @@ def require_value(offset: int, value: bytes) -> None:
 def bracket(
     offset: int,
     record: Record,
-    unit_id: str,
+    transaction_id: str,
     position_of: Callable[[str], Position | None],
     table_of: Callable[[int, str], str],
 ) -> LogRecord:
@@ -108,7 +108,7 @@ def bracket(
         return LogRecord(
             offset,
             RecordKind.BEGIN,
-            unit_id,
+            transaction_id,
             position,
             ts_ms=record.ts_ms,
             is_whole=record.seamline == "whole",
@@ -120,7 +120,7 @@ def bracket(
     return LogRecord(
         offset,
         RecordKind.END,
-        unit_id,
+        transaction_id,
         position,
         total=record.event_count,
         counts=counts,

@@ -69,7 +69,7 @@ class WalDecoder:
         self._schema = schema
         self._prefix = f"{schema}."
         self._xid = -1
-        self._unit_id = ""
+        self._transaction_id = ""
         self._position = PostgresPosition(0)
 
     def decode(self, messages: Iterable[Message], into: list[LogRecord]) -> None:
@@ -102,7 +102,7 @@ class WalDecoder:
                 old_key = _old_key(message) if is_partial else None
                 if rows is None:
                     rows = []
-                    into.append(LogRecord(offset, RecordKind.ROWS, self._unit_id, self._position, rows))
+                    into.append(LogRecord(offset, RecordKind.ROWS, self._transaction_id, self._position, rows))
                 rows.append(new_row((offset, source.table, op, message.key(), before, after, is_partial, old_key)))
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise LogCorrupted(
@@ -113,7 +113,7 @@ class WalDecoder:
     def _enter(self, source: _RowSource) -> None:
         """A row's own LSN is no order between transactions: only its transaction places it."""
         self._position = PostgresPosition(source.lsn, source.txId)
-        self._unit_id = str(source.txId)
+        self._transaction_id = str(source.txId)
         self._xid = source.txId
 
     def _other(self, offset: int, value: bytes) -> LogRecord:
@@ -138,7 +138,7 @@ class WalDecoder:
         return LogRecord(
             offset,
             RecordKind.TRUNCATE,
-            self._unit_id,
+            self._transaction_id,
             self._position,
             table=source.table,
             # END counts it among the rows.

@@ -138,6 +138,7 @@ def report_to_json(report: StreamReport) -> str:
     document = dataclasses.asdict(report)
     for name in _ANSWERED_FOR:
         del document[name]
+    document["units"] = document.pop("transactions")  # the name that older hosts read and write
     document["position"] = None if report.position is None else position_to_json(report.position)
     return json.dumps(document)
 
@@ -148,5 +149,6 @@ def report_of(
     known = {field.name for field in dataclasses.fields(StreamReport)} - {*_ANSWERED_FOR, "position"}
     # A report of a newer or older host may have other fields.
     fields = {name: value for name, value in document.items() if name in known}
+    fields["transactions"] = document.get("units", 0)
     position = position_of(document.get("position"))
     return StreamReport(stream=stream, age_s=age_s, still_s=still_s, since=since, position=position, **fields)

@@ -166,14 +166,15 @@ def take_epoch(session: Session, stream: StreamId, *, after_epoch: int | None = 
 
 
 def compare_and_set(session: Session, lease: Lease, progress: Progress) -> tuple[int, str] | None:
-    """(applied units, last marker) after the step; None if the ledger stands elsewhere. Inside the transaction."""
+    """(applied transactions, last marker) after the step; None if the ledger stands elsewhere. Inside the
+    transaction."""
     span = progress.span
     row = session.execute(
         _COMPARE_AND_SET,
         (
             span.end,
             json.dumps(position_to_json(span.position)),
-            span.units,
+            span.transactions,
             span.committed_ms,
             progress.last_marker,
             str(lease.stream),

@@ -36,7 +36,7 @@ def with_old_values(
     Where they become too large, `put_aside` is given them part by part, as a piece, and what is returned is the rest.
 
     To be called before anything of the span is written: the rows under the old keys are still there. What the same
-    unit did to them before stands in its pieces.
+    transaction did to them before stands in its pieces.
     """
     wanting = [change for change in changes.keyed if _is_wanting(change)]
     if not wanting:

@@ -406,7 +406,7 @@ def _advanced(before: LedgerRow, progress: Progress, step: tuple[int, str]) -> L
         before,
         next_offset=span.end,
         position=span.position,
-        applied_units=step[0],
+        applied_transactions=step[0],
         committed_ms=span.committed_ms,
         last_marker=step[1],
         boundaries=tuple(replace(b, ended=b.ended or b.table in progress.ended) for b in before.boundaries),

@@ -22,7 +22,7 @@ OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD = (
 OFFSET, DELETED, MET, COPIES = map(quoted, (OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD))
 PIECE, FOUND = quoted("seamline.piece"), quoted("seamline.found")
 _FIRST_MET, _AGE, _COPY = quoted("seamline.first_met"), quoted("seamline.age"), quoted("seamline.copy")
-# Where the rest of a unit stands behind its pieces.
+# Where the rest of a transaction stands behind its pieces.
 LAST_PIECE = 2**31 - 1
 FINDINGS_KEPT_MAX = 1000
 # Stands for the JSON parameter while percent signs of names are doubled for the client.
@@ -98,7 +98,7 @@ class TableStatements:
 
     @property
     def create_pieces(self) -> str:
-        """Temporary, so that they end with the session: whoever reads the unit again does so in another one."""
+        """Temporary, so that they end with the session: whoever reads the transaction again does so in another one."""
         columns = f"{PIECE} integer DEFAULT {LAST_PIECE}, {self._definitions}"
         return f"CREATE TEMPORARY TABLE IF NOT EXISTS seamline_pieces_{self.number} ({columns})"
 

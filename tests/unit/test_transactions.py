@@ -8,51 +8,51 @@ from hypothesis import strategies as st
 
 from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.errors import LogCorrupted, SchemaConflict
-from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange, Unit
+from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange, Transaction
 from seamline.domain.position import BinlogPosition, PostgresPosition
 from seamline.sync.obstacles import obstacle
-from seamline.sync.units import UnitAssembler
+from seamline.sync.transactions import TransactionAssembler
 from tests.log_topic import ACCOUNT, AUDIT, MARKERS, Change, LogTopic, delete, gtid, in_runs, insert, row_record, update
 
 Wal = list[LogRecord]
 ROWS = [insert(ACCOUNT, id=n, name=f"n{n}") for n in range(5)]
 
 
-def assembler() -> UnitAssembler:
-    return UnitAssembler({"account", "transfer", "audit"}, marker_table=MARKERS)
+def assembler() -> TransactionAssembler:
+    return TransactionAssembler({"account", "transfer", "audit"}, marker_table=MARKERS)
 
 
-def units_of(log: LogTopic) -> list[Unit]:
+def transactions_of(log: LogTopic) -> list[Transaction]:
     made = assembler()
-    units = made.feed(in_runs(log.records))
+    transactions = made.feed(in_runs(log.records))
     if made.trouble is not None:
         raise made.trouble
-    return units
+    return transactions
 
 
-def test_a_transaction_becomes_one_unit_from_its_begin_to_after_its_end() -> None:
+def test_a_transaction_becomes_one_transaction_from_its_begin_to_after_its_end() -> None:
     log = LogTopic()
     log.transaction(*ROWS[:2])
-    (unit,) = units_of(log)
-    assert (unit.unit_id, unit.start, unit.end) == (gtid(1), 0, 4)
-    assert [row.after for row in unit.rows] == [b'{"id":0,"name":"n0"}', b'{"id":1,"name":"n1"}']
-    assert unit.committed_ms == 1_001
-    assert unit.position == BinlogPosition(gtid(1), "mdb-bin.000001", 1000)
+    (transaction,) = transactions_of(log)
+    assert (transaction.id, transaction.start, transaction.end) == (gtid(1), 0, 4)
+    assert [row.after for row in transaction.rows] == [b'{"id":0,"name":"n0"}', b'{"id":1,"name":"n1"}']
+    assert transaction.committed_ms == 1_001
+    assert transaction.position == BinlogPosition(gtid(1), "mdb-bin.000001", 1000)
 
 
 @given(st.lists(st.integers(min_value=0, max_value=40), max_size=6))
-def test_any_split_of_the_records_gives_the_same_units(cuts: list[int]) -> None:
+def test_any_split_of_the_records_gives_the_same_transactions(cuts: list[int]) -> None:
     log = LogTopic()
     for _ in range(4):
         log.transaction(*ROWS[:3])
         log.heartbeat()
     log.truncate("audit")
     log.transaction(ROWS[0])
-    made, units, last = assembler(), [], 0
+    made, transactions, last = assembler(), [], 0
     for cut in [*sorted(cuts), len(log.records)]:
-        units += made.feed(in_runs(log.records[last:cut]))
+        transactions += made.feed(in_runs(log.records[last:cut]))
         last = max(last, cut)
-    assert units == units_of(log) == assembler().feed(log.records)
+    assert transactions == transactions_of(log) == assembler().feed(log.records)
 
 
 def test_the_tail_of_an_unfinished_transaction_waits() -> None:
@@ -74,8 +74,8 @@ def test_heartbeats_are_skipped_wherever_they_stand() -> None:
     log.heartbeat()
     log.finish()
     log.heartbeat()
-    (unit,) = units_of(log)
-    assert len(unit.rows) == 1
+    (transaction,) = transactions_of(log)
+    assert len(transaction.rows) == 1
 
 
 def test_an_end_that_counts_more_rows_than_came_stops_the_stream() -> None:
@@ -92,40 +92,40 @@ def test_an_end_whose_total_holds_but_whose_tables_do_not_stops_the_stream() -> 
     log = LogTopic()
     log.transaction(ROWS[0], insert(AUDIT, actor="a", action="x"), counts={"account": 2})
     with pytest.raises(LogCorrupted, match="account: 1 of 2"):
-        units_of(log)
+        transactions_of(log)
 
 
 def test_rows_of_foreign_tables_are_counted_and_left_out() -> None:
     log = LogTopic()
     log.transaction(ROWS[0], Change("elsewhere", after={"x": 1}), Change("elsewhere", after={"x": 2}))
-    (unit,) = units_of(log)
-    assert [row.table for row in unit.rows] == ["account"]
+    (transaction,) = transactions_of(log)
+    assert [row.table for row in transaction.rows] == ["account"]
     torn = LogTopic()
     torn.transaction(ROWS[0], Change("elsewhere", after={"x": 1}), counts={"account": 1, "elsewhere": 2})
     with pytest.raises(LogCorrupted, match="elsewhere: 1 of 2"):
-        units_of(torn)
+        transactions_of(torn)
 
 
-def test_begin_and_end_of_zero_rows_are_a_unit_without_rows() -> None:
+def test_begin_and_end_of_zero_rows_are_a_transaction_without_rows() -> None:
     log = LogTopic()
     log.transaction()
-    (unit,) = units_of(log)
-    assert (unit.rows, unit.position) == ([], BinlogPosition(gtid(1)))
+    (transaction,) = transactions_of(log)
+    assert (transaction.rows, transaction.position) == ([], BinlogPosition(gtid(1)))
 
 
 def test_inserts_into_the_marker_table_are_kept_apart() -> None:
     log = LogTopic()
     log.marker("m1", "low")
-    (unit,) = units_of(log)
-    assert unit.rows == []
-    assert [marker.table for marker in unit.markers] == [MARKERS]
+    (transaction,) = transactions_of(log)
+    assert transaction.rows == []
+    assert [marker.table for marker in transaction.markers] == [MARKERS]
 
 
 def test_markers_that_are_deleted_are_counted_and_mean_nothing() -> None:
     log = LogTopic()
     log.transaction(*(Change(MARKERS, before={"id": name, "kind": "tables"}) for name in ("m1", "m2")))
-    (unit,) = units_of(log)
-    assert unit.is_empty
+    (transaction,) = transactions_of(log)
+    assert transaction.is_empty
 
 
 def test_a_begin_told_again_tells_its_transaction_anew() -> None:
@@ -137,9 +137,9 @@ def test_a_begin_told_again_tells_its_transaction_anew() -> None:
     for row in ROWS[:3]:
         log.row(row)
     log.finish({"account": 3})
-    (unit,) = units_of(log)
-    assert [row.after for row in unit.rows] == [change_json(n) for n in range(3)]
-    assert unit.start == 0
+    (transaction,) = transactions_of(log)
+    assert [row.after for row in transaction.rows] == [change_json(n) for n in range(3)]
+    assert transaction.start == 0
 
 
 @pytest.mark.parametrize("seen", [0, 2])
@@ -155,10 +155,10 @@ def test_a_begin_that_does_not_say_that_all_follows_stops_where_it_comes_again_b
     log.finish({"account": 1})
     log.records = [replace(record, is_whole=False) for record in log.records]
     if not seen:
-        assert [len(unit.rows) for unit in units_of(log)] == [1]
+        assert [len(transaction.rows) for transaction in transactions_of(log)] == [1]
         return
     with pytest.raises(LogCorrupted, match="goes on in the middle is unknown"):
-        units_of(log)
+        transactions_of(log)
 
 
 def test_a_begin_told_again_still_needs_all_rows_after_it() -> None:
@@ -169,7 +169,7 @@ def test_a_begin_told_again_still_needs_all_rows_after_it() -> None:
     log.row(ROWS[2])
     log.finish({"account": 2})
     with pytest.raises(LogCorrupted, match="not whole"):
-        units_of(log)
+        transactions_of(log)
 
 
 def test_another_begin_while_rows_wait_for_their_end_stops_and_names_both() -> None:
@@ -178,7 +178,7 @@ def test_another_begin_while_rows_wait_for_their_end_stops_and_names_both() -> N
     log.row(ROWS[0])
     log.begin()
     with pytest.raises(LogCorrupted, match=f"{gtid(1)} has 1 rows.*{gtid(2)} begins") as caught:
-        units_of(log)
+        transactions_of(log)
     assert "XA" in str(caught.value)
 
 
@@ -188,7 +188,7 @@ def test_a_row_outside_begin_and_end_stops(foreign: bool) -> None:
     log.transaction(ROWS[0])
     log.row(Change("elsewhere", after={"x": 1}) if foreign else ROWS[1])
     with pytest.raises(LogCorrupted, match="outside BEGIN and END"):
-        units_of(log)
+        transactions_of(log)
 
 
 def test_a_row_of_another_transaction_inside_one_stops() -> None:
@@ -196,7 +196,7 @@ def test_a_row_of_another_transaction_inside_one_stops() -> None:
     log.begin()
     log.records.append(row_record(RowChange(1, "account", "c", b"{}", None, b"{}"), gtid(7)))
     with pytest.raises(LogCorrupted, match=f"inside transaction {gtid(1)}"):
-        units_of(log)
+        transactions_of(log)
 
 
 def test_an_end_without_its_begin_stops() -> None:
@@ -204,10 +204,10 @@ def test_an_end_without_its_begin_stops() -> None:
     log.transaction(ROWS[0])
     log.finish()
     with pytest.raises(LogCorrupted, match="without a BEGIN"):
-        units_of(log)
+        transactions_of(log)
 
 
-def test_a_truncate_without_end_is_a_unit_of_its_own_once_the_next_begins() -> None:
+def test_a_truncate_without_end_is_a_transaction_of_its_own_once_the_next_begins() -> None:
     log = LogTopic()
     log.truncate("audit")
     made = assembler()
@@ -222,7 +222,7 @@ def test_a_truncate_of_a_foreign_table_is_an_empty_unit() -> None:
     log = LogTopic()
     log.truncate("elsewhere")
     log.transaction()
-    assert [unit.truncated for unit in units_of(log)] == [(), ()]
+    assert [transaction.truncated for transaction in transactions_of(log)] == [(), ()]
 
 
 def test_a_truncate_that_writes_a_table_in_another_case_stops_the_stream_for_it_may_have_emptied_it() -> None:
@@ -230,7 +230,7 @@ def test_a_truncate_that_writes_a_table_in_another_case_stops_the_stream_for_it_
     log = LogTopic()
     log.truncate("Audit")
     log.transaction()
-    typed, _ = units_of(log)
+    typed, _ = transactions_of(log)
     assert typed.truncated == ()
     ended = {name: Boundary(name, BinlogPosition(gtid(1)), ended=True) for name in ("account", "audit")}
     told = obstacle(typed, ended.keys(), BoundaryGate(ended))
@@ -240,22 +240,22 @@ def test_a_truncate_that_writes_a_table_in_another_case_stops_the_stream_for_it_
 
 def test_a_truncate_of_a_wal_is_of_the_table_of_that_name_only() -> None:
     record = LogRecord(5, RecordKind.TRUNCATE, "7", PostgresPosition(9, 7), table="Audit", tables=("Audit",))
-    (unit,) = assembler().feed([record])
-    assert unit.is_empty
+    (transaction,) = assembler().feed([record])
+    assert transaction.is_empty
 
 
-def test_a_truncate_alone_without_begin_is_a_unit_of_its_own() -> None:
+def test_a_truncate_alone_without_begin_is_a_transaction_of_its_own() -> None:
     record = LogRecord(5, RecordKind.TRUNCATE, position=BinlogPosition(gtid(3)), table="audit")
-    (unit,) = assembler().feed([record])
-    assert (unit.truncated, unit.start, unit.end) == (("audit",), 5, 6)
+    (transaction,) = assembler().feed([record])
+    assert (transaction.truncated, transaction.start, transaction.end) == (("audit",), 5, 6)
 
 
-def test_ddl_of_a_table_of_the_sync_is_a_unit_of_its_own_and_of_others_an_empty_one() -> None:
+def test_ddl_of_a_table_of_the_sync_is_a_transaction_of_its_own_and_of_others_an_empty_one() -> None:
     log = LogTopic()
     log.ddl("ALTER TABLE account ADD x INT", "account")
     log.ddl("ALTER TABLE elsewhere ADD x INT", "elsewhere")
     log.transaction()
-    ours, theirs, _ = units_of(log)
+    ours, theirs, _ = transactions_of(log)
     assert ours.ddl is not None
     assert ours.ddl.statement == "ALTER TABLE account ADD x INT"
     assert theirs.ddl is None
@@ -265,7 +265,7 @@ def test_a_begin_that_nothing_follows_is_closed_by_the_next_one() -> None:
     log = LogTopic()
     log.begin()
     log.transaction(ROWS[0])
-    empty, full = units_of(log)
+    empty, full = transactions_of(log)
     assert (empty.start, empty.end, empty.rows) == (0, 1, [])
     assert len(full.rows) == 1
 
@@ -274,7 +274,7 @@ def test_a_database_that_is_dropped_is_ddl_of_every_table() -> None:
     log = LogTopic()
     log.ddl("DROP DATABASE bank", *WHOLE_DATABASE)
     log.transaction()
-    dropped, _ = units_of(log)
+    dropped, _ = transactions_of(log)
     assert dropped.ddl is not None
 
 
@@ -283,8 +283,8 @@ def test_rows_after_ddl_in_one_transaction_belong_to_it() -> None:
     log.ddl("CREATE TABLE elsewhere AS SELECT 1", "elsewhere")
     log.row(Change("elsewhere", after={"x": 1}))
     log.finish()
-    (unit,) = units_of(log)
-    assert unit.rows == []
+    (transaction,) = transactions_of(log)
+    assert transaction.rows == []
 
 
 def test_after_trouble_nothing_more_is_given_out() -> None:
@@ -311,9 +311,9 @@ def test_pieces_of_a_large_transaction_and_its_rest_hold_every_row_once() -> Non
     assert (len(piece.rows), made.open_rows, made.open_pieces) == (4, 0, 1)
     log.row(ROWS[4])
     log.finish()
-    (unit,) = made.feed(log.records[5:])
-    assert [row.after for row in [*piece.rows, *unit.rows]] == [change_json(n) for n in range(5)]
-    assert piece.position == unit.position
+    (transaction,) = made.feed(log.records[5:])
+    assert [row.after for row in [*piece.rows, *transaction.rows]] == [change_json(n) for n in range(5)]
+    assert piece.position == transaction.position
 
 
 def test_a_piece_ends_behind_the_last_row_of_a_run_and_is_measured_with_both_images() -> None:
@@ -356,7 +356,7 @@ def wal(*changes: LogRecord, xid: int = 745, total: int | None = None, counts: d
         ts_ms=1_745,
     )
     begin = LogRecord(0, RecordKind.BEGIN, str(xid), position=PostgresPosition(1_000, xid), is_whole=True)
-    placed = [replace(change, unit_id=change.unit_id and str(xid)) for change in changes]
+    placed = [replace(change, transaction_id=change.transaction_id and str(xid)) for change in changes]
     return numbered((begin, *placed, end))
 
 
@@ -381,13 +381,13 @@ def wal_truncate(table: str) -> LogRecord:
 MESSAGE = row_record(RowChange(0, "@messages", "m"))
 
 
-def one_unit(records: Wal) -> Unit:
+def one_unit(records: Wal) -> Transaction:
     made = assembler()
-    units = made.feed(in_runs(records))
+    transactions = made.feed(in_runs(records))
     if made.trouble is not None:
         raise made.trouble
-    (unit,) = units
-    return unit
+    (transaction,) = transactions
+    return transaction
 
 
 def cut(records: Wal, *, after: int) -> Wal:
@@ -398,9 +398,9 @@ def cut(records: Wal, *, after: int) -> Wal:
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_what_was_told_of_a_transaction_of_a_wal_before_its_second_begin_is_told_again(after: int) -> None:
     whole = wal(wal_row("account", 1), wal_row("account", 2))
-    unit = one_unit(cut(whole, after=after))
-    assert [row.after for row in unit.rows] == [change_json(1), change_json(2)]
-    assert (unit.start, unit.end, unit.position) == (0, after + 4, PostgresPosition(9_000, 745))
+    transaction = one_unit(cut(whole, after=after))
+    assert [row.after for row in transaction.rows] == [change_json(1), change_json(2)]
+    assert (transaction.start, transaction.end, transaction.position) == (0, after + 4, PostgresPosition(9_000, 745))
 
 
 def test_an_end_still_counts_what_a_transaction_of_a_wal_was_told_of_the_second_time() -> None:
@@ -416,35 +416,45 @@ def test_pieces_of_a_transaction_that_is_told_anew_are_lost_which_is_said_once()
     made = assembler()
     made.feed(whole[:2])
     made.take_piece()
-    (unit,) = made.feed(whole)
-    assert (len(unit.rows), unit.pieces, made.lost_pieces) == (2, 0, True)
+    (transaction,) = made.feed(whole)
+    assert (len(transaction.rows), transaction.pieces, made.lost_pieces) == (2, 0, True)
 
 
-def test_a_unit_of_a_wal_stands_where_its_commit_ends() -> None:
-    unit = one_unit(wal(wal_row("account", 1), wal_row("account", 2, lsn=1_200)))
-    assert (unit.unit_id, unit.position, unit.committed_ms) == ("745", PostgresPosition(9_000, 745), 1_745)
+def test_a_transaction_of_a_wal_stands_where_its_commit_ends() -> None:
+    transaction = one_unit(wal(wal_row("account", 1), wal_row("account", 2, lsn=1_200)))
+    assert (transaction.id, transaction.position, transaction.committed_ms) == (
+        "745",
+        PostgresPosition(9_000, 745),
+        1_745,
+    )
     assert one_unit(wal(xid=746)).position == PostgresPosition(9_000, 746)
 
 
 def test_a_truncate_before_rows_leaves_all_of_them() -> None:
-    unit = one_unit(wal(wal_truncate("account"), wal_row("account", 1), wal_row("audit", 2)))
-    assert unit.truncated == ("account",)
-    assert [(row.table, row.after) for row in unit.rows] == [("account", change_json(1)), ("audit", change_json(2))]
-    assert unit.position == PostgresPosition(9_000, 745)
+    transaction = one_unit(wal(wal_truncate("account"), wal_row("account", 1), wal_row("audit", 2)))
+    assert transaction.truncated == ("account",)
+    assert [(row.table, row.after) for row in transaction.rows] == [
+        ("account", change_json(1)),
+        ("audit", change_json(2)),
+    ]
+    assert transaction.position == PostgresPosition(9_000, 745)
 
 
 def test_a_truncate_after_rows_undoes_those_of_its_table_and_of_none_else() -> None:
     rows = [wal_row("account", 1), wal_row("audit", 2), wal_row("account", 3)]
-    unit = one_unit(wal(*rows, wal_truncate("account"), wal_row("account", 4)))
-    assert unit.truncated == ("account",)
-    assert [(row.table, row.after) for row in unit.rows] == [("audit", change_json(2)), ("account", change_json(4))]
+    transaction = one_unit(wal(*rows, wal_truncate("account"), wal_row("account", 4)))
+    assert transaction.truncated == ("account",)
+    assert [(row.table, row.after) for row in transaction.rows] == [
+        ("audit", change_json(2)),
+        ("account", change_json(4)),
+    ]
 
 
 def test_one_statement_that_truncates_several_tables_is_one_unit() -> None:
     truncates = [wal_truncate(table) for table in ("transfer", "account", "transfer")]
-    unit = one_unit(wal(wal_row("transfer", 1), *truncates, wal_row("account", 2)))
-    assert unit.truncated == ("transfer", "account"), "each once, in their order"
-    assert [row.after for row in unit.rows] == [change_json(2)]
+    transaction = one_unit(wal(wal_row("transfer", 1), *truncates, wal_row("account", 2)))
+    assert transaction.truncated == ("transfer", "account"), "each once, in their order"
+    assert [row.after for row in transaction.rows] == [change_json(2)]
 
 
 def test_what_waits_is_measured_anew_after_a_truncate() -> None:
@@ -471,9 +481,9 @@ def test_truncates_are_counted_by_end(changes: Sequence[LogRecord], counts: dict
 
 
 def test_a_truncate_of_a_table_of_others_is_counted_and_empties_nothing() -> None:
-    unit = one_unit(wal(wal_row("account", 1), wal_truncate("elsewhere")))
-    assert unit.truncated == ()
-    assert [row.after for row in unit.rows] == [change_json(1)]
+    transaction = one_unit(wal(wal_row("account", 1), wal_truncate("elsewhere")))
+    assert transaction.truncated == ()
+    assert [row.after for row in transaction.rows] == [change_json(1)]
     assert one_unit(wal(wal_truncate("elsewhere"))).is_empty
 
 
@@ -487,9 +497,9 @@ def test_a_truncate_after_a_piece_goes_with_what_comes_behind_it() -> None:
     piece = made.take_piece()
     assert piece.truncated == ("account",)
     assert [row.after for row in piece.rows] == [change_json(4)]
-    (unit,) = made.feed(records[6:])
-    assert (unit.truncated, unit.pieces) == ((), 2)
-    assert [row.after for row in unit.rows] == [change_json(5)]
+    (transaction,) = made.feed(records[6:])
+    assert (transaction.truncated, transaction.pieces) == ((), 2)
+    assert [row.after for row in transaction.rows] == [change_json(5)]
 
 
 def test_a_delete_that_may_be_half_of_a_change_of_key_goes_into_the_piece_of_the_other_half() -> None:
@@ -501,7 +511,7 @@ def test_a_delete_that_may_be_half_of_a_change_of_key_goes_into_the_piece_of_the
     assert made.open_rows == 1
     made.feed(records[3:4])
     assert [row.op for row in made.take_piece().rows] == ["d", "c"]
-    assert [unit.pieces for unit in made.feed(records[4:])] == [2]
+    assert [transaction.pieces for transaction in made.feed(records[4:])] == [2]
 
 
 def test_a_truncate_after_pieces_of_other_tables_stands_in_the_rest() -> None:
@@ -509,8 +519,12 @@ def test_a_truncate_after_pieces_of_other_tables_stands_in_the_rest() -> None:
     records = wal(wal_row("account", 1), wal_row("audit", 2), wal_truncate("audit"), wal_row("audit", 3))
     made.feed(records[:2])
     assert len(made.take_piece().rows) == 1
-    (unit,) = made.feed(records[2:])
-    assert (unit.truncated, [row.after for row in unit.rows], unit.pieces) == (("audit",), [change_json(3)], 1)
+    (transaction,) = made.feed(records[2:])
+    assert (transaction.truncated, [row.after for row in transaction.rows], transaction.pieces) == (
+        ("audit",),
+        [change_json(3)],
+        1,
+    )
 
 
 def test_a_truncate_before_the_pieces_of_its_transaction_goes_with_the_first() -> None:
@@ -518,16 +532,16 @@ def test_a_truncate_before_the_pieces_of_its_transaction_goes_with_the_first() -
     made = assembler()
     made.feed(records[:3])
     piece = made.take_piece()
-    (unit,) = made.feed(records[3:])
-    assert [row.after for row in [*piece.rows, *unit.rows]] == [change_json(1), change_json(2)]
-    assert (piece.truncated, unit.truncated, unit.pieces) == (("account",), (), 1)
+    (transaction,) = made.feed(records[3:])
+    assert [row.after for row in [*piece.rows, *transaction.rows]] == [change_json(1), change_json(2)]
+    assert (piece.truncated, transaction.truncated, transaction.pieces) == (("account",), (), 1)
 
 
 def test_a_message_is_counted_by_end_and_is_no_row() -> None:
     garbage = "io.debezium.connector.postgresql.connection.LogicalDecodingMessage@f92adec"
     counts = {garbage: 1, "account": 1}
-    unit = one_unit(wal(MESSAGE, wal_row("account", 1), counts=counts))
-    assert [row.after for row in unit.rows] == [change_json(1)]
+    transaction = one_unit(wal(MESSAGE, wal_row("account", 1), counts=counts))
+    assert [row.after for row in transaction.rows] == [change_json(1)]
     assert one_unit(wal(MESSAGE, counts={garbage: 1})).is_empty
     with pytest.raises(LogCorrupted, match="1 rows of 2"):
         one_unit(wal(wal_row("account", 1), counts=counts, total=2))
@@ -539,11 +553,11 @@ def test_a_piece_can_be_taken_right_after_a_message_which_has_no_position() -> N
         made = assembler()
         assert made.feed(records[:first]) == []
         piece = made.take_piece()
-        assert (piece.unit_id, piece.start, piece.end, len(piece.rows)) == ("745", 0, first, first - 2)
+        assert (piece.id, piece.start, piece.end, len(piece.rows)) == ("745", 0, first, first - 2)
         assert piece.position == records[0].position
-        (unit,) = made.feed(records[first:])
-        assert [row.after for row in [*piece.rows, *unit.rows]] == [change_json(1), change_json(2)]
-        assert (unit.pieces, unit.position) == (1, PostgresPosition(9_000, 745))
+        (transaction,) = made.feed(records[first:])
+        assert [row.after for row in [*piece.rows, *transaction.rows]] == [change_json(1), change_json(2)]
+        assert (transaction.pieces, transaction.position) == (1, PostgresPosition(9_000, 745))
 
 
 def test_there_is_no_piece_of_a_transaction_that_is_not_open() -> None:
@@ -555,7 +569,7 @@ def test_there_is_no_piece_of_a_transaction_that_is_not_open() -> None:
 
 def test_a_truncate_outside_of_its_transaction_is_not_taken_for_part_of_another() -> None:
     records = wal(wal_row("account", 1))
-    stray = replace(wal_truncate("account"), unit_id="744", offset=2)
+    stray = replace(wal_truncate("account"), transaction_id="744", offset=2)
     with pytest.raises(LogCorrupted, match="745 has 1 rows but no END before offset 2"):
         one_unit([*records[:2], stray, replace(records[2], offset=3)])
 
@@ -563,7 +577,7 @@ def test_a_truncate_outside_of_its_transaction_is_not_taken_for_part_of_another(
 def test_a_begin_without_end_is_lost_log_in_a_wal_where_every_transaction_has_one() -> None:
     begin = LogRecord(0, RecordKind.BEGIN, "745", position=PostgresPosition(1_000, 745))
     following = LogRecord(1, RecordKind.BEGIN, "746", position=PostgresPosition(2_000, 746))
-    units = assembler()
-    assert units.feed([begin, following]) == []
-    assert isinstance(units.trouble, LogCorrupted)
-    assert "745 has no END" in str(units.trouble)
+    transactions = assembler()
+    assert transactions.feed([begin, following]) == []
+    assert isinstance(transactions.trouble, LogCorrupted)
+    assert "745 has no END" in str(transactions.trouble)
