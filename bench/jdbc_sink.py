@@ -222,8 +222,8 @@ class JdbcSink:
     def _settings(self, table: TablePlan, topic: str) -> dict[str, str]:
         key = {"insert.mode": "upsert", "primary.key.mode": "record_key", "delete.enabled": "true"}
         mode = MODES[self._mode]
-        own = {name: value for name, value in mode.items() if table.shape.is_keyed or name == "batch.size"}
-        is_rewritten = not table.shape.is_keyed or mode.items() >= _BUFFER.items()
+        own = {name: value for name, value in mode.items() if table.definition.is_keyed or name == "batch.size"}
+        is_rewritten = not table.definition.is_keyed or mode.items() >= _BUFFER.items()
         at = f"{self._warehouse.host}:{self._warehouse.port}/{self._warehouse.database}"
         return {
             "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
@@ -236,10 +236,10 @@ class JdbcSink:
             "connection.password": self._warehouse.password,
             "collection.name.format": f"{self._schema}.{table.name}",
             "schema.evolution": "none",
-            **(key if table.shape.is_keyed else {"insert.mode": "insert", "primary.key.mode": "none"}),
+            **(key if table.definition.is_keyed else {"insert.mode": "insert", "primary.key.mode": "none"}),
             **own,
             **_READS,
-            **_converter("key", _struct(table, "Key", table.shape.key)),
+            **_converter("key", _struct(table, "Key", table.definition.key)),
             **_converter("value", _envelope(table)),
         }
 
@@ -253,7 +253,7 @@ def _converter(part: str, schema: Mapping[str, object]) -> dict[str, str]:
 
 
 def _envelope(table: TablePlan) -> dict[str, object]:
-    row = _struct(table, "Value", [column.name for column in table.shape.columns])
+    row = _struct(table, "Value", [column.name for column in table.definition.columns])
     return {
         "type": "struct",
         "name": f"{NAME}.{table.name}.Envelope",
@@ -267,7 +267,7 @@ def _envelope(table: TablePlan) -> dict[str, object]:
 
 def _struct(table: TablePlan, what: str, names: Sequence[str]) -> dict[str, object]:
     fields = []
-    for column in (column for column in table.shape.columns if column.name in names):
+    for column in (column for column in table.definition.columns if column.name in names):
         kind, logical = _TYPES[column.name]
         field = {"type": kind, "optional": column.nullable, "field": column.name}
         fields.append(field | ({"name": logical, "version": 1} if logical else {}))

@@ -1,6 +1,6 @@
 """Drain of a filled log topic; MariaDB → Debezium → Kafka → PostgreSQL.
 
-The log is filled first; then the span loop and a JDBC-batch shape apply the same records, one after the other,
+The log is filled first; then the span loop and a JDBC batch loop apply the same records, one after the other,
 in rounds: one prepared upsert per record, sent in batches of 10,000 and committed per batch, which is what a JDBC sink
 does. Both results must be equal to each other and to the source. Goal: at least 3 times as fast.
 
@@ -76,13 +76,13 @@ def drain(bank: Captured, warehouse: Connection, *, changes: int, rounds: int) -
     ratio = peer / mine
     print(f"{written:,} changes, {rounds} rounds, medians; all results equal to each other and to the source")
     print(f"span loop        {mine:6.2f} s  {written / mine:10,.0f} changes/s")
-    print(f"JDBC-batch shape {peer:6.2f} s  {written / peer:10,.0f} changes/s")
+    print(f"JDBC batch loop {peer:6.2f} s  {written / peer:10,.0f} changes/s")
     print(f"ratio {ratio:.1f}×  (goal ≥ {GOAL:g}×)")
     return 0 if ratio >= GOAL else 1
 
 
 def make_like(plan: SyncPlan, warehouse: Connection, schema: str) -> None:
-    """Tables of the same shape, with the same key or index."""
+    """Tables of the same columns, with the same key or index."""
     with postgres(warehouse) as admin:
         admin.execute(f"CREATE SCHEMA {schema}")
         for table in plan.tables:
@@ -181,17 +181,17 @@ def upsert(table: TablePlan, schema: str) -> str:
     casts = {"at": "timestamp 'epoch' + {} * interval '1 microsecond'", "value_date": "date 'epoch' + {}"}
     types = {"updated_at": "timestamptz", "booked_at": "timestamptz", "amount": "numeric"}
     values = []
-    for column in table.shape.columns:
+    for column in table.definition.columns:
         mark = f"%({column.name})s"
         given = f"({mark})::{types[column.name]}" if column.name in types else f"({mark})"
         if column.name in casts:
             given = casts[column.name].format(f"({mark})::{'bigint' if column.name == 'at' else 'integer'}")
         values.append(given)
-    names = [column.name for column in table.shape.columns]
+    names = [column.name for column in table.definition.columns]
     statement = f"INSERT INTO {schema}.{table.name} ({', '.join(names)}) VALUES ({', '.join(values)})"
-    if table.shape.is_keyed:
-        assigned = ", ".join(f"{name} = excluded.{name}" for name in names if name not in table.shape.key)
-        statement += f" ON CONFLICT ({', '.join(table.shape.key)}) DO UPDATE SET {assigned}"
+    if table.definition.is_keyed:
+        assigned = ", ".join(f"{name} = excluded.{name}" for name in names if name not in table.definition.key)
+        statement += f" ON CONFLICT ({', '.join(table.definition.key)}) DO UPDATE SET {assigned}"
     return statement
 
 

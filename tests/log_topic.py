@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seamline.domain.catalogue import Column, Kind, Table, shape_mark
+from seamline.domain.catalogue import Column, Kind, Table, fingerprint
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
@@ -75,7 +75,7 @@ def publication(
         TOPIC_ID,
         next_offset,
         at,
-        tuple(Boundary(t.name, at, high_marker="high-1", shape_mark=shape_mark(t)) for t in tables),
+        tuple(Boundary(t.name, at, high_marker="high-1", fingerprint=fingerprint(t)) for t in tables),
     )
 
 

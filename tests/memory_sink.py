@@ -25,7 +25,7 @@ from seamline.domain.errors import (
     SchemaConflict,
 )
 from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
-from seamline.domain.left_out import filled, filled_row, lacks_values
+from seamline.domain.unavailable_values import filled, filled_row, lacks_values
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import PASS, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
@@ -69,7 +69,7 @@ class MemorySink:
     """ports.Sink over a MemoryDestination."""
 
     def __init__(self, plan: SyncPlan, database: MemoryDestination, *, failpoints: Failpoints | None = None) -> None:
-        self._tables = {entry.name: entry.shape for entry in plan.tables}
+        self._tables = {entry.name: entry.definition for entry in plan.tables}
         # The tables of a pass lie beside the live ones.
         self._schema = plan.destinations[0].schema if plan.is_pass else ""
         self._database = database
@@ -95,7 +95,7 @@ class MemorySink:
         return Lease(stream, row.epoch, row)
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
-        self._check_shape(changes)
+        self._check_columns(changes)
         changes = self._with_old_values(lease, changes)
         if changes.piece:
             self._database.pieces.setdefault((lease.stream, lease.epoch), []).append(changes)
@@ -252,12 +252,14 @@ class MemorySink:
         pieces = self._database.pieces.get((lease.stream, lease.epoch), ())
         return [{change.key: change for change in piece.keyed} for piece in pieces if piece.table == table]
 
-    def _check_shape(self, changes: TableChanges) -> None:
+    def _check_columns(self, changes: TableChanges) -> None:
         names = {column.name for column in self._tables[changes.table].columns}
         for image in [change.row for change in changes.keyed] + list(changes.net):
             found = json.loads(image)
             if found.keys() != names:
-                raise SchemaConflict(f"a row image of {changes.table} has another shape", table=changes.table)
+                raise SchemaConflict(
+                    f"a row image of {changes.table} does not have the planned columns", table=changes.table
+                )
 
 
 def _is_my_lost_answer(row: LedgerRow, lease: Lease, progress: Progress) -> bool:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate
-from seamline.domain.left_out import UNAVAILABLE, UNAVAILABLE_BYTES, may_lack_values
 from seamline.domain.log import RowChange, Span, Transaction
+from seamline.domain.unavailable_values import UNAVAILABLE, UNAVAILABLE_BYTES, may_lack_values
 from seamline.ports import Commit, Lease, Progress, Sink
 from seamline.sync.compaction import compact
 from tests.log_topic import STREAM, position

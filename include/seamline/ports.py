@@ -225,11 +225,11 @@ class StagedView(ReadView, Protocol):
         another time, and never against the other side."""
 
 
-class ShapeGuard(Protocol):
-    """Whether the source's tables still have their planned shape, for a source whose log tells no DDL."""
+class SchemaGuard(Protocol):
+    """Whether the source's tables still have their planned schema, for a source whose log holds no DDL."""
 
     def verify(self, through: Position) -> None:
-        """Return if every change up to `through` was made under the planned shape; SchemaConflict names what was
+        """Return if every change up to `through` was made under the planned schema; SchemaConflict names what was
         altered. TransientError: the source does not answer."""
 
     @property

@@ -135,7 +135,7 @@ def staged_rows(
         if table in wanted:
             wanted[table].append(Expectation(type_, dict(kwargs), why))
     schema = plan.destination(destination).stage_schema
-    shapes = {table.name: table.table for table in plan.tables}
+    definitions = {table.name: table.table for table in plan.tables}
     found = []
     for staged in cut.tables:
         place = staged.staged_as.partition(".")
@@ -146,8 +146,8 @@ def staged_rows(
             "the staged table holds the rows of its receipt",
             Weight.EVIDENCE,
         )
-        shape = shapes.get(staged.table)
-        key = tuple(shape.key_columns) if shape is not None and shape.is_keyed else ()
+        definition = definitions.get(staged.table)
+        key = tuple(definition.key_columns) if definition is not None and definition.is_keyed else ()
         found.append(StagedRows(staged.table, own, relation, (rows, *wanted[staged.table]), key))
     return tuple(found)
 
@@ -273,13 +273,13 @@ def _total_rows(found: TableVerdict, column: str) -> list[tuple[Any, ...]]:
 
 
 def _key_expectations(plan: SyncPlan, table: str) -> list[Expectation]:
-    shape = next((each.table for each in plan.tables if each.name == table), None)
-    if shape is None or not shape.key:
+    definition = next((each.table for each in plan.tables if each.name == table), None)
+    if definition is None or not definition.key:
         return []
     why = f"the key of {table} is unique"
-    if len(shape.key) == 1:
-        return [Expectation("expect_column_values_to_be_unique", {"column": shape.key[0]}, why)]
-    return [Expectation("expect_compound_columns_to_be_unique", {"column_list": list(shape.key)}, why)]
+    if len(definition.key) == 1:
+        return [Expectation("expect_column_values_to_be_unique", {"column": definition.key[0]}, why)]
+    return [Expectation("expect_compound_columns_to_be_unique", {"column_list": list(definition.key)}, why)]
 
 
 def _expect_rows(number: int, why: str, *, at_least: bool = False) -> Expectation:

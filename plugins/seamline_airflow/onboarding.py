@@ -25,7 +25,7 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
         problems = list(source.preflight(found.tables))
     problems += _of_capture(plan, behind=problems)
     for destination in plan.destinations:
-        problems += registry.destination_problems(_with_shapes(plan, found), destination.name)
+        problems += registry.destination_problems(_with_definitions(plan, found), destination.name)
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
     try:
         return compile_plan(declared, plan.sync, found), problems
@@ -33,17 +33,17 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
         return plan, [*(Problem(fault.place_and_cause, fault.cure) for fault in exc.faults), *problems]
 
 
-def _with_shapes(plan: SyncPlan, found: Survey) -> SyncPlan:
-    """For checks of each shape by itself, also beside tables that cannot be kept."""
-    shapes = {table.name: table for table in found.tables}
-    return replace(plan, tables=tuple(replace(table, table=shapes.get(table.name)) for table in plan.tables))
+def _with_definitions(plan: SyncPlan, found: Survey) -> SyncPlan:
+    """For checks of each table by itself, also beside tables that cannot be kept."""
+    definitions = {table.name: table for table in found.tables}
+    return replace(plan, tables=tuple(replace(table, table=definitions.get(table.name)) for table in plan.tables))
 
 
 def check_source(plan: SyncPlan) -> Sequence[Problem]:
     """Every problem of a source whose tables are as planned, and of its capture: Connect may have come back with
     another connector than the one that was asked at onboarding."""
     with parts.source(plan) as source:
-        problems = source.preflight([table.shape for table in plan.tables])
+        problems = source.preflight([table.definition for table in plan.tables])
     return [*problems, *_of_capture(plan, behind=problems)]
 
 

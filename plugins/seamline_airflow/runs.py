@@ -112,7 +112,7 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
         )
     if names := altered(known, plan, change):
         raise Refused(
-            f"{', '.join(names)} of {plan.sync} had another shape when they were loaded", hint=PARK_IT, sync=plan.sync
+            f"{', '.join(names)} of {plan.sync} had another schema when they were loaded", hint=PARK_IT, sync=plan.sync
         )
     plan = with_origins_of(known, plan, change)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.TABLES, plan_json=plan_to_json(plan))

@@ -18,7 +18,7 @@ from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
 from tests.integration.captured import (
     NULLS_AND_DEFAULTS,
-    assert_begins_anew,
+    assert_begins_again,
     assert_too_large_is_told,
     finish,
     lost_by_name,
@@ -227,7 +227,7 @@ def test_a_slot_that_was_dropped_stops_the_capture_and_is_named(bank: PostgresCa
     bank.execute(f"SELECT pg_drop_replication_slot('{bank.source_plan.slot}')")
     bank.execute("INSERT INTO account VALUES (1, 1, 'lost to the log')")
     lost_by_name(bank, "replication slot dropped or made anew")
-    assert_begins_anew(bank)
+    assert_begins_again(bank)
 
 
 def test_a_slot_that_was_made_anew_is_not_taken_for_the_old_one(bank: PostgresCaptured) -> None:
@@ -240,7 +240,7 @@ def test_a_slot_that_was_made_anew_is_not_taken_for_the_old_one(bank: PostgresCa
     bank.execute("INSERT INTO account VALUES (1, 1, 'lost to the log')")
     bank.execute(f"SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')")
     lost_by_name(bank, "no longer holds its place")
-    assert_begins_anew(bank)
+    assert_begins_again(bank)
 
 
 def test_a_slot_that_the_server_gave_up_stops_the_capture_and_is_named_at_once(stack: RunningStack) -> None:
@@ -251,7 +251,7 @@ def test_a_slot_that_the_server_gave_up_stops_the_capture_and_is_named_at_once(s
         wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
         wait_until(lambda: is_given_up(bank), timeout_s=60, what="the slot to be given up")
         lost_by_name(bank, r"was invalidated.*max_slot_wal_keep_size")
-        assert_begins_anew(bank)
+        assert_begins_again(bank)
 
 
 def test_a_slot_that_somebody_moved_on_stops_the_capture_and_is_named(bank: PostgresCaptured) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, assert_begins_anew, captured, lost_by_name, replay, told_marker
+from tests.integration.captured import Captured, assert_begins_again, captured, lost_by_name, replay, told_marker
 from tests.integration.databases import mariadb
 from tests.waiting import wait_until
 
@@ -45,7 +45,7 @@ def test_a_purged_binlog_is_named_and_the_capture_goes_on_nowhere_else(bank: Cap
     with closing(bank.open_log()) as reader:
         reader.assign(end)
         assert reader.poll(2.0, 100) == []
-    assert_begins_anew(bank)
+    assert_begins_again(bank)
 
 
 def test_a_server_whose_binlog_began_anew_is_not_the_one_that_the_log_knows(bank: Captured) -> None:
@@ -74,7 +74,7 @@ def test_a_binlog_that_began_anew_and_has_passed_the_place_is_not_the_one_that_t
     lost = lost_by_name(bank, "no longer available on the server: its binlog is another one")
     assert "onboard the syncs of this source again" in lost.hint
     assert bank.topics.end_offset() == end
-    assert_begins_anew(bank)
+    assert_begins_again(bank)
 
 
 def test_a_place_in_a_file_that_is_gone_is_the_same_place_where_nothing_behind_it_is_gone(bank: Captured) -> None:

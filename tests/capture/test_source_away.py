@@ -10,7 +10,7 @@ import pytest
 
 from seamline.adapters.connect.capture import open_probe
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres_source import client, shapes
+from seamline.adapters.postgres_source import client, schema_guard
 from seamline.adapters.postgres_source.witness import open_witness
 from seamline.ports import Orders
 from seamline.sync.source_watch import SourceWatch
@@ -67,7 +67,7 @@ def bank(server: Server) -> Iterator[PostgresCaptured]:  # noqa: ARG001
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes, "_ANSWER_S", 2.0)
+    monkeypatch.setattr(schema_guard, "_ANSWER_S", 2.0)
     monkeypatch.setattr(client, "_CONNECT_TIMEOUT_S", 2)
 
 

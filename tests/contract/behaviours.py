@@ -546,11 +546,11 @@ def pieces_of_an_older_epoch_are_dropped(world: World) -> None:
     assert len(world.rows(AUDIT)) == 14
 
 
-# ---- shape ---------------------------------------------------------------------------------------------------------
+# ---- schema --------------------------------------------------------------------------------------------------------
 
 
 @behaviour
-def a_row_of_another_shape_stops_before_anything_is_applied(world: World) -> None:
+def a_row_of_another_schema_stops_before_anything_is_applied(world: World) -> None:
     stream = published(world)
     for count in (1, 600):
         for image in (b'{"id":%d}', b'{"id":%d,"name":"a","extra":1}', b'{"id":%d,"nom":"a"}'):

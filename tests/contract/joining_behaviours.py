@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from seamline.domain.catalogue import Table, shape_mark
+from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.errors import CommitUnknown, Fenced, NotAbreast, Refused
 from seamline.ports import Commit, Joining
 from tests.contract.behaviours import Applying, Behaviour, account, texts
@@ -148,12 +148,12 @@ def a_table_that_is_loaded_again_becomes_what_its_pass_says_and_begins_a_generat
 
 
 @behaviour
-def the_ledger_keeps_the_shape_that_each_table_was_loaded_with(world: World) -> None:
+def the_ledger_keeps_the_schema_that_each_table_was_loaded_with(world: World) -> None:
     carrying(world, ACCOUNT, AUDIT).span()
     world.sink().join(STREAM, passed(world, TRANSFER, rows=[LEG], at=10))
     ledger = world.sink().read_ledger(STREAM)
     assert ledger is not None
-    assert {one.table: one.shape_mark for one in ledger.boundaries} == {one.name: shape_mark(one) for one in TABLES}
+    assert {one.table: one.fingerprint for one in ledger.boundaries} == {one.name: fingerprint(one) for one in TABLES}
 
 
 @behaviour

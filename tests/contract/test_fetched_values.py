@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres import left_out
+from seamline.adapters.postgres import fill_unavailable
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import Fenced, SchemaConflict
 from seamline.ports import Lease, Staged
 from tests.contract.behaviours import Behaviour
-from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS, assert_stored, numbered, opened
+from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS, assert_stored, numbered, opened
 from tests.contract.worlds import PostgresWorld
 from tests.toast_log import NOTE, NoteStream, Row, compacted, note
 
@@ -27,7 +27,7 @@ def world(sink_database: Connection) -> Iterator[PostgresWorld]:
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """In how many parts each batch was staged, where one holds 10 kB of fetched values."""
-    monkeypatch.setattr(left_out, "PART_BYTES", 10_000)
+    monkeypatch.setattr(fill_unavailable, "PART_BYTES", 10_000)
     counts: list[int] = []
     right = PostgresSink.stage
 
@@ -81,7 +81,7 @@ def test_more_fetched_values_than_memory_should_hold_are_staged_in_parts_and_com
 
 
 @pytest.mark.parametrize("renamed", ["title", "body"])
-def test_a_change_of_key_under_another_shape_of_the_table_stops_by_name(renamed: str, world: PostgresWorld) -> None:
+def test_a_change_of_key_under_another_schema_of_the_table_stops_by_name(renamed: str, world: PostgresWorld) -> None:
     first, *others = numbered(3)
     stream = opened(world, first, *others)
     (before,) = compacted(stream.log.transaction((first, {**first, "title": "x"})), piece=1)
@@ -97,7 +97,7 @@ def test_a_change_of_key_under_another_shape_of_the_table_stops_by_name(renamed:
 def test_a_part_for_each_row_leaves_every_behaviour_as_it_is(
     behaviour: Behaviour, world: PostgresWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(left_out, "PART_BYTES", -1)
+    monkeypatch.setattr(fill_unavailable, "PART_BYTES", -1)
     behaviour(world)
 
 

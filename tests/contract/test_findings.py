@@ -87,13 +87,13 @@ def test_what_an_earlier_version_found_is_told_until_its_own_table_was_loaded_ag
     assert told(world) == ["account"]
 
 
-def test_a_ledger_of_an_earlier_version_is_read_and_written_without_the_shapes_of_its_tables(
+def test_a_ledger_of_an_earlier_version_is_read_and_written_without_the_schemas_of_its_tables(
     world: PostgresWorld,
 ) -> None:
     carrying(world, ACCOUNT).span()
     world.session.execute("ALTER TABLE seamline.boundary DROP COLUMN shape_mark")
     ledger = world.sink().read_ledger(STREAM)
-    assert ledger is not None and [one.shape_mark for one in ledger.boundaries] == [""]
+    assert ledger is not None and [one.fingerprint for one in ledger.boundaries] == [""]
     joined = world.sink().join(STREAM, Joining("removing", kept_as={"account": "account__kept"}))
     assert joined.ledger.boundaries == ()
     create_tables(world.session)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres import joining, left_out, statements
+from seamline.adapters.postgres import fill_unavailable, joining, statements
 from seamline.adapters.postgres import ledger as ledger_tables
 from seamline.adapters.postgres import publish as publishing
 from seamline.adapters.postgres import sink as postgres_sink
@@ -20,8 +20,8 @@ from seamline.ports import Commit, Lease, Load, Progress, Publication, Staged
 from tests import memory_sink
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
-from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
+from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World
 from tests.log_topic import TABLES
 from tests.memory_sink import MemorySink
@@ -270,7 +270,7 @@ def pieces_passed_over_in_memory(patch: pytest.MonkeyPatch) -> None:
 
 
 def stand_in_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(statements, "left_out_columns", lambda table: {})
+    patch.setattr(statements, "unavailable_columns", lambda table: {})
 
 
 def null_written_for_the_stand_in(patch: pytest.MonkeyPatch) -> None:
@@ -286,12 +286,12 @@ def old_key_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def pieces_passed_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(left_out, "_places_in_pieces", lambda *args: {})
+    patch.setattr(fill_unavailable, "_places_in_pieces", lambda *args: {})
 
 
 def oldest_piece_taken_for_the_newest(patch: pytest.MonkeyPatch) -> None:
-    text = left_out.as_client_text
-    patch.setattr(left_out, "as_client_text", lambda statement: text(statement).replace(" DESC", ""))
+    text = fill_unavailable.as_client_text
+    patch.setattr(fill_unavailable, "as_client_text", lambda statement: text(statement).replace(" DESC", ""))
 
 
 def gathered_rows_not_filled(patch: pytest.MonkeyPatch) -> None:
@@ -354,12 +354,12 @@ def test_pieces_that_a_truncate_has_undone_and_that_come_back_are_caught(
     assert caught_by(TRUNCATE_BEHAVIOURS, lambda: MemoryWorld(TABLES)) == every
 
 
-def test_the_suite_of_left_out_values_passes_over_the_right_sink() -> None:
+def test_the_suite_of_unavailable_values_passes_over_the_right_sink() -> None:
     assert caught_by(LEFT_OUT_BEHAVIOURS, lambda: MemoryWorld([NOTE])) == set()
 
 
 @pytest.mark.parametrize("plant", list(LEFT_OUT_IN_MEMORY), ids=lambda plant: plant.__name__)
-def test_a_left_out_value_that_is_lost_in_memory_is_caught(
+def test_a_unavailable_value_that_is_lost_in_memory_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
@@ -367,7 +367,7 @@ def test_a_left_out_value_that_is_lost_in_memory_is_caught(
 
 
 @pytest.mark.parametrize("plant", list(LEFT_OUT_ON_POSTGRES), ids=lambda plant: plant.__name__)
-def test_a_left_out_value_that_a_statement_loses_is_caught(
+def test_a_unavailable_value_that_a_statement_loses_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], sink_database: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = LEFT_OUT_ON_POSTGRES[plant]

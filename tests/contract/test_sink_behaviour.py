@@ -10,8 +10,8 @@ from seamline.domain.catalogue import Table
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
-from tests.contract.left_out_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
+from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World, WorldMaker
 from tests.log_topic import TABLES
 from tests.toast_log import NOTE

@@ -17,7 +17,7 @@ from seamline.ports import Commit
 from seamline.sync.compaction import compact
 from seamline.sync.transactions import TransactionAssembler
 from tests.contract.behaviours import Applying, account, texts
-from tests.contract.left_out_behaviours import assert_stored, numbered, opened
+from tests.contract.unavailable_value_behaviours import assert_stored, numbered, opened
 from tests.contract.worlds import PostgresWorld
 from tests.log_topic import ACCOUNT, MARKERS, STREAM, TABLES, TRANSFER, Change, LogTopic, delete, insert, update
 from tests.log_topic import publication as publication_of

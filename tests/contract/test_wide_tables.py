@@ -16,8 +16,8 @@ from seamline.domain.canonical import canonical_row, digest_of
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.digest import Segment
-from seamline.domain.left_out import UNAVAILABLE
 from seamline.domain.log import Span
+from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.ports import Progress
 from tests.contract.worlds import PostgresWorld
 from tests.log_topic import STREAM, position, publication

@@ -151,7 +151,7 @@ def _stage(scene: Scene) -> None:
         for table in _PLAN.tables:
             name = f"{table.name}_{scene.run_id.replace('-', '_')}"
             place = f"{_DESTINATION.stage_schema}.{name}"
-            session.execute(f"CREATE TABLE {place} ({column_definitions(table.shape)})")
+            session.execute(f"CREATE TABLE {place} ({column_definitions(table.definition)})")
             session.execute(f"INSERT INTO {place} SELECT n, n * 1.5 FROM generate_series(1, {ROWS}) AS n")
             loads.append({"table": table.name, "staged_as": name, "rows": ROWS})
     snapshot = {

@@ -186,7 +186,7 @@ def test_a_run_takes_todays_settings_and_the_tables_as_onboarded(platform: resul
     runs.open_nightly(context(), platform, declared, results.RUN)
     opened = platform.runs[results.RUN].plan
     assert opened.reconcile.on_break == "fail"
-    assert opened.table("account").shape.key == ("id",)
+    assert opened.table("account").definition.key == ("id",)
 
 
 def test_a_table_that_was_not_onboarded_stops_the_run(platform: results.Platform) -> None:
@@ -218,7 +218,7 @@ def test_a_sync_is_enabled_only_by_a_match(platform: results.Platform, capsys: p
 
 def test_an_onboarding_that_fails_before_it_publishes_leaves_everything_as_it_was(platform: results.Platform) -> None:
     wider = results.plan(
-        tables=(*results.plan().tables, TablePlan("fees", None, results.plan().table("account").shape))
+        tables=(*results.plan().tables, TablePlan("fees", None, results.plan().table("account").definition))
     )
     runs.open_onboarding(platform, wider, "settlement/onboard/-/manual__2")
     assert platform.state is SyncState.ENABLED

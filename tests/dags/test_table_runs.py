@@ -29,7 +29,7 @@ CHANGED = "settlement/tables/-/manual__3"
 
 def with_fees() -> SyncPlan:
     return results.plan(
-        tables=(*results.plan().tables, TablePlan("fees", None, replace(results.plan().table("account").shape)))
+        tables=(*results.plan().tables, TablePlan("fees", None, replace(results.plan().table("account").definition)))
     )
 
 
@@ -80,22 +80,24 @@ def test_the_tables_of_a_sync_that_is_not_enabled_are_not_changed(platform: resu
         runs.open_tables(platform, with_fees(), CHANGED, (), CARRIED)
 
 
-def test_tables_whose_shape_changed_since_their_load_are_refused_with_the_cure(
+def test_tables_whose_schema_changed_since_their_load_are_refused_with_the_cure(
     platform: results.Platform,
 ) -> None:
     account, entry = results.plan().tables
-    wider = replace(account, table=replace(account.shape, columns=(*account.shape.columns, entry.shape.columns[1])))
-    with pytest.raises(Refused, match="account of settlement had another shape") as raised:
+    wider = replace(
+        account, table=replace(account.definition, columns=(*account.definition.columns, entry.definition.columns[1]))
+    )
+    with pytest.raises(Refused, match="account of settlement had another schema") as raised:
         runs.open_tables(platform, replace(with_fees(), tables=(wider, *with_fees().tables[1:])), CHANGED, (), CARRIED)
     assert "__tables" in raised.value.hint
 
 
 def test_a_run_that_adds_a_table_keeps_what_is_known_of_the_loads_of_the_others(platform: results.Platform) -> None:
     """By the origin of its load a stream notices later that a table was altered there and back."""
-    tables = (replace(one, table=replace(one.shape, origin="of now")) for one in with_fees().tables)
+    tables = (replace(one, table=replace(one.definition, origin="of now")) for one in with_fees().tables)
     runs.open_tables(platform, replace(with_fees(), tables=tuple(tables)), CHANGED, (), CARRIED)
-    origins = {table.name: table.shape.origin for table in platform.runs[CHANGED].plan.tables}
-    loaded = {table.name: table.shape.origin for table in results.plan().tables}
+    origins = {table.name: table.definition.origin for table in platform.runs[CHANGED].plan.tables}
+    loaded = {table.name: table.definition.origin for table in results.plan().tables}
     assert "of now" not in loaded.values()
     assert origins == {**loaded, "fees": "of now"}
 

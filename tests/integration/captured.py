@@ -296,7 +296,7 @@ def lost_by_name(one: Captured, match: str, *, since_s: float | None = None) -> 
     return lost.value
 
 
-def assert_begins_anew(one: Captured) -> None:
+def assert_begins_again(one: Captured) -> None:
     """The cure of a lost place: the new log tells what comes from now on, and nothing that was before."""
     before = one.topics.ensure()
     one.reset()

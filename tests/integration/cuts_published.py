@@ -65,7 +65,7 @@ def stage(sql: Any, name: str, rows: int, *, value: int = 0, kind: str = "") -> 
 
 
 def publish(cuts: PostgresCuts, cut: StagedCut, *, signed_by: str = "") -> Published:
-    return cuts.publish(cut, shapes={"entry": STAGED_ENTRY}, signed_by=signed_by)
+    return cuts.publish(cut, definitions={"entry": STAGED_ENTRY}, signed_by=signed_by)
 
 
 def staged(run: str, tables: dict[str, Place], *, day: date = DAY, verdict: Verdict = Verdict.MATCH) -> StagedCut:

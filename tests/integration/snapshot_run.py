@@ -51,12 +51,12 @@ class Records:
 
 
 def run_of(bank: Captured, tables: Sequence[str], *, number: int = 1, lock: str = "none") -> Run:
-    """An onboarding of these tables, in the shapes that the source's catalogue tells now."""
+    """An onboarding of these tables, as the source's catalogue defines them now."""
     plan = bank.with_tables(*tables)
     plan = replace(plan, source=replace(plan.source, snapshot_lock=lock))
     bank.grant(plan)
-    shapes = bank.source.catalogue(tables)
-    shaped = tuple(replace(table, table=shape) for table, shape in zip(plan.tables, shapes, strict=True))
+    definitions = bank.source.catalogue(tables)
+    shaped = tuple(replace(table, table=definition) for table, definition in zip(plan.tables, definitions, strict=True))
     plan = replace(plan, tables=shaped)
     return Run(f"snap/onboard/-/{number}", plan.sync, RunKind.ONBOARD, None, plan, RunState.RUNNING)
 

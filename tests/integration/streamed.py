@@ -13,7 +13,7 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.postgres.read import Relation, open_views
 from seamline.adapters.postgres.sink import PostgresSink
 from seamline.adapters.postgres.types import column_definitions
-from seamline.domain.catalogue import Table, shape_mark
+from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SeamlineError
@@ -22,7 +22,7 @@ from seamline.domain.verdict import TableVerdict
 from seamline.plan.model import StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Orders, Publication, ReadView, StreamReport
 from seamline.sync.comparison import Work, compare_tables
-from seamline.sync.shape_proof import OpenLog
+from seamline.sync.schema_proof import OpenLog
 from seamline.sync.span_loop import run_stream
 from tests.integration.captured import Captured
 from tests.integration.databases import either_of, postgres
@@ -97,7 +97,7 @@ class Streamed:
             self._thread = None
 
     def _run(self) -> None:
-        shapes = registry.shape_guard(self.plan)
+        schema_guard = registry.schema_guard(self.plan)
         try:
             with closing(self.one.open_log()) as reader, closing(self.sink()) as sink:
                 run_stream(
@@ -106,14 +106,14 @@ class Streamed:
                     reader=reader,
                     sink=sink,
                     control=self.control,
-                    shapes=shapes,
+                    schema_guard=schema_guard,
                     open_log=self.open_log,
                 )
         except SeamlineError as exc:
             self.error = exc
         finally:
-            if shapes is not None:
-                shapes.close()
+            if schema_guard is not None:
+                schema_guard.close()
 
     def wait_until_applied(self) -> None:
         """Until everything that the source has committed is visible in the destination."""
@@ -216,7 +216,7 @@ def _publish(made: Streamed) -> None:
             low,
             at,
             tuple(
-                Boundary(table.name, at, high_marker="high-1", shape_mark=shape_mark(table)) for table in made.tables
+                Boundary(table.name, at, high_marker="high-1", fingerprint=fingerprint(table)) for table in made.tables
             ),
         ),
     )

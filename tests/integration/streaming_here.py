@@ -17,20 +17,20 @@ def streaming(plan: SyncPlan) -> Iterator[None]:
 
     def run() -> None:
         control = PlatformStreamControl(stream, plan_json=plan_to_json(plan))
-        shapes = registry.shape_guard(plan)
+        schema_guard = registry.schema_guard(plan)
         try:
             with (
                 closing(registry.log_reader(plan)) as reader,
                 closing(registry.sink(plan, "warehouse")) as sink,
                 control,
             ):
-                run_stream(plan, "warehouse", reader=reader, sink=sink, control=control, shapes=shapes)
+                run_stream(plan, "warehouse", reader=reader, sink=sink, control=control, schema_guard=schema_guard)
         except BaseException as exc:
             errors.append(exc)
             raise
         finally:
-            if shapes is not None:
-                shapes.close()
+            if schema_guard is not None:
+                schema_guard.close()
 
     thread = threading.Thread(target=run)
     with closing(registry.director()) as director:

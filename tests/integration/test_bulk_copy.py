@@ -15,11 +15,10 @@ from seamline import settings
 from seamline.adapters.bulk_copy import Copied, CopyItem, copy_group, copy_one, grouped
 from seamline.adapters.bulk_source import BulkRead
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb import rendezvous
+from seamline.adapters.mariadb import snapshot_barrier
 from seamline.adapters.mariadb.bulk import BulkReaders, arrow_schema
 from seamline.adapters.mariadb.client import query
 from seamline.adapters.mariadb.one_session import OneSessionReaders
-from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
 from seamline.adapters.mariadb.sessions import (
     BEGIN_SNAPSHOT,
     Address,
@@ -29,6 +28,7 @@ from seamline.adapters.mariadb.sessions import (
     open_session,
     views_at,
 )
+from seamline.adapters.mariadb.snapshot_barrier import BarrierLocks, Coordinator
 from seamline.adapters.postgres.binary_copy import binary_copy
 from seamline.adapters.postgres.read import Relation, open_views
 from seamline.adapters.postgres.staging import StagedPlace, StagingArea, fill
@@ -59,7 +59,7 @@ FLOATS = Table(
 )
 
 
-def _shape(case: KindCase) -> Table:
+def _definition(case: KindCase) -> Table:
     return Table(case.table.name, (case.table.columns[0], replace(case.column, name="v")), ("id",))
 
 
@@ -97,13 +97,13 @@ def copied(tables: Sequence[Table], source: Connection, destination: Connection)
 
 def copy_at_one_address(items: Sequence[CopyItem], source: Connection, *, run: str = "bulk") -> list[Copied]:
     (group,) = grouped(items, source=SOURCE, tasks=1, children_max=4)
-    group = replace(group, meeting=run)
+    group = replace(group, barrier=run)
     sessions = [open_session(source)]
     with (
         Coordinator(
             source,
-            gates=Gates(run),
-            members=len(group.members),
+            locks=BarrierLocks(run),
+            participants=len(group.participants),
             readers=len(items),
             lock=SnapshotLock.BRIEF,
             sessions=sessions,
@@ -146,7 +146,7 @@ def copied_by_one_session(
 def test_every_value_of_every_kind_arrives_as_it_was(
     source: Connection, destination: Connection, copying: Callable[..., dict[str, StagedPlace]]
 ) -> None:
-    tables = [_shape(case) for case in (*CASES, *INEXACT_CASES)]
+    tables = [_definition(case) for case in (*CASES, *INEXACT_CASES)]
     places = copying(tables, source, destination)
     left, right = _views(source, destination, places)
     for table in tables:
@@ -166,18 +166,18 @@ def test_every_value_of_every_kind_arrives_as_it_was(
     right.close()
 
 
-def test_commits_go_on_between_two_turns_of_a_meeting(
+def test_commits_go_on_between_two_attempts_of_a_snapshot_barrier(
     source: Connection, destination: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rendezvous, "PAUSE_S", 1.0)
+    monkeypatch.setattr(snapshot_barrier, "PAUSE_S", 1.0)
     held: list[tuple[float, float]] = []
     right = Coordinator._open  # noqa: SLF001
 
-    def first_in_vain(coordinator: Coordinator, turn: int) -> Address | None:
+    def first_in_vain(coordinator: Coordinator, attempt: int) -> Address | None:
         began = time.monotonic()
-        address = right(coordinator, turn)
+        address = right(coordinator, attempt)
         held.append((began, time.monotonic()))
-        return None if turn == 0 else address
+        return None if attempt == 0 else address
 
     monkeypatch.setattr(Coordinator, "_open", first_in_vain)
     copied([FLOATS], source, destination)
@@ -267,7 +267,7 @@ def test_decimals_of_every_magnitude_arrive_as_they_were(destination: Connection
 
 def test_a_reader_that_lost_its_session_while_it_waited_may_be_tried_again(source: Connection) -> None:
     table = FLOATS
-    readers = BulkReaders(source, [BulkRead(table, Segment(table.name), 0)], gates=Gates("lost"), member=0)
+    readers = BulkReaders(source, [BulkRead(table, Segment(table.name), 0)], locks=BarrierLocks("lost"), participant=0)
     with closing(mariadb(source)) as session, session.cursor() as cursor:
         cursor.execute(f"KILL {readers._control.thread_id()}")
     with pytest.raises(TransientError):

@@ -82,8 +82,10 @@ def destination() -> Iterator[Connection]:
 
 def _named_v(case: KindCase) -> Table:
     """The case's table with its column named `v`."""
-    shape = case.column
-    column = Column("v", shape.kind, shape.source_type, True, shape.length, shape.precision, shape.scale)
+    definition = case.column
+    column = Column(
+        "v", definition.kind, definition.source_type, True, definition.length, definition.precision, definition.scale
+    )
     return Table(case.table.name, (case.table.columns[0], column), ("id",))
 
 

@@ -272,17 +272,17 @@ def test_a_cut_whose_doubles_changed_since_they_were_compared_is_not_published(c
     place = stage(sql, "e1", 3)
     sql.execute("ALTER TABLE settlement_stage.e1 ADD rate double precision")
     sql.execute("UPDATE settlement_stage.e1 SET rate = id / 4.0")
-    shape = replace(STAGED_ENTRY, columns=(*STAGED_ENTRY.columns, Column("rate", Kind.DOUBLE, "double")))
+    definition = replace(STAGED_ENTRY, columns=(*STAGED_ENTRY.columns, Column("rate", Kind.DOUBLE, "double")))
     held = [[str(n), "2026-03-05", "0"] for n in range(1, 4)]
-    whole = digest_of([row_text(shape.columns, [*row, str(int(row[0]) / 4)]) for row in held], run_key="key")
+    whole = digest_of([row_text(definition.columns, [*row, str(int(row[0]) / 4)]) for row in held], run_key="key")
     exact = digest_of([row_text(STAGED_ENTRY.columns, row) for row in held], run_key="key")
     cut = staged("r1", {"entry": place})
     cut = replace(cut, tables=(replace(cut.tables[0], digest=KeyedDigest("key", exact, whole)),))
     sql.execute("UPDATE settlement_stage.e1 SET rate = (4 - id) / 4.0")
     with pytest.raises(GateFailed, match="now holds other values; 3 rows were compared with the source at 0-1-7"):
-        cuts.publish(cut, shapes={"entry": shape}, signed_by="olga")
+        cuts.publish(cut, definitions={"entry": definition}, signed_by="olga")
     sql.execute("UPDATE settlement_stage.e1 SET rate = id / 4.0")
-    assert cuts.publish(cut, shapes={"entry": shape}, signed_by="").version == 1
+    assert cuts.publish(cut, definitions={"entry": definition}, signed_by="").version == 1
 
 
 ALTERED = "ALTER TABLE settlement_stage.{} DROP COLUMN v, ADD COLUMN fee numeric(10,2) NOT NULL DEFAULT 2.5"
@@ -418,7 +418,7 @@ def test_cuts_of_a_table_have_its_name_of_any_script_and_either_case(cuts: Postg
         made = Place(f"settlement_stage.{name} 1", number)
         for again in (True, False):
             cut = staged(f"r{number}", {name: made})
-            assert cuts.publish(cut, shapes={name: replace(STAGED_ENTRY, name=name)}).is_new is again
+            assert cuts.publish(cut, definitions={name: replace(STAGED_ENTRY, name=name)}).is_new is again
     for number, name in enumerate(names, 1):
         assert one(sql, f'SELECT count(*) FROM settlement_cut."{name}_current"') == number
         assert one(sql, f'SELECT count(*) FROM settlement."{name}_proven"') == number

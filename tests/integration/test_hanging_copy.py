@@ -15,8 +15,8 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb.bulk import BulkReaders
 from seamline.adapters.mariadb.client import query
 from seamline.adapters.mariadb.one_session import OneSessionReaders
-from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
 from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, SnapshotLock, close_all, open_session
+from seamline.adapters.mariadb.snapshot_barrier import BarrierLocks, Coordinator
 from seamline.adapters.postgres_source import client as source_client
 from seamline.adapters.postgres_source.copy_out import CopyOut
 from seamline.adapters.postgres_source.sessions import SharedSnapshot, seen_by
@@ -66,9 +66,9 @@ def through(link: Link, connection: Connection) -> Connection:
     return replace(connection, host="127.0.0.1", port=link.port)
 
 
-def reads_all(connection: Connection, gates: Gates, pipe: Pipe) -> None:
+def reads_all(connection: Connection, locks: BarrierLocks, pipe: Pipe) -> None:
     """A child that says when it has the first rows, and goes on when it gets a word."""
-    readers = BulkReaders(connection, [READ], gates=gates, member=0)
+    readers = BulkReaders(connection, [READ], locks=locks, participant=0)
     readers.meet()
     set_table(LARGE.name)
     batches = readers.batches(0, proven=lambda _: None)
@@ -80,14 +80,14 @@ def reads_all(connection: Connection, gates: Gates, pipe: Pipe) -> None:
 
 
 def copied_by_a_child(bank: Connection, link: Link, *, is_forgotten: bool) -> list[Message]:
-    gates = Gates(f"{NAME} {is_forgotten}")
+    locks = BarrierLocks(f"{NAME} {is_forgotten}")
     sessions = [open_session(bank)]
-    coordinator = Coordinator(bank, gates=gates, members=1, readers=1, lock=SnapshotLock.BRIEF, sessions=sessions)
+    coordinator = Coordinator(bank, locks=locks, participants=1, readers=1, lock=SnapshotLock.BRIEF, sessions=sessions)
     received = []
     with (
         coordinator,
         running(
-            [partial(reads_all, through(link, bank), gates)],
+            [partial(reads_all, through(link, bank), locks)],
             look=partial(registry.why_a_reader_hangs, SOURCE),
             silence_s=SILENCE_S,
         ) as children,

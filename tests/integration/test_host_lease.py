@@ -9,7 +9,7 @@ import pytest
 
 from seamline.adapters.platform import migrate
 from seamline.adapters.platform.database import Database
-from seamline.adapters.platform.host_desk import HostDesk
+from seamline.adapters.platform.host_coordinator import HostCoordinator
 from seamline.adapters.platform.host_lease import Holder, HostTaken, Ownership, PlatformHostLease, this_process
 from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
@@ -164,7 +164,7 @@ def test_a_host_ends_the_alarm_about_a_stream_as_soon_as_its_cause_has_ended(ser
     """Who raised it looks every two minutes, and not at all while Airflow is away."""
     database = Database(server.open)
     director, store = PlatformStreamDirector(database), PlatformStore(database)
-    desk = HostDesk(
+    coordinator = HostCoordinator(
         pool="default",
         holder=this_process(),
         hear=lambda event: None,
@@ -176,7 +176,7 @@ def test_a_host_ends_the_alarm_about_a_stream_as_soon_as_its_cause_has_ended(ser
     )
     late = StreamReport(STREAM, "streaming", epoch=1, lag_s=75.0, host=str(this_process()))
     director.want(STREAM, plan_json=plan_to_json(plan()))
-    desk.take()
+    coordinator.take()
     director.put_report(late)
     store.raise_alarm("stream_late", str(STREAM), "it is 75 s behind")
     store.raise_alarm("stream_silent", str(STREAM), "no word for 70 s")
@@ -184,10 +184,10 @@ def test_a_host_ends_the_alarm_about_a_stream_as_soon_as_its_cause_has_ended(ser
     def kinds() -> list[str]:
         return [alarm.kind for alarm in store.open_alarms()]
 
-    desk.start()
+    coordinator.start()
     try:
         wait_until(lambda: kinds() == ["stream_late"], timeout_s=10, what="the end of what is over, and of that alone")
         director.put_report(replace(late, lag_s=0.3))
         wait_until(lambda: kinds() == [], timeout_s=10, what="the end of the lag's alarm")
     finally:
-        desk.close()
+        coordinator.close()

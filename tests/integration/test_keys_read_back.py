@@ -40,7 +40,7 @@ NUMBER = Column("n", Kind.INTEGER, "integer", length=32)
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, Table]:
-    """Filled by `database`, with their shapes as the source's catalogue tells them."""
+    """Filled by `database`, with their definitions as the source's catalogue tells them."""
     return {}
 
 
@@ -154,14 +154,14 @@ POSTGRES_ONLY = {
 
 def test_each_side_is_asked_for_keys_that_only_the_other_can_hold(database: Connection) -> None:
     with mariadb_database("keys_read_back") as bank, closing(mariadb(bank)) as session, session.cursor() as cursor:
-        shapes = {}
+        definitions = {}
         with postgres(database) as copy:
             copy.execute("CREATE SCHEMA bank")
             for name, (kind_there, kind, values) in MARIADB_ONLY.items():
                 length = {Kind.BITS: 9, Kind.BINARY: 3, Kind.STRING: 0}.get(kind, 0)
                 precision, scale = (12, 2) if kind is Kind.DECIMAL else (6, 0)
                 key = Column("v", kind, kind_there, nullable=False, length=length, precision=precision, scale=scale)
-                shapes[name] = table = Table(name, (key, NUMBER), ("v",))
+                definitions[name] = table = Table(name, (key, NUMBER), ("v",))
                 cursor.execute(f"CREATE TABLE {name} (v {kind_there} PRIMARY KEY, n int)")
                 cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
                 for value in values:
@@ -172,12 +172,12 @@ def test_each_side_is_asked_for_keys_that_only_the_other_can_hold(database: Conn
         opened = MariaDbReadView(
             open_session(bank),
             database=bank.database,
-            tables=list(shapes.values()),
+            tables=list(definitions.values()),
             position=P,
             opened_at=datetime.now(UTC),
         )
-        with closing(opened) as there, closing(view(database, "bank", *shapes.values())) as here:
-            for name, table in shapes.items():
+        with closing(opened) as there, closing(view(database, "bank", *definitions.values())) as here:
+            for name, table in definitions.items():
                 sides = {side: keys_of(side, table) for side in (there, here)}
                 assert len(sides[there]) == len(MARIADB_ONLY[name][2]) and len(sides[here]) == len(POSTGRES_ONLY[name])
                 asked = [*sides[there], *sides[here]]

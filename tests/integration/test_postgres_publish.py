@@ -232,7 +232,7 @@ def test_a_column_may_have_any_name_where_rows_without_a_key_are_merged(database
     world.close()
 
 
-def test_a_live_table_of_another_shape_is_refused_with_the_cure(world: PostgresWorld) -> None:
+def test_a_live_table_of_another_schema_is_refused_with_the_cure(world: PostgresWorld) -> None:
     publish(world, account=[account(1)])
     world.session.execute("ALTER TABLE settlement.account ADD COLUMN extra int")
     with pytest.raises(SchemaConflict, match="extra") as caught:

@@ -201,7 +201,7 @@ def test_a_column_spoilt_everywhere_is_named_instead_of_every_row(compare: Compa
     assert "in booked_at;" in verdict.reason
 
 
-def test_a_column_that_one_side_lacks_is_a_break_of_shape(compare: Compare, warehouse: Any) -> None:
+def test_a_column_that_one_side_lacks_is_a_break_of_schema(compare: Compare, warehouse: Any) -> None:
     warehouse.execute("ALTER TABLE settlement.payment_order ADD COLUMN extra integer")
     (verdict,) = compare("payment_order").values()
     warehouse.execute("ALTER TABLE settlement.payment_order DROP COLUMN extra")
@@ -217,7 +217,7 @@ def test_a_column_that_one_side_lacks_is_a_break_of_shape(compare: Compare, ware
     ],
     ids=["a column", "the table"],
 )
-def test_a_large_table_of_another_shape_is_a_break_and_spoils_no_other(
+def test_a_large_table_of_another_schema_is_a_break_and_spoils_no_other(
     compare: Compare, warehouse: Any, broken: str, mended: str
 ) -> None:
     divided = Limits(part_rows=1_000)

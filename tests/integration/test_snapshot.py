@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb import rendezvous
+from seamline.adapters.mariadb import snapshot_barrier
 from seamline.adapters.mariadb.client import query, role
 from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, address_of, close_all, open_session, open_views
 from seamline.adapters.postgres.sink import PostgresSink
@@ -89,7 +89,7 @@ def test_staged_tables_are_what_the_position_rule_says(number: int, bank: Captur
 def test_a_source_that_commits_too_often_and_allows_no_lock_is_read_by_one_session(
     bank: Captured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(rendezvous, "ATTEMPTS_MAX", 0)
+    monkeypatch.setattr(snapshot_barrier, "ATTEMPTS_MAX", 0)
     run = run_of(bank, TABLES, lock="none")
     records = Records()
     with writing(bank.root, tables=TABLES[:2], count=WRITERS, first_id=next(FIRST_IDS)) as writers:

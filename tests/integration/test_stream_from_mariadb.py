@@ -159,7 +159,7 @@ def test_a_comment_that_the_server_passes_over_is_no_part_of_its_statement(
 
 
 @pytest.mark.parametrize("statement", [REPLACED_IN_ANOTHER_ORDER, ALTERED_IN_A_COMMENT])
-def test_a_table_that_was_altered_before_it_was_loaded_is_told_in_its_new_shape(
+def test_a_table_that_was_altered_before_it_was_loaded_is_reported_in_its_new_schema(
     bank: Captured, warehouse: Connection, statement: str
 ) -> None:
     """The capture has known it in the old one."""

@@ -370,7 +370,7 @@ def insert_documents(first: int, last: int) -> str:
     return f"INSERT INTO document SELECT {values}, {exact} FROM generate_series({first}, {last}) n"
 
 
-def left_out_in_log(one: PostgresCaptured) -> int:
+def unavailable_in_log(one: PostgresCaptured) -> int:
     """How many records of the log lack a value: without any these tests would prove nothing."""
     with closing(one.open_log()) as reader:
         reader.assign(one.kafka.offsets(one.source_plan.log_topic)[0])
@@ -408,7 +408,7 @@ def test_values_that_an_update_leaves_out_of_the_log_are_kept(
             session.execute("DELETE FROM document WHERE id = 22")
             session.execute("UPDATE document SET id = 22 WHERE id = 23")
         stream.wait_until_applied()
-        assert left_out_in_log(documents) > 30
+        assert unavailable_in_log(documents) > 30
         assert stream.differences("document") == {}
         assert stream.findings() == 0
 
@@ -440,7 +440,7 @@ def test_keys_change_amid_a_transaction_larger_than_memory_and_large_values_stay
             session.execute("UPDATE document SET id = id + 10 WHERE id BETWEEN 2001 AND 2010")
         stream.wait_until_applied()
         assert len(taken) > 20
-        assert left_out_in_log(documents) > 100
+        assert unavailable_in_log(documents) > 100
         assert stream.differences("document") == {}
         assert stream.findings() == 0
 
@@ -518,7 +518,7 @@ def test_the_row_under_an_old_key_of_any_characters_is_found(stack: RunningStack
         assert stream.differences("named") == {}
         one.execute(r"UPDATE named SET k = k || E'\n2'")
         stream.wait_until_applied()
-        assert left_out_in_log(one) >= 16
+        assert unavailable_in_log(one) >= 16
         assert stream.differences("named") == {}
         assert stream.findings() == 0
 
@@ -559,7 +559,7 @@ def test_values_left_out_are_found_in_a_transaction_larger_than_memory(
             session.execute(insert_documents(7, 7))
             session.execute("UPDATE document SET a = a + 1")
         stream.wait_until_applied()
-        assert left_out_in_log(documents) > 200
+        assert unavailable_in_log(documents) > 200
         assert stream.differences("document") == {}
         assert stream.findings() == 0
 

@@ -136,7 +136,7 @@ class Joiner:
                 director=DirectorByHand(self.stream.control),
                 open_log=self.bank.one.open_log,
                 open_sink=lambda plan: PostgresSink(plan, plan.destinations[0], failpoints=armed),
-                open_shapes=registry.shape_guard,
+                open_schema_guard=registry.schema_guard,
                 failpoints=armed,
             ),
         )
@@ -151,7 +151,7 @@ class Joiner:
     def restart(self, run: Run) -> None:
         self.stream.stop()
         self.stream.plan = run.plan
-        self.stream.tables = tuple(table.shape for table in run.plan.tables)
+        self.stream.tables = tuple(table.definition for table in run.plan.tables)
         self.stream.start()
 
 
@@ -351,7 +351,7 @@ def test_tables_enter_no_stream_that_stands_on_purpose(bank: Bank, warehouse: Co
         assert joiner.stream.differences(*ALL) == {}
 
 
-def test_a_table_that_was_altered_is_parked_and_comes_back_in_its_new_shape_while_the_others_go_on(
+def test_a_table_that_was_altered_is_parked_and_comes_back_in_its_new_schema_while_the_others_go_on(
     bank: Bank, warehouse: Connection
 ) -> None:
     bank.let_in("later")

@@ -45,13 +45,13 @@ def watched(bank: Captured) -> Iterator[Alarms]:
     watch = SourceWatch(plan, open_source=lambda: bank.source, open_probe=lambda: open_probe(plan), alarms=alarms)
     end = threading.Event()
 
-    def live(turn: Callable[..., None]) -> None:
+    def live(cycle: Callable[..., None]) -> None:
         while not end.wait(1.0):
-            turn(now_s=time.monotonic())
+            cycle(now_s=time.monotonic())
 
     # As SourceWatchThread does; but a test has to see both end before it takes the servers away.
     with ThreadPoolExecutor(2) as pool:
-        lives = [pool.submit(live, turn) for turn in (watch.beat, watch.look)]
+        lives = [pool.submit(live, cycle) for cycle in (watch.beat, watch.look)]
         try:
             yield alarms
         finally:

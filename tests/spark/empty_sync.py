@@ -36,10 +36,10 @@ def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: s
             session.execute(f"create schema {destination.stage_schema}")
             for table in planned:
                 place_of_table = f"{destination.stage_schema}.{table.name}"
-                session.execute(f"create table {place_of_table} ({column_definitions(table.shape)})")
+                session.execute(f"create table {place_of_table} ({column_definitions(table.definition)})")
         sink.publish(
             plan.stream_id("warehouse"),
-            [Load(table.shape, table.name, 0) for table in planned],
+            [Load(table.definition, table.name, 0) for table in planned],
             publication=Publication(
                 run_id=uuid.uuid4().hex,
                 topic=plan.source.log_topic,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seamline import settings
 from seamline.adapters.platform.control import PlatformStreamControl
-from seamline.adapters.platform.host_desk import HostDesk
+from seamline.adapters.platform.host_coordinator import HostCoordinator
 from seamline.domain.ledger import StreamId
 from seamline.ports import StreamReport
 from seamline_spark.stream_host.host import WatchSource
@@ -54,7 +54,7 @@ class NoWatch:
         return
 
 
-def watch_nothing(_: HostDesk) -> WatchSource:
+def watch_nothing(_: HostCoordinator) -> WatchSource:
     return lambda _: NoWatch()
 
 

@@ -79,7 +79,7 @@ def plan(bank: Connection) -> SyncPlan:
         NAME, "mariadb", bank.database, SOURCE_ID, SOURCE_ID, SOURCE_ID, "log", "connector", snapshot_lock="brief"
     )
     with closing(mariadb(bank)) as session:
-        shapes = read_catalogue(session, bank.database, NAMES)
+        definitions = read_catalogue(session, bank.database, NAMES)
     totals = (
         ControlTotalPlan("ledger_entry", "amount", ("currency",)),
         ControlTotalPlan("account", "balance", ("currency",)),
@@ -88,7 +88,7 @@ def plan(bank: Connection) -> SyncPlan:
         "settlement",
         source,
         (DestinationPlan("warehouse", "postgres", WAREHOUSE_ID, "settlement"),),
-        tuple(TablePlan(shape.name, DATES.get(shape.name), shape) for shape in shapes),
+        tuple(TablePlan(definition.name, DATES.get(definition.name), definition) for definition in definitions),
         nightly=NightlyPlan(timezone=TIMEZONE, as_of_max_s=26 * 3600),
         reconcile=ReconcilePlan(totals),
         derived=(DerivedTablePlan("daily_balance", "ledger_entry", "amount", ("account_id", "currency")),),

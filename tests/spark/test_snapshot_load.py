@@ -58,8 +58,10 @@ def bank(stack: RunningStack) -> Iterator[Captured]:
 
 
 def plan_of(bank: Captured) -> SyncPlan:
-    shapes = bank.source.catalogue([table.name for table in bank.plan.tables])
-    tables = tuple(replace(table, table=shape) for table, shape in zip(bank.plan.tables, shapes, strict=True))
+    definitions = bank.source.catalogue([table.name for table in bank.plan.tables])
+    tables = tuple(
+        replace(table, table=definition) for table, definition in zip(bank.plan.tables, definitions, strict=True)
+    )
     return replace(bank.plan, tables=tables)
 
 

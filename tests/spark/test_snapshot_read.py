@@ -98,14 +98,14 @@ def run_of(bank: Connection, *, lock: str, names: tuple[str, ...] = TABLES) -> R
         NAME, "mariadb", bank.database, source_id, source_id, source_id, "log", "connector", snapshot_lock=lock
     )
     with closing(mariadb(bank)) as session:
-        shapes = read_catalogue(session, bank.database, names)
-    tables = tuple(TablePlan(shape.name, table=shape) for shape in shapes)
+        definitions = read_catalogue(session, bank.database, names)
+    tables = tuple(TablePlan(definition.name, table=definition) for definition in definitions)
     plan = SyncPlan(NAME, source, (DESTINATION,), tables)
     return Run(f"{NAME}/onboard/-/1", NAME, RunKind.ONBOARD, None, plan, RunState.RUNNING)
 
 
 def reads_of(run: Run) -> list[TableRead]:
-    return [TableRead(table.shape, Segment(table.name)) for table in run.plan.tables]
+    return [TableRead(table.definition, Segment(table.name)) for table in run.plan.tables]
 
 
 def verdicts_of(
@@ -270,7 +270,7 @@ def test_a_value_that_the_destination_cannot_hold_is_refused_by_name(
 def test_a_source_without_enough_connections_is_refused_before_anything_waits(
     spark: SparkSession, bank: Connection, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seamline.adapters.mariadb.meeting._SPARE", 100_000)
+    monkeypatch.setattr("seamline.adapters.mariadb.parallel_snapshot._SPARE", 100_000)
     run = run_of(bank, lock="none")
     with (
         pytest.raises(Refused, match="more connections"),

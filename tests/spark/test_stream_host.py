@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from seamline.adapters.platform.host_desk import WantedNow
+from seamline.adapters.platform.host_coordinator import WantedNow
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan, plan_to_json
 from seamline.ports import WantedStream
@@ -203,10 +203,10 @@ def test_a_source_that_no_stream_needs_any_more_leaves_no_alarm_behind() -> None
     over: list[tuple[str, str]] = []
     closed: list[str] = []
     carried: list[frozenset[str]] = []
-    desk = SimpleNamespace(end_alarm=lambda kind, subject: over.append((kind, subject)))
+    coordinator = SimpleNamespace(end_alarm=lambda kind, subject: over.append((kind, subject)))
     host = StreamHost(
         streams=SimpleNamespace(),  # type: ignore[arg-type]
-        desk=desk,  # type: ignore[arg-type]
+        coordinator=coordinator,  # type: ignore[arg-type]
         roster=StreamRoster(slots=2),
         events=SimpleQueue(),
         watch_source=lambda plan: SimpleNamespace(carry=carried.append, close=lambda: closed.append(plan.source.name)),

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from seamline.adapters.bulk_copy import CopyItem, grouped
 from seamline.adapters.bulk_source import BulkRead
 from seamline.adapters.mariadb.bulk import _translated, arrow_schema, bulk_statement, reading_of
-from seamline.adapters.mariadb.rendezvous import Gates
 from seamline.adapters.mariadb.sessions import Address
+from seamline.adapters.mariadb.snapshot_barrier import BarrierLocks
 from seamline.adapters.postgres.staging import StagedPlace
 from seamline.adapters.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
@@ -59,7 +59,7 @@ def test_every_kind_is_read_in_the_binary_form_of_its_destination_column(
 
 def test_names_of_columns_and_tables_are_quoted_in_the_statement() -> None:
     table = Table("o`dd", (Column("a`b", Kind.INTEGER, "int", length=32), Column("%s", Kind.STRING, "text")))
-    statement = bulk_statement("d`b", table, Segment("o`dd"), turn="turn")
+    statement = bulk_statement("d`b", table, Segment("o`dd"), start_lock="start")
     assert "`d``b`.`o``dd`" in statement
     assert "`a``b` AS `a``b`" in statement
     assert arrow_schema(table).names == ["a`b", "%s"]
@@ -75,35 +75,35 @@ def _items(sizes: list[int]) -> list[CopyItem]:
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=200), st.integers(1, 16), st.integers(1, 8))
-def test_every_table_is_read_once_by_a_member_of_its_own_number(
+def test_every_table_is_read_once_by_a_participant_of_its_own_number(
     sizes: list[int], tasks: int, children_max: int
 ) -> None:
     groups = grouped(_items(sizes), source=SOURCE, tasks=tasks, children_max=children_max)
     assert len(groups) == min(tasks, len(sizes))
-    read = sorted(item.read.session for group in groups for items in group.members for item in items)
+    read = sorted(item.read.session for group in groups for items in group.participants for item in items)
     assert read == list(range(len(sizes)))
-    numbers = [group.first_member + child for group in groups for child in range(len(group.members))]
+    numbers = [group.first_participant + child for group in groups for child in range(len(group.participants))]
     assert numbers == list(range(len(numbers)))
-    assert all(len(group.members) <= children_max and all(group.members) for group in groups)
+    assert all(len(group.participants) <= children_max and all(group.participants) for group in groups)
 
 
 def test_the_largest_tables_are_read_by_different_tasks() -> None:
     groups = grouped(_items([5, 900, 7, 1000]), source=SOURCE, tasks=2)
-    first = [group.members[0][0].read.table.rows_estimate for group in groups]
+    first = [group.participants[0][0].read.table.rows_estimate for group in groups]
     assert first == [1000, 900]
 
 
 @pytest.mark.parametrize("run", ["s", "settlement/onboard/-/" + "x" * 300])
 def test_lock_names_fit_into_64_characters(run: str) -> None:
-    gates = Gates(run)
+    locks = BarrierLocks(run)
     names = [
-        gates.name("answer", turn=59, member=199),
-        gates.at(Address("a-long-binlog-name.000123", 2**32), turn=59, session=199),
-        f"{gates.name('turn', turn=59, member=199)}.199",
+        locks.name("answer", attempt=59, participant=199),
+        locks.at(Address("a-long-binlog-name.000123", 2**32), attempt=59, session=199),
+        f"{locks.name('start', attempt=59, participant=199)}.199",
     ]
     assert all(len(name) <= 64 for name in names)
     assert len(set(names)) == 3
-    assert Gates(run).name("open", turn=1) != Gates(run + "'").name("open", turn=1)
+    assert BarrierLocks(run).name("open", attempt=1) != BarrierLocks(run + "'").name("open", attempt=1)
 
 
 def test_a_source_that_takes_no_session_in_the_clear_is_named_with_the_setting_that_it_asks_for() -> None:

@@ -112,7 +112,7 @@ class Topics:
 def certified(world: World) -> Certificate:
     tools: Any = {
         "probes": world, "source": world, "connect": world, "topics": Topics(world),
-        "open_log": None, "open_read": None, "open_sink": None, "open_shapes": None,
+        "open_log": None, "open_read": None, "open_sink": None, "open_schema_guard": None,
         "open_view": lambda plan, name: world.stored_view,
         "open_destination": lambda plan, name: world,
     }  # fmt: skip

@@ -20,8 +20,8 @@ from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_t
 from seamline.adapters.connect.trace import cure_of, has_lost_its_place, short_trace
 from seamline.adapters.tls import Tls
 from seamline.domain.errors import ConfigError
-from seamline.domain.left_out import UNAVAILABLE
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.plan.model import SourcePlan
 
 EXPECTED = Path(__file__).with_name("connector_config.json")

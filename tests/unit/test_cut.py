@@ -107,8 +107,8 @@ class Place:
         self.published: list[tuple[StagedCut, str]] = []
         self.saved: list[Cut] = []
 
-    def publish(self, cut: StagedCut, *, shapes: Mapping[str, Table], signed_by: str) -> Published:
-        assert shapes == {"account": ACCOUNT, "entry": ENTRY}
+    def publish(self, cut: StagedCut, *, definitions: Mapping[str, Table], signed_by: str) -> Published:
+        assert definitions == {"account": ACCOUNT, "entry": ENTRY}
         self.published.append((cut, signed_by))
         return Published(2, is_new=len(self.published) == 1, signed_by=self.published[0][1])
 

@@ -135,7 +135,7 @@ def test_an_image_that_is_null_is_none_and_not_a_text(op: str) -> None:
 def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
     decoder = decoder_for("mariadb", source_name="seamline-core_bank", database="bank")
     told: list[LogRecord] = []
-    with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: a record of unknown shape"):
+    with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: an unknown record"):
         decoder.decode([Told(OFFSET, *RECORDS["insert"]), Told(OFFSET + 1, None, b"{}")], told)
     assert told == [EXPECTED["insert"]]
 

@@ -13,9 +13,9 @@ import pytest
 from seamline.adapters.debezium.decode import decoder_for
 from seamline.adapters.debezium.envelope import Decoder
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.left_out import UNAVAILABLE
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
 from seamline.domain.position import PostgresPosition
+from seamline.domain.unavailable_values import UNAVAILABLE
 from tests.told import Told, decode
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
@@ -170,7 +170,7 @@ def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None
 
 def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
     told: list[LogRecord] = []
-    with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: a record of unknown shape"):
+    with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: an unknown record"):
         decoder().decode([Told(OFFSET, *RECORDS["insert"]), Told(OFFSET + 1, None, b"{}")], told)
     assert told == [EXPECTED["insert"]]
 

@@ -52,7 +52,7 @@ def test_a_sync_that_was_never_published_is_onboarded_first() -> None:
     assert raised.value.hint == "run settlement__onboard"
 
 
-def test_a_carried_table_that_has_another_shape_now_is_named_and_one_that_is_added_is_not() -> None:
+def test_a_carried_table_that_has_another_schema_now_is_named_and_one_that_is_added_is_not() -> None:
     known, grown = sync_plan([ACCOUNT, AUDIT]), replace(ACCOUNT, rows_estimate=7)
     assert altered(known, sync_plan([grown, TRANSFER]), ListChange(added=("transfer",), removed=("audit",))) == []
     wider = replace(ACCOUNT, columns=(*ACCOUNT.columns, AUDIT.columns[0]))

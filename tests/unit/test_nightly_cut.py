@@ -204,7 +204,7 @@ def test_what_is_compared_is_as_large_as_the_date_and_not_as_its_table(monkeypat
         return compare_tables(work, **sides)
 
     monkeypatch.setattr("seamline.sync.nightly_cut.compare_tables", compare)
-    large = tuple(replace(table, table=replace(table.shape, rows_estimate=10**9)) for table in PLAN.tables)
+    large = tuple(replace(table, table=replace(table.definition, rows_estimate=10**9)) for table in PLAN.tables)
     World().take(plan=replace(PLAN, tables=large))
     assert compared == {"account": 5, "entry": 5}
 

@@ -1,4 +1,4 @@
-"""What was done to a table of a PostgreSQL source that its shape does not show."""
+"""What was done to a table of a PostgreSQL source that its schema does not show."""
 
 from dataclasses import replace
 from typing import Any
@@ -140,7 +140,7 @@ def test_a_table_is_watched_where_its_origin_was_kept_with_the_default_of_each_c
     ]
 
 
-def test_the_plan_keeps_the_origin_and_does_not_compare_it_as_a_shape() -> None:
+def test_the_plan_keeps_the_origin_and_does_not_compare_it_as_part_of_the_schema() -> None:
     kept = table_from_json(table_to_json(table(LOADED)))
     assert (kept.origin, kept) == (table(LOADED).origin, TABLE)
 
@@ -150,9 +150,9 @@ def test_a_run_that_changes_the_list_takes_over_the_origin_of_what_it_does_not_l
     other = replace(TABLE, name="other", origin="x")
     known, now = sync_plan((table(LOADED),)), sync_plan((later, other))
     plan = with_origins_of(known, now, ListChange(added=("other",)))
-    assert [one.shape.origin for one in plan.tables] == [table(LOADED).origin, "x"]
+    assert [one.definition.origin for one in plan.tables] == [table(LOADED).origin, "x"]
     plan = with_origins_of(known, now, ListChange(added=("other",), again=("t",)))
-    assert [one.shape.origin for one in plan.tables] == [later.origin, "x"]
+    assert [one.definition.origin for one in plan.tables] == [later.origin, "x"]
 
 
 def test_a_mark_is_another_one_after_whatever_was_done_and_the_same_in_any_order_of_columns() -> None:

@@ -114,7 +114,7 @@ def test_a_plan_that_was_stored_before_tables_could_be_parked_is_read(tmp_path: 
     assert plan_from_json(json.dumps(stored)) == plan
 
 
-def test_the_source_is_not_asked_for_a_parked_table_which_may_be_gone_or_of_any_shape(tmp_path: Path) -> None:
+def test_the_source_is_not_asked_for_a_parked_table_which_may_be_gone_or_of_any_schema(tmp_path: Path) -> None:
     """Its sums, its derived tables and its checks stay in the file and ask nothing of it either."""
     declarations = declared(tmp_path, PARKED_ENTRY)
     gone = Problem("there is no table `ledger_entry`", "correct `tables`", table="ledger_entry")

@@ -84,10 +84,10 @@ def test_what_is_left_out_gets_its_default(declarations: Declarations) -> None:
     assert plan.guarantee == "exactly_once"
 
 
-def test_a_plan_without_a_catalogue_refuses_to_tell_shapes(declarations: Declarations) -> None:
+def test_a_plan_without_a_catalogue_refuses_to_give_definitions(declarations: Declarations) -> None:
     with pytest.raises(Refused, match="no catalogue"):
-        _ = compile_plan(declarations, "settlement").table("account").shape
-    assert compile_plan(declarations, "settlement", Survey((ACCOUNT, LEDGER))).table("account").shape is ACCOUNT
+        _ = compile_plan(declarations, "settlement").table("account").definition
+    assert compile_plan(declarations, "settlement", Survey((ACCOUNT, LEDGER))).table("account").definition is ACCOUNT
 
 
 MISFITS = {

@@ -290,7 +290,7 @@ def test_a_table_that_is_gone_is_told() -> None:
         ({"marker_key": ("id", "kind")}, "its primary key is (id, kind)"),
     ],
 )
-def test_a_marker_table_of_another_shape_is_fatal(changed: dict[str, Any], said: str) -> None:
+def test_a_marker_table_of_another_schema_is_fatal(changed: dict[str, Any], said: str) -> None:
     problem = the_problem(replace(GOOD, **changed))
     assert problem.is_fatal
     assert said in problem.what

@@ -159,7 +159,7 @@ def test_many_identical_rows_that_no_bucket_parts_are_still_compared() -> None:
     assert verdict.breaks_total == 3
 
 
-def test_two_empty_tables_match_only_when_counted_and_of_one_shape() -> None:
+def test_two_empty_tables_match_only_when_counted_and_of_one_schema() -> None:
     assert compare([], []).verdict is Verdict.MATCH
     pair = sides(ENTRY, [], [])
     odd = replace(pair, destination=MemoryView(ENTRY, [], shown=("id", "currency", "amount")))
@@ -179,7 +179,7 @@ def test_an_error_on_either_side_is_never_a_match(method: str) -> None:
         assert compare_table(pair, totals=TOTALS, limits=TIGHT).verdict is Verdict.INCONCLUSIVE
 
 
-def test_a_changed_shape_is_a_break_that_names_the_columns() -> None:
+def test_a_changed_schema_is_a_break_that_names_the_columns() -> None:
     pair = sides(ENTRY, entries(3), entries(3))
     pair.destination.shown = ("id", "currency", "amount", "memo", "extra")  # type: ignore[attr-defined]
     verdict = compare_table(pair)

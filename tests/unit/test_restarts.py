@@ -150,7 +150,7 @@ OTHER_SHAPES = {
 
 
 @pytest.mark.parametrize("name", OTHER_SHAPES)
-def test_a_plan_with_another_shape_than_a_table_was_loaded_with_takes_the_stream_from_nobody(name: str) -> None:
+def test_a_plan_with_another_schema_than_a_table_was_loaded_with_takes_the_stream_from_nobody(name: str) -> None:
     """A table that left, was altered and joined again: an older plan has the same names."""
     log = LogTopic()
     log.transaction(insert(ACCOUNT, id=1, name="a"))
@@ -161,11 +161,11 @@ def test_a_plan_with_another_shape_than_a_table_was_loaded_with_takes_the_stream
     assert (raised.value.table, older.ledger) == ("account", before)
 
 
-def test_a_table_that_an_earlier_version_has_loaded_has_no_shape_to_be_held_against() -> None:
+def test_a_table_that_an_earlier_version_has_loaded_has_no_schema_to_be_held_against() -> None:
     log, destination = LogTopic(), published()
     log.transaction(insert(ACCOUNT, id=1, name="a"))
     row = destination.ledgers[STREAM]
-    unmarked = tuple(replace(one, shape_mark="") for one in row.boundaries)
+    unmarked = tuple(replace(one, fingerprint="") for one in row.boundaries)
     destination.ledgers[STREAM] = replace(row, boundaries=unmarked)
     assert Stage(log, destination).run().changes == 1
 

@@ -55,8 +55,8 @@ class World:
     problems: Sequence[Problem] = ()
 
     def altered(self, planned: Sequence[Table]) -> list[str]:
-        assert tuple(planned) == tuple(table.shape for table in self.plan.tables)
-        self.told.append("shapes")
+        assert tuple(planned) == tuple(table.definition for table in self.plan.tables)
+        self.told.append("definitions")
         return list(self.alterations)
 
     def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
@@ -126,7 +126,7 @@ class World:
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
         self.told.append("staged")
-        return [Load(table.shape, f"{table.name}_1", len(self.staged[table.name])) for table in self.plan.tables]
+        return [Load(table.definition, f"{table.name}_1", len(self.staged[table.name])) for table in self.plan.tables]
 
     def digest(self, segment: Segment) -> SegmentDigest:
         return SegmentDigest(len(CONTENT[segment.table]))
@@ -161,8 +161,8 @@ class _Both:
     position = P
 
     def __init__(self, content: dict[str, list[Row]]) -> None:
-        shapes: dict[str, Table] = {"entry": ENTRY, "audit": AUDIT, "rate": RATE, "keyless": KEYLESS}
-        self._views = {name: MemoryView(shapes[name], rows, position=P) for name, rows in content.items()}
+        definitions: dict[str, Table] = {"entry": ENTRY, "audit": AUDIT, "rate": RATE, "keyless": KEYLESS}
+        self._views = {name: MemoryView(definitions[name], rows, position=P) for name, rows in content.items()}
 
     @property
     def asked(self) -> list[str]:
@@ -190,7 +190,7 @@ def test_markers_lie_on_both_sides_of_the_open_views() -> None:
         "preflight",
         "views open",
         "snap.opened",
-        "shapes",
+        "definitions",
         "high marker",
         "staged",
         "snap.chunk_staged",

@@ -12,7 +12,7 @@ from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.plan.model import StreamPlan
 from seamline.ports import Orders, StreamReport
 from seamline.sync.pace import Pace
-from seamline.sync.shape_proof import OpenLog
+from seamline.sync.schema_proof import OpenLog
 from seamline.sync.span_loop import run_stream
 from tests.log_topic import ACCOUNT, LogTopic, TopicReader, gtid, insert, position, sync_plan
 from tests.unit.test_span_loop import Stage, published
@@ -23,7 +23,7 @@ AWAY = "PostgreSQL at bank.example:5432 (connection `bank_reader`) is away or bu
 
 @dataclass
 class Guard:
-    """ports.ShapeGuard of a source that is away until a test lets it come back."""
+    """ports.SchemaGuard of a source that is away until a test lets it come back."""
 
     is_away: bool = True
     altered: str = ""
@@ -102,7 +102,7 @@ def run(
         reader=stage.reader,
         sink=stage.sink,
         control=control,
-        shapes=guard,
+        schema_guard=guard,
         open_log=open_log or (lambda: TopicReader(stage.log)),
         clock=stage.clock,
         pace=pace,

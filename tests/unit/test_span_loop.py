@@ -173,11 +173,11 @@ def test_a_span_that_the_sink_cannot_take_stops_the_stream_after_everything_befo
 
     def refuse_the_second(lease: Lease, changes: TableChanges) -> Staged:
         if stage.commits:
-            raise SchemaConflict("another shape", table="account")
+            raise SchemaConflict("another schema", table="account")
         return take(lease, changes)
 
     stage.sink.stage = refuse_the_second  # type: ignore[method-assign]
-    with pytest.raises(SchemaConflict, match="another shape"):
+    with pytest.raises(SchemaConflict, match="another schema"):
         stage.run()
     assert stage.commits == [stage.ledger]
 

@@ -130,7 +130,7 @@ def joined(run: Run, history: History, director: Standing, change: ListChange = 
         director=director,
         open_log=lambda: TopicReader(history.log),
         open_sink=lambda plan: MemorySink(plan, director.destination, failpoints=armed),
-        open_shapes=lambda plan: None,
+        open_schema_guard=lambda plan: None,
         failpoints=armed,
         clock=RunningClock(),
     )

@@ -10,7 +10,7 @@ from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.errors import LogCorrupted, SchemaConflict
 from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange, Transaction
 from seamline.domain.position import BinlogPosition, PostgresPosition
-from seamline.sync.obstacles import obstacle
+from seamline.sync.stop_conditions import stop_condition
 from seamline.sync.transactions import TransactionAssembler
 from tests.log_topic import ACCOUNT, AUDIT, MARKERS, Change, LogTopic, delete, gtid, in_runs, insert, row_record, update
 
@@ -233,7 +233,7 @@ def test_a_truncate_that_writes_a_table_in_another_case_stops_the_stream_for_it_
     typed, _ = transactions_of(log)
     assert typed.truncated == ()
     ended = {name: Boundary(name, BinlogPosition(gtid(1)), ended=True) for name in ("account", "audit")}
-    told = obstacle(typed, ended.keys(), BoundaryGate(ended))
+    told = stop_condition(typed, ended.keys(), BoundaryGate(ended))
     assert isinstance(told, SchemaConflict)
     assert "TRUNCATE TABLE Audit, which may be audit" in str(told)
 
@@ -381,7 +381,7 @@ def wal_truncate(table: str) -> LogRecord:
 MESSAGE = row_record(RowChange(0, "@messages", "m"))
 
 
-def one_unit(records: Wal) -> Transaction:
+def one_transaction(records: Wal) -> Transaction:
     made = assembler()
     transactions = made.feed(in_runs(records))
     if made.trouble is not None:
@@ -398,7 +398,7 @@ def cut(records: Wal, *, after: int) -> Wal:
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_what_was_told_of_a_transaction_of_a_wal_before_its_second_begin_is_told_again(after: int) -> None:
     whole = wal(wal_row("account", 1), wal_row("account", 2))
-    transaction = one_unit(cut(whole, after=after))
+    transaction = one_transaction(cut(whole, after=after))
     assert [row.after for row in transaction.rows] == [change_json(1), change_json(2)]
     assert (transaction.start, transaction.end, transaction.position) == (0, after + 4, PostgresPosition(9_000, 745))
 
@@ -408,7 +408,7 @@ def test_an_end_still_counts_what_a_transaction_of_a_wal_was_told_of_the_second_
     whole = wal(wal_row("account", 1), wal_row("account", 2))
     records = numbered([*whole[:2], whole[0], *whole[2:]])
     with pytest.raises(LogCorrupted, match="1 rows of 2"):
-        one_unit(records)
+        one_transaction(records)
 
 
 def test_pieces_of_a_transaction_that_is_told_anew_are_lost_which_is_said_once() -> None:
@@ -421,17 +421,17 @@ def test_pieces_of_a_transaction_that_is_told_anew_are_lost_which_is_said_once()
 
 
 def test_a_transaction_of_a_wal_stands_where_its_commit_ends() -> None:
-    transaction = one_unit(wal(wal_row("account", 1), wal_row("account", 2, lsn=1_200)))
+    transaction = one_transaction(wal(wal_row("account", 1), wal_row("account", 2, lsn=1_200)))
     assert (transaction.id, transaction.position, transaction.committed_ms) == (
         "745",
         PostgresPosition(9_000, 745),
         1_745,
     )
-    assert one_unit(wal(xid=746)).position == PostgresPosition(9_000, 746)
+    assert one_transaction(wal(xid=746)).position == PostgresPosition(9_000, 746)
 
 
 def test_a_truncate_before_rows_leaves_all_of_them() -> None:
-    transaction = one_unit(wal(wal_truncate("account"), wal_row("account", 1), wal_row("audit", 2)))
+    transaction = one_transaction(wal(wal_truncate("account"), wal_row("account", 1), wal_row("audit", 2)))
     assert transaction.truncated == ("account",)
     assert [(row.table, row.after) for row in transaction.rows] == [
         ("account", change_json(1)),
@@ -442,7 +442,7 @@ def test_a_truncate_before_rows_leaves_all_of_them() -> None:
 
 def test_a_truncate_after_rows_undoes_those_of_its_table_and_of_none_else() -> None:
     rows = [wal_row("account", 1), wal_row("audit", 2), wal_row("account", 3)]
-    transaction = one_unit(wal(*rows, wal_truncate("account"), wal_row("account", 4)))
+    transaction = one_transaction(wal(*rows, wal_truncate("account"), wal_row("account", 4)))
     assert transaction.truncated == ("account",)
     assert [(row.table, row.after) for row in transaction.rows] == [
         ("audit", change_json(2)),
@@ -452,7 +452,7 @@ def test_a_truncate_after_rows_undoes_those_of_its_table_and_of_none_else() -> N
 
 def test_one_statement_that_truncates_several_tables_is_one_unit() -> None:
     truncates = [wal_truncate(table) for table in ("transfer", "account", "transfer")]
-    transaction = one_unit(wal(wal_row("transfer", 1), *truncates, wal_row("account", 2)))
+    transaction = one_transaction(wal(wal_row("transfer", 1), *truncates, wal_row("account", 2)))
     assert transaction.truncated == ("transfer", "account"), "each once, in their order"
     assert [row.after for row in transaction.rows] == [change_json(2)]
 
@@ -477,14 +477,14 @@ def test_what_waits_is_measured_anew_after_a_truncate() -> None:
 )
 def test_truncates_are_counted_by_end(changes: Sequence[LogRecord], counts: dict[str, int], said: str) -> None:
     with pytest.raises(LogCorrupted, match=f"transaction 745 is not whole.*: {said}"):
-        one_unit(wal(*changes, counts=counts, total=sum(counts.values())))
+        one_transaction(wal(*changes, counts=counts, total=sum(counts.values())))
 
 
 def test_a_truncate_of_a_table_of_others_is_counted_and_empties_nothing() -> None:
-    transaction = one_unit(wal(wal_row("account", 1), wal_truncate("elsewhere")))
+    transaction = one_transaction(wal(wal_row("account", 1), wal_truncate("elsewhere")))
     assert transaction.truncated == ()
     assert [row.after for row in transaction.rows] == [change_json(1)]
-    assert one_unit(wal(wal_truncate("elsewhere"))).is_empty
+    assert one_transaction(wal(wal_truncate("elsewhere"))).is_empty
 
 
 def test_a_truncate_after_a_piece_goes_with_what_comes_behind_it() -> None:
@@ -540,11 +540,11 @@ def test_a_truncate_before_the_pieces_of_its_transaction_goes_with_the_first() -
 def test_a_message_is_counted_by_end_and_is_no_row() -> None:
     garbage = "io.debezium.connector.postgresql.connection.LogicalDecodingMessage@f92adec"
     counts = {garbage: 1, "account": 1}
-    transaction = one_unit(wal(MESSAGE, wal_row("account", 1), counts=counts))
+    transaction = one_transaction(wal(MESSAGE, wal_row("account", 1), counts=counts))
     assert [row.after for row in transaction.rows] == [change_json(1)]
-    assert one_unit(wal(MESSAGE, counts={garbage: 1})).is_empty
+    assert one_transaction(wal(MESSAGE, counts={garbage: 1})).is_empty
     with pytest.raises(LogCorrupted, match="1 rows of 2"):
-        one_unit(wal(wal_row("account", 1), counts=counts, total=2))
+        one_transaction(wal(wal_row("account", 1), counts=counts, total=2))
 
 
 def test_a_piece_can_be_taken_right_after_a_message_which_has_no_position() -> None:
@@ -563,7 +563,7 @@ def test_a_piece_can_be_taken_right_after_a_message_which_has_no_position() -> N
 def test_there_is_no_piece_of_a_transaction_that_is_not_open() -> None:
     made = assembler()
     made.feed(wal(wal_row("account", 1)))
-    with pytest.raises(LogCorrupted, match="no open unit"):
+    with pytest.raises(LogCorrupted, match="no open transaction"):
         made.take_piece()
 
 
@@ -571,7 +571,7 @@ def test_a_truncate_outside_of_its_transaction_is_not_taken_for_part_of_another(
     records = wal(wal_row("account", 1))
     stray = replace(wal_truncate("account"), transaction_id="744", offset=2)
     with pytest.raises(LogCorrupted, match="745 has 1 rows but no END before offset 2"):
-        one_unit([*records[:2], stray, replace(records[2], offset=3)])
+        one_transaction([*records[:2], stray, replace(records[2], offset=3)])
 
 
 def test_a_begin_without_end_is_lost_log_in_a_wal_where_every_transaction_has_one() -> None:

@@ -46,15 +46,15 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class CopyGroup:
-    """The work of one task: per member of the read its tables. `first_member` is the number of its first one.
+    """The work of one task: per participant of the read its tables. `first_participant` is the number of its first one.
 
-    `meeting` is what members need to come to the position of the others; it is known when the source is open.
+    `barrier` is what participants need to come to the position of the others; it is known when the source is open.
     """
 
     source: SourcePlan
-    first_member: int
-    members: tuple[tuple[CopyItem, ...], ...]
-    meeting: str = ""
+    first_participant: int
+    participants: tuple[tuple[CopyItem, ...], ...]
+    barrier: str = ""
     streaming_max: int = 1
 
 
@@ -65,13 +65,13 @@ def grouped(
     order = sorted(items, key=lambda item: -item.read.table.rows_estimate)
     count = max(1, min(tasks, len(order)))
     groups: list[CopyGroup] = []
-    first_member = 0
+    first_participant = 0
     for number in range(count):
         mine = order[number::count]
         children = min(len(mine), children_max)
-        members = tuple(tuple(mine[child::children]) for child in range(children))
-        groups.append(CopyGroup(source, first_member, members))
-        first_member += children
+        participants = tuple(tuple(mine[child::children]) for child in range(children))
+        groups.append(CopyGroup(source, first_participant, participants))
+        first_participant += children
     return groups
 
 
@@ -82,31 +82,31 @@ def copy_group(
 
     `silence_s`: as of `children.running`.
     """
-    works = [partial(_member, group, number) for number in range(len(group.members))]
-    turns = deque(number for number, items in enumerate(group.members) for _ in items)
-    expected = len(turns)
+    works = [partial(_participant, group, number) for number in range(len(group.participants))]
+    order = deque(number for number, items in enumerate(group.participants) for _ in items)
+    expected = len(order)
     copied: list[Copied] = []
     look = partial(registry.why_a_reader_hangs, group.source)
     with running(works, look=look, silence_s=silence_s) as children:
         for _ in range(min(group.streaming_max, expected)):
-            children.send(turns.popleft(), "your turn")
+            children.send(order.popleft(), "your turn")
         for message in children.messages():
             if message.error is not None:
                 raise message.error
             if isinstance(message.value, Copied):
                 copied.append(message.value)
                 report(message.value)
-                if turns:
-                    children.send(turns.popleft(), "your turn")
+                if order:
+                    children.send(order.popleft(), "your turn")
     if len(copied) != expected:
         raise InvariantViolated(f"{len(copied)} of {expected} tables were copied and no reader said why")
     return copied
 
 
-def _member(group: CopyGroup, number: int, pipe: Pipe) -> None:
-    items = group.members[number]
+def _participant(group: CopyGroup, number: int, pipe: Pipe) -> None:
+    items = group.participants[number]
     readers = registry.table_readers(
-        group.source, [item.read for item in items], meeting=group.meeting, member=group.first_member + number
+        group.source, [item.read for item in items], barrier=group.barrier, participant=group.first_participant + number
     )
     try:
         readers.meet()

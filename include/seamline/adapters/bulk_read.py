@@ -69,8 +69,8 @@ class _Tasks:
         self._still_s = still_s
         self._copying: Copying | None = None
 
-    def start(self, meeting: str) -> None:
-        self._copying = self._copying_of([replace(group, meeting=meeting) for group in self._groups])
+    def start(self, barrier: str) -> None:
+        self._copying = self._copying_of([replace(group, barrier=barrier) for group in self._groups])
         self._copying.start()
 
     def is_running(self) -> bool:
@@ -98,7 +98,7 @@ class _Tasks:
 
     def _stood_still(self, found: Sequence[StagingProgress]) -> TransientError:
         open_now = {name for one in found for name in one.open}
-        items = [item for group in self._groups for items in group.members for item in items]
+        items = [item for group in self._groups for items in group.participants for item in items]
         tables = sorted({item.read.table.name for item in items if item.place.name in open_now or not open_now})
         return TransientError(
             f"the copy has not moved for {self._still_s:.0f} s, at table {', '.join(tables)}: no row has come, and the"
@@ -200,8 +200,8 @@ class RunReader:
             areas=list(areas.values()),
             still_s=self._still_s + largest / _ROWS_PER_S,
         )
-        members = sum(len(group.members) for group in groups)
-        wanted = Wanted(attempt, VIEWS, tuple(read.table for read in reads), members, len(items))
+        participants = sum(len(group.participants) for group in groups)
+        wanted = Wanted(attempt, VIEWS, tuple(read.table for read in reads), participants, len(items))
         try:
             with registry.source_for_tasks(plan.source, wanted, tasks) as opened:
                 self._position = opened.position
@@ -245,7 +245,7 @@ class RunReader:
         position = self._position
         views = open_views(
             resolve(destination.connection),
-            tables=[table.shape for table in self._run.plan.tables if table.name in relations],
+            tables=[table.definition for table in self._run.plan.tables if table.name in relations],
             relations=relations,
             count=count,
             position_of=lambda _: position,

@@ -23,7 +23,7 @@ class BulkRead:
 
 
 class TableReaders(Protocol):
-    """The tables of one member, read one after another by a process that does nothing else."""
+    """The tables of one participant, read one after another by a process that does nothing else."""
 
     def meet(self) -> None:
         """Open all sessions at the position of the others."""
@@ -36,9 +36,9 @@ class TableReaders(Protocol):
 
 
 class CopyTasks(Protocol):
-    """The members, run elsewhere. `meeting` is what they need to find the coordinating side's position."""
+    """The participants, run elsewhere. `barrier` is what they need to find the coordinating side's position."""
 
-    def start(self, meeting: str) -> None: ...
+    def start(self, barrier: str) -> None: ...
 
     def is_running(self) -> bool: ...
 
@@ -48,13 +48,13 @@ class CopyTasks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What shall stand at one position: `views` sessions here for `tables`, and the sessions of `members` elsewhere,
-    `reads` of them together. `attempt` is unique."""
+    """What shall stand at one position: `views` sessions here for `tables`, and the sessions of `participants`
+    elsewhere, `reads` of them together. `attempt` is unique."""
 
     attempt: str
     views: int
     tables: tuple[Table, ...]
-    members: int
+    participants: int
     reads: int
 
 
@@ -80,4 +80,6 @@ class OpenSource(Protocol):
 
 
 class OpenReaders(Protocol):
-    def __call__(self, source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str, member: int) -> TableReaders: ...
+    def __call__(
+        self, source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int
+    ) -> TableReaders: ...

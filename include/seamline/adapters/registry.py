@@ -29,7 +29,7 @@ from seamline.adapters.platform.store import PlatformStore
 from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.domain.errors import ConfigError
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
-from seamline.ports import CaptureProbe, Failpoints, LogReader, Problem, ReadView, ShapeGuard, Sink, Source
+from seamline.ports import CaptureProbe, Failpoints, LogReader, Problem, ReadView, SchemaGuard, Sink, Source
 
 # Per kind of source or destination: `module:function` of its opener. A new kind is a line here.
 _SOURCES = {
@@ -37,7 +37,7 @@ _SOURCES = {
     "postgres": "seamline.adapters.postgres_source.source:open_source",
 }
 _SOURCES_FOR_TASKS = {
-    "mariadb": "seamline.adapters.mariadb.meeting:open_source_for_tasks",
+    "mariadb": "seamline.adapters.mariadb.parallel_snapshot:open_source_for_tasks",
     "postgres": "seamline.adapters.postgres_source.bulk:open_source_for_tasks",
 }
 _TABLE_READERS = {
@@ -49,7 +49,7 @@ _GRANT_SCRIPTS = {
     "postgres": "seamline.adapters.postgres_source.grants:grant_script",
 }
 _READER_LOOKS = {"mariadb": "seamline.adapters.mariadb.readers:why_it_hangs"}
-_SHAPE_GUARDS = {"postgres": "seamline.adapters.postgres_source.shapes:open_guard"}
+_SCHEMA_GUARDS = {"postgres": "seamline.adapters.postgres_source.schema_guard:open_guard"}
 _WITNESSES = {"postgres": "seamline.adapters.postgres_source.witness:open_witness"}
 _SINKS = {"postgres": "seamline.adapters.postgres.sink:open_sink"}
 _DESTINATION_PROBLEMS = {"postgres": "seamline.adapters.postgres.preflight:problems"}
@@ -78,10 +78,10 @@ def source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) -> Ab
     return cast(OpenSource, _opener(_SOURCES_FOR_TASKS, source.kind, "source"))(source, wanted, tasks)
 
 
-def table_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str, member: int) -> TableReaders:
+def table_readers(source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int) -> TableReaders:
     """What a task reads tables of this source with."""
     return cast(OpenReaders, _opener(_TABLE_READERS, source.kind, "source"))(
-        source, reads, meeting=meeting, member=member
+        source, reads, barrier=barrier, participant=participant
     )
 
 
@@ -97,11 +97,11 @@ def why_a_reader_hangs(source: SourcePlan, waits_for: str) -> str:
     return str(_function(place)(source, waits_for)) if place and waits_for else ""
 
 
-def shape_guard(plan: SyncPlan) -> ShapeGuard | None:
-    """`open_guard(plan: SyncPlan, seen: SeenOrigins) -> ShapeGuard`; None where the log itself tells every change of a
-    table's shape."""
-    place = _SHAPE_GUARDS.get(plan.source.kind)
-    return cast(ShapeGuard, _function(place)(plan, PlatformOrigins(Database(), plan.sync))) if place else None
+def schema_guard(plan: SyncPlan) -> SchemaGuard | None:
+    """`open_guard(plan: SyncPlan, seen: SeenOrigins) -> SchemaGuard`; None where the log itself reports every change of
+    a table's schema."""
+    place = _SCHEMA_GUARDS.get(plan.source.kind)
+    return cast(SchemaGuard, _function(place)(plan, PlatformOrigins(Database(), plan.sync))) if place else None
 
 
 def catalogue_witness(source: SourcePlan) -> Any:

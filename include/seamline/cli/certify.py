@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(name: str, owner: str) -> SyncPlan:
-    """With the shapes of the tables as the source's catalogue tells them."""
+    """With the definitions of the tables as the source's catalogue has them."""
     declarations = load_declarations(settings.load().declarations)
     if name not in declarations.syncs:
         raise ConfigError(f"there is no sync `{name}`", hint=guess(name, sorted(declarations.syncs)))
@@ -72,7 +72,7 @@ def _tools(own: SyncPlan) -> Iterator[CertifyTools]:
             open_log=registry.log_reader,
             open_read=lambda run: RunReader(run, tasks=1, copying_of=lambda groups, _: CopyingHere(groups)).open_read,
             open_sink=registry.sink,
-            open_shapes=registry.shape_guard,
+            open_schema_guard=registry.schema_guard,
             open_view=lambda plan, name: registry.destination_views(plan, name, 1)[0],
             open_destination=registry.probed,
             versions=(("connector", _connector(connector)), ("Seamline", version("seamline"))),

@@ -22,9 +22,9 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.load import load_declarations
 from seamline.stack import boot, components, credentials
+from seamline.stack.folder_lock import lock_or_refuse
 from seamline.stack.layout import Layout
 from seamline.stack.progress import Progress
-from seamline.stack.turns import alone
 
 SYNC = "settlement"
 WRITERS = "bank_writers"
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     demo = Demo(Layout(settings.load()))
     # A second onboarding beside the first would take the sync from it in mid-way.
-    with alone(demo.layout, "demo", what="`seamline demo`"):
+    with lock_or_refuse(demo.layout, "demo", what="`seamline demo`"):
         try:
             return demo.play(SIZES[args.size])
         except KeyboardInterrupt:

@@ -14,7 +14,7 @@ NAME_BYTES_MAX = 63
 PARK_IT = (
     "Write `parked: <why>` on the table in the sync's file and run `<sync>__tables`: the others go on, its rows are "
     "kept under another name, with their views and rights, and each report says that it is parked. Take `parked` out "
-    "and run again: it is loaded in its new shape. A table that shall not come back is taken out of the list"
+    "and run again: it is loaded with its new schema. A table that shall not come back is taken out of the list"
 )
 
 
@@ -67,7 +67,7 @@ class Column:
 class Table:
     """A table of the source. `key` is the primary key in its declared order; empty = keyless, kept as a multiset.
 
-    `origin`: what the source's catalogue keeps of the table beside its shape, told and read by its adapter alone.
+    `origin`: what the source's catalogue keeps of the table beside its schema; only its adapter writes and reads it.
     """
 
     name: str
@@ -125,8 +125,8 @@ def table_from_json(document: dict[str, Any]) -> Table:
     )
 
 
-def shape_mark(table: Table) -> str:
-    """A short name for a shape: another one where `alterations` would find something.
+def fingerprint(table: Table) -> str:
+    """A short name of a schema: another one where `alterations` would find something.
 
     Ledgers keep it for years. So what goes into it is written out here: adding metadata to a column must not change
     its mark.
@@ -139,7 +139,7 @@ def shape_mark(table: Table) -> str:
 
 
 def alterations(planned: Table, found: Table) -> list[str]:
-    """What was altered in the shape of a table, in words; [] where a value still means what it meant."""
+    """What was altered in the schema of a table, in words; [] where a value still means what it meant."""
     texts = []
     before = {column.name: column for column in planned.columns}
     after = {column.name: column for column in found.columns}

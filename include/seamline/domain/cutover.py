@@ -48,7 +48,7 @@ class Boundary:
     """Per table and destination: changes covered by `position` came with the snapshot, the others come from the log.
 
     `high_marker` is the id of the marker committed after the last read view was open: once its transaction is applied
-    nothing can be covered any more, the boundary has `ended` and the position rule is not asked again. `shape_mark` is
+    nothing can be covered any more, the boundary has `ended` and the position rule is not asked again. `fingerprint` is
     that of the table as it was loaded; "" where an earlier version has loaded it.
     """
 
@@ -57,7 +57,7 @@ class Boundary:
     generation: int = 1
     high_marker: str = ""
     ended: bool = False
-    shape_mark: str = ""
+    fingerprint: str = ""
 
 
 @dataclass(slots=True)

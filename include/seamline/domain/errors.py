@@ -97,7 +97,7 @@ class PositionLost(TerminalError):
 
 
 class SchemaConflict(TerminalError):
-    """The shape of a table differs from the plan."""
+    """The schema of a table differs from the plan."""
 
 
 class LogCorrupted(TerminalError):

@@ -42,10 +42,10 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
     """The plan of one sync. Equal declarations and survey give an equal plan.
 
     With `survey` every table and column that the sync names is checked against it: DeclarationsInvalid with all faults.
-    Without, `TablePlan.shape` refuses; enough for DAGs and explain, not for a run.
+    Without, `TablePlan.definition` refuses; enough for DAGs and explain, not for a run.
     """
     sync = declarations.sync(sync_name)
-    shapes = {table.name: table for table in survey.tables} if survey else {}
+    definitions = {table.name: table for table in survey.tables} if survey else {}
     if survey is not None:
         _check_survey(declarations, sync, survey)
     return SyncPlan(
@@ -65,7 +65,7 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
             TablePlan(
                 entry.name,
                 BusinessDate(entry.business_date.column, entry.business_date.as_) if entry.business_date else None,
-                shapes.get(entry.name),
+                definitions.get(entry.name),
             )
             for entry in sync.tables
             if entry.parked is None
@@ -140,30 +140,30 @@ def _check_survey(declarations: Declarations, sync: SyncSpec, survey: Survey) ->
 
 def _misfits(sync: SyncSpec, survey: Survey) -> Iterator[tuple[Path_, str, str]]:
     """Place, cause and cure of everything that the sync says of tables and the source denies. A parked table may have
-    any shape, or be gone."""
-    shapes = {table.name: table for table in survey.tables}
+    any schema, or be gone."""
+    definitions = {table.name: table for table in survey.tables}
     for number, entry in enumerate(sync.tables):
         if entry.parked is not None:
             continue
         problems = [problem for problem in survey.problems if problem.table == entry.name]
         for problem in problems:
             yield ("tables", number), problem.what, problem.cure
-        if entry.name not in shapes and not problems:
+        if entry.name not in definitions and not problems:
             yield (
                 ("tables", number),
                 f"the source was not asked for `{entry.name}`",
                 "Was the file edited just now? Run again",
             )
-        elif entry.name in shapes and entry.business_date:
+        elif entry.name in definitions and entry.business_date:
             wanted = _KINDS_THAT_HOLD[Holds(entry.business_date.as_)]
             place = ("tables", number, "business_date", "column")
             what = f"as: {entry.business_date.as_}"
-            yield from _misfit(shapes[entry.name], entry.business_date.column, wanted, place, what)
+            yield from _misfit(definitions[entry.name], entry.business_date.column, wanted, place, what)
     for number, total in enumerate(sync.reconcile.control_totals):
-        yield from _sum_misfits(shapes, total.table, total.sum, total.by, ("reconcile", "control_totals", number))
+        yield from _sum_misfits(definitions, total.table, total.sum, total.by, ("reconcile", "control_totals", number))
     for number, derived in enumerate(sync.derived):
-        yield from _sum_misfits(shapes, derived.table, derived.sum, derived.by, ("derived", number))
-        yield from _boundless(shapes.get(derived.table), derived.sum, ("derived", number, "sum"))
+        yield from _sum_misfits(definitions, derived.table, derived.sum, derived.by, ("derived", number))
+        yield from _boundless(definitions.get(derived.table), derived.sum, ("derived", number, "sum"))
 
 
 def _boundless(table: Table | None, column: str, place: Path_) -> Iterator[tuple[Path_, str, str]]:
@@ -174,13 +174,15 @@ def _boundless(table: Table | None, column: str, place: Path_) -> Iterator[tuple
 
 
 def _sum_misfits(
-    shapes: dict[str, Table], table: str, column: str, by: Sequence[str], place: Path_
+    definitions: dict[str, Table], table: str, column: str, by: Sequence[str], place: Path_
 ) -> Iterator[tuple[Path_, str, str]]:
-    if table not in shapes:
+    if table not in definitions:
         return
-    yield from _misfit(shapes[table], column, _EXACT, (*place, "sum"), "a sum that must be equal to the last digit")
+    yield from _misfit(
+        definitions[table], column, _EXACT, (*place, "sum"), "a sum that must be equal to the last digit"
+    )
     for number, name in enumerate(by):
-        yield from _misfit(shapes[table], name, frozenset(Kind), (*place, "by", number), "a group")
+        yield from _misfit(definitions[table], name, frozenset(Kind), (*place, "by", number), "a group")
 
 
 def _misfit(

@@ -83,9 +83,10 @@ def kept_name(table: str, run_id: str) -> str:
 
 
 def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
-    """The carried tables whose shape is another one now. The stream would go on under a shape that they do not have."""
-    before = {table.name: table.shape for table in known.tables}
-    after = {table.name: table.shape for table in now.tables}
+    """The carried tables whose schema is another one now. The stream would go on under a schema that they do not
+    have."""
+    before = {table.name: table.definition for table in known.tables}
+    after = {table.name: table.definition for table in now.tables}
     carried = before.keys() & after.keys() - set(change.added)
     return sorted(name for name in carried if alterations(before[name], after[name]))
 
@@ -93,11 +94,11 @@ def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
 def with_origins_of(known: SyncPlan, now: SyncPlan, change: ListChange) -> SyncPlan:
     """`now`, in which the tables that are not loaded anew keep the origin of their load: what was done to them since is
     still to be found out."""
-    origins = {table.name: table.shape.origin for table in known.tables}
+    origins = {table.name: table.definition.origin for table in known.tables}
     tables = tuple(
         table
         if table.name in change.entering or table.name not in origins
-        else replace(table, table=replace(table.shape, origin=origins[table.name]))
+        else replace(table, table=replace(table.definition, origin=origins[table.name]))
         for table in now.tables
     )
     return replace(now, tables=tables)

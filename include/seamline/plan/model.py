@@ -100,7 +100,7 @@ class TablePlan:
     table: Table | None = None
 
     @property
-    def shape(self) -> Table:
+    def definition(self) -> Table:
         if self.table is None:
             raise Refused(f"the plan holds no catalogue for table {self.name}", hint="run preflight first")
         return self.table

@@ -40,14 +40,14 @@ def reference_text(schemas: Mapping[str, Schema]) -> str:
 def _rows(model: Schema, definitions: Schema, *, prefix: str) -> Iterator[str]:
     required = model.get("required", ())
     for name, field in model["properties"].items():
-        shape = _resolved(field, definitions)
-        items = _resolved(shape["items"], definitions) if shape.get("type") == "array" else {}
-        default = "**needed**" if name in required else _value(field.get("default", shape.get("default")))
-        about = field.get("description") or shape.get("description", "")
-        cells = (f"`{prefix}{name}`", _held(shape, items, definitions), default, about)
+        resolved = _resolved(field, definitions)
+        items = _resolved(resolved["items"], definitions) if resolved.get("type") == "array" else {}
+        default = "**needed**" if name in required else _value(field.get("default", resolved.get("default")))
+        about = field.get("description") or resolved.get("description", "")
+        cells = (f"`{prefix}{name}`", _held(resolved, items, definitions), default, about)
         yield f"| {' | '.join(map(_escaped, cells))} |"
-        if "properties" in shape:
-            yield from _rows(shape, definitions, prefix=f"{prefix}{name}.")
+        if "properties" in resolved:
+            yield from _rows(resolved, definitions, prefix=f"{prefix}{name}.")
         elif "properties" in items:
             yield from _rows(items, definitions, prefix=f"{prefix}{name}[].")
 
@@ -61,14 +61,14 @@ def _resolved(schema: Schema, definitions: Schema) -> Schema:
     return schema
 
 
-def _held(shape: Schema, items: Schema, definitions: Schema) -> str:
-    if "const" in shape:
-        return f"`{shape['const']}`"
-    if len(shape.get("enum", ())) in range(1, _LISTED_MAX + 1):
-        return ", ".join(f"`{one}`" for one in shape["enum"])
-    if shape.get("type") == "array":
+def _held(resolved: Schema, items: Schema, definitions: Schema) -> str:
+    if "const" in resolved:
+        return f"`{resolved['const']}`"
+    if len(resolved.get("enum", ())) in range(1, _LISTED_MAX + 1):
+        return ", ".join(f"`{one}`" for one in resolved["enum"])
+    if resolved.get("type") == "array":
         return f"list of {_held(items, {}, definitions)}"
-    return _WORDS[shape["type"]]
+    return _WORDS[resolved["type"]]
 
 
 def _escaped(cell: str) -> str:

@@ -25,9 +25,9 @@ from seamline.stack import (
 )
 from seamline.stack import supervisor as keeper
 from seamline.stack.components import COMPONENTS, Component
+from seamline.stack.folder_lock import lock_after_waiting, lock_or_refuse
 from seamline.stack.layout import Layout
 from seamline.stack.progress import Progress
-from seamline.stack.turns import alone, in_turn
 from seamline.stack.waiting import wait_until
 
 _LOG_LINES = 15
@@ -52,7 +52,7 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
             fetch(names, into)
 
     # Two commands, or two sessions of tests, may share this folder.
-    with in_turn(
+    with lock_after_waiting(
         layout.settings.env, "prepare", on_wait=lambda: progress.say("waiting for another setup of this folder")
     ):
         fetched = jars.ensure(files, layout.jars, fetch=shared_files.fetch_once(store, files, fetch_aloud))
@@ -67,7 +67,7 @@ def prepare(layout: Layout, progress: Progress, *, configurations: Iterable[str]
 def up(layout: Layout, components: tuple[Component, ...], progress: Progress) -> None:
     """Bring these components up and return when each has answered. What runs already with these settings is left
     alone, what runs with other declarations or connections is started again."""
-    with alone(layout, "stack", what="`seamline up` or `down`"):
+    with lock_or_refuse(layout, "stack", what="`seamline up` or `down`"):
         prepare(layout, progress)
         is_fresh = not keeper.is_running(layout)
         if not is_fresh:
@@ -90,7 +90,7 @@ def down(layout: Layout, progress: Progress) -> int:
     """Stop everything of this data folder, detached Spark drivers too. Return how many processes had to be swept."""
     if not layout.data.exists():
         return 0
-    with alone(layout, "stack", what="`seamline up` or `down`"):
+    with lock_or_refuse(layout, "stack", what="`seamline up` or `down`"):
         if keeper.is_running(layout):
             for wave in _waves():
                 keeper.stop_programs(layout, [program.name for part in wave for program in part.programs])

@@ -23,7 +23,7 @@ from seamline.domain.errors import ConfigError
 from seamline.settings import Ports, Settings
 from seamline.spec.faults import guess
 from seamline.stack.components import COMPONENTS
-from seamline.stack.turns import in_turn
+from seamline.stack.folder_lock import lock_after_waiting
 from seamline.stack.waiting import wait_until
 
 # Below the range from which systems hand out ports to clients.
@@ -131,7 +131,7 @@ class TestSession:
 
     def __enter__(self) -> "TestSession":
         # Until its folder is locked a session could be taken for an old one, and its ports for free.
-        with in_turn(self._around.home, "test-session", on_wait=lambda: None):
+        with lock_after_waiting(self._around.home, "test-session", on_wait=lambda: None):
             self._ports = Ports(free_port_base(self._around.home))
             self._folder = _sessions(self._around.home) / str(self._ports.base)
             # All ports of the base were free, so what lies here is what a failed session has kept.

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from seamline.domain.catalogue import Table, shape_mark
+from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.ledger import LedgerRow, StreamId
@@ -27,12 +27,12 @@ def gate_of(stream: StreamId, ledger: LedgerRow, tables: Mapping[str, Table]) ->
             hint="the run that let the tables join starts the stream by its plan: clear its task `join`",
             table=unplanned[0],
         )
-    reshaped = sorted(name for name, one in boundaries.items() if one.shape_mark not in ("", shape_mark(tables[name])))
-    if reshaped:
+    altered = sorted(name for name, one in boundaries.items() if one.fingerprint not in ("", fingerprint(tables[name])))
+    if altered:
         raise SchemaConflict(
-            f"{', '.join(reshaped)} of {stream} was loaded with other columns or another key than the plan by"
+            f"{', '.join(altered)} of {stream} was loaded with other columns or another key than the plan by"
             " which this stream was started says: the plan is an older one",
             hint="the run that loaded it starts the stream by its plan: clear its last task that failed",
-            table=reshaped[0],
+            table=altered[0],
         )
     return BoundaryGate(boundaries)

@@ -64,7 +64,7 @@ def certify(plan: SyncPlan, own: SyncPlan, tools: CertifyTools) -> Certificate:
         leaving.callback(_remove, own, tools)
         leaving.callback(tools.say, "removing the probe tables, connector, topics and schemas")
         tools.say("asking the source which edge values it takes")
-        chosen = [_chosen(table.shape, tools) for table in plan.tables]
+        chosen = [_chosen(table.definition, tools) for table in plan.tables]
         destinations = {one.name: tools.open_destination(own, one.name) for one in own.destinations}
         for destination in destinations.values():
             destination.prepare()
@@ -77,7 +77,7 @@ def certify(plan: SyncPlan, own: SyncPlan, tools: CertifyTools) -> Certificate:
             trouble = _told(error)
         parities = tuple(_parity(run.plan, name, on, chosen, trouble, tools) for name, on in destinations.items())
         versions = (("source", tools.probes.version()), *tools.versions)
-        kinds = {column.kind for table in plan.tables for column in table.shape.columns}
+        kinds = {column.kind for table in plan.tables for column in table.definition.columns}
         limits = [limit for kind, found in tools.probes.limits().items() if kind in kinds for limit in found]
     return Certificate(plan.sync, plan.source.name, versions, parities, tuple(dict.fromkeys(limits)))
 

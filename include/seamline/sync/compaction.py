@@ -12,8 +12,8 @@ from seamline.domain.catalogue import PARK_IT, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import LogCorrupted, SchemaConflict, SeamlineError
-from seamline.domain.left_out import filled, lacks_values
 from seamline.domain.log import RowChange, Transaction
+from seamline.domain.unavailable_values import filled, lacks_values
 
 _FULL_IMAGES = (
     "the source must write full row images (binlog_row_image=FULL; REPLICA IDENTITY FULL for a table without a key);"

@@ -40,11 +40,11 @@ class Selection:
 class CutPublisher(Protocol):
     """The power of a destination to hold cuts in versions. Any call may be repeated."""
 
-    def publish(self, cut: StagedCut, *, shapes: Mapping[str, Table], signed_by: str) -> Published:
+    def publish(self, cut: StagedCut, *, definitions: Mapping[str, Table], signed_by: str) -> Published:
         """Make the staged tables the next version of their date, all in one step; a repeat of the run finds it.
 
-        GateFailed, and nothing published, where a staged table no longer holds what was compared. `shapes`: the sync's
-        tables by name; a derived table has none there and is counted only.
+        GateFailed, and nothing published, where a staged table no longer holds what was compared. `definitions`: the
+        sync's tables by name; a derived table has none there and is counted only.
         """
 
 
@@ -153,8 +153,8 @@ def publish_cut(
     cut = replace(staged_cut(run, destination), checks=_checked(run))
     found = _reconciled(run, cut, records.reconciliation(run.run_id, Scope.CUT, destination))
     wrong = _require_clean(run, cut, signed_by)
-    shapes = {table.name: table.shape for table in run.plan.tables}
-    published = publisher.publish(cut, shapes=shapes, signed_by=signed_by if wrong else "")
+    definitions = {table.name: table.definition for table in run.plan.tables}
+    published = publisher.publish(cut, definitions=definitions, signed_by=signed_by if wrong else "")
     record = Cut(
         sync=cut.sync,
         destination=cut.destination,

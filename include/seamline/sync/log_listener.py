@@ -13,7 +13,7 @@ from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange
 from seamline.ports import LogReader
-from seamline.sync.obstacles import marker_fields
+from seamline.sync.stop_conditions import marker_fields
 from seamline.sync.stream_reports import HEARTBEATS_MISSED_S
 
 # A log is pruned only where every ledger has passed, and who holds a stream waits until it has read on: so far, and for

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from seamline.domain.catalogue import shape_mark
+from seamline.domain.catalogue import fingerprint
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import keyed_digest_from_json
 from seamline.domain.errors import Refused
@@ -24,7 +24,7 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
     position = position_from_json(snapshot["position"])
     loads = [
         Load(
-            run.plan.table(load["table"]).shape,
+            run.plan.table(load["table"]).definition,
             load["staged_as"],
             load["rows"],
             # A snapshot that was taken before digests were kept has none.
@@ -46,7 +46,9 @@ def publish(run: Run, destination: str, *, sink: Sink) -> Commit:
         next_offset=snapshot["next_offset"],
         position=position,
         boundaries=tuple(
-            Boundary(load.table.name, position, high_marker=snapshot["high_marker"], shape_mark=shape_mark(load.table))
+            Boundary(
+                load.table.name, position, high_marker=snapshot["high_marker"], fingerprint=fingerprint(load.table)
+            )
             for load in loads
         ),
     )

@@ -20,7 +20,7 @@ from seamline.ports import (
     Orders,
     Publication,
     ReadView,
-    ShapeGuard,
+    SchemaGuard,
     Sink,
     Source,
     StreamReport,
@@ -115,7 +115,7 @@ class CertifyTools:
     open_log: Callable[[SyncPlan], LogReader]
     open_read: Callable[[Run], OpenRead]
     open_sink: Callable[[SyncPlan, str], Sink]
-    open_shapes: Callable[[SyncPlan], ShapeGuard | None]
+    open_schema_guard: Callable[[SyncPlan], SchemaGuard | None]
     open_view: Callable[[SyncPlan, str], ReadView]
     open_destination: Callable[[SyncPlan, str], ProbeDestination]
     versions: Sequence[tuple[str, str]] = ()
@@ -135,7 +135,7 @@ class ProbeRun:
         """The probe tables, with the rows that the snapshot path takes."""
         self._tools.say(f"making {len(self._probes)} probe tables in the source")
         self._tools.probes.make(self._probes)
-        self.plan = replace(self.plan, tables=self._shapes())
+        self.plan = replace(self.plan, tables=self._catalogued())
         self._refuse_problems()
         self._write(ProbePath.SNAPSHOT)
 
@@ -162,7 +162,7 @@ class ProbeRun:
         if any(probe.blocks(ProbePath.BATCH_WITH_WORDS) for probe in self._probes):
             self._stream(offset, ProbePath.BATCH_WITH_WORDS)
 
-    def _shapes(self) -> tuple[TablePlan, ...]:
+    def _catalogued(self) -> tuple[TablePlan, ...]:
         """As the source's catalogue tells them; they must be those of the tables that they stand for."""
         found = self._tools.source.catalogue([probe.name for probe in self._probes])
         for probe, table in zip(self._probes, found, strict=True):
@@ -172,7 +172,7 @@ class ProbeRun:
 
     def _refuse_problems(self) -> None:
         """As an onboarding's preflight does: what would end a path is better told before."""
-        refuse_fatal(self._tools.source.preflight([table.shape for table in self.plan.tables]))
+        refuse_fatal(self._tools.source.preflight([table.definition for table in self.plan.tables]))
 
     def _write(self, *paths: ProbePath) -> None:
         for probe in self._probes:
@@ -184,7 +184,7 @@ class ProbeRun:
         sync = self.plan.sync
         run = Run(f"{sync}/{uuid.uuid4().hex}", sync, RunKind.ONBOARD, None, self.plan, RunState.RUNNING)
         high = Marker(f"high-{uuid.uuid4().hex}", "high")
-        tables = [table.shape for table in self.plan.tables]
+        tables = [table.definition for table in self.plan.tables]
         with self._tools.open_read(run)([TableRead(table, Segment(table.name)) for table in tables]) as read:
             self._tools.source.commit_marker(high)
             loads = {one.name: read.stage(one) for one in self.plan.destinations}
@@ -207,18 +207,24 @@ class ProbeRun:
         place = self._passed(after)
         for destination in self.plan.destinations:
             until = _Until(place.next_offset, self._tools.clock)
-            shapes = self._tools.open_shapes(self.plan)
+            schema_guard = self._tools.open_schema_guard(self.plan)
             try:
                 with (
                     closing(self._tools.open_log(self.plan)) as reader,
                     closing(self._tools.open_sink(self.plan, destination.name)) as sink,
                 ):
                     run_stream(
-                        self.plan, destination.name, reader=reader, sink=sink, control=until, shapes=shapes, pace=_PACE
+                        self.plan,
+                        destination.name,
+                        reader=reader,
+                        sink=sink,
+                        control=until,
+                        schema_guard=schema_guard,
+                        pace=_PACE,
                     )
             finally:
-                if shapes is not None:
-                    shapes.close()
+                if schema_guard is not None:
+                    schema_guard.close()
             until.require_reached()
         return place.next_offset
 

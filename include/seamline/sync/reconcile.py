@@ -60,7 +60,7 @@ def compare_table(
     limits: Limits | None = None,
     first: Divided | None = None,
 ) -> TableVerdict:
-    """The verdict of one table. An error of either side becomes INCONCLUSIVE, a changed shape BREAK, never MATCH.
+    """The verdict of one table. An error of either side becomes INCONCLUSIVE, a changed schema BREAK, never MATCH.
 
     Findings are a BREAK whatever becomes of the comparison: they are told once.
     `first`: the answers of a first pass that was asked before, in parts.

@@ -90,11 +90,11 @@ def take_snapshot(run: Run, tools: SnapshotTools) -> Mapping[str, Any]:
     finally:
         log.close()
     _require_capturable(run, tools.source)
-    reads = [TableRead(table.shape, Segment(table.name)) for table in plan.tables]
+    reads = [TableRead(table.definition, Segment(table.name)) for table in plan.tables]
     with tools.open_read(reads) as read:
         tools.failpoints.reach("snap.opened")
         _require_covered(low, read.position)
-        _require_planned_shapes(run, tools.source)
+        _require_planned_definitions(run, tools.source)
         high = Marker(f"high-{uuid.uuid4().hex}", "high", {"run": run.run_id})
         tools.source.commit_marker(high)
         loads = {destination.name: _stage(run, tools, read, destination) for destination in plan.destinations}
@@ -126,13 +126,13 @@ def _commit_low_marker(run: Run, tools: SnapshotTools, log: LogReader, start: in
 def _require_capturable(run: Run, source: Source) -> None:
     """Once more, behind the low marker: an XA transaction that was prepared before it and is committed behind the views
     would be in neither."""
-    refuse_fatal(source.preflight([table.shape for table in run.plan.tables]), sync=run.plan.sync)
+    refuse_fatal(source.preflight([table.definition for table in run.plan.tables]), sync=run.plan.sync)
 
 
-def _require_planned_shapes(run: Run, source: Source) -> None:
-    """The views are open: a later change of a shape is told by the log, or by the catalogue to the stream. One from
+def _require_planned_definitions(run: Run, source: Source) -> None:
+    """The views are open: a later change of a schema is seen in the log, or by the stream in the catalogue. One from
     before, between the plan and the views, would never be told, or as one of after the load."""
-    altered = source.altered([table.shape for table in run.plan.tables])
+    altered = source.altered([table.definition for table in run.plan.tables])
     if altered:
         raise SchemaConflict(
             f"tables were altered since this run was planned: {'; '.join(altered)}",

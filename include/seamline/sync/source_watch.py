@@ -34,7 +34,7 @@ SOURCE_UNREACHABLE = "source_unreachable"
 SOURCE_ALARMS = (SOURCE_UNREACHABLE, CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UNREACHABLE, LOG_SIZE)
 
 
-class _Turn(Protocol):
+class _Cycle(Protocol):
     def __call__(self, *, now_s: float) -> None: ...
 
 
@@ -77,7 +77,7 @@ class SourceWatch:
     """One source. `beat` and `look` are called about every second, each by a thread of its own: a source whose commits
     hang, or Connect, holds back nothing else.
 
-    A failed call is repeated at its next turn, with a new session where the old one may be broken.
+    A failed call is repeated at its next cycle, with a new session where the old one may be broken.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class SourceWatch:
             return {}
 
     def _prune_markers(self, source: Source) -> None:
-        """Tidiness only: a source that refuses it, or is busy, is asked again at the next turn."""
+        """Tidiness only: a source that refuses it, or is busy, is asked again at the next cycle."""
         try:
             source.prune_markers(older_than_s=_MARKERS_KEPT_S, rows_max=_MARKERS_PRUNED_MAX)
         except SeamlineError as exc:
@@ -233,13 +233,13 @@ class SourceWatchThread:
         self._every_s = every_s
         self._end = threading.Event()
         self.carry = watch.carry
-        for what, turn in (("heartbeats of", watch.beat), ("capture of", watch.look)):
-            threading.Thread(target=self._live, args=(turn,), name=f"{what} {name}", daemon=True).start()
+        for what, cycle in (("heartbeats of", watch.beat), ("capture of", watch.look)):
+            threading.Thread(target=self._live, args=(cycle,), name=f"{what} {name}", daemon=True).start()
 
-    def _live(self, turn: _Turn) -> None:
+    def _live(self, cycle: _Cycle) -> None:
         while not self._end.wait(self._every_s):
             try:
-                turn(now_s=time.monotonic())
+                cycle(now_s=time.monotonic())
             except Exception:
                 # Without this thread there are no heartbeats, or no restarts and no size limit: it goes on, and the
                 # log tells.

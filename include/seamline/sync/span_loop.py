@@ -34,7 +34,7 @@ from seamline.ports import (
     LogReader,
     Orders,
     Progress,
-    ShapeGuard,
+    SchemaGuard,
     Sink,
     Staged,
     StreamControl,
@@ -44,11 +44,11 @@ from seamline.ports import (
 from seamline.sync.boundaries import gate_of
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.compaction import compact
-from seamline.sync.interpreter import CollectorByHand, quick_turns
-from seamline.sync.obstacles import marker_fields, obstacle, stands_alone
+from seamline.sync.gc_tuning import ManualCollector, short_switch_interval
 from seamline.sync.pace import Pace
 from seamline.sync.progress import PositionTracker
-from seamline.sync.shape_proof import OpenLog, ShapeProof, is_to_be_proven
+from seamline.sync.schema_proof import OpenLog, SchemaProof, is_to_be_proven
+from seamline.sync.stop_conditions import marker_fields, stands_alone, stop_condition
 from seamline.sync.stream_reports import StreamReporter
 from seamline.sync.transaction_buffer import BufferLimits, TransactionBuffer
 
@@ -64,7 +64,7 @@ def run_stream(
     reader: LogReader,
     sink: Sink,
     control: StreamControl,
-    shapes: ShapeGuard | None = None,
+    schema_guard: SchemaGuard | None = None,
     open_log: OpenLog | None = None,
     failpoints: Failpoints | None = None,
     clock: Clock | None = None,
@@ -76,8 +76,8 @@ def run_stream(
     Takes a new epoch at once, unless the first orders are that the stream is not wanted. Raises Fenced (another owner:
     never start this again by yourself), TransientError (the caller may start it again after a while), TerminalError (a
     person must look; everything before it is applied).
-    The caller opens and closes reader, sink and `shapes`, which is asked before each commit of changes. With `open_log`
-    (another reader of the same log) it waits where `shapes` does not answer; without, that ends it.
+    The caller opens and closes reader, sink and `schema_guard`, which is asked before each commit of changes. With
+    `open_log` (another reader of the same log) it waits where `schema_guard` does not answer; without, that ends it.
     """
     loop = _SpanLoop(
         plan,
@@ -85,13 +85,13 @@ def run_stream(
         reader=reader,
         sink=sink,
         control=control,
-        shapes=shapes,
+        schema_guard=schema_guard,
         open_log=open_log,
         failpoints=failpoints or Unarmed(),
         clock=clock or SystemClock(),
         pace=pace or Pace(),
     )
-    with CollectorByHand() as collector, quick_turns():
+    with ManualCollector() as collector, short_switch_interval():
         return loop.run(collector)
 
 
@@ -130,7 +130,7 @@ class _SpanLoop:
         reader: LogReader,
         sink: Sink,
         control: StreamControl,
-        shapes: ShapeGuard | None,
+        schema_guard: SchemaGuard | None,
         open_log: OpenLog | None,
         failpoints: Failpoints,
         clock: Clock,
@@ -138,11 +138,11 @@ class _SpanLoop:
     ) -> None:
         self._plan = plan
         self._stream = plan.stream_id(destination)
-        self._tables = {entry.name: entry.shape for entry in plan.tables}
+        self._tables = {entry.name: entry.definition for entry in plan.tables}
         self._reader = reader
         self._sink = sink
         self._control = control
-        self._proof = ShapeProof(shapes, open_log, marker_table=plan.source.marker_table, clock=clock)
+        self._proof = SchemaProof(schema_guard, open_log, marker_table=plan.source.marker_table, clock=clock)
         self._failpoints = failpoints
         self._clock = clock
         self._pace = pace
@@ -158,7 +158,7 @@ class _SpanLoop:
 
     # ---- life -----------------------------------------------------------------------------------------------------
 
-    def run(self, collector: CollectorByHand) -> StreamReport:
+    def run(self, collector: ManualCollector) -> StreamReport:
         try:
             # Before the orders are asked: whoever sleeps behind them takes the stream from nobody who came meanwhile.
             ledger = self._sink.read_ledger(self._stream)
@@ -445,7 +445,7 @@ class _SpanLoop:
         Raises the stop condition if the next transaction is one.
         """
         first = self._buffer.first
-        stop = obstacle(first, self._tables, self._gate)
+        stop = stop_condition(first, self._tables, self._gate)
         if stop is not None:
             self._commit_draft()
             raise stop

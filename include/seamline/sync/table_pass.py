@@ -23,7 +23,7 @@ from seamline.ports import (
     Joining,
     LogReader,
     Orders,
-    ShapeGuard,
+    SchemaGuard,
     Sink,
     StreamDirector,
     StreamReport,
@@ -55,12 +55,12 @@ class JoinPatience:
 
 @dataclass(frozen=True, slots=True)
 class PassTools:
-    """The world of one pass. `open_sink` and `open_shapes` take the plan of the pass or of the sync."""
+    """The world of one pass. `open_sink` and `open_schema_guard` take the plan of the pass or of the sync."""
 
     director: StreamDirector
     open_log: Callable[[], LogReader]
     open_sink: Callable[[SyncPlan], Sink]
-    open_shapes: Callable[[SyncPlan], ShapeGuard | None]
+    open_schema_guard: Callable[[SyncPlan], SchemaGuard | None]
     failpoints: Failpoints
     clock: Clock = field(default_factory=SystemClock)
     patience: JoinPatience = field(default_factory=JoinPatience)
@@ -104,7 +104,7 @@ def _joining(run: Run, destination: str, change: ListChange, beside: SyncPlan | 
         return Joining(run.run_id, kept_as=kept_as)
     return Joining(
         run.run_id,
-        tuple(table.shape for table in beside.tables),
+        tuple(table.definition for table in beside.tables),
         beside.stream_id(destination),
         beside.destination(destination).schema,
         kept_as,
@@ -119,7 +119,7 @@ def _pass_plan(run: Run, change: ListChange) -> SyncPlan:
 
 def _lead(run: Run, destination: str, beside: SyncPlan, meeting: "_Meeting", tools: PassTools) -> None:
     """Publish the pass, unless it is under way, and run it until it stands where the held stream stands."""
-    shapes = tools.open_shapes(beside)
+    schema_guard = tools.open_schema_guard(beside)
     try:
         with closing(tools.open_log()) as log, closing(tools.open_sink(beside)) as sink:
             publish(replace(run, run_id=beside.sync, plan=beside), destination, sink=sink)
@@ -131,14 +131,14 @@ def _lead(run: Run, destination: str, beside: SyncPlan, meeting: "_Meeting", too
                 reader=reader,
                 sink=sink,
                 control=control,
-                shapes=shapes,
+                schema_guard=schema_guard,
                 failpoints=tools.failpoints,
                 clock=tools.clock,
                 pace=_PACE,
             )
     finally:
-        if shapes is not None:
-            shapes.close()
+        if schema_guard is not None:
+            schema_guard.close()
 
 
 class ReaderBehind:

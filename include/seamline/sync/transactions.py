@@ -164,13 +164,13 @@ class TransactionAssembler:
     def _begin(self, record: LogRecord, transactions: list[Transaction]) -> None:
         transaction = self._open
         if transaction is not None and transaction.id == record.transaction_id:
-            self._begin_anew(transaction, record)
+            self._begin_again(transaction, record)
             return
         if transaction is not None:
             transactions.append(self._close_without_end(transaction, record))
         self._open = _OpenTransaction(record.transaction_id, record.offset, record, last_offset=record.offset)
 
-    def _begin_anew(self, transaction: _OpenTransaction, record: LogRecord) -> None:
+    def _begin_again(self, transaction: _OpenTransaction, record: LogRecord) -> None:
         # Our own connectors go on behind the last END: they tell the whole transaction again (ADR 14, 16).
         if not record.is_whole and transaction.last_offset > transaction.begin.offset:
             raise LogCorrupted(

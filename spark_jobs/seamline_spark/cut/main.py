@@ -88,11 +88,11 @@ class _Derivation:
         self._run = run
 
     def derive(self, destination: DestinationPlan, derived: DerivedTablePlan, base: Load, position: str) -> Derived:
-        shape = derived_table(derived, base.table)
+        definition = derived_table(derived, base.table)
         connection = resolve(destination.connection)
         # An area of its own: that of the cut takes tables of the same run for an earlier attempt's.
         area = StagingArea(connection, destination, run_id=f"{self._run.run_id} derived {derived.name}")
-        place = area.create([shape])[shape.name]
+        place = area.create([definition])[definition.name]
         staged = StagedRelation(
             destination.connection,
             f"{quoted(destination.stage_schema)}.{quoted(base.staged_as)}",
@@ -102,7 +102,7 @@ class _Derivation:
             self._session,
             derived,
             staged,
-            scale=shape.column(derived.column).scale,
+            scale=definition.column(derived.column).scale,
             target=relation(place),
             parts=self._session.sparkContext.defaultParallelism,
         )

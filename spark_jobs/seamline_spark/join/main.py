@@ -58,7 +58,7 @@ def _join(run: Run, destination: str, change: ListChange) -> str:
             director=director,
             open_log=lambda: registry.log_reader(run.plan),
             open_sink=open_sink,
-            open_shapes=registry.shape_guard,
+            open_schema_guard=registry.schema_guard,
             failpoints=armed,
             patience=JoinPatience(held_max_s=run.plan.stream.held_max_s),
         )

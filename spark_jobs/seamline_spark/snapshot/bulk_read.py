@@ -66,7 +66,7 @@ class SparkCopying:
         self._pool.shutdown(wait=True)
 
     def _run(self) -> list[Outcome]:
-        tables = [item.read.table.name for group in self._groups for items in group.members for item in items]
+        tables = [item.read.table.name for group in self._groups for items in group.participants for item in items]
         self._context.setJobGroup(self._name, f"copy {', '.join(tables)}"[:200], interruptOnCancel=True)
         return self._context.parallelize(self._groups, len(self._groups)).mapPartitions(copy_partition).collect()
 

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from seamline.adapters import registry
-from seamline.adapters.platform.host_desk import HeardFrom, HostDesk, LeaseLost, Unspoken, WantedNow
+from seamline.adapters.platform.host_coordinator import HeardFrom, HostCoordinator, LeaseLost, Unspoken, WantedNow
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import SourcePlan, SyncPlan, plan_from_json
 from seamline.ports import LogReader
@@ -68,14 +68,14 @@ class StreamHost:
         self,
         *,
         streams: SparkStreams,
-        desk: HostDesk,
+        coordinator: HostCoordinator,
         roster: StreamRoster,
         events: "SimpleQueue[Any]",
         watch_source: WatchSource,
         open_log: OpenLog = registry.log_reader,
     ) -> None:
         self._streams = streams
-        self._desk = desk
+        self._coordinator = coordinator
         self._roster = roster
         self._events = events
         self._watch_source = watch_source
@@ -93,7 +93,7 @@ class StreamHost:
             if (now_s := time.monotonic()) >= alive_until_s:
                 self._streams.require_alive()
                 alive_until_s = now_s + _ALIVE_S
-            for action in self._roster.due(now_s=time.monotonic(), lease_until_s=self._desk.lease_until_s):
+            for action in self._roster.due(now_s=time.monotonic(), lease_until_s=self._coordinator.lease_until_s):
                 self._do(action)
             self._listen()
         for _, watch in self._watches.values():
@@ -140,37 +140,37 @@ class StreamHost:
             log.info("stopping: reason=%s running=%d", reason, self._roster.running)
             self._stopping_since_s = time.monotonic()
             self._roster.stop_all()
-            self._desk.begin_stop()
+            self._coordinator.begin_stop()
 
     def _do(self, action: Action) -> None:
         match action:
             case Start():
                 log.info("starting stream: stream=%s attempt=%d", action.wanted.stream, action.attempt)
-                self._desk.forget_report(str(action.wanted.stream))
+                self._coordinator.forget_report(str(action.wanted.stream))
                 self._streams.start(action)
             case Cancel():
                 log.warning("cancelling stream that did not stop: stream=%s", action.stream)
                 self._streams.cancel(action)
             case Tell():
-                self._desk.tell(action.report)
+                self._coordinator.tell(action.report)
             case GiveUp():
-                self._desk.give_up(action.stream, want_number=action.want_number, error=action.error)
+                self._coordinator.give_up(action.stream, want_number=action.want_number, error=action.error)
             case RaiseAlarm():
                 log.error("%s: subject=%s %s", action.kind, action.subject, action.message)
-                self._desk.raise_alarm(action.kind, action.subject, action.message)
+                self._coordinator.raise_alarm(action.kind, action.subject, action.message)
             case EndAlarm():
-                self._desk.end_alarm(action.kind, action.subject)
+                self._coordinator.end_alarm(action.kind, action.subject)
 
     def _listen(self) -> None:
         """To one log topic of each source with idle streams. Where nobody can, they get their workers back."""
         for idle in self._roster.idle:
             source = _plan_of(idle.wanted.plan_json).source
-            if self._desk.is_away:
+            if self._coordinator.is_away:
                 # Once the lease has run out nothing could be started for them.
                 self._wake(idle.wanted.stream, "the platform database is away")
             elif source in self._listeners and self._listeners[source].is_stuck:
                 self._wake(idle.wanted.stream, "its log does not answer")
-        self._desk.speak_for([idle.wanted.stream for idle in self._roster.idle])
+        self._coordinator.speak_for([idle.wanted.stream for idle in self._roster.idle])
         if self._idle != self._roster.idle:
             self._idle = self._roster.idle
             self._share_out(self._idle)
@@ -213,14 +213,14 @@ class StreamHost:
             if name not in wanted:
                 # Nobody looks any more, so nobody could end them.
                 for kind in SOURCE_ALARMS:
-                    self._desk.end_alarm(kind, name)
+                    self._coordinator.end_alarm(kind, name)
         for name in wanted.keys() - self._watches.keys():
             self._watches[name] = wanted[name].source, self._watch_source(wanted[name])
         for name, (_, watch) in self._watches.items():
             watch.carry(frozenset(one.name for plan in plans if plan.source.name == name for one in plan.tables))
 
 
-def watch_source_with(desk: HostDesk) -> WatchSource:
+def watch_source_with(coordinator: HostCoordinator) -> WatchSource:
     """Heartbeats into the source and an eye on its capture, in a thread of their own."""
 
     def watch(plan: SyncPlan) -> Watch:
@@ -229,7 +229,7 @@ def watch_source_with(desk: HostDesk) -> WatchSource:
                 plan.source,
                 open_source=lambda: registry.source(plan),
                 open_probe=lambda: registry.capture_probe(plan),
-                alarms=desk,
+                alarms=coordinator,
                 witness=registry.catalogue_witness(plan.source),
             ),
             name=plan.source.name,

@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
-from seamline.adapters.platform.host_desk import HostDesk
+from seamline.adapters.platform.host_coordinator import HostCoordinator
 from seamline.adapters.platform.host_lease import this_process
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.sync.source_watch import SOURCE_ALARMS
@@ -60,7 +60,7 @@ def main(
     argv: Sequence[str],
     *,
     partition: Partition = stream_partition,
-    watch_source: Callable[[HostDesk], WatchSource] = watch_source_with,
+    watch_source: Callable[[HostCoordinator], WatchSource] = watch_source_with,
 ) -> int:
     chosen = arguments(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -70,7 +70,7 @@ def main(
     events: SimpleQueue[Any] = SimpleQueue()
     # SimpleQueue.put may be called from a signal handler, Queue.put may not.
     _on_stop_signals(lambda number, _: events.put(StopAsked(signal.Signals(number).name)))
-    desk = HostDesk(
+    coordinator = HostCoordinator(
         pool=chosen.pool,
         holder=this_process(),
         hear=events.put,
@@ -79,19 +79,19 @@ def main(
         alarms_over=alarms_over_now,
     )
     try:
-        if not _take(desk, events):
+        if not _take(coordinator, events):
             return 0
-        return _serve(chosen, desk, events, partition=partition, watch_source=watch_source(desk))
+        return _serve(chosen, coordinator, events, partition=partition, watch_source=watch_source(coordinator))
     except SeamlineError as exc:
         sys.stderr.write(f"stream_host: {exc}\n")
         return exc.exit_code
 
 
-def _take(desk: HostDesk, events: "SimpleQueue[Any]") -> bool:
+def _take(coordinator: HostCoordinator, events: "SimpleQueue[Any]") -> bool:
     """Take the pool, however long the platform database is away. False: asked to stop meanwhile."""
     while True:
         try:
-            desk.take()
+            coordinator.take()
         except TransientError as exc:
             log.warning("the pool cannot be taken yet: %s", exc.message)
         else:
@@ -105,14 +105,14 @@ def _take(desk: HostDesk, events: "SimpleQueue[Any]") -> bool:
 
 def _serve(
     chosen: argparse.Namespace,
-    desk: HostDesk,
+    coordinator: HostCoordinator,
     events: "SimpleQueue[Any]",
     *,
     partition: Partition,
     watch_source: WatchSource,
 ) -> int:
     # From here on the lease is kept alive: Spark takes longer to start than the lease lasts on a busy machine.
-    desk.start()
+    coordinator.start()
     try:
         context = _start_spark(chosen.pool, slots=chosen.slots)
         try:
@@ -125,7 +125,7 @@ def _serve(
                     partition=partition,
                     idle_after_s=chosen.idle_after,
                 ),
-                desk=desk,
+                coordinator=coordinator,
                 roster=StreamRoster(slots=slots, reserve=chosen.reserve, stop_grace_s=_STOP_GRACE_S),
                 events=events,
                 watch_source=watch_source,
@@ -135,7 +135,7 @@ def _serve(
         finally:
             _end_spark(context)
     finally:
-        desk.close()
+        coordinator.close()
     log.info("stopped: pool=%s", chosen.pool)
     return 0
 

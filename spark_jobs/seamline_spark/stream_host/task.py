@@ -88,16 +88,16 @@ def _stream(task: StreamTask) -> StreamReport:
         # Before servers are asked that may be slow to answer: a stream without a word is taken for suspended.
         control.report(StreamReport(stream, "starting"))
         with ExitStack() as opened:
-            shapes = registry.shape_guard(plan)
-            if shapes is not None:
-                opened.enter_context(closing(shapes))
+            schema_guard = registry.schema_guard(plan)
+            if schema_guard is not None:
+                opened.enter_context(closing(schema_guard))
             return run_stream(
                 plan,
                 task.destination,
                 reader=opened.enter_context(closing(registry.log_reader(plan))),
                 sink=opened.enter_context(closing(registry.sink(plan, task.destination))),
                 control=control,
-                shapes=shapes,
+                schema_guard=schema_guard,
                 open_log=lambda: registry.log_reader(plan),
                 failpoints=registry.failpoints(),
                 pace=Pace(idle_after_s=task.idle_after_s),

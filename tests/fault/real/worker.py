@@ -190,16 +190,16 @@ def change_of(folder: Path) -> ListChange | None:
 def stream(folder: Path) -> None:
     plan = run_of(folder).plan
     with ExitStack() as opened:
-        shapes = registry.shape_guard(plan)
-        if shapes is not None:
-            opened.enter_context(closing(shapes))
+        schema_guard = registry.schema_guard(plan)
+        if schema_guard is not None:
+            opened.enter_context(closing(schema_guard))
         run_stream(
             plan,
             DESTINATION,
             reader=opened.enter_context(closing(registry.log_reader(plan))),
             sink=opened.enter_context(closing(registry.sink(plan, DESTINATION))),
             control=OrdersInFile(folder),
-            shapes=shapes,
+            schema_guard=schema_guard,
             failpoints=registry.failpoints(),
             pace=SMALL_PIECES if (folder / "small_pieces").exists() else None,
         )
@@ -236,7 +236,7 @@ def join(folder: Path) -> None:
         director=DirectorInFile(folder),
         open_log=lambda: registry.log_reader(run.plan),
         open_sink=lambda plan: registry.sink(plan, DESTINATION),
-        open_shapes=registry.shape_guard,
+        open_schema_guard=registry.schema_guard,
         failpoints=armed(),
     )
     join_stream(run, DESTINATION, change, tools=tools)

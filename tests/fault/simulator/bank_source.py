@@ -10,7 +10,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.ports import Marker
 from tests.bank_history import text_of
-from tests.fault.simulator.left_out import BODIES, NOTE
+from tests.fault.simulator.unavailable_values import BODIES, NOTE
 from tests.log_topic import Change, delete, insert, position, update
 
 Row = dict[str, Any]

@@ -270,7 +270,7 @@ def end_of_another_transaction_accepted(patch: pytest.MonkeyPatch) -> None:
 def transaction_continued_at_its_second_begin(patch: pytest.MonkeyPatch) -> None:
     """As if the connector went on where it was: what it told before comes twice."""
     patch.setattr(
-        TransactionAssembler, "_begin_anew", lambda assembler, transaction, record: setattr(transaction, "counts", {})
+        TransactionAssembler, "_begin_again", lambda assembler, transaction, record: setattr(transaction, "counts", {})
     )
 
 
@@ -322,11 +322,11 @@ def stand_in_written_as_a_value(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory_sink, "_completed", lambda table, row, origin, stored: row)
 
 
-def left_out_value_taken_from_the_stored_row_though_the_span_has_a_newer_one(patch: pytest.MonkeyPatch) -> None:
+def unavailable_value_taken_from_the_stored_row_though_the_span_has_a_newer_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compaction, "filled", lambda image, older: image)
 
 
-def left_out_value_taken_from_whoever_had_the_new_key(patch: pytest.MonkeyPatch) -> None:
+def unavailable_value_taken_from_whoever_had_the_new_key(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compaction, "_take_from_old_key", lambda change, old, old_key: None)
 
 
@@ -341,11 +341,11 @@ def chain_of_key_changes_not_followed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compaction, "_take_from_old_key", take)
 
 
-def left_out_values_of_pieces_not_filled(patch: pytest.MonkeyPatch) -> None:
+def unavailable_values_of_pieces_not_filled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory_sink, "filled", lambda image, older: image)
 
 
-def left_out_value_of_a_moved_row_taken_from_before_its_pieces(patch: pytest.MonkeyPatch) -> None:
+def unavailable_value_of_a_moved_row_taken_from_before_its_pieces(patch: pytest.MonkeyPatch) -> None:
     right = memory_sink._moved
     patch.setattr(memory_sink, "_moved", lambda table, change, pieces, stored: right(table, change, (), stored))
 
@@ -530,11 +530,11 @@ PLANTED: dict[Plant, set[str]] = {
     transaction_before_not_asked_for: {"I9 nothing beyond"},
     identity_of_the_topic_not_compared: {"I9 named stop"},
     stand_in_written_as_a_value: {_STATE},
-    left_out_value_taken_from_the_stored_row_though_the_span_has_a_newer_one: {_STATE, _ROWS},
-    left_out_value_taken_from_whoever_had_the_new_key: {_STATE, _ROWS},
+    unavailable_value_taken_from_the_stored_row_though_the_span_has_a_newer_one: {_STATE, _ROWS},
+    unavailable_value_taken_from_whoever_had_the_new_key: {_STATE, _ROWS},
     chain_of_key_changes_not_followed: {_ROWS},
-    left_out_values_of_pieces_not_filled: {_STATE, _ROWS},
-    left_out_value_of_a_moved_row_taken_from_before_its_pieces: {_STATE, _ROWS},
+    unavailable_values_of_pieces_not_filled: {_STATE, _ROWS},
+    unavailable_value_of_a_moved_row_taken_from_before_its_pieces: {_STATE, _ROWS},
     joined_without_comparing_places: {"I10", _STATE},
     pass_ahead_of_its_stream: {"pass ahead"},
     ledger_of_a_pass_forgotten: {_BACK, _STATE},

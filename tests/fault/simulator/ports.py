@@ -13,8 +13,8 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import CommitUnknown, Fenced, NotAbreast, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
-from seamline.domain.left_out import lacks_values
 from seamline.domain.position import Position
+from seamline.domain.unavailable_values import lacks_values
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import (
     Commit,

@@ -172,7 +172,7 @@ class Runs:
             director=self.direction,
             open_log=self.reader,
             open_sink=lambda plan: self._sink(plan, process),
-            open_shapes=lambda plan: None,
+            open_schema_guard=lambda plan: None,
             failpoints=SteppedFailpoints(self.schedule),
             clock=StreamClock(self.direction.clock, self.schedule),
             patience=JoinPatience(

@@ -9,8 +9,8 @@ from seamline.domain.errors import PositionLost
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
 from seamline.domain.position import BinlogPosition, PostgresPosition
 from tests.fault.simulator.bank_source import TABLES, WIDTH, BankSource, Log, Transaction
-from tests.fault.simulator.left_out import as_told
 from tests.fault.simulator.schedule import Schedule, Violation
+from tests.fault.simulator.unavailable_values import as_told
 from tests.log_topic import MARKERS, TOPIC_ID, Change, LogTopic, TopicReader, gtid, row_record
 
 

@@ -40,9 +40,9 @@ def kafka_links(layout: Layout) -> Iterator[KafkaLinks]:
         worker["bootstrap.servers"] = f"127.0.0.1:{connect.port}"
         broker.write()
         worker.write()
-        _start_anew(layout)
+        _start_again(layout)
         yield KafkaLinks(stream, connect)
-    _start_anew(layout)
+    _start_again(layout)
 
 
 def _free_port() -> int:
@@ -70,7 +70,7 @@ def _changed(file: Path) -> Iterator[_Properties]:
         file.write_bytes(before)
 
 
-def _start_anew(layout: Layout) -> None:
+def _start_again(layout: Layout) -> None:
     supervisor.stop_programs(layout, ("connect", "kafka"))
     for program, is_ready in (("kafka", kafka.broker_is_ready), ("connect", kafka.connect_is_ready)):
         supervisor.start_program(layout, program)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from seamline.adapters.connect.endpoint import MARKER_TABLE, CaptureEndpoint, Start, name_pattern
 from seamline.adapters.postgres.canonical import quoted
-from seamline.domain.left_out import UNAVAILABLE
+from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.plan.model import SourcePlan
 
 POSTGRES_CONNECTOR = "seamline.connect.PostgresConnector"

@@ -17,7 +17,7 @@ from seamline.adapters.debezium.envelope import (
     foreign,
     new_row,
     require_value,
-    unknown_shape,
+    unknown_record,
 )
 from seamline.adapters.debezium.harmless import is_harmless
 from seamline.domain.errors import InvariantViolated, LogCorrupted
@@ -220,13 +220,13 @@ class BinlogDecoder:
             return bracket(offset, record, record.id, _position_of, self._plain)
         if record.source is None:
             if record.ddl is not None or not record.ts_ms:
-                raise unknown_shape(offset, value)
+                raise unknown_record(offset, value)
             return LogRecord(offset, RecordKind.HEARTBEAT, ts_ms=record.ts_ms)
         if record.source.name != self._source_name:
             raise self._foreign(offset, record.source.name, record.source.db or "")
         if record.ddl is not None:
             return self._ddl(offset, record)
-        raise unknown_shape(offset, value)
+        raise unknown_record(offset, value)
 
     def _no_row(self, offset: int, op: str, source: _RowSource) -> LogRecord:
         """A TRUNCATE looks like a row but for its `op`; there is nothing else."""

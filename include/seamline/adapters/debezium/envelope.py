@@ -39,7 +39,7 @@ class RecordSource(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """Every shape but a row's. Which one it is shows by what is present.
+    """Every record but a row's. Which one it is shows by what is present.
 
     `seamline` and `seamline_follows` are what our own connectors say of a transaction, at its BEGIN; the latter is the
     last bracket that was told before it.
@@ -142,8 +142,8 @@ def _told_before(offset: int, record: Record, position_of: Callable[[str], Posit
     return ToldBefore(_position(offset, record, transaction, position_of), last == "END", int(records or 0))
 
 
-def unknown_shape(offset: int, value: bytes) -> LogCorrupted:
-    return LogCorrupted(f"offset {offset}: a record of unknown shape: {value[:120]!r}", hint=RECAPTURE)
+def unknown_record(offset: int, value: bytes) -> LogCorrupted:
+    return LogCorrupted(f"offset {offset}: an unknown record: {value[:120]!r}", hint=RECAPTURE)
 
 
 def foreign(offset: int, *, found: str, expected: str) -> LogCorrupted:

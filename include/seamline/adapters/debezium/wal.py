@@ -15,12 +15,12 @@ from seamline.adapters.debezium.envelope import (
     foreign,
     new_row,
     require_value,
-    unknown_shape,
+    unknown_record,
 )
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.left_out import may_lack_values
 from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.domain.position import PostgresPosition
+from seamline.domain.unavailable_values import may_lack_values
 
 # `<xid>:<lsn>`; END's LSN is the end of the commit record.
 _TRANSACTION = re.compile(r"(\d+):(\d+)")
@@ -123,13 +123,13 @@ class WalDecoder:
             return bracket(offset, record, record.id.partition(":")[0], _position_of, self._plain)
         if record.source is None:
             if record.op or record.ddl is not None or not record.ts_ms:
-                raise unknown_shape(offset, value)
+                raise unknown_record(offset, value)
             return LogRecord(offset, RecordKind.HEARTBEAT, ts_ms=record.ts_ms)
         if record.source.name != self._source_name or record.source.db != self._database:
             raise self._foreign(offset, record.source.name, record.source.db or "")
         if record.op == "m":
             return LogRecord(offset, RecordKind.ROWS, rows=(RowChange(offset, _MESSAGES, "m"),))
-        raise unknown_shape(offset, value)
+        raise unknown_record(offset, value)
 
     def _no_row(self, offset: int, op: str, source: _RowSource) -> LogRecord:
         """A TRUNCATE looks like a row but for its `op`; there is nothing else."""

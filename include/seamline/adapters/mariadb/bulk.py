@@ -1,10 +1,11 @@
 """Whole tables out of MariaDB as Arrow batches, all at one position.
 
 connectorx decodes natively but opens a connection of its own per query, so every table has a session of its own: its
-`pre_execution_query` waits at the rendezvous, opens the snapshot and says where it stands. Each query then joins the
-table to one row that waits at the table's *turn* and carries the session's binlog address (`LEFT JOIN`: MariaDB 11.4.5
-streams it at the speed of the bare table; a `UNION ALL` doubles the time). So a session proves its position together
-with its rows, also for an empty table, and sessions that wait for their turn cost neither a thread nor memory here.
+`pre_execution_query` waits at the snapshot barrier, opens the snapshot and says where it stands. Each query then joins
+the table to one row that waits at the table's *turn* and carries the session's binlog address (`LEFT JOIN`: MariaDB
+11.4.5 streams it at the speed of the bare table; a `UNION ALL` doubles the time). So a session proves its position
+together with its rows, also for an empty table, and sessions that wait to be read cost neither a thread nor memory
+here.
 
 Wire types are chosen from the catalogue, never from what a driver guesses (connectorx 0.4.6: DECIMAL is cut to scale
 10, TIME beyond a day and zero dates end the read).
@@ -26,7 +27,6 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb import client
 from seamline.adapters.mariadb.canonical import quoted, text_literal
 from seamline.adapters.mariadb.read import condition_of, relation
-from seamline.adapters.mariadb.rendezvous import Gates, Member, let_go, take
 from seamline.adapters.mariadb.sessions import (
     ADDRESS_TEXT,
     BEGIN_SNAPSHOT,
@@ -34,13 +34,14 @@ from seamline.adapters.mariadb.sessions import (
     close_all,
     open_session,
 )
+from seamline.adapters.mariadb.snapshot_barrier import BarrierLocks, Participant, let_go, take
 from seamline.adapters.postgres.binary_copy import binary_copy
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, SeamlineError, TransientError
 
 BATCH_ROWS = 65_536
-_TURN_S = 6 * 3600
+_START_LOCK_S = 6 * 3600
 _PROOF = "seamline.proof"
 _IS_ROW = "seamline.is_row"
 
@@ -110,14 +111,15 @@ def arrow_schema(table: Table) -> pa.Schema:
     return pa.schema([(column.name, reading_of(column).arrow) for column in table.columns])
 
 
-def bulk_statement(database: str, table: Table, segment: Segment, *, turn: str) -> str:
-    """The SELECT of a table's rows, each beside the proof (address, whether the turn came) and whether it is one.
+def bulk_statement(database: str, table: Table, segment: Segment, *, start_lock: str) -> str:
+    """The SELECT of a table's rows, each beside the proof (address, whether its start lock was given) and whether it is
+    one.
 
     Without rows the join gives one of NULLs, which is none.
     """
     place, condition = relation(database, table), condition_of(table, segment)
     # Without the cast a session variable makes it a long text, which connectorx hands over as bytes.
-    proof = f"CAST(CONCAT({ADDRESS_TEXT},':',GET_LOCK({text_literal(turn)},{_TURN_S})) AS CHAR(300))"
+    proof = f"CAST(CONCAT({ADDRESS_TEXT},':',GET_LOCK({text_literal(start_lock)},{_START_LOCK_S})) AS CHAR(300))"
     columns = "".join(f"{reading_of(column).expression} AS {quoted(column.name)}, " for column in table.columns)
     certain = next((column for column in (*table.key_columns, *table.columns) if not column.nullable), None)
     # Asking the table itself scans it a second time up to the first row: only where a row may be of NULLs alone.
@@ -129,18 +131,20 @@ def bulk_statement(database: str, table: Table, segment: Segment, *, turn: str) 
 
 
 class BulkReaders:
-    """The tables of one member of a rendezvous, each with its own session, read one after another.
+    """The tables of one participant of a snapshot barrier, each with its own session, read one after another.
 
     For a process that does nothing else meanwhile: connectorx 0.4.6 keeps Python's lock while a session waits at its
     gate and while it waits for rows.
     """
 
-    def __init__(self, connection: Connection, reads: Sequence[BulkRead], *, gates: Gates, member: int) -> None:
+    def __init__(
+        self, connection: Connection, reads: Sequence[BulkRead], *, locks: BarrierLocks, participant: int
+    ) -> None:
         self._connection = connection
         self._reads = reads
-        self._gates = gates
-        self._member = member
-        self._turn = 0
+        self._locks = locks
+        self._participant = participant
+        self._attempt = 0
         self._streams: list[pa.RecordBatchReader] = []
         # The tables' turns are held by a session of this process, so that they end with it.
         self._control = open_session(connection)
@@ -148,8 +152,8 @@ class BulkReaders:
     def meet(self) -> None:
         """Open all sessions at the coordinator's address."""
         try:
-            member = Member(self._control, gates=self._gates, number=self._member)
-            member.meet(open_all=self._open_all, close_all=self.close_streams)
+            participant = Participant(self._control, locks=self._locks, number=self._participant)
+            participant.meet(open_all=self._open_all, close_all=self.close_streams)
         except pymysql.err.MySQLError as exc:
             raise client.translated(exc, self._connection) from exc
 
@@ -161,11 +165,11 @@ class BulkReaders:
         """The rows of one table in the destination's types; before the first its session's address is `proven`."""
         table = self._reads[number].table
         try:
-            let_go(self._control, self._turn_name(number))
+            let_go(self._control, self._start_lock(number))
         except pymysql.err.MySQLError as exc:
             raise client.translated(exc, self._connection) from exc
         source = iter(self._streams[number])
-        session = self._turn_name(number)
+        session = self._start_lock(number)
         first = _next(source, table, session)
         if first is None:
             raise InvariantViolated("a read ended before it told its position", table=table.name)
@@ -176,9 +180,9 @@ class BulkReaders:
             batch = _next(source, table, session)
 
     def close_streams(self) -> None:
-        """End the sessions of this turn, also those that wait: nobody will read them."""
-        # The statements name their turn in hex, as every literal of ours.
-        mark = self._gates.name("turn", turn=self._turn, member=self._member).encode().hex()
+        """End the sessions of this attempt, also those that wait: nobody will read them."""
+        # The statements hold the name of their lock in hex, as every literal of ours.
+        mark = self._locks.name("start", attempt=self._attempt, participant=self._participant).encode().hex()
         statement = (
             "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID()"
             f" AND info LIKE {text_literal(f'%{mark}%')} AND user = SUBSTRING_INDEX(USER(), '@', 1)"
@@ -193,18 +197,20 @@ class BulkReaders:
             self.close_streams()
         close_all([self._control])
 
-    def _open_all(self, turn: int) -> None:
-        self._turn = turn
+    def _open_all(self, attempt: int) -> None:
+        self._attempt = attempt
         for number in range(len(self._reads)):
-            take(self._control, self._turn_name(number))
+            take(self._control, self._start_lock(number))
         self._streams = [self._open(number) for number in range(len(self._reads))]
 
     def _open(self, number: int) -> pa.RecordBatchReader:
         read = self._reads[number]
-        statement = bulk_statement(self._connection.database, read.table, read.segment, turn=self._turn_name(number))
-        # The first session waits at the gate for all of this member; it is connected and prepared by then.
-        gate = self._gates.arrive(turn=self._turn, member=self._member) if number == 0 else ()
-        told = self._gates.tell_address(turn=self._turn, session=read.session)
+        statement = bulk_statement(
+            self._connection.database, read.table, read.segment, start_lock=self._start_lock(number)
+        )
+        # The first session waits at the barrier for all of this participant; it is connected and prepared by then.
+        gate = self._locks.arrive(attempt=self._attempt, participant=self._participant) if number == 0 else ()
+        told = self._locks.tell_address(attempt=self._attempt, session=read.session)
         # The coordinator has a limit for this.
         with _foreign_errors(read.table), native_wait(""):
             return connectorx.read_sql(
@@ -215,14 +221,16 @@ class BulkReaders:
                 pre_execution_query=[*SESSION_SETTINGS, *gate, BEGIN_SNAPSHOT, *told],
             )
 
-    def _turn_name(self, number: int) -> str:
-        return f"{self._gates.name('turn', turn=self._turn, member=self._member)}.{number}"
+    def _start_lock(self, number: int) -> str:
+        return f"{self._locks.name('start', attempt=self._attempt, participant=self._participant)}.{number}"
 
 
 def _proof_of(first: pa.RecordBatch, table: Table) -> str:
-    address, _, turn = str(first.column(_PROOF)[0].as_py()).rpartition(":")
-    if turn != "1":
-        raise TransientError(f"table {table.name} was not read in its turn: {turn}", table=table.name)
+    address, _, started = str(first.column(_PROOF)[0].as_py()).rpartition(":")
+    if started != "1":
+        raise TransientError(
+            f"table {table.name} was read before its start lock was given: {started}", table=table.name
+        )
     return address
 
 

@@ -257,7 +257,7 @@ def marker_table(facts: SourceFacts) -> Sequence[Problem]:
         wrong.append(f"its engine is {facts.marker_engine}, wanted InnoDB")
     if not wrong:
         return []
-    return [Problem(f"marker table `{facts.marker_table}` has another shape: {'; '.join(wrong)}", from_owner)]
+    return [Problem(f"marker table `{facts.marker_table}` is not as it must be: {'; '.join(wrong)}", from_owner)]
 
 
 def reader_role(facts: SourceFacts) -> Sequence[Problem]:

@@ -40,7 +40,7 @@ def gather(
     seen = _seen_by_capture(capture)
     try:
         with closing(open_session(reader)) as session:
-            columns, key, engine = _marker_shape(session, database, marker_table)
+            columns, key, engine = _marker_definition(session, database, marker_table)
             return SourceFacts(
                 database=database,
                 variables=_variables(session, "GLOBAL"),
@@ -120,7 +120,9 @@ def _primaries(session: "Session[Any]") -> tuple[str, ...]:
         return ("another server",) if int(running) else ()
 
 
-def _marker_shape(session: "Session[Any]", database: str, table: str) -> tuple[dict[str, str], tuple[str, ...], str]:
+def _marker_definition(
+    session: "Session[Any]", database: str, table: str
+) -> tuple[dict[str, str], tuple[str, ...], str]:
     columns = query(
         session,
         "SELECT column_name, column_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",

@@ -53,12 +53,12 @@ class MariaDbReadView:
         tables: Sequence[Table],
         position: BinlogPosition,
         opened_at: datetime,
-        shape_of: Callable[[str], Table] | None = None,
+        definition_of: Callable[[str], Table] | None = None,
     ) -> None:
         self._session = session
         self._database = database
         self._tables = {table.name: table for table in tables}
-        self._shape_of = shape_of
+        self._definition_of = definition_of
         self._position = position
         self.opened_at = opened_at
         self._letters_of: dict[str, Mapping[str, tuple[str, str]]] = {}
@@ -90,9 +90,9 @@ class MariaDbReadView:
         }
 
     def key_span(self, table: str) -> tuple[int, int] | None:
-        shape = self._table(table)
-        name = quoted(shape.key[0])
-        ((least, greatest),) = self._fetch(f"SELECT MIN({name}), MAX({name}) FROM {self._relation(shape)}")
+        definition = self._table(table)
+        name = quoted(definition.key[0])
+        ((least, greatest),) = self._fetch(f"SELECT MIN({name}), MAX({name}) FROM {self._relation(definition)}")
         return None if least is None else (int(least), int(greatest))
 
     def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
@@ -107,15 +107,15 @@ class MariaDbReadView:
         return [RowHash(_text(k), _text(h), copies) for k, h, copies in self._fetch(statement)]
 
     def rows(self, table: str, keys: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
-        shape = self._table(table)
-        if not shape.is_keyed:
-            names = [column.name for column in exact_columns(shape)]
-            return {key: dict(zip(names, parse_row_text(exact_columns(shape), key), strict=True)) for key in keys}
+        definition = self._table(table)
+        if not definition.is_keyed:
+            names = [column.name for column in exact_columns(definition)]
+            return {key: dict(zip(names, parse_row_text(exact_columns(definition), key), strict=True)) for key in keys}
         found: dict[str, Mapping[str, str | None]] = {}
         wanted = set(keys)
         for start in range(0, len(keys), _KEYS_PER_STATEMENT):
-            for row in self._rows_with_keys(shape, keys[start : start + _KEYS_PER_STATEMENT]):
-                key = row_text(shape.key_columns, [row[name] for name in shape.key])
+            for row in self._rows_with_keys(definition, keys[start : start + _KEYS_PER_STATEMENT]):
+                key = row_text(definition.key_columns, [row[name] for name in definition.key])
                 # A collation may find a neighbour ('a' for 'A'); only the exact key counts.
                 if key in wanted:
                     found[key] = row
@@ -179,8 +179,8 @@ class MariaDbReadView:
             yield dict(zip((column.name for column in table.columns), texts, strict=True))
 
     def _table(self, name: str) -> Table:
-        if name not in self._tables and self._shape_of is not None:
-            self._tables[name] = self._shape_of(name)
+        if name not in self._tables and self._definition_of is not None:
+            self._tables[name] = self._definition_of(name)
         if name not in self._tables:
             raise SchemaConflict(f"this read view does not know table {name!r}", table=name)
         return self._tables[name]

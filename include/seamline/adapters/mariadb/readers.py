@@ -17,19 +17,19 @@ from seamline.adapters.mariadb import client
 from seamline.adapters.mariadb.bulk import BulkReaders
 from seamline.adapters.mariadb.canonical import text_literal
 from seamline.adapters.mariadb.one_session import OneSessionReaders
-from seamline.adapters.mariadb.rendezvous import Gates, Member
 from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, close_all, open_session
+from seamline.adapters.mariadb.snapshot_barrier import BarrierLocks, Participant
 from seamline.adapters.mariadb.watched import WatchedSession, what_hangs
 from seamline.adapters.tls import tls_of
 from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
 from seamline.plan.model import SourcePlan
 
 
-def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str, member: int) -> TableReaders:
+def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int) -> TableReaders:
     """`bulk_source.OpenReaders`."""
     connection = client.role(source, source.reader)
-    of_member = EncryptedReaders if tls_of(connection).is_encrypted else BulkReaders
-    return of_member(connection, reads, gates=Gates(meeting), member=member)
+    readers_of = EncryptedReaders if tls_of(connection).is_encrypted else BulkReaders
+    return readers_of(connection, reads, locks=BarrierLocks(barrier), participant=participant)
 
 
 def why_it_hangs(source: SourcePlan, waits_for: str) -> str:
@@ -46,20 +46,22 @@ def why_it_hangs(source: SourcePlan, waits_for: str) -> str:
 
 
 class EncryptedReaders:
-    """The tables of one member of a rendezvous, through one session that stands at its position."""
+    """The tables of one participant of a snapshot barrier, through one session that stands at its position."""
 
-    def __init__(self, connection: Connection, reads: Sequence[BulkRead], *, gates: Gates, member: int) -> None:
+    def __init__(
+        self, connection: Connection, reads: Sequence[BulkRead], *, locks: BarrierLocks, participant: int
+    ) -> None:
         self._connection = connection
         self._reads = reads
-        self._gates = gates
-        self._member = member
+        self._locks = locks
+        self._participant = participant
         self._session: WatchedSession | None = None
         self._control = open_session(connection)
 
     def meet(self) -> None:
         try:
-            member = Member(self._control, gates=self._gates, number=self._member)
-            member.meet(open_all=self._open, close_all=self._close_session)
+            participant = Participant(self._control, locks=self._locks, number=self._participant)
+            participant.meet(open_all=self._open, close_all=self._close_session)
         except pymysql.err.MySQLError as exc:
             raise client.translated(exc, self._connection) from exc
 
@@ -72,13 +74,13 @@ class EncryptedReaders:
         self._close_session()
         close_all([self._control])
 
-    def _open(self, turn: int) -> None:
+    def _open(self, attempt: int) -> None:
         """It tells its address once for each table: the coordinator counts tables."""
         self._session = open_session(self._connection)
-        for statement in (*self._gates.arrive(turn=turn, member=self._member), BEGIN_SNAPSHOT):
+        for statement in (*self._locks.arrive(attempt=attempt, participant=self._participant), BEGIN_SNAPSHOT):
             client.query(self._session, statement)
         for read in self._reads:
-            for statement in self._gates.tell_address(turn=turn, session=read.session):
+            for statement in self._locks.tell_address(attempt=attempt, session=read.session):
                 client.query(self._session, statement)
 
     def _close_session(self) -> None:

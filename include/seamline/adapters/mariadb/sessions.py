@@ -261,7 +261,7 @@ def views_at(
     """Read views over sessions that stand at `position`. Shapes not given are read from the catalogue when asked."""
 
     @cache
-    def shape_of(name: str) -> Table:
+    def definition_of(name: str) -> Table:
         with closing(client.open_session(connection)) as session:
             return read_catalogue(session, connection.database, [name])[0]
 
@@ -274,7 +274,7 @@ def views_at(
             tables=tables,
             position=position,
             opened_at=opened_at.replace(tzinfo=UTC),
-            shape_of=shape_of,
+            definition_of=definition_of,
         )
         for session in sessions
     ]

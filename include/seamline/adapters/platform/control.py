@@ -12,8 +12,8 @@ import time
 from types import TracebackType
 from typing import Self
 
-from seamline.adapters.platform.conversation import Conversation
 from seamline.adapters.platform.database import OpenSession, Session, open_session
+from seamline.adapters.platform.notify_loop import NotifyLoop
 from seamline.adapters.platform.streams import put_report
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import position_from_json
@@ -99,16 +99,16 @@ class PlatformStreamControl:
         self._last: StreamReport | None = None
         self._reported_at = time.monotonic()
         self._dropped = 0
-        self._talk = Conversation(str(stream), turn=self._turn, open_one=open_one, poll_s=poll_s)
+        self._loop = NotifyLoop(str(stream), cycle=self._cycle, open_one=open_one, poll_s=poll_s)
 
     def __enter__(self) -> Self:
-        self._talk.start()
+        self._loop.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._talk.close()
+        self._loop.close()
 
     # ---- the stream's side: memory only, once it runs --------------------------------------------------------------
 
@@ -116,10 +116,10 @@ class PlatformStreamControl:
         if not self._was_asked:
             # What was heard when this worker began may be long past: it may have slept since.
             self._was_asked = True
-            self._talk.have_turn(timeout_s=self._patience_s)
+            self._loop.wait_for_cycle(timeout_s=self._patience_s)
         with self._lock:
             orders, offset_s = self._orders, self._clock_offset_s
-        if self._talk.is_away:
+        if self._loop.is_away:
             orders = dataclasses.replace(orders, are_old=True)
         if not orders.hold_id:
             return orders
@@ -130,13 +130,13 @@ class PlatformStreamControl:
 
     def report(self, report: StreamReport) -> None:
         with self._lock:
-            if self._unsent is not None and self._talk.is_away:
+            if self._unsent is not None and self._loop.is_away:
                 self._dropped += 1
             last = self._last
             self._unsent = self._last = report
             self._reported_at = time.monotonic()
         if last is None or _is_news(last, report):
-            self._talk.ring()
+            self._loop.ring()
 
     @property
     def reports_dropped(self) -> int:
@@ -144,13 +144,13 @@ class PlatformStreamControl:
 
     # ---- the thread's side -----------------------------------------------------------------------------------------
 
-    def _turn(self, session: Session) -> None:
+    def _cycle(self, session: Session) -> None:
         self._send(session)
         self._ask(session)
 
     def _send(self, session: Session) -> None:
         with self._lock:
-            # Also an old report is sent at every turn: its age tells that this worker lives.
+            # Also an old report is sent at every cycle: its age tells that this worker lives.
             report, dropped, age_s = self._last, self._dropped, time.monotonic() - self._reported_at
         if report is not None:
             now = as_of_now(report, age_s=age_s)

@@ -1,4 +1,4 @@
-"""What the streams of a sync have last found its source's tables to be, beside their shape."""
+"""What the streams of a sync have last found its source's tables to be, beside their schema."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,8 @@ from seamline.domain.catalogue import Table
 
 
 class PlatformOrigins:
-    """`postgres_source.shapes.SeenOrigins` of one sync. Whatever is lost here makes a stream stop, never go on."""
+    """`postgres_source.schema_guard.SeenOrigins` of one sync. Whatever is lost here makes a stream stop, never go
+    on."""
 
     def __init__(self, database: Database, sync: str) -> None:
         self._database = database

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from seamline.adapters.postgres.anew import refused_on_the_way, write_anew
 from seamline.adapters.postgres.client import Row, Session, translated
+from seamline.adapters.postgres.delete_insert import delete_and_insert, refused_on_the_way
 from seamline.adapters.postgres.encode import Encoded
 from seamline.adapters.postgres.statements import LAST_PIECE, SpanStatements, TableStatements
 from seamline.domain.changes import Finding
@@ -156,7 +156,7 @@ class SpanApplier:
             found += self.session.execute(rows.do.missed_deletes, rows.parameter, prepare=True).fetchall()
         total = found[0][3] if found else 0
         if said:
-            merged = write_anew(self.session, rows.on, rows.do, rows.parameter, said=said)
+            merged = delete_and_insert(self.session, rows.on, rows.do, rows.parameter, said=said)
         else:
             merged = self.session.execute(rows.do.merge, rows.parameter, prepare=True).fetchall()
         total += merged[0][3] if merged else 0

@@ -130,7 +130,7 @@ class PostgresCuts:
         """What the staged rows have beyond the version that counts now, and what they lack; None without one.
 
         A row that changed counts in both: whole rows are compared, identical ones by their number. Of a table that
-        has another shape since, whole is what both have.
+        has another definition since, whole is what both have.
         """
         with translated("compare the staged rows with the cut before", table=table):
             before = self._current_cut(sync, table, business_date)
@@ -162,12 +162,12 @@ class PostgresCuts:
         schema = self._destination.cut_schema
         return [PublishedTable(table, day, version, schema, name) for table, day, version, name in rows]
 
-    def publish(self, cut: StagedCut, *, shapes: Mapping[str, Table], signed_by: str = "") -> Published:
+    def publish(self, cut: StagedCut, *, definitions: Mapping[str, Table], signed_by: str = "") -> Published:
         """Make every staged table the next version of the date; readers get all of them in one commit.
 
         Repeat-safe by the cut's run id, after a crash at any place too. TransientError when a lock is not given in
         time, or when a reader's transaction from before stays open: readers have noticed nothing then. GateFailed where
-        a staged table holds something else than what was compared; one without a shape in `shapes` is only counted.
+        a staged table holds something else than what was compared; one that `definitions` lacks is only counted.
         """
         with translated(f"publish the cut of {cut.business_date} of {cut.sync}"):
             with self._locked():
@@ -175,7 +175,7 @@ class PostgresCuts:
                 attached = self._attached(cut)
             if attached is None:
                 for table in cut.tables:
-                    self._require_as_compared(table, shapes.get(table.table), cut.position)
+                    self._require_as_compared(table, definitions.get(table.table), cut.position)
                     self._make_durable(table)
                 with self._locked():
                     attached = self._attached(cut) or self._attach_all(cut, signed_by)
@@ -422,9 +422,11 @@ class PostgresCuts:
 
     # ---- small reads -----------------------------------------------------------------------------------------------
 
-    def _require_as_compared(self, table: StagedTable, shape: Table | None, position: Position) -> None:
+    def _require_as_compared(self, table: StagedTable, definition: Table | None, position: Position) -> None:
         place = self._staged(table.staged_as)
-        require_as_compared(self._session, place, rows=table.rows, digest=table.digest, shape=shape, position=position)
+        require_as_compared(
+            self._session, place, rows=table.rows, digest=table.digest, definition=definition, position=position
+        )
 
     def _make_durable(self, table: StagedTable) -> None:
         """An unlogged partition would be empty after a crash of the server. Also: fresh statistics for the planner."""

@@ -17,7 +17,7 @@ _ADDED_EXACTLY = frozenset({Kind.DECIMAL, Kind.INTEGER, Kind.UNSIGNED, Kind.BITS
 
 
 def derived_table(derived: DerivedTablePlan, base: Table) -> Table:
-    """The shape of a derived table: the groups with their own types, then the exact sum."""
+    """The definition of a derived table: the groups with their own types, then the exact sum."""
     summed = base.column(derived.column)
     if summed.kind not in _ADDED_EXACTLY:
         raise SchemaConflict(

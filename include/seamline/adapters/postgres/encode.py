@@ -1,7 +1,7 @@
 """Row images of a span → what is sent: few rows as one JSON document, many as CSV of their wire forms for COPY.
 
-Here every image is read, for the first time if a decoder cut it out of its record unread. Another shape than planned is
-an error before anything is sent.
+Here every image is read, for the first time if a decoder cut it out of its record unread. Another schema than planned
+is an error before anything is sent.
 """
 
 import io
@@ -21,13 +21,13 @@ from seamline.adapters.postgres.statements import (
     DELETED_FIELD,
     MET_FIELD,
     OFFSET_FIELD,
-    left_out_columns,
+    unavailable_columns,
 )
 from seamline.adapters.postgres.wire import WireForms
 from seamline.domain.catalogue import PARK_IT, Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import LogCorrupted, SchemaConflict
-from seamline.domain.left_out import may_lack_values
+from seamline.domain.unavailable_values import may_lack_values
 
 # Up to this a batch travels as a parameter of the statement that applies it: no staging table, one round trip.
 _SENT_ROWS_MAX = 250
@@ -44,7 +44,7 @@ _PYTHON_TYPES: dict[pa.DataType, frozenset[type]] = {
     pa.bool_(): frozenset({bool, _NOTHING}),
     pa.string(): frozenset({str, _NOTHING}),
 }
-_CURE = f"the shape of the table changed: {PARK_IT}"
+_CURE = f"the schema of the table changed: {PARK_IT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class RowEncoder:
         self._name_set = frozenset(self._names)
         forms = [(column.name, wire.form(column)) for column in table.columns]
         self._fields = [(name, _PYTHON_TYPES[form.arrow]) for name, form in forms]
-        self._may_lack = bool(left_out_columns(table))
+        self._may_lack = bool(unavailable_columns(table))
         self._words = {name: form.words for name, form in forms if form.words}
 
     def encode(self, changes: TableChanges) -> Encoded:
@@ -134,7 +134,7 @@ class RowEncoder:
         if not isinstance(row, dict):
             raise self._no_json(f"it is {image[:80]!r}")
         if row.keys() != self._name_set:
-            raise self._other_shape(row)
+            raise self._other_columns(row)
         for name, types in self._fields:
             value = row[name]
             if type(value) not in types and not (name in self._words and value in self._words[name]):
@@ -198,10 +198,10 @@ class RowEncoder:
             table=self._table.name,
         )
 
-    def _other_shape(self, row: Mapping[str, Any]) -> SchemaConflict:
+    def _other_columns(self, row: Mapping[str, Any]) -> SchemaConflict:
         extra, missing = sorted(row.keys() - self._name_set), sorted(self._name_set - row.keys())
         return SchemaConflict(
-            f"a row image of {self._table.name} has another shape: unknown {extra}, missing {missing}",
+            f"a row image of {self._table.name} does not have the planned columns: unknown {extra}, missing {missing}",
             hint=_CURE,
             table=self._table.name,
         )

@@ -252,7 +252,7 @@ def write_publication(session: Session, stream: StreamId, publication: Publicati
                 boundary.table,
                 json.dumps(position_to_json(boundary.position)),
                 boundary.high_marker,
-                boundary.shape_mark or None,
+                boundary.fingerprint or None,
                 str(stream),
                 boundary.table,
             ),
@@ -289,7 +289,7 @@ def take_over_boundaries(session: Session, stream: StreamId, passed_as: StreamId
         "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, ended_at, shape_mark)"
         " SELECT DISTINCT ON (p.table_name) %(stream)s, p.table_name, (SELECT coalesce(max(b.generation), 0) + 1 "
         "FROM seamline.boundary b WHERE b.stream = %(stream)s AND b.table_name = p.table_name), "
-        "p.position, p.high_marker, p.ended_at, p.shape_mark FROM seamline.boundary p "
+        "p.position, p.high_marker, p.ended_at, p.fingerprint FROM seamline.boundary p "
         "WHERE p.stream = %(pass)s AND p.table_name = ANY(%(tables)s) ORDER BY p.table_name, p.generation DESC",
         {"stream": str(stream), "pass": str(passed_as), "tables": list(tables)},
     )

@@ -1,4 +1,4 @@
-"""What a PostgreSQL destination does not take of a table's shape, known from the source's catalogue alone.
+"""What a PostgreSQL destination does not take of a table's definition, known from the source's catalogue alone.
 
 Most of it would be met late: at the publish, at the first change, at the first long value.
 """

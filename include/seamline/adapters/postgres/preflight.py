@@ -27,7 +27,7 @@ _STREAM_TABLES = ("ledger", "boundary", "finding")
 
 def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...]:
     """TransientError where the server does not answer; a refused login is a problem like any other. Of tables without
-    a shape in the plan only the names are looked at."""
+    a definition in the plan only the names are looked at."""
     name, tables = f"destination {destination.name}", [table.name for table in plan.tables]
     with ExitStack() as opened:
         sessions: dict[str, Session] = {}
@@ -46,7 +46,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
             # Both logins tell the same of the server.
             fatal = dict(told for session in sessions.values() for told in _of_each(session, destination, tables))
             fatal.update(_of_the_publisher(publisher, destination))
-            fatal.update(_of_shapes(plan))
+            fatal.update(_of_definitions(plan))
             fatal.update(_of_cuts(publisher, plan, destination))
             fatal.update(_of_live_tables(publisher, plan, destination))
             fatal.update(_of_the_writer(writer, publisher, destination, tables))
@@ -98,7 +98,7 @@ def _of_each(session: Session, destination: DestinationPlan, tables: Sequence[st
         )
 
 
-def _of_shapes(plan: SyncPlan) -> Iterator[tuple[str, str]]:
+def _of_definitions(plan: SyncPlan) -> Iterator[tuple[str, str]]:
     for table in plan.tables:
         if table.table is not None:
             yield from refusals(table.table, WIRE_FORMS[plan.source.kind])

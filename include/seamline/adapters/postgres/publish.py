@@ -10,9 +10,9 @@ from typing import NamedTuple
 from psycopg import errors
 
 from seamline.adapters.postgres import ledger as ledger_tables
-from seamline.adapters.postgres.anew import deletable, is_of
 from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres.client import Session
+from seamline.adapters.postgres.delete_insert import deletable, is_of
 from seamline.adapters.postgres.ownership import of_others
 from seamline.adapters.postgres.read import Relation
 from seamline.adapters.postgres.staged_rows import require_as_compared
@@ -51,7 +51,7 @@ def prepare(
             Relation(*staged_place(load, destination)),
             rows=load.rows,
             digest=load.digest,
-            shape=load.table,
+            definition=load.table,
             position=publication.position,
         )
         if not _has_index(session, _staged(load, destination), load.table):
@@ -181,7 +181,7 @@ def _merge_into_live(session: Session, stream: StreamId, load: Load, destination
             if not is_of(refusal, destination.schema, table.name):
                 raise
             said = f"cannot publish {table.name}: {refusal.diag.message_primary}"
-            _write_anew(session, table, live, staged, said=said)
+            _delete_and_insert(session, table, live, staged, said=said)
     session.execute(f"DROP TABLE {staged}")
 
 
@@ -199,7 +199,7 @@ def _merge_keyed(session: Session, table: Table, live: str, staged: str) -> None
     )
 
 
-def _write_anew(session: Session, table: Table, live: str, staged: str, *, said: str) -> None:
+def _delete_and_insert(session: Session, table: Table, live: str, staged: str, *, said: str) -> None:
     """As `_merge_keyed`, where values change places under a unique index: all rows that differ go before any comes."""
     columns = [quoted(column.name) for column in table.columns]
     left, right = (", ".join(f"{alias}.{column}" for column in columns) for alias in ("l", "s"))
@@ -220,20 +220,20 @@ def _same_key(table: Table) -> str:
 
 
 def _check_owned(session: Session, stream: StreamId, load: Load, destination: DestinationPlan) -> None:
-    """A live table is written only if this stream made it and it still has the planned shape."""
+    """A live table is written only if this stream made it and it still has the planned definition."""
     name = f"{destination.schema}.{load.table.name}"
     for what, cure in of_others(session, stream, destination, [load.table.name]).values():
         raise Refused(what, hint=cure, sync=stream.sync, table=load.table.name)
     places = (f"{quoted(destination.schema)}.{quoted(load.table.name)}", _staged(load, destination))
-    live, staged = (_shape_of(session, place) for place in places)
-    if differing := sorted({shape.column for shape in live.keys() ^ staged.keys()}):
+    live, staged = (_columns_of(session, place) for place in places)
+    if differing := sorted({one.column for one in live.keys() ^ staged.keys()}):
         raise SchemaConflict(
-            f"table {name} has another shape than the source now: columns {', '.join(differing)} (types, primary key)",
+            f"table {name} differs from the source now: columns {', '.join(differing)} (types, primary key)",
             hint=f"rename or drop {name} (and what depends on it), then run the onboarding again",
             sync=stream.sync,
             table=load.table.name,
         )
-    if refusing := sorted(shape.column for shape, is_required in live.items() if is_required and not staged[shape]):
+    if refusing := sorted(one.column for one, is_required in live.items() if is_required and not staged[one]):
         cure = ", ".join(f"ALTER COLUMN {quoted(column)} DROP NOT NULL" for column in refusing)
         raise SchemaConflict(
             f"table {name} takes no NULL in the columns {', '.join(refusing)}, which may be NULL at the source now",
@@ -243,13 +243,13 @@ def _check_owned(session: Session, stream: StreamId, load: Load, destination: De
         )
 
 
-class _Shape(NamedTuple):
+class _ColumnDefinition(NamedTuple):
     column: str
     type: str
     is_key: bool
 
 
-def _shape_of(session: Session, place: str) -> dict[_Shape, bool]:
+def _columns_of(session: Session, place: str) -> dict[_ColumnDefinition, bool]:
     """Each column, and whether it is NOT NULL."""
     rows = session.execute(
         "SELECT attname, format_type(atttypid, atttypmod), coalesce(attnum = ANY (conkey), false), attnotnull "
@@ -257,4 +257,7 @@ def _shape_of(session: Session, place: str) -> dict[_Shape, bool]:
         "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped",
         (place,),
     ).fetchall()
-    return {_Shape(str(name), str(kind), bool(is_key)): bool(is_required) for name, kind, is_key, is_required in rows}
+    return {
+        _ColumnDefinition(str(name), str(kind), bool(is_key)): bool(is_required)
+        for name, kind, is_key, is_required in rows
+    }

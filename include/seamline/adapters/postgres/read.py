@@ -130,18 +130,18 @@ class PostgresReadView:
         }
 
     def whole_digest(self, table: str, *, run_key: str) -> SegmentDigest:
-        shape = self._table(table)
-        row_hash, low, high = self._hash(shape.columns, run_key)
+        definition = self._table(table)
+        row_hash, low, high = self._hash(definition.columns, run_key)
         # OFFSET 0: as in `digests`.
-        hashed = f"SELECT {row_hash} AS h FROM {self._relation(shape)} OFFSET 0"
+        hashed = f"SELECT {row_hash} AS h FROM {self._relation(definition)} OFFSET 0"
         statement = f"SELECT count(*), count(h), sum({low}), sum({high}) FROM ({hashed}) AS hashed"
         ((rows, known, low_sum, high_sum),) = self._fetch(statement)
         return SegmentDigest(rows, known, int(low_sum or 0), int(high_sum or 0))
 
     def key_span(self, table: str) -> tuple[int, int] | None:
-        shape = self._table(table)
-        name = quoted(shape.key[0])
-        ((least, greatest),) = self._fetch(f"SELECT min({name}), max({name}) FROM {self._relation(shape)}")
+        definition = self._table(table)
+        name = quoted(definition.key[0])
+        ((least, greatest),) = self._fetch(f"SELECT min({name}), max({name}) FROM {self._relation(definition)}")
         return None if least is None else (_whole(least, table), _whole(greatest, table))
 
     def row_hashes(self, segment: Segment, *, run_key: str) -> Sequence[RowHash]:
@@ -156,15 +156,15 @@ class PostgresReadView:
         return [RowHash(_text(k), _text(h), copies) for k, h, copies in self._fetch(statement)]
 
     def rows(self, table: str, keys: Sequence[str]) -> Mapping[str, Mapping[str, str | None]]:
-        shape = self._table(table)
-        if not shape.is_keyed:
-            names = [column.name for column in exact_columns(shape)]
-            return {key: dict(zip(names, parse_row_text(exact_columns(shape), key), strict=True)) for key in keys}
+        definition = self._table(table)
+        if not definition.is_keyed:
+            names = [column.name for column in exact_columns(definition)]
+            return {key: dict(zip(names, parse_row_text(exact_columns(definition), key), strict=True)) for key in keys}
         found: dict[str, Mapping[str, str | None]] = {}
         wanted = set(keys)
         for start in range(0, len(keys), _KEYS_PER_STATEMENT):
-            for row in self._rows_with_keys(shape, keys[start : start + _KEYS_PER_STATEMENT]):
-                key = row_text(shape.key_columns, [row[name] for name in shape.key])
+            for row in self._rows_with_keys(definition, keys[start : start + _KEYS_PER_STATEMENT]):
+                key = row_text(definition.key_columns, [row[name] for name in definition.key])
                 # A collation may find a neighbour ('a' for 'A'); only the exact key counts.
                 if key in wanted:
                     found[key] = row
@@ -338,7 +338,7 @@ def open_live_views(plan: SyncPlan, destination: DestinationPlan, count: int) ->
 
     return open_views(
         resolve(destination.connection),
-        tables=[table.shape for table in plan.tables],
+        tables=[table.definition for table in plan.tables],
         relations={table.name: Relation(destination.schema, table.name) for table in plan.tables},
         count=count,
         position_of=position_of,

@@ -26,7 +26,7 @@ from seamline.adapters.postgres.client import (
     waiting_for_a_standby,
 )
 from seamline.adapters.postgres.encode import Encoded, RowEncoder
-from seamline.adapters.postgres.left_out import with_old_values
+from seamline.adapters.postgres.fill_unavailable import with_old_values
 from seamline.adapters.postgres.nul import naming_nul
 from seamline.adapters.postgres.statements import TableStatements
 from seamline.adapters.postgres.wire_by_source import WIRE_FORMS
@@ -76,7 +76,7 @@ class PostgresSink:
         self._failpoints = failpoints or Unarmed()
         wire = WIRE_FORMS[plan.source.kind]
         self._statements = {
-            entry.name: TableStatements(entry.shape, schema=destination.schema, number=number, wire=wire)
+            entry.name: TableStatements(entry.definition, schema=destination.schema, number=number, wire=wire)
             for number, entry in enumerate(plan.tables)
             if entry.table is not None
         }
@@ -105,7 +105,7 @@ class PostgresSink:
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         on = self._statements[changes.table]
         batches: list[Encoded] = []
-        if on.left_out:
+        if on.unavailable:
             try:
                 changes = with_old_values(
                     self._applier_of(lease).session,

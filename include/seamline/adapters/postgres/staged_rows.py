@@ -14,20 +14,21 @@ def require_as_compared(
     *,
     rows: int,
     digest: KeyedDigest | None,
-    shape: Table | None,
+    definition: Table | None,
     position: Position,
 ) -> None:
-    """GateFailed unless the relation holds what was compared at `position`. Without digest or shape it only counts.
+    """GateFailed unless the relation holds what was compared at `position`. Without digest or definition it only
+    counts.
 
     In a transaction of its own; may be repeated.
     """
     with session.transaction():
-        if digest is None or shape is None:
+        if digest is None or definition is None:
             row = session.execute(f"SELECT count(*) FROM {relation}").fetchone()
             held = int(row[0]) if row else 0
             is_same = held == rows
         else:
-            found = _digest(session, relation, shape, digest, position)
+            found = _digest(session, relation, definition, digest, position)
             held, is_same = found.rows, found == (digest.whole or digest.digest)
     if not is_same:
         what = "other values" if held == rows else f"{held} rows"
@@ -35,18 +36,18 @@ def require_as_compared(
             f"the staged table {relation} now holds {what}; {rows} rows were compared with the source at {position}",
             hint="nothing was published. Somebody changed it, or its server came back without it: clear the task that"
             " staged it",
-            table=shape.name if shape else "",
+            table=definition.name if definition else "",
             position=str(position),
         )
 
 
 def _digest(
-    session: Session, relation: Relation, shape: Table, compared: KeyedDigest, position: Position
+    session: Session, relation: Relation, definition: Table, compared: KeyedDigest, position: Position
 ) -> SegmentDigest:
     """As `compared` was made: of every column where it has them all."""
     for setting in SESSION_SETTINGS:
         session.execute(setting.replace("SET ", "SET LOCAL ", 1))
-    view = PostgresReadView(session, tables=[shape], relations={shape.name: relation}, position=position)
+    view = PostgresReadView(session, tables=[definition], relations={definition.name: relation}, position=position)
     if compared.whole is not None:
-        return view.whole_digest(shape.name, run_key=compared.run_key)
-    return sum(view.digests(Segment(shape.name), run_key=compared.run_key).values(), SegmentDigest())
+        return view.whole_digest(definition.name, run_key=compared.run_key)
+    return sum(view.digests(Segment(definition.name), run_key=compared.run_key).values(), SegmentDigest())

@@ -41,7 +41,7 @@ class TableStatements:
         self.schema = schema
         self.number = number
         self.wire = wire
-        self.left_out = left_out_columns(table)
+        self.unavailable = unavailable_columns(table)
         self.live = f"{quoted(schema)}.{quoted(table.name)}"
         self.staging = f"pg_temp.seamline_staging_{number}"
         self.images = f"pg_temp.seamline_images_{number}"
@@ -129,7 +129,9 @@ class TableStatements:
     @property
     def lacks_values(self) -> str:
         """Whether some row that was gathered lacks a value, by column."""
-        asked = ", ".join(f"coalesce(bool_or({self._is_left_out(column)}), false)" for column in self.lacking_columns)
+        asked = ", ".join(
+            f"coalesce(bool_or({self._is_unavailable(column)}), false)" for column in self.lacking_columns
+        )
         return f"SELECT {asked} FROM {self.staging} WHERE NOT {DELETED}"
 
     def fill_from_pieces(self, column: Column, *, first: int = 0) -> str:
@@ -137,17 +139,17 @@ class TableStatements:
         name = quoted(column.name)
         keys = [quoted(key) for key in self.table.key]
         same = " AND ".join(f"s.{key} = p.{key}" for key in keys)
-        lacks = f"NOT s.{DELETED} AND {self._is_left_out(column, of='s.')}"
+        lacks = f"NOT s.{DELETED} AND {self._is_unavailable(column, of='s.')}"
         own = ", ".join(f"p.{key}" for key in keys)
         return (
             f"UPDATE {self.staging} AS s SET {name} = p.{name} FROM ("
             f"SELECT DISTINCT ON ({own}) {own}, p.{name} FROM {self.pieces} AS p JOIN {self.staging} AS s ON {same} "
-            f"WHERE {lacks} AND NOT {self._is_left_out(column, of='p.')} AND p.{PIECE} >= {first} "
+            f"WHERE {lacks} AND NOT {self._is_unavailable(column, of='p.')} AND p.{PIECE} >= {first} "
             f"ORDER BY {own}, p.{PIECE} DESC) AS p WHERE {same} AND {lacks}"
         )
 
-    def _is_left_out(self, column: Column, *, of: str = "") -> str:
-        return is_left_out(column, self.wire, of=f"{of}{quoted(column.name)}")
+    def _is_unavailable(self, column: Column, *, of: str = "") -> str:
+        return is_unavailable(column, self.wire, of=f"{of}{quoted(column.name)}")
 
 
 def identity_index(table: Table, relation: str) -> str:
@@ -196,7 +198,7 @@ class SpanStatements:
         self._rows = rows
         self._wire = wire
         self._columns = [quoted(column.name) for column in table.columns]
-        self._left_out = left_out_columns(table)
+        self._unavailable = unavailable_columns(table)
         self._keys = [quoted(name) for name in table.key]
 
     @cached_property
@@ -237,7 +239,7 @@ class SpanStatements:
     @cached_property
     def orphans(self) -> str:
         """How many changes lack values and meet no row that has them. Asked before the MERGE."""
-        lacking = " OR ".join(map(self._is_left_out, self._left_out)) or "false"
+        lacking = " OR ".join(map(self._is_unavailable, self._unavailable)) or "false"
         return as_client_text(
             f"SELECT count(*) FROM ({self._typed}) AS s WHERE NOT s.{DELETED} AND ({lacking}) "
             f"AND NOT EXISTS (SELECT FROM {self._live} AS t WHERE {self._same_key})"
@@ -291,13 +293,13 @@ class SpanStatements:
 
     def _value(self, column: str, *, otherwise: str = "NULL") -> str:
         """The value that a row of `s` brings, and `otherwise` where the log left it out."""
-        if column not in self._left_out:
+        if column not in self._unavailable:
             return f"s.{column}"
-        cast = self._wire.cast(self._left_out[column], of=f"s.{column}")
-        return f"CASE WHEN {self._is_left_out(column)} THEN {otherwise} ELSE {cast} END"
+        cast = self._wire.cast(self._unavailable[column], of=f"s.{column}")
+        return f"CASE WHEN {self._is_unavailable(column)} THEN {otherwise} ELSE {cast} END"
 
-    def _is_left_out(self, column: str) -> str:
-        return is_left_out(self._left_out[column], self._wire, of=f"s.{column}")
+    def _is_unavailable(self, column: str) -> str:
+        return is_unavailable(self._unavailable[column], self._wire, of=f"s.{column}")
 
     @property
     def _same_key(self) -> str:
@@ -313,14 +315,14 @@ class SpanStatements:
         """The stored value; of a column that the log may leave out still its wire form, from which `_value` makes it. A
         second column that says whether it did is one too many for a table of 900: a target list has 1,664 entries."""
         name = quoted(column.name)
-        return name if name in self._left_out else f"{self._wire.cast(column, of=name)} AS {name}"
+        return name if name in self._unavailable else f"{self._wire.cast(column, of=name)} AS {name}"
 
 
-def is_left_out(column: Column, wire: WireForms, *, of: str) -> str:
+def is_unavailable(column: Column, wire: WireForms, *, of: str) -> str:
     """Whether the wire form `of` says that the log left the value out; false for NULL."""
-    return f"coalesce({of}={_literal(wire.left_out(column))},false)"
+    return f"coalesce({of}={_literal(wire.unavailable(column))},false)"
 
 
-def left_out_columns(table: Table) -> dict[str, Column]:
+def unavailable_columns(table: Table) -> dict[str, Column]:
     """The columns whose values the log may leave out, by their quoted names."""
     return {quoted(column.name): column for column in table.columns if column.toastable and table.is_keyed}

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from seamline.adapters.postgres.canonical import quoted
 from seamline.domain.catalogue import Column, Kind
-from seamline.domain.left_out import UNAVAILABLE, UNAVAILABLE_BYTES
+from seamline.domain.unavailable_values import UNAVAILABLE, UNAVAILABLE_BYTES
 
 _DAY_US = 86_400_000_000
 
@@ -50,7 +50,7 @@ class WireForms:
     cast: Cast
 
     @staticmethod
-    def left_out(column: Column) -> str:
+    def unavailable(column: Column) -> str:
         """The text that stands where the log left a value out."""
         return UNAVAILABLE_BYTES if column.kind in (Kind.BINARY, Kind.BYTES) else UNAVAILABLE
 

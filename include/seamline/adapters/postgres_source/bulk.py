@@ -27,9 +27,9 @@ def open_source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) 
         yield OpenedSource(opened.views, opened.position, opened.opened_at, opened.shared.seen)
 
 
-def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, meeting: str, member: int) -> "SnapshotReaders":
-    """`bulk_source.OpenReaders`. Members need not wait for each other."""
-    name, _, seen = meeting.partition(" ")
+def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int) -> "SnapshotReaders":
+    """`bulk_source.OpenReaders`. Participants need not wait for each other."""
+    name, _, seen = barrier.partition(" ")
     return SnapshotReaders(role(source, source.reader), source.schema, reads, SharedSnapshot(name, seen))
 
 

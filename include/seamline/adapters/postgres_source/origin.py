@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalogue keeps of a table beside its shape: by it an alteration that was undone is noticed.
+"""What PostgreSQL's catalogue keeps of a table beside its schema: by it an alteration that was undone is noticed.
 
 A table whose column was retyped there and back, or in whose place another one stands, looks as it did. The log tells
 neither that nor which values it has changed; and what was written while a table had another name, or was not published,
@@ -10,7 +10,7 @@ import hashlib
 import msgspec
 
 from seamline.adapters.postgres_source.client import Session
-from seamline.domain.catalogue import Table, shape_mark
+from seamline.domain.catalogue import Table, fingerprint
 from seamline.plan.model import SourcePlan
 
 # The base types of domains are asked for, as an enum may stand behind one. The index of the primary key, named as
@@ -84,7 +84,7 @@ def table_mark(table: Table) -> str:
     if not table.origin:
         return ""
     origin = msgspec.json.encode(msgspec.json.decode(table.origin, type=Origin), order="deterministic")
-    return hashlib.sha256(shape_mark(table).encode() + origin).hexdigest()[:16]
+    return hashlib.sha256(fingerprint(table).encode() + origin).hexdigest()[:16]
 
 
 def is_watched(planned: Table) -> bool:
@@ -101,7 +101,7 @@ def is_watched(planned: Table) -> bool:
 
 
 def undone_alterations(planned: Table, found: Table) -> list[str]:
-    """What was done to a table since it was planned that its shape does not show, in words. [] for a plan of before
+    """What was done to a table since it was planned that its schema does not show, in words. [] for a plan of before
     this was kept."""
     if not planned.origin or not found.origin:
         return []

@@ -313,7 +313,7 @@ def identities(facts: SourceFacts) -> Sequence[Problem]:
 
 def origins(facts: SourceFacts) -> Sequence[Problem]:
     """Of a stream that an earlier version has onboarded."""
-    what = "was loaded by an earlier version: an alteration that its shape does not show may go unnoticed"
+    what = "was loaded by an earlier version: an alteration that its schema does not show may go unnoticed"
     cure = "load it again: run <sync>__tables with it under `again`"
     return [Problem(f"table {name} {what}", cure, is_fatal=False, table=name) for name in facts.without_origin]
 
@@ -345,7 +345,7 @@ def marker_table(facts: SourceFacts) -> Sequence[Problem]:
         wrong.append(f"its primary key is ({', '.join(facts.marker_key)}), wanted (id)")
     if not wrong:
         return []
-    what = f"marker table {facts.place(source.marker_table)} has another shape: {'; '.join(wrong)}"
+    what = f"marker table {facts.place(source.marker_table)} is not as it must be: {'; '.join(wrong)}"
     return [Problem(what, from_owner)]
 
 

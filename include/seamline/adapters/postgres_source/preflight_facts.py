@@ -39,7 +39,7 @@ def gather(
             # Its catalogues lack columns that the questions name.
             return facts
         facts = _about_server(session, facts)
-        columns, key = _marker_shape(session, source)
+        columns, key = _marker_definition(session, source)
         facts = replace(
             facts,
             tables=_tables(session, source, {table.name: table.is_keyed for table in tables}),
@@ -102,7 +102,7 @@ def _long_running(session: Session) -> tuple[str, ...]:
 
 
 def _tables(session: Session, source: SourcePlan, keyed: dict[str, bool]) -> dict[str, TableFacts]:
-    """Those of the sync and the marker table, whose missing key is a matter of its shape."""
+    """Those of the sync and the marker table, whose missing key is a matter of its definition."""
     rows = session.execute(
         "SELECT c.relname, c.relkind::text, c.relpersistence::text,"
         # The index of the primary key, named as identity, is the default.
@@ -162,7 +162,7 @@ def _publication(session: Session, source: SourcePlan) -> PublicationFacts | Non
     )
 
 
-def _marker_shape(session: Session, source: SourcePlan) -> tuple[dict[str, str], tuple[str, ...]]:
+def _marker_definition(session: Session, source: SourcePlan) -> tuple[dict[str, str], tuple[str, ...]]:
     """(column → type as PostgreSQL prints it, the primary key's columns)."""
     rows = session.execute(
         "SELECT a.attname, format_type(a.atttypid, a.atttypmod), array_position(i.indkey::int2[], a.attnum)"

@@ -10,7 +10,7 @@ from seamline.adapters.postgres.canonical import quoted
 from seamline.adapters.postgres_source.catalogue import survey
 from seamline.adapters.postgres_source.client import Session, open_session, role, translated
 from seamline.adapters.postgres_source.origin import table_mark
-from seamline.adapters.postgres_source.shapes import LSN, MARK
+from seamline.adapters.postgres_source.schema_guard import LSN, MARK
 from seamline.domain.catalogue_marks import CatalogueMarks
 from seamline.domain.position import PostgresPosition
 from seamline.plan.model import SourcePlan

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from seamline.domain.errors import Diverged, Fenced, TransientError
-from seamline.domain.left_out import STAND_INS
 from seamline.domain.log import Span
+from seamline.domain.unavailable_values import STAND_INS
 from seamline.ports import Progress
 from tests.contract.behaviours import Behaviour, texts
 from tests.contract.worlds import World

@@ -12,7 +12,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.adapters.postgres_source.catalogue import read_catalogue
 from seamline.adapters.postgres_source.client import Session, open_session, translated
-from seamline.adapters.postgres_source.shapes import CatalogueGuard
+from seamline.adapters.postgres_source.schema_guard import CatalogueGuard
 from seamline.adapters.postgres_source.witness import CatalogueWitness
 from seamline.domain.catalogue import Table
 from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
@@ -23,7 +23,7 @@ from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
 from tests.waiting import wait_until
 
-SOURCE = SourcePlan("guarded", "postgres", "shape_guard", "guarded", "guarded", "guarded", "t", "c", schema="bank")
+SOURCE = SourcePlan("guarded", "postgres", "schema_guard", "guarded", "guarded", "guarded", "t", "c", schema="bank")
 TABLE = (
     "CREATE TABLE bank.entry (id int PRIMARY KEY, amount numeric(12,2) DEFAULT 1, memo text)",
     "INSERT INTO bank.entry VALUES (1, 1.25, 'long enough'), (2, 2.50, 'x')",

@@ -9,8 +9,8 @@ from seamline import settings
 from seamline.cli import demo
 from seamline.cli.main import main
 from seamline.domain.errors import TransientError
+from seamline.stack.folder_lock import lock_after_waiting, lock_or_refuse
 from seamline.stack.layout import Layout
-from seamline.stack.turns import alone, in_turn
 from tests.waiting import wait_until
 
 
@@ -20,16 +20,16 @@ def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     return Layout(settings.load())
 
 
-def test_a_turn_is_held_by_one_and_is_free_when_it_ends(layout: Layout) -> None:
-    with alone(layout, "stack", what="`seamline up`"):
+def test_a_lock_is_held_by_one_and_is_free_when_it_ends(layout: Layout) -> None:
+    with lock_or_refuse(layout, "stack", what="`seamline up`"):
         with (
             pytest.raises(TransientError, match="another `seamline up` is at work"),
-            alone(layout, "stack", what="`seamline up`"),
+            lock_or_refuse(layout, "stack", what="`seamline up`"),
         ):
-            pytest.fail("two held one turn")
-        with alone(layout, "demo", what="`seamline demo`"):
+            pytest.fail("two held one lock")
+        with lock_or_refuse(layout, "demo", what="`seamline demo`"):
             pass
-    with alone(layout, "stack", what="`seamline up`"):
+    with lock_or_refuse(layout, "stack", what="`seamline up`"):
         pass
 
 
@@ -38,22 +38,22 @@ def test_a_second_demo_is_refused_before_it_touches_anything(
 ) -> None:
     """Found by a reader of the README: a second one took the sync from the first in the middle of its backfill."""
     monkeypatch.setattr(demo.boot, "up", lambda *_: pytest.fail("the stack was touched"))
-    with alone(layout, "demo", what="`seamline demo`"):
+    with lock_or_refuse(layout, "demo", what="`seamline demo`"):
         assert main(["demo"]) == TransientError.exit_code
     said = capsys.readouterr().err
     assert "another `seamline demo` is at work" in said and "wait for it" in said
 
 
-def test_who_comes_second_to_a_turn_waits_says_so_and_has_it_then(tmp_path: Path) -> None:
+def test_who_comes_second_to_a_lock_waits_says_so_and_has_it_then(tmp_path: Path) -> None:
     said: list[str] = []
-    with in_turn(tmp_path / "env", "prepare", on_wait=lambda: pytest.fail("nobody has it")):
-        second = Thread(target=_take_turn, args=(tmp_path / "env", said))
+    with lock_after_waiting(tmp_path / "env", "prepare", on_wait=lambda: pytest.fail("nobody has it")):
+        second = Thread(target=_take_lock, args=(tmp_path / "env", said))
         second.start()
         wait_until(lambda: said == ["waits"], timeout_s=10, what="the second to find it taken")
     second.join(timeout=10)
     assert said == ["waits", "has it"]
 
 
-def _take_turn(folder: Path, said: list[str]) -> None:
-    with in_turn(folder, "prepare", on_wait=lambda: said.append("waits")):
+def _take_lock(folder: Path, said: list[str]) -> None:
+    with lock_after_waiting(folder, "prepare", on_wait=lambda: said.append("waits")):
         said.append("has it")

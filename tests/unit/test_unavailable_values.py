@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from seamline.domain.changes import KeyedChange
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.left_out import (
+from seamline.domain.log import RowChange, Transaction
+from seamline.domain.unavailable_values import (
     UNAVAILABLE,
     UNAVAILABLE_BYTES,
     filled,
@@ -17,7 +18,6 @@ from seamline.domain.left_out import (
     lacks_values,
     may_lack_values,
 )
-from seamline.domain.log import RowChange, Transaction
 from seamline.sync.compaction import compact
 from tests.log_topic import AUDIT, STREAM, position, publication, sync_plan
 from tests.memory_sink import MemoryDestination, MemorySink

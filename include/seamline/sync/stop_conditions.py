@@ -15,8 +15,9 @@ def stands_alone(transaction: Transaction) -> bool:
     return bool(transaction.truncated or transaction.ddl or transaction.markers or transaction.pieces)
 
 
-def obstacle(transaction: Transaction, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:
-    """Why the stream must stop before this transaction, if so. Only transactions that stand alone can be obstacles."""
+def stop_condition(transaction: Transaction, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:
+    """Why the stream must stop before this transaction, if so. Only transactions that stand alone can be stop
+    conditions."""
     if transaction.ddl is not None:
         return _changed_structure(transaction, transaction.ddl, tables, gate)
     for marker in transaction.markers:

@@ -12,7 +12,6 @@ from seamline.adapters.bulk_source import CopyTasks, OpenedSource, Wanted
 from seamline.adapters.connections import Connection
 from seamline.adapters.mariadb import client
 from seamline.adapters.mariadb.one_session import OneSessionReaders
-from seamline.adapters.mariadb.rendezvous import Coordinator, Gates
 from seamline.adapters.mariadb.sessions import (
     BEGIN_SNAPSHOT,
     Address,
@@ -25,6 +24,7 @@ from seamline.adapters.mariadb.sessions import (
     position_of,
     views_at,
 )
+from seamline.adapters.mariadb.snapshot_barrier import BarrierLocks, Coordinator
 from seamline.domain.errors import Refused, TransientError
 from seamline.plan.model import SourcePlan
 
@@ -56,8 +56,8 @@ def _together(source: SourcePlan, connection: Connection, wanted: Wanted, tasks:
         _open_sessions(connection, sessions, wanted)
         coordinator = Coordinator(
             connection,
-            gates=Gates(wanted.attempt),
-            members=wanted.members,
+            locks=BarrierLocks(wanted.attempt),
+            participants=wanted.participants,
             readers=wanted.reads,
             lock=SnapshotLock(source.snapshot_lock),
             sessions=sessions,
@@ -92,8 +92,8 @@ def _met(coordinator: Coordinator, tasks: CopyTasks) -> Address:
             tasks.result()
         raise
     log.info(
-        "all sessions opened: address=%s turns=%d held_ms=%.1f",
-        address, coordinator.turns, coordinator.held_s * 1000,
+        "all sessions opened: address=%s attempts=%d held_ms=%.1f",
+        address, coordinator.attempts, coordinator.held_s * 1000,
     )  # fmt: skip
     return address
 
@@ -107,7 +107,7 @@ def _open_sessions(connection: Connection, sessions: list["Session[Any]"], wante
         ((most,),) = client.query(sessions[0], "SELECT @@max_connections")
     except pymysql.err.MySQLError as exc:
         raise client.translated(exc, connection) from exc
-    free, beside = int(most) - int(rows[0][1]) - _SPARE, wanted.reads + wanted.members
+    free, beside = int(most) - int(rows[0][1]) - _SPARE, wanted.reads + wanted.participants
     if free < beside:
         raise Refused(
             f"reading all tables at one position needs {beside} more connections; the source has {max(free, 0)} to"

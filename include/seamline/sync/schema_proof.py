@@ -14,9 +14,9 @@ from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
 from seamline.domain.errors import SeamlineError, SourceAway, TransientError
 from seamline.domain.log import RecordKind, RowChange, Transaction
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
-from seamline.ports import LogReader, ShapeGuard
+from seamline.ports import LogReader, SchemaGuard
 from seamline.sync.clock import Clock
-from seamline.sync.obstacles import marker_fields
+from seamline.sync.stop_conditions import marker_fields
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +31,13 @@ _POLL_S = 0.25
 _RECORDS_MAX = 10_000
 
 
-class ShapeProof:
+class SchemaProof:
     """`require` is called before a commit, in whatever thread makes it; all else by the thread of the loop.
 
     Without `open_log` nobody waits for a source: that it does not answer ends the stream.
     """
 
-    def __init__(self, guard: ShapeGuard | None, open_log: OpenLog | None, *, marker_table: str, clock: Clock) -> None:
+    def __init__(self, guard: SchemaGuard | None, open_log: OpenLog | None, *, marker_table: str, clock: Clock) -> None:
         self._guard = guard
         self._open_log = open_log
         self._marker_table = marker_table
@@ -52,7 +52,7 @@ class ShapeProof:
         self._asker: ThreadPoolExecutor | None = None
 
     def require(self, through: Position) -> None:
-        """Return if everything up to `through` was made under the planned shape. Raises what the guard raises, and
+        """Return if everything up to `through` was made under the planned schema. Raises what the guard raises, and
         SourceAway where somebody may wait for the source."""
         if self._guard is None or self._is_proven(through):
             return

@@ -1,5 +1,5 @@
-"""HostDesk: the stream host's own side of the platform database. The host's loop hears events and leaves words; a
-thread does the talking: while the database is away dead workers are replaced for as long as the lease lasts."""
+"""HostCoordinator: the stream host's own side of the platform database. The host's loop hears events and leaves words;
+a thread does the talking: while the database is away dead workers are replaced for as long as the lease lasts."""
 
 import threading
 import time
@@ -8,9 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from seamline.adapters.platform.control import open_for_stream
-from seamline.adapters.platform.conversation import Conversation
 from seamline.adapters.platform.database import Database, OpenSession, Session
 from seamline.adapters.platform.host_lease import Holder, Ownership, PlatformHostLease
+from seamline.adapters.platform.notify_loop import NotifyLoop
 from seamline.adapters.platform.store import Alarm, PlatformStore
 from seamline.adapters.platform.streams import HostState, PlatformStreamDirector
 from seamline.domain.errors import SeamlineError, TransientError
@@ -45,7 +45,7 @@ class Unspoken:
 
 
 Event = WantedNow | LeaseLost | HeardFrom | Unspoken
-# Longer than any turn of a host that is well.
+# Longer than any cycle of a host that is well.
 _SPEAKS_FOR_S = 30.0
 _Word = Callable[[], None]
 # Those of the open alarms that are not so any more.
@@ -54,8 +54,8 @@ AlarmsOver = Callable[
 ]
 
 
-class HostDesk:
-    """Use it as a context after `take`. `hear` is called from the desk's thread."""
+class HostCoordinator:
+    """Use it as a context after `take`. `hear` is called from the coordinator's thread."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class HostDesk:
         self._heard: WantedNow | None = None
         self._idle: tuple[StreamId, ...] = ()
         self._idle_until_s = 0.0
-        self._talk = Conversation(f"host of pool {pool}", turn=self._turn, open_one=open_one, poll_s=poll_s)
+        self._loop = NotifyLoop(f"host of pool {pool}", cycle=self._cycle, open_one=open_one, poll_s=poll_s)
 
     def take(self) -> None:
         """HostTaken names the other host; TransientError: the database is away."""
@@ -104,13 +104,13 @@ class HostDesk:
         return self._lease_until_s
 
     def start(self) -> None:
-        self._talk.start()
+        self._loop.start()
 
     def close(self) -> None:
         """Say the last words, give the lease back. Does not wait for a database that is away."""
-        self._talk.close()
+        self._loop.close()
         with closing(self._database):
-            if not self._talk.is_away:
+            if not self._loop.is_away:
                 try:
                     self._lease.release()
                 except TransientError:
@@ -131,7 +131,7 @@ class HostDesk:
     @property
     def is_away(self) -> bool:
         """Whether the platform database could not be reached when it was last tried."""
-        return self._talk.is_away
+        return self._loop.is_away
 
     def raise_alarm(self, kind: str, subject: str, message: str) -> None:
         self._say(("alarm", kind, subject), lambda: self._store.raise_alarm(kind, subject, message))
@@ -155,9 +155,9 @@ class HostDesk:
         with self._lock:
             self._words.pop(key, None)
             self._words[key] = word
-        self._talk.ring()
+        self._loop.ring()
 
-    def _turn(self, session: Session) -> None:
+    def _cycle(self, session: Session) -> None:
         try:
             self._talk_about_all()
         except SeamlineError:

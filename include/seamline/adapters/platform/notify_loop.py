@@ -17,21 +17,21 @@ log = logging.getLogger(__name__)
 CHANNEL = "seamline_control"
 
 
-class Conversation:
-    """Calls `turn(session)` at the start, at every notice, at every `ring`, and every `poll_s`; once more at the end.
+class NotifyLoop:
+    """Calls `cycle(session)` at the start, at every notice, at every `ring`, and every `poll_s`; once more at the end.
 
-    An error of the database or of ours ends the session, and the next one is tried after `poll_s`; `turn` must be safe
+    An error of the database or of ours ends the session, and the next one is tried after `poll_s`; `cycle` must be safe
     to repeat. Any other error ends the thread: it is a bug, and the report's age will tell.
     """
 
-    def __init__(self, name: str, *, turn: Callable[[Session], None], open_one: OpenSession, poll_s: float) -> None:
+    def __init__(self, name: str, *, cycle: Callable[[Session], None], open_one: OpenSession, poll_s: float) -> None:
         self._name = name
-        self._turn = turn
+        self._cycle = cycle
         self._open = open_one
         self._poll_s = poll_s
         self._is_away = False
         self._is_closing = False
-        # How often somebody has asked for a turn of his own, and up to which of those was answered.
+        # How often somebody has asked for a cycle of his own, and up to which of those was answered.
         self._asked = self._answered = 0
         self._change = threading.Condition()
         self._bell, self._ear = socket.socketpair()
@@ -43,21 +43,21 @@ class Conversation:
         self._thread.start()
 
     def close(self, *, timeout_s: float = 5.0) -> None:
-        """One last turn if the database is there; does not wait for one that is away."""
+        """One last cycle if the database is there; does not wait for one that is away."""
         self._is_closing = True
         self.ring()
         self._thread.join(timeout=timeout_s)
         self._bell.close()
 
     def ring(self) -> None:
-        """Ask for a turn now. Never waits."""
+        """Ask for a cycle now. Never waits."""
         try:
             self._bell.send(b"!")
         except OSError:
             return  # the thread has many rings to hear already, or has ended
 
-    def have_turn(self, *, timeout_s: float) -> None:
-        """Wait, at most so long, for the end of a turn that begins now, or of an attempt to connect that meets nobody.
+    def wait_for_cycle(self, *, timeout_s: float) -> None:
+        """Wait, at most so long, for the end of a cycle that begins now, or of an attempt to connect that meets nobody.
 
         A session that was lost before, as after a long sleep, is no such attempt: the next one begins at once.
         """
@@ -89,7 +89,7 @@ class Conversation:
     def _talk(self, session: Session) -> None:
         while True:
             is_closing, asked = self._is_closing, self._asked
-            self._turn(session)
+            self._cycle(session)
             if self._is_away:
                 log.info("platform database is back: for=%s", self._name)
             self._is_away = False

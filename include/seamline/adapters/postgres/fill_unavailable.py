@@ -19,7 +19,7 @@ from seamline.adapters.postgres.statements import (
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import Diverged
-from seamline.domain.left_out import STAND_INS, filled_row, lacks_values
+from seamline.domain.unavailable_values import STAND_INS, filled_row, lacks_values
 
 # How much of them one table's batch holds in memory; the log, by whose size batches are bounded, does not have them.
 PART_BYTES = 8 * 2**20
@@ -119,7 +119,7 @@ def _filled_from_pieces(session: Session, on: TableStatements, row: _Row, places
 
 
 def _lacking(on: TableStatements, row: _Row) -> list[Column]:
-    """A column that the row does not have is another shape of the table, and the encoder says so."""
+    """A column that the row does not have is another schema of the table, and the encoder says so."""
     return [column for column in on.table.columns if row.get(column.name) in STAND_INS]
 
 

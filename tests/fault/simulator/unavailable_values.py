@@ -1,8 +1,8 @@
 """The bank's notes: PostgreSQL's log leaves their large bodies out where a change has not touched them."""
 
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.left_out import may_lack_values
 from seamline.domain.log import RowChange
+from seamline.domain.unavailable_values import may_lack_values
 from tests.log_topic import Change
 from tests.toast_log import as_logged, key_of, to_json
 

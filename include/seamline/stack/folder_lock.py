@@ -1,4 +1,4 @@
-"""What must not be at work twice on one folder: whoever comes second is told so at once, or waits."""
+"""Locks on a folder: whoever comes second is refused at once, or waits."""
 
 import fcntl
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ from seamline.stack.layout import Layout
 
 
 @contextmanager
-def alone(layout: Layout, name: str, *, what: str) -> Iterator[None]:
-    """Hold the turn called `name`; it ends with this process, whatever becomes of it.
+def lock_or_refuse(layout: Layout, name: str, *, what: str) -> Iterator[None]:
+    """Hold the lock called `name`; it ends with this process, whatever becomes of it.
 
     TransientError where another process holds it: `what` says who that is.
     """
@@ -27,8 +27,8 @@ def alone(layout: Layout, name: str, *, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def in_turn(folder: Path, name: str, *, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the turn called `name` in this folder, which is made; `on_wait` is called where another process has it."""
+def lock_after_waiting(folder: Path, name: str, *, on_wait: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock called `name` in this folder, which is made; `on_wait` is called where another process has it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.lock").open("w", encoding="utf-8") as lock:
         try:

@@ -106,7 +106,7 @@ def test_a_key_of_the_same_columns_in_another_order_is_another_key() -> None:
 
 
 class Guard:
-    """ports.ShapeGuard: remembers what it was asked, and asks back."""
+    """ports.SchemaGuard: remembers what it was asked, and asks back."""
 
     verified: Position | None = None
 
@@ -132,7 +132,7 @@ def run(stage: Stage, guard: Guard, *, pace: Pace | None = None) -> StreamReport
         reader=stage.reader,
         sink=stage.sink,
         control=stage.control,
-        shapes=guard,
+        schema_guard=guard,
         clock=stage.clock,
         pace=pace,
     )

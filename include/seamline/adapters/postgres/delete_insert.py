@@ -41,7 +41,7 @@ def is_of(refusal: errors.UniqueViolation, schema: str, table: str) -> bool:
     return (refusal.diag.schema_name, refusal.diag.table_name) == (schema, table)
 
 
-def write_anew(
+def delete_and_insert(
     session: Session, on: TableStatements, do: SpanStatements, parameter: tuple[str] | None, *, said: str
 ) -> list[Row]:
     """As `do.merge` in all that it leaves behind and returns. `said`: how the index refused the other order."""

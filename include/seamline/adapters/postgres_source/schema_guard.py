@@ -1,4 +1,4 @@
-"""Whether the tables of a PostgreSQL source still have their planned shape: its log tells no DDL.
+"""Whether the tables of a PostgreSQL source still have their planned schema: its log holds no DDL.
 
 A row image does not say what type its values have: after ALTER TABLE … TYPE a date, a timestamp and a number may look
 alike. So before a span is committed the catalogue itself is asked, and one answer serves for all of the log before it.
@@ -70,7 +70,7 @@ class SeenOrigins(Protocol):
 
 
 class CatalogueGuard:
-    """`ports.ShapeGuard`. One session, opened when it is first needed and again after it was lost.
+    """`ports.SchemaGuard`. One session, opened when it is first needed and again after it was lost.
 
     What was done to a table is looked for since the last look, not since the plan: a default that was set and a VACUUM
     FULL weeks later are two harmless things, and only together they look like an alteration (ADR 32).
@@ -88,7 +88,7 @@ class CatalogueGuard:
         self._mark = ""
 
     def verify(self, through: Position) -> None:
-        """Every change up to `through` was made while the tables had their planned shape.
+        """Every change up to `through` was made while the tables had their planned schema.
 
         The WAL's end is read first, then the tables are locked for a moment (ACCESS SHARE), then the catalogue is read,
         in statements of their own. An ALTER whose commit lies before that end lets go of its lock only when it is
@@ -231,4 +231,4 @@ class CatalogueGuard:
 
 
 def open_guard(plan: SyncPlan, seen: SeenOrigins) -> CatalogueGuard:
-    return CatalogueGuard(plan.source, [table.shape for table in plan.tables], seen)
+    return CatalogueGuard(plan.source, [table.definition for table in plan.tables], seen)
