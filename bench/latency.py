@@ -19,11 +19,12 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters import registry
-from seamline.adapters.connect import connector_config, connector_mariadb
+from seamline import registry
+from seamline.adapters.connect import connector_config
 from seamline.adapters.connections import Connection
 from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline.ports import Orders, StreamReport
+from seamline.sources.mariadb import connector as connector_mariadb
 from seamline.sync.span_loop import run_stream
 from tests.checkout import day_and_commit
 from tests.integration.captured import Captured, captured

@@ -18,19 +18,19 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from seamline import settings
-from seamline.adapters.bulk_source import BulkRead
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.postgres.canonical import quoted
-from seamline.adapters.postgres.read import Relation, open_views
-from seamline.adapters.postgres.staging import StagedPlace, StagingArea, build_index, relation
-from seamline.adapters.postgres_source.bulk import SnapshotReaders
-from seamline.adapters.postgres_source.catalogue import read_catalogue
-from seamline.adapters.postgres_source.client import open_session
-from seamline.adapters.postgres_source.sessions import SharedSnapshot, seen_by
+from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import PostgresPosition
+from seamline.kinds.bulk import BulkRead
 from seamline.plan.model import DestinationPlan, SourcePlan
+from seamline.sinks.postgres.staging import StagedPlace, StagingArea, build_index, relation
+from seamline.sources.postgres.bulk import SnapshotReaders
+from seamline.sources.postgres.catalogue import read_catalogue
+from seamline.sources.postgres.client import open_session
+from seamline.sources.postgres.sessions import SharedSnapshot, seen_by
 from seamline.stack.postgres import binaries
 from tests.checkout import day_and_commit
 from tests.integration.databases import postgres, postgres_database

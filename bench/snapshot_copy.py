@@ -23,18 +23,18 @@ from pyspark.sql import SparkSession
 
 from seamline import settings
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.mariadb.catalogue import read_catalogue
-from seamline.adapters.mariadb.sessions import open_session as open_source_session
-from seamline.adapters.mariadb.sessions import views_at
-from seamline.adapters.postgres.canonical import quoted
-from seamline.adapters.postgres.read import Relation, open_views
-from seamline.adapters.postgres.staging import StagedPlace, StagingArea, build_index
+from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import RunKind, RunState
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import TableRead
+from seamline.sinks.postgres.staging import StagedPlace, StagingArea, build_index
+from seamline.sources.mariadb.catalogue import read_catalogue
+from seamline.sources.mariadb.sessions import open_session as open_source_session
+from seamline.sources.mariadb.sessions import views_at
 from seamline.stack.layout import Layout
 from seamline.stack.postgres import binaries
 from seamline_spark.session import open_session

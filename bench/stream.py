@@ -20,7 +20,7 @@ from itertools import chain
 import orjson
 import psycopg
 
-from seamline.adapters import registry
+from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.plan.model import SyncPlan, TablePlan
 from seamline.ports import Marker, Orders, StreamReport

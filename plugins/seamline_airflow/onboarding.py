@@ -15,7 +15,7 @@ from seamline_airflow import parts
 def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
     """The plan with the source's catalogue, and every problem: of the declarations, each with file and line, of the
     source, the capture and the destinations. A plan without a catalogue comes only beside a fatal problem."""
-    from seamline.adapters import registry
+    from seamline import registry
     from seamline.plan.compile import compile_plan
     from seamline.spec.faults import DeclarationsInvalid
     from seamline.spec.load import load_sync
@@ -48,7 +48,7 @@ def check_source(plan: SyncPlan) -> Sequence[Problem]:
 
 
 def _of_capture(plan: SyncPlan, *, behind: Sequence[Problem]) -> Sequence[Problem]:
-    from seamline.adapters import registry
+    from seamline import registry
 
     try:
         return registry.capture_problems(plan)
@@ -69,7 +69,7 @@ def ledgers(plan: SyncPlan) -> dict[str, LedgerRow | None]:
 
 
 def ensure_capture(run: Run) -> Mapping[str, Any]:
-    from seamline.adapters import registry
+    from seamline import registry
     from seamline.adapters.connect.capture import open_capture, open_topics
     from seamline.sync import capture
 

@@ -14,7 +14,7 @@ from seamline.ports import CaptureRegistry, PruningHolds, Sink, Source
 @contextmanager
 def platform() -> Iterator[Any]:
     """The PlatformStore."""
-    from seamline.adapters import registry
+    from seamline import registry
 
     with closing(registry.platform()) as store:
         yield store
@@ -23,7 +23,7 @@ def platform() -> Iterator[Any]:
 @contextmanager
 def director() -> Iterator[Any]:
     """The PlatformStreamDirector."""
-    from seamline.adapters import registry
+    from seamline import registry
 
     with closing(registry.director()) as opened:
         yield opened
@@ -31,7 +31,7 @@ def director() -> Iterator[Any]:
 
 @contextmanager
 def capture_registry() -> Iterator[CaptureRegistry]:
-    from seamline.adapters import registry
+    from seamline import registry
 
     with closing(registry.capture_registry()) as opened:
         yield opened
@@ -39,7 +39,7 @@ def capture_registry() -> Iterator[CaptureRegistry]:
 
 @contextmanager
 def pruning_holds() -> Iterator[PruningHolds]:
-    from seamline.adapters import registry
+    from seamline import registry
 
     with closing(registry.pruning_holds()) as opened:
         yield opened
@@ -47,7 +47,7 @@ def pruning_holds() -> Iterator[PruningHolds]:
 
 def reach(failpoint: str) -> None:
     """A place where a test holds or ends this process. Nothing happens unless it is armed, which is the exception."""
-    from seamline.adapters import registry
+    from seamline import registry
 
     armed = registry.failpoints()
     if armed is not None:
@@ -56,7 +56,7 @@ def reach(failpoint: str) -> None:
 
 @contextmanager
 def sink(plan: SyncPlan, destination: str) -> Iterator[Sink]:
-    from seamline.adapters import registry
+    from seamline import registry
 
     with closing(registry.sink(plan, destination)) as opened:
         yield opened
@@ -64,7 +64,7 @@ def sink(plan: SyncPlan, destination: str) -> Iterator[Sink]:
 
 @contextmanager
 def source(plan: SyncPlan) -> Iterator[Source]:
-    from seamline.adapters import registry
+    from seamline import registry
 
     yield registry.source(plan)
 
@@ -72,7 +72,7 @@ def source(plan: SyncPlan) -> Iterator[Source]:
 @contextmanager
 def cut_publisher(plan: SyncPlan, destination: str) -> Iterator[Any]:
     """The power of a destination to hold cuts."""
-    from seamline.adapters import registry
+    from seamline import registry
 
     with closing(registry.cut_publisher(plan, destination)) as opened:
         yield opened

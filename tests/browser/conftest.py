@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from seamline import settings
-from seamline.adapters import registry
+from seamline import registry, settings
 from seamline.adapters.airflow_rest import AirflowRest
 from seamline.cli.demo import Demo
 from seamline.demo import bank

@@ -6,7 +6,8 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from seamline.adapters import connections, registry
+from seamline import registry
+from seamline.adapters import connections
 from seamline.adapters.airflow_rest import FINISHED, DagRun
 from seamline.demo import bank
 from seamline.domain.calendar import last_ended

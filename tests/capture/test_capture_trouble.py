@@ -11,12 +11,12 @@ import pytest
 from seamline.adapters.connect.capture import ConnectCaptureProbe, capture_endpoint
 from seamline.adapters.connect.endpoint import CaptureEndpoint, offsets_topic
 from seamline.adapters.connect.rest import ConnectClient
-from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.capture import CaptureState
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.log import RecordKind
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker
+from seamline.sources.mariadb.source import MariaDbSource
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, Replayed, captured, replay
 from tests.integration.connect_worker import ConnectWorker, connect_worker

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters import registry
+from seamline import registry
 from seamline.adapters.connect import capture as connect_capture
 from seamline.adapters.connect.capture import open_capture, open_topics
 from seamline.adapters.connect.handed_over import hand_over, java_client_settings
@@ -19,17 +19,17 @@ from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
-from seamline.adapters.mariadb import client as mariadb_client
-from seamline.adapters.platform import migrate
-from seamline.adapters.platform.database import Database
-from seamline.adapters.platform.streams import PlatformStreamDirector
-from seamline.adapters.postgres import client as postgres_client
-from seamline.adapters.postgres.sink import PostgresSink
-from seamline.adapters.postgres_source import client as postgres_source_client
+from seamline.databases.mysql import client as mariadb_client
+from seamline.databases.postgres import client as postgres_client
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.platform import migrate
+from seamline.platform.database import Database
+from seamline.platform.streams import PlatformStreamDirector
 from seamline.ports import Marker
+from seamline.sinks.postgres.sink import PostgresSink
+from seamline.sources.postgres import client as postgres_source_client
 from seamline.sync.capture import ensure_capture
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot

@@ -10,9 +10,9 @@ import pytest
 
 from seamline.adapters.connect.capture import open_probe
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres_source import client, schema_guard
-from seamline.adapters.postgres_source.witness import open_witness
 from seamline.ports import Orders
+from seamline.sources.postgres import client, schema_guard
+from seamline.sources.postgres.witness import open_witness
 from seamline.sync.source_watch import SourceWatch
 from tests.conftest import RunningStack
 from tests.integration.captured import told_marker

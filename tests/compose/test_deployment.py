@@ -101,7 +101,7 @@ def test_four_services_killed_at_once_under_load_end_in_match(running: Deploymen
 
 def test_a_rotated_login_of_a_capture_is_taken_up_as_the_page_says(running: Deployment, checkout: Path) -> None:
     change = (
-        "from seamline.adapters.connections import resolve; from seamline.adapters.mariadb import client;"
+        "from seamline.adapters.connections import resolve; from seamline.databases.mysql import client;"
         " client.query(client.open_session(resolve('core_bank_capture')), \"SET PASSWORD = PASSWORD('rotated0')\")"
     )
     running.compose("exec", "-T", "stream_host", "python", "-c", change)

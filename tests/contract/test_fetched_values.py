@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres import fill_unavailable
-from seamline.adapters.postgres.canonical import quoted
-from seamline.adapters.postgres.sink import PostgresSink
+from seamline.databases.postgres.canonical import quoted
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import Fenced, SchemaConflict
 from seamline.ports import Lease, Staged
+from seamline.sinks.postgres import fill_unavailable
+from seamline.sinks.postgres.sink import PostgresSink
 from tests.contract.behaviours import Behaviour
 from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS, assert_stored, numbered, opened
 from tests.contract.worlds import PostgresWorld

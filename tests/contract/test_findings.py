@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres.findings import read_findings
-from seamline.adapters.postgres.ledger import create_tables
 from seamline.domain.changes import FindingsTold
 from seamline.ports import Joining
+from seamline.sinks.postgres.findings import read_findings
+from seamline.sinks.postgres.ledger import create_tables
 from tests.contract.behaviours import Applying, account
 from tests.contract.joining_behaviours import LEG, carrying, passed
 from tests.contract.worlds import PostgresWorld

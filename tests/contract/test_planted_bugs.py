@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres import fill_unavailable, joining, statements
-from seamline.adapters.postgres import ledger as ledger_tables
-from seamline.adapters.postgres import publish as publishing
-from seamline.adapters.postgres import sink as postgres_sink
-from seamline.adapters.postgres.apply import SpanApplier
-from seamline.adapters.postgres.sink import PostgresSink
-from seamline.adapters.postgres.statements import COPIES, DELETED, SpanStatements, TableStatements
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.ports import Commit, Lease, Load, Progress, Publication, Staged
+from seamline.sinks.postgres import fill_unavailable, joining, statements
+from seamline.sinks.postgres import ledger as ledger_tables
+from seamline.sinks.postgres import publish as publishing
+from seamline.sinks.postgres import sink as postgres_sink
+from seamline.sinks.postgres.apply import SpanApplier
+from seamline.sinks.postgres.sink import PostgresSink
+from seamline.sinks.postgres.statements import COPIES, DELETED, SpanStatements, TableStatements
 from tests import memory_sink
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS

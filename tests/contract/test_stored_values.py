@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres.canonical import quoted
-from seamline.adapters.postgres.wire import WireForms
-from seamline.adapters.postgres.wire_mariadb import MARIADB
-from seamline.adapters.postgres.wire_postgres import POSTGRES
+from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.log import Span
 from seamline.ports import Progress
+from seamline.sinks.postgres.wire import WireForms
+from seamline.sinks.postgres.wire_mariadb import MARIADB
+from seamline.sinks.postgres.wire_postgres import POSTGRES
 from tests.contract.wire_values import wire_value
 from tests.contract.worlds import MemoryWorld, PostgresWorld
 from tests.integration.databases import postgres

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres.statements import SpanStatements, TableStatements
 from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import Fenced, SchemaConflict
 from seamline.ports import Commit
+from seamline.sinks.postgres.statements import SpanStatements, TableStatements
 from seamline.sync.compaction import compact
 from seamline.sync.transactions import TransactionAssembler
 from tests.contract.behaviours import Applying, account, texts

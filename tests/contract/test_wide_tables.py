@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres.limits import COLUMNS_MAX, KEYLESS_COLUMNS_MAX
-from seamline.adapters.postgres.read import PostgresReadView, Relation, open_views
+from seamline.databases.postgres.read import PostgresReadView, Relation, open_views
 from seamline.domain.canonical import canonical_row, digest_of
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
@@ -19,6 +18,7 @@ from seamline.domain.digest import Segment
 from seamline.domain.log import Span
 from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.ports import Progress
+from seamline.sinks.postgres.limits import COLUMNS_MAX, KEYLESS_COLUMNS_MAX
 from tests.contract.worlds import PostgresWorld
 from tests.log_topic import STREAM, position, publication
 

@@ -8,10 +8,7 @@ from typing import Any, Protocol
 import psycopg
 
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.postgres.canonical import quoted
-from seamline.adapters.postgres.sink import PostgresSink
-from seamline.adapters.postgres.types import column_definitions
-from seamline.adapters.postgres.wire_mariadb import MARIADB
+from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import CommitUnknown
@@ -19,6 +16,9 @@ from seamline.domain.ledger import LedgerRow
 from seamline.domain.position import position_to_json
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints, Load, Sink
+from seamline.sinks.postgres.sink import PostgresSink
+from seamline.sinks.postgres.types import column_definitions
+from seamline.sinks.postgres.wire_mariadb import MARIADB
 from tests.bank_history import text_of
 from tests.integration.databases import either_of, postgres
 from tests.log_topic import sync_plan

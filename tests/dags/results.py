@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.platform.reconciliations import not_made
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.errors import Refused
@@ -39,6 +38,7 @@ from seamline.plan.model import (
     plan_from_json,
     plan_to_json,
 )
+from seamline.platform.reconciliations import not_made
 from seamline.ports import StreamReport, WantedStream
 from seamline_airflow import parts
 from tests.integration.known import destination_plan
@@ -282,7 +282,7 @@ class Platform:
         return ()
 
     def open_alarms(self) -> tuple[Any, ...]:
-        from seamline.adapters.platform.store import Alarm
+        from seamline.platform.store import Alarm
 
         return tuple(Alarm(kind, subject, text, datetime.now(UTC)) for (kind, subject), text in self.alarms.items())
 

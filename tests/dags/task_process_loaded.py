@@ -9,8 +9,6 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.execution_time.supervisor import in_process_api_server
 
 # What the tasks of these tests import while they run.
-from seamline.adapters import registry as registry
-from seamline.adapters.postgres import sink as sink
 from tests.dags.task_process import DAG_ID
 
 _DAGS = Path(__file__).resolve().parents[2] / "dags"

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
-from seamline.adapters import registry
-from seamline.adapters.postgres.maintenance import LetGo
+from seamline import registry
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.maintenance import CHORES
+from seamline.sinks.postgres.maintenance import LetGo
 from seamline_airflow.dag_factory import maintenance_dag
 from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED
 from tests.dags import results

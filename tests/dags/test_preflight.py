@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from seamline.adapters import registry
+from seamline import registry
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import plan_to_json
 from seamline.ports import Problem, Survey

@@ -302,7 +302,7 @@ def test_the_source_is_checked_every_day_for_the_tables_that_are_carried(
     source = SimpleNamespace(preflight=lambda tables: asked.append(tables) or tuple(problems))
     monkeypatch.setattr("seamline_airflow.parts.source", lambda plan: nullcontext(source))
     of_capture: list[Problem] = []
-    monkeypatch.setattr("seamline.adapters.registry.capture_problems", lambda plan: tuple(of_capture))
+    monkeypatch.setattr("seamline.registry.capture_problems", lambda plan: tuple(of_capture))
     operator = SourceCheckOperator(task_id="check", plan_json=plan_to_json(results.plan()))
     with pytest.raises(AirflowFailException, match="MINIMAL"):
         operator.execute(context())
@@ -324,7 +324,7 @@ def test_what_is_wrong_with_a_source_is_told_also_while_connect_is_away(
     def away(plan: Any) -> Any:
         raise TransientError("Connect is not ready")
 
-    monkeypatch.setattr("seamline.adapters.registry.capture_problems", away)
+    monkeypatch.setattr("seamline.registry.capture_problems", away)
     operator = SourceCheckOperator(task_id="check", plan_json=plan_to_json(results.plan()))
     with pytest.raises(AirflowFailException, match="MINIMAL"):
         operator.execute(context())

@@ -14,8 +14,8 @@ import psycopg
 from seamline import settings
 from seamline.adapters import connections
 from seamline.adapters.logins import Logins
-from seamline.adapters.postgres_source.grants import grant_script
 from seamline.plan.compile import compile_plan
+from seamline.sources.postgres.grants import grant_script
 from seamline.spec.load import load_declarations
 
 SYNC, DATABASE = "brokerage", "broker"

@@ -18,8 +18,8 @@ import psycopg
 import pymysql
 import pytest
 
-from seamline import settings
-from seamline.adapters import connections, registry
+from seamline import registry, settings
+from seamline.adapters import connections
 from seamline.adapters.airflow_rest import FINISHED, AirflowRest
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation

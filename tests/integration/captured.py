@@ -21,13 +21,13 @@ from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.log_reader import KafkaLogReader, open_log_reader
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.adapters.logins import Logins
-from seamline.adapters.mariadb.grants import grant_script, statements_of
-from seamline.adapters.mariadb.source import MariaDbSource
 from seamline.domain.errors import PositionLost
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Source
+from seamline.sources.mariadb.grants import grant_script, statements_of
+from seamline.sources.mariadb.source import MariaDbSource
 from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture, reset_capture
 from seamline.sync.capture_watch import CaptureWatch
 from seamline.sync.stream_host import RaiseAlarm

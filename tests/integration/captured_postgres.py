@@ -13,10 +13,10 @@ from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.logins import Logins
-from seamline.adapters.postgres_source.grants import grant_script
-from seamline.adapters.postgres_source.source import PostgresSource
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.settings import load
+from seamline.sources.postgres.grants import grant_script
+from seamline.sources.postgres.source import PostgresSource
 from tests.integration.captured import Captured, forget
 from tests.integration.databases import postgres, postgres_database
 from tests.waiting import wait_until

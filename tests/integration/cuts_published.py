@@ -10,14 +10,14 @@ import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres.client import open_session
-from seamline.adapters.postgres.cuts import PostgresCuts
+from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import TransientError
 from seamline.domain.position import BinlogPosition
 from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.postgres.cuts import PostgresCuts
 from tests.integration.databases import postgres
 
 DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "settlement")

@@ -9,7 +9,7 @@ import psycopg
 import pymysql
 
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.postgres.grants import grant_statements
+from seamline.sinks.postgres.grants import grant_statements
 
 # The logins of the local stack's destination.
 PUBLISHER, WRITER = "warehouse", "warehouse_writer"

@@ -7,10 +7,10 @@ from dataclasses import replace
 import psycopg
 
 from seamline.adapters.connections import resolve
-from seamline.adapters.platform.database import Session, parameters
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan
+from seamline.platform.database import Session, parameters
 
 STREAM = StreamId("settlement", "warehouse")
 

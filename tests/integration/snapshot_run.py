@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.bulk_read import RunReader
-from seamline.adapters.bulk_threads import CopyingHere
 from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import ArmedFailpoints
-from seamline.adapters.postgres.sink import PostgresSink
+from seamline.bulk.read import RunReader
+from seamline.bulk.threads import CopyingHere
 from seamline.domain.cutover import is_covered
 from seamline.domain.errors import GateFailed
 from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.domain.position import Position, PostgresPosition, position_from_json
 from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import Run
+from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.integration.bank_writers import Writers

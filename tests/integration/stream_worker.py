@@ -8,9 +8,9 @@ import sys
 
 from seamline import settings
 from seamline.adapters import failpoints
-from seamline.adapters.postgres.sink import open_sink
 from seamline.domain.errors import Fenced, TransientError
 from seamline.plan.model import StreamPlan
+from seamline.sinks.postgres.sink import open_sink
 from seamline.sync.span_loop import run_stream
 from tests.bank_history import text_of
 from tests.log_topic import ACCOUNT, AUDIT, LogTopic, ScriptedControl, TopicReader, insert, sync_plan, update

@@ -4,9 +4,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from seamline.adapters import registry
-from seamline.adapters.platform.control import PlatformStreamControl
+from seamline import registry
 from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.platform.control import PlatformStreamControl
 from seamline.sync.span_loop import run_stream
 
 

@@ -12,14 +12,24 @@ import pyarrow as pa
 import pytest
 
 from seamline import settings
-from seamline.adapters.bulk_copy import Copied, CopyItem, copy_group, copy_one, grouped
-from seamline.adapters.bulk_source import BulkRead
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb import snapshot_barrier
-from seamline.adapters.mariadb.bulk import BulkReaders, arrow_schema
-from seamline.adapters.mariadb.client import query
-from seamline.adapters.mariadb.one_session import OneSessionReaders
-from seamline.adapters.mariadb.sessions import (
+from seamline.bulk.copy import Copied, CopyItem, copy_group, copy_one, grouped
+from seamline.databases.mysql.client import query
+from seamline.databases.postgres.read import Relation, open_views
+from seamline.domain.canonical import inexact_columns
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import Segment
+from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.position import BinlogPosition
+from seamline.kinds.bulk import BulkRead
+from seamline.plan.model import DestinationPlan, SourcePlan
+from seamline.ports import ReadView
+from seamline.sinks.postgres.binary_copy import binary_copy
+from seamline.sinks.postgres.staging import StagedPlace, StagingArea, fill
+from seamline.sources.mariadb import snapshot_barrier
+from seamline.sources.mariadb.bulk import BulkReaders, arrow_schema
+from seamline.sources.mariadb.one_session import OneSessionReaders
+from seamline.sources.mariadb.sessions import (
     BEGIN_SNAPSHOT,
     Address,
     SnapshotLock,
@@ -28,17 +38,7 @@ from seamline.adapters.mariadb.sessions import (
     open_session,
     views_at,
 )
-from seamline.adapters.mariadb.snapshot_barrier import BarrierLocks, Coordinator
-from seamline.adapters.postgres.binary_copy import binary_copy
-from seamline.adapters.postgres.read import Relation, open_views
-from seamline.adapters.postgres.staging import StagedPlace, StagingArea, fill
-from seamline.domain.canonical import inexact_columns
-from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.digest import Segment
-from seamline.domain.errors import SchemaConflict, TransientError
-from seamline.domain.position import BinlogPosition
-from seamline.plan.model import DestinationPlan, SourcePlan
-from seamline.ports import ReadView
+from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Coordinator
 from seamline.stack.layout import Layout
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT, KindCase

@@ -14,17 +14,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb.read import MariaDbReadView
-from seamline.adapters.mariadb.sessions import open_session
-from seamline.adapters.postgres.canonical import canonical_expression
-from seamline.adapters.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation, open_views
-from seamline.adapters.postgres.types import column_definitions
+from seamline.databases.mysql.read import MariaDbReadView
+from seamline.databases.postgres.canonical import canonical_expression
+from seamline.databases.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation, open_views
 from seamline.domain.canonical import bucket_of, canonical_row, canonical_text, digest_of, field_text, row_hash
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.position import BinlogPosition
 from seamline.ports import ReadView
+from seamline.sinks.postgres.types import column_definitions
+from seamline.sources.mariadb.sessions import open_session
 from seamline.sync.bucket_search import key_ranges
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.kinds import CASES, LENIENT, KindCase

@@ -11,19 +11,19 @@ import pytest
 
 from seamline.adapters.connect import connector_config
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.mariadb import catalogue
-from seamline.adapters.mariadb import probes as mariadb_probes
-from seamline.adapters.mariadb.catalogue import CHARACTER_SETS
-from seamline.adapters.postgres import sink
-from seamline.adapters.postgres.encode import RowEncoder
-from seamline.adapters.postgres.wire import WireForms
-from seamline.adapters.postgres.wire_mariadb import MARIADB as MARIADB_FORMS
-from seamline.adapters.postgres.wire_postgres import POSTGRES as POSTGRES_FORMS
-from seamline.adapters.postgres_source import probes as postgres_probes
 from seamline.cli.main import main
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.probe import Probe, ProbePath
+from seamline.sinks.postgres import sink
+from seamline.sinks.postgres.encode import RowEncoder
+from seamline.sinks.postgres.wire import WireForms
+from seamline.sinks.postgres.wire_mariadb import MARIADB as MARIADB_FORMS
+from seamline.sinks.postgres.wire_postgres import POSTGRES as POSTGRES_FORMS
+from seamline.sources.mariadb import catalogue
+from seamline.sources.mariadb import probes as mariadb_probes
+from seamline.sources.mariadb.catalogue import CHARACTER_SETS
+from seamline.sources.postgres import probes as postgres_probes
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres

@@ -22,13 +22,11 @@ import psycopg2
 import pymysql
 import pytest
 
-from seamline import settings
-from seamline.adapters import registry
-from seamline.adapters.bulk_read import RunReader
-from seamline.adapters.bulk_threads import CopyingHere
+from seamline import registry, settings
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka import log_reader
-from seamline.adapters.platform import migrate
+from seamline.bulk.read import RunReader
+from seamline.bulk.threads import CopyingHere
 from seamline.cli.demo import SYNC, Demo
 from seamline.cli.main import main
 from seamline.domain.errors import Refused
@@ -37,6 +35,7 @@ from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run, SyncPlan, plan_to_json
+from seamline.platform import migrate
 from seamline.spec.load import load_declarations
 from seamline.stack import container_health
 from seamline.stack.layout import Layout

@@ -8,10 +8,10 @@ from contextlib import closing, contextmanager
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb import sessions
-from seamline.adapters.mariadb.client import query
-from seamline.adapters.mariadb.sessions import commits_held
+from seamline.databases.mysql.client import query
 from seamline.domain.errors import TransientError
+from seamline.sources.mariadb import sessions
+from seamline.sources.mariadb.sessions import commits_held
 from tests.integration.databases import mariadb, mariadb_database
 from tests.waiting import wait_until
 

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.platform import migrate
-from seamline.adapters.platform.database import Database
-from seamline.adapters.platform.maintenance import PlatformMaintenance
-from seamline.adapters.platform.store import PlatformStore
-from seamline.adapters.postgres.client import open_session
-from seamline.adapters.postgres.cut_expiry import PostgresCutExpiry
-from seamline.adapters.postgres.cuts import PostgresCuts
+from seamline.databases.postgres.client import open_session
 from seamline.domain.cut_keep import CutKeep, expired
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.runs import Cut
 from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
+from seamline.platform import migrate
+from seamline.platform.database import Database
+from seamline.platform.maintenance import PlatformMaintenance
+from seamline.platform.store import PlatformStore
+from seamline.sinks.postgres.cut_expiry import PostgresCutExpiry
+from seamline.sinks.postgres.cuts import PostgresCuts
 from seamline.sync.cut_expiry import ExpiredCuts, expire_cuts
 from tests.integration.cuts_published import DESTINATION, one, publish, stage, staged, stop
 from tests.integration.cuts_published import cuts as cuts

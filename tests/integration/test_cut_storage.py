@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres.client import open_session
-from seamline.adapters.postgres.cuts import PostgresCuts
-from seamline.adapters.postgres.derived import compare_derived, derived_table
-from seamline.adapters.postgres.types import column_definitions
+from seamline.databases.postgres.client import open_session
 from seamline.domain.canonical import digest_of, row_text
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest
@@ -22,6 +19,9 @@ from seamline.domain.errors import GateFailed, Refused, SchemaConflict, Transien
 from seamline.domain.position import BinlogPosition
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import DerivedTablePlan
+from seamline.sinks.postgres.cuts import PostgresCuts
+from seamline.sinks.postgres.derived import compare_derived, derived_table
+from seamline.sinks.postgres.types import column_definitions
 from tests.integration.cuts_published import (
     DAY,
     DESTINATION,

@@ -10,11 +10,11 @@ from contextlib import closing
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.postgres import client as destination_client
-from seamline.adapters.postgres.staging import StagedPlace, build_index
-from seamline.adapters.postgres_source import client as source_client
+from seamline.databases.postgres import client as destination_client
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.sinks.postgres.staging import StagedPlace, build_index
+from seamline.sources.postgres import client as source_client
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import postgres, postgres_database

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres.wire_postgres import POSTGRES
 from seamline.domain.catalogue import Column, Kind
+from seamline.sinks.postgres.wire_postgres import POSTGRES
 from tests.conftest import RunningStack
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres, postgres_database

@@ -9,13 +9,13 @@ import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb import sessions as mariadb_sessions
-from seamline.adapters.platform import database as platform
-from seamline.adapters.postgres.read import open_views
-from seamline.adapters.postgres.sink import PostgresSink
-from seamline.adapters.postgres.watched import connect
-from seamline.adapters.postgres_source import client as source_client
+from seamline.databases.postgres.read import open_views
+from seamline.databases.postgres.watched import connect
 from seamline.domain.errors import CommitUnknown, TransientError
+from seamline.platform import database as platform
+from seamline.sinks.postgres.sink import PostgresSink
+from seamline.sources.mariadb import sessions as mariadb_sessions
+from seamline.sources.postgres import client as source_client
 from seamline.sync.span_loop import run_stream
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld

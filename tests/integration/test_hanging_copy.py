@@ -8,22 +8,22 @@ from multiprocessing.connection import Connection as Pipe
 
 import pytest
 
-from seamline.adapters import registry
-from seamline.adapters.bulk_source import BulkRead
+from seamline import registry
 from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb.bulk import BulkReaders
-from seamline.adapters.mariadb.client import query
-from seamline.adapters.mariadb.one_session import OneSessionReaders
-from seamline.adapters.mariadb.sessions import BEGIN_SNAPSHOT, SnapshotLock, close_all, open_session
-from seamline.adapters.mariadb.snapshot_barrier import BarrierLocks, Coordinator
-from seamline.adapters.postgres_source import client as source_client
-from seamline.adapters.postgres_source.copy_out import CopyOut
-from seamline.adapters.postgres_source.sessions import SharedSnapshot, seen_by
+from seamline.databases.mysql.client import query
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import TransientError
+from seamline.kinds.bulk import BulkRead
 from seamline.plan.model import SourcePlan
+from seamline.sources.mariadb.bulk import BulkReaders
+from seamline.sources.mariadb.one_session import OneSessionReaders
+from seamline.sources.mariadb.sessions import BEGIN_SNAPSHOT, SnapshotLock, close_all, open_session
+from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Coordinator
+from seamline.sources.postgres import client as source_client
+from seamline.sources.postgres.copy_out import CopyOut
+from seamline.sources.postgres.sessions import SharedSnapshot, seen_by
 from tests.fault.soak.link import Link, link_to
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.hanging import within

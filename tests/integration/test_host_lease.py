@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from seamline.adapters.platform import migrate
-from seamline.adapters.platform.database import Database
-from seamline.adapters.platform.host_coordinator import HostCoordinator
-from seamline.adapters.platform.host_lease import Holder, HostTaken, Ownership, PlatformHostLease, this_process
-from seamline.adapters.platform.store import PlatformStore
-from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.plan.model import plan_to_json
+from seamline.platform import migrate
+from seamline.platform.database import Database
+from seamline.platform.host_coordinator import HostCoordinator
+from seamline.platform.host_lease import Holder, HostTaken, Ownership, PlatformHostLease, this_process
+from seamline.platform.store import PlatformStore
+from seamline.platform.streams import PlatformStreamDirector
 from seamline.ports import StreamReport
 from seamline.sync.stream_state import alarms_over_now
 from tests.integration.platform_database import STREAM, Server, database_of_its_own, empty_tables, plan

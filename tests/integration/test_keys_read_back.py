@@ -10,18 +10,18 @@ from datetime import UTC, datetime
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb.read import MariaDbReadView
-from seamline.adapters.mariadb.sessions import open_session
-from seamline.adapters.postgres.read import PostgresReadView, Relation, open_views
-from seamline.adapters.postgres.types import column_definitions
-from seamline.adapters.postgres_source.catalogue import survey
-from seamline.adapters.postgres_source.edge_values import edge_values
+from seamline.databases.mysql.read import MariaDbReadView
+from seamline.databases.postgres.read import PostgresReadView, Relation, open_views
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import BinlogPosition, Position
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import SourcePlan
 from seamline.ports import ReadView
+from seamline.sinks.postgres.types import column_definitions
+from seamline.sources.mariadb.sessions import open_session
+from seamline.sources.postgres.catalogue import survey
+from seamline.sources.postgres.edge_values import edge_values
 from seamline.sync.comparison import Work, compare_tables
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.postgres_kinds import CASES, TYPES

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters import registry
+from seamline import registry
 from seamline.adapters.connections import Connection
-from seamline.adapters.platform import migrate
-from seamline.adapters.platform.store import PlatformStore
 from seamline.cli.report import is_green
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import ControlTotalPlan, ParkedTable, ReconcilePlan, SyncPlan, plan_to_json
+from seamline.platform import migrate
+from seamline.platform.store import PlatformStore
 from seamline_spark.compare.main import compare_run
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing

@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 import pytest
 from confluent_kafka import Producer
 
-from seamline.adapters import registry
+from seamline import registry
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
-from seamline.adapters.platform import migrate
-from seamline.adapters.platform.capture import PlatformPruningHolds
-from seamline.adapters.platform.database import Database
-from seamline.adapters.platform.maintenance import PlatformMaintenance
-from seamline.adapters.platform.store import PlatformStore
-from seamline.adapters.platform.streams import PlatformStreamDirector
-from seamline.adapters.postgres.ledger import create_tables
 from seamline.domain.errors import PositionLost, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import PUBLISH
 from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.platform import migrate
+from seamline.platform.capture import PlatformPruningHolds
+from seamline.platform.database import Database
+from seamline.platform.maintenance import PlatformMaintenance
+from seamline.platform.store import PlatformStore
+from seamline.platform.streams import PlatformStreamDirector
+from seamline.sinks.postgres.ledger import create_tables
 from seamline.sync.log_pruning import Pruned, PruningTools, log_users, prune_log
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres, postgres_database

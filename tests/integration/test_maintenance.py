@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.platform import migrate
-from seamline.adapters.platform.capture import PlatformPruningHolds
-from seamline.adapters.platform.database import Database
-from seamline.adapters.platform.expiry import PlatformExpiry
-from seamline.adapters.platform.maintenance import PlatformMaintenance
-from seamline.adapters.platform.store import PlatformStore
-from seamline.adapters.postgres.client import open_session
-from seamline.adapters.postgres.ledger import create_tables
-from seamline.adapters.postgres.maintenance import PostgresMaintenance
+from seamline.databases.postgres.client import open_session
 from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import PUBLISH, Cut, Receipt, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan, plan_to_json
+from seamline.platform import migrate
+from seamline.platform.capture import PlatformPruningHolds
+from seamline.platform.database import Database
+from seamline.platform.expiry import PlatformExpiry
+from seamline.platform.maintenance import PlatformMaintenance
+from seamline.platform.store import PlatformStore
+from seamline.sinks.postgres.ledger import create_tables
+from seamline.sinks.postgres.maintenance import PostgresMaintenance
 from tests.integration.cuts_published import one
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.platform_database import Server, database_of_its_own, plan

@@ -8,13 +8,13 @@ import pytest
 from seamline import settings
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.logins import Logins
-from seamline.adapters.mariadb.client import query
-from seamline.adapters.mariadb.grants import grant_script
-from seamline.adapters.mariadb.source import MariaDbSource
+from seamline.databases.mysql.client import query
 from seamline.domain.catalogue import Kind
 from seamline.domain.errors import ConfigError, Refused, SchemaConflict
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker
+from seamline.sources.mariadb.grants import grant_script
+from seamline.sources.mariadb.source import MariaDbSource
 from seamline.stack.mariadb import ROLES, provision
 from tests.conftest import RunningStack
 from tests.integration.databases import mariadb, mariadb_database

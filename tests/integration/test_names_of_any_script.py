@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb import canonical as mariadb_text
-from seamline.adapters.postgres import canonical as postgres_text
-from seamline.adapters.postgres.sink import PostgresSink
+from seamline.databases.mysql import canonical as mariadb_text
+from seamline.databases.postgres import canonical as postgres_text
 from seamline.domain.verdict import BreakType, Verdict
+from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack

@@ -12,13 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from seamline.adapters.platform import migrate
-from seamline.adapters.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
-from seamline.adapters.platform.control import PlatformStreamControl
-from seamline.adapters.platform.database import Database, Session
-from seamline.adapters.platform.host_lease import PlatformHostLease, this_process
-from seamline.adapters.platform.store import PlatformStore
-from seamline.adapters.platform.streams import PlatformStreamDirector, put_report
 from seamline.cli.main import main
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import ConfigError, InvariantViolated, Refused, TransientError
@@ -27,6 +20,13 @@ from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import FAILURE, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import StreamPlan, plan_to_json
+from seamline.platform import migrate
+from seamline.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
+from seamline.platform.control import PlatformStreamControl
+from seamline.platform.database import Database, Session
+from seamline.platform.host_lease import PlatformHostLease, this_process
+from seamline.platform.store import PlatformStore
+from seamline.platform.streams import PlatformStreamDirector, put_report
 from seamline.ports import StreamReport
 from tests.integration.platform_database import STREAM, Server, database_of_its_own, empty_tables, plan
 from tests.waiting import wait_until
@@ -385,7 +385,7 @@ def test_a_person_pauses_resumes_and_restarts_a_stream_by_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("seamline.adapters.registry.director", lambda: director)
+    monkeypatch.setattr("seamline.registry.director", lambda: director)
     assert main(["stream", "pause", "settlement"]) == Refused.exit_code
     assert "Onboarding starts them" in capsys.readouterr().err
     director.want(STREAM, plan_json=plan_to_json(plan()))

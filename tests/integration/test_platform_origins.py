@@ -3,9 +3,9 @@
 from contextlib import closing
 from dataclasses import replace
 
-from seamline.adapters.platform.database import Database
-from seamline.adapters.platform.origins import PlatformOrigins
 from seamline.domain.catalogue import Table
+from seamline.platform.database import Database
+from seamline.platform.origins import PlatformOrigins
 from tests.integration.platform_database import Server
 from tests.integration.test_platform import migrated as migrated
 from tests.integration.test_platform import server as server

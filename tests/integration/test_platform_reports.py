@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-from seamline.adapters.platform.store import PlatformStore
 from seamline.domain.cut_state import Headline, of_live
 from seamline.domain.runs import Cut, Reconciliation, Scope
 from seamline.domain.verdict import Verdict
+from seamline.platform.store import PlatformStore
 from tests.integration.test_platform import POSITION, reconciliation, start_run
 from tests.integration.test_platform import migrated as migrated
 from tests.integration.test_platform import server as server

@@ -9,17 +9,17 @@ import pytest
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.logins import Logins
-from seamline.adapters.postgres_source import preflight_facts
-from seamline.adapters.postgres_source.client import role
-from seamline.adapters.postgres_source.grants import grant_script, publication_statement
-from seamline.adapters.postgres_source.marker import commit_marker, prune_markers
-from seamline.adapters.postgres_source.origin import ColumnOrigin, Origin
-from seamline.adapters.postgres_source.preflight import SourceFacts, check
-from seamline.adapters.postgres_source.source import PostgresSource
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem
+from seamline.sources.postgres import preflight_facts
+from seamline.sources.postgres.client import role
+from seamline.sources.postgres.grants import grant_script, publication_statement
+from seamline.sources.postgres.marker import commit_marker, prune_markers
+from seamline.sources.postgres.origin import ColumnOrigin, Origin
+from seamline.sources.postgres.preflight import SourceFacts, check
+from seamline.sources.postgres.source import PostgresSource
 from tests.conftest import RunningStack
 from tests.integration.databases import postgres, postgres_database
 

@@ -10,9 +10,7 @@ import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.postgres import publish as publishing
-from seamline.adapters.postgres.read import PostgresReadView, Relation
-from seamline.adapters.postgres.sink import PostgresSink
+from seamline.databases.postgres.read import PostgresReadView, Relation
 from seamline.domain.canonical import digest_of, row_text
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest, Segment
@@ -28,6 +26,8 @@ from seamline.domain.errors import (
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import BinlogPosition
 from seamline.ports import Load
+from seamline.sinks.postgres import publish as publishing
+from seamline.sinks.postgres.sink import PostgresSink
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import postgres, postgres_database, writer_of

@@ -13,17 +13,17 @@ import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres_source import bulk, sessions
-from seamline.adapters.postgres_source.client import Session, role
-from seamline.adapters.postgres_source.copy_out import CopyOut
-from seamline.adapters.postgres_source.sessions import SharedSnapshot, join_snapshot, views_at_one_snapshot
-from seamline.adapters.postgres_source.source import PostgresSource
 from seamline.domain.catalogue import Table
 from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, SeamlineError, TransientError
 from seamline.domain.position import PostgresPosition, position_from_json
 from seamline.ports import Marker, Problem, ReadView
+from seamline.sources.postgres import bulk, sessions
+from seamline.sources.postgres.client import Session, role
+from seamline.sources.postgres.copy_out import CopyOut
+from seamline.sources.postgres.sessions import SharedSnapshot, join_snapshot, views_at_one_snapshot
+from seamline.sources.postgres.source import PostgresSource
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
@@ -303,8 +303,8 @@ def test_a_transaction_that_writes_and_stays_open_is_named_and_leaves_no_slot(
     bank: PostgresCaptured, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Again and again while it is waited for, and in the error at the end."""
-    monkeypatch.setattr("seamline.adapters.postgres_source.slots._QUIET_S", 0.1)
-    monkeypatch.setattr("seamline.adapters.postgres_source.slots._TOLD_EVERY_S", 0.1)
+    monkeypatch.setattr("seamline.sources.postgres.slots._QUIET_S", 0.1)
+    monkeypatch.setattr("seamline.sources.postgres.slots._TOLD_EVERY_S", 0.1)
     first_id = next(FIRST_IDS)
     with closing(in_postgres(bank.root)) as writer, closing(in_postgres(bank.root)) as reader:
         reader.execute("SELECT count(*) FROM account")

@@ -12,17 +12,17 @@ import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb.catalogue import read_catalogue
-from seamline.adapters.mariadb.read import MariaDbReadView
-from seamline.adapters.mariadb.sessions import open_session
-from seamline.adapters.postgres.read import Relation, open_views
-from seamline.adapters.postgres.types import column_definitions
+from seamline.databases.mysql.read import MariaDbReadView
+from seamline.databases.postgres.read import Relation, open_views
 from seamline.demo.bank import SMALL, connect, fill
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import BinlogPosition
 from seamline.domain.verdict import BreakType, TableVerdict, Verdict
 from seamline.plan.model import ControlTotalPlan
+from seamline.sinks.postgres.types import column_definitions
+from seamline.sources.mariadb.catalogue import read_catalogue
+from seamline.sources.mariadb.sessions import open_session
 from seamline.sync.bucket_search import Limits
 from seamline.sync.comparison import Work, compare_tables
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
@@ -256,7 +256,7 @@ def test_a_server_that_casts_no_bytes_digests_the_same(
         for name in ("ledger_entry", "access_audit"):
             segment = Segment(name, buckets=16)
             by_bytes = view.digests(segment, run_key="k")
-            monkeypatch.setattr("seamline.adapters.postgres.read._CASTS_BYTES", 10**9)
+            monkeypatch.setattr("seamline.databases.postgres.read._CASTS_BYTES", 10**9)
             assert view.digests(segment, run_key="k") == by_bytes
             assert len(by_bytes) > 1
             monkeypatch.undo()

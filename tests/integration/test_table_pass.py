@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters import registry
+from seamline import registry
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.failpoints import ArmedFailpoints
-from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.errors import CommitUnknown, Fenced, Refused, SchemaConflict, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.list_change import ListChange, entering_only, list_change
 from seamline.plan.model import ParkedTable, Run
 from seamline.ports import Commit, Marker, Orders, StreamReport
+from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sync.snapshot import take_snapshot
 from seamline.sync.table_pass import PassTools, join_stream
 from tests.conftest import RunningStack

@@ -11,9 +11,9 @@ from psycopg import errors
 
 from seamline import settings
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.postgres.grants import grant_statements
-from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.errors import Fenced, Refused
+from seamline.sinks.postgres.grants import grant_statements
+from seamline.sinks.postgres.sink import PostgresSink
 from seamline.stack import postgres as stack_postgres
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.worlds import PostgresWorld

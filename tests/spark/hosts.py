@@ -17,11 +17,11 @@ import psycopg
 
 from seamline import settings
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.platform import migrate
-from seamline.adapters.platform.database import Database, Session, parameters
-from seamline.adapters.platform.store import PlatformStore
-from seamline.adapters.platform.streams import PlatformStreamDirector
 from seamline.domain.ledger import StreamId
+from seamline.platform import migrate
+from seamline.platform.database import Database, Session, parameters
+from seamline.platform.store import PlatformStore
+from seamline.platform.streams import PlatformStreamDirector
 from seamline.ports import StreamReport
 from tests.integration.databases import postgres, postgres_database
 from tests.waiting import wait_until

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from seamline import settings
-from seamline.adapters.platform.control import PlatformStreamControl
-from seamline.adapters.platform.host_coordinator import HostCoordinator
 from seamline.domain.ledger import StreamId
+from seamline.platform.control import PlatformStreamControl
+from seamline.platform.host_coordinator import HostCoordinator
 from seamline.ports import StreamReport
 from seamline_spark.stream_host.host import WatchSource
 from seamline_spark.stream_host.main import main

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 from seamline import settings
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres.arrow_rows import page_ranges, read_batches
-from seamline.adapters.postgres.client import open_session
-from seamline.adapters.postgres.derived import compare_derived, derived_table
-from seamline.adapters.postgres.types import column_definitions
+from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DerivedTablePlan
+from seamline.sinks.postgres.arrow_rows import page_ranges, read_batches
+from seamline.sinks.postgres.derived import compare_derived, derived_table
+from seamline.sinks.postgres.types import column_definitions
 from seamline_spark.cut.derived import StagedRelation, compute_derived
 from tests.integration.databases import postgres, postgres_database
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from seamline.adapters.platform.streams import StreamEvent
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import plan_to_json
+from seamline.platform.streams import StreamEvent
 from seamline.stack import kafka, supervisor
 from seamline.stack.layout import Layout
 from seamline.sync.capture_watch import CAPTURE_FAILED

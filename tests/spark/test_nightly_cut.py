@@ -12,11 +12,8 @@ from urllib.parse import quote
 import pytest
 from pyspark.sql import SparkSession
 
-from seamline import settings
-from seamline.adapters import registry
+from seamline import registry, settings
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb.catalogue import read_catalogue
-from seamline.adapters.platform import migrate
 from seamline.demo.bank import SMALL, connect, fill
 from seamline.demo.writers import Writer, write_until
 from seamline.domain.calendar import last_ended
@@ -37,6 +34,8 @@ from seamline.plan.model import (
     TablePlan,
     plan_to_json,
 )
+from seamline.platform import migrate
+from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sync.cut import publish_cut
 from seamline_spark.cut.main import cut
 from seamline_spark.session import open_session

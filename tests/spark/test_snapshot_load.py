@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from seamline import settings
-from seamline.adapters import registry
+from seamline import registry, settings
 from seamline.adapters.connections import Connection
-from seamline.adapters.platform import migrate
-from seamline.adapters.platform.store import PlatformStore
-from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain.errors import Refused
 from seamline.domain.position import position_from_json
 from seamline.plan.model import SyncPlan, plan_to_json
+from seamline.platform import migrate
+from seamline.platform.store import PlatformStore
+from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sync.onboard import publish
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing

@@ -14,10 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from seamline import settings
-from seamline.adapters.bulk_read import SourceAtOnePosition
 from seamline.adapters.connections import Connection
-from seamline.adapters.mariadb.catalogue import read_catalogue
-from seamline.adapters.mariadb.client import query
+from seamline.bulk.read import SourceAtOnePosition
+from seamline.databases.mysql.client import query
 from seamline.demo.bank import SMALL, connect, fill
 from seamline.demo.writers import Writer, write_until
 from seamline.domain.digest import Segment
@@ -26,6 +25,7 @@ from seamline.domain.runs import RunKind, RunState
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Load, TableRead
+from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sync.comparison import Work, compare_tables
 from seamline_spark.session import open_session
 from seamline_spark.snapshot.bulk_read import SparkReader
@@ -270,7 +270,7 @@ def test_a_value_that_the_destination_cannot_hold_is_refused_by_name(
 def test_a_source_without_enough_connections_is_refused_before_anything_waits(
     spark: SparkSession, bank: Connection, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seamline.adapters.mariadb.parallel_snapshot._SPARE", 100_000)
+    monkeypatch.setattr("seamline.sources.mariadb.parallel_snapshot._SPARE", 100_000)
     run = run_of(bank, lock="none")
     with (
         pytest.raises(Refused, match="more connections"),

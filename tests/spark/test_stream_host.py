@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from seamline.adapters.platform.host_coordinator import WantedNow
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan, plan_to_json
+from seamline.platform.host_coordinator import WantedNow
 from seamline.ports import WantedStream
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import StreamRoster

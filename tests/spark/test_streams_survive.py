@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from seamline.adapters.platform.store import Alarm
 from seamline.domain.errors import Refused
 from seamline.plan.model import SyncPlan
+from seamline.platform.store import Alarm
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import Writers
 from tests.spark.chains import Chain, chain_of

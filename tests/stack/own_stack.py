@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 from seamline import settings
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import admin_client, client_settings
-from seamline.adapters.platform import database
-from seamline.adapters.platform.host_lease import holder_of
+from seamline.platform import database
+from seamline.platform.host_lease import holder_of
 from seamline.settings import Settings
 from seamline.stack import leftovers
 from seamline.stack.layout import Layout

@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.adapters.postgres import binary_copy as module
-from seamline.adapters.postgres.binary_copy import binary_copy, numeric
+from seamline.sinks.postgres import binary_copy as module
+from seamline.sinks.postgres.binary_copy import binary_copy, numeric
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string()), ("wide", pa.decimal256(50, 6))])
 

@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.adapters.bulk_copy import CopyItem, grouped
-from seamline.adapters.bulk_source import BulkRead
-from seamline.adapters.mariadb.bulk import _translated, arrow_schema, bulk_statement, reading_of
-from seamline.adapters.mariadb.sessions import Address
-from seamline.adapters.mariadb.snapshot_barrier import BarrierLocks
-from seamline.adapters.postgres.staging import StagedPlace
-from seamline.adapters.postgres.types import destination_type
+from seamline.bulk.copy import CopyItem, grouped
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError
+from seamline.kinds.bulk import BulkRead
 from seamline.plan.model import SourcePlan
+from seamline.sinks.postgres.staging import StagedPlace
+from seamline.sinks.postgres.types import destination_type
+from seamline.sources.mariadb.bulk import _translated, arrow_schema, bulk_statement, reading_of
+from seamline.sources.mariadb.sessions import Address
+from seamline.sources.mariadb.snapshot_barrier import BarrierLocks
 
 SOURCE = SourcePlan("s", "mariadb", "bank", "r", "c", "m", "log", "connector")
 ONLY_IN_POSTGRES = {Kind.TIME_OF_DAY, Kind.INTERVAL, Kind.JSONB}

@@ -21,11 +21,11 @@ from seamline.adapters.connect.trace import cure_of
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka import log_dirs
 from seamline.adapters.kafka.client import client_settings
-from seamline.adapters.platform import database as platform
-from seamline.adapters.postgres import client as postgres
-from seamline.adapters.postgres_source import client as postgres_source
 from seamline.adapters.tls import client_context, libpq_tls, pymysql_tls, tls_of
+from seamline.databases.postgres import client as postgres
 from seamline.domain.errors import ConfigError, TransientError
+from seamline.platform import database as platform
+from seamline.sources.postgres import client as postgres_source
 from seamline_airflow import gx_engine
 from tests.certificates import Authority
 

@@ -14,8 +14,6 @@ from seamline.adapters.connect.connector_config import (
     refuse_literal_secrets,
     untested_version,
 )
-from seamline.adapters.connect.connector_mariadb import MARIADB_CONNECTOR, server_id
-from seamline.adapters.connect.connector_postgres import POSTGRES_CONNECTOR
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
 from seamline.adapters.connect.trace import cure_of, has_lost_its_place, short_trace
 from seamline.adapters.tls import Tls
@@ -23,6 +21,8 @@ from seamline.domain.errors import ConfigError
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.plan.model import SourcePlan
+from seamline.sources.mariadb.connector import MARIADB_CONNECTOR, server_id
+from seamline.sources.postgres.connector import POSTGRES_CONNECTOR
 
 EXPECTED = Path(__file__).with_name("connector_config.json")
 SOURCE = SourcePlan(

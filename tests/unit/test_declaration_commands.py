@@ -165,7 +165,7 @@ def test_the_alarms_about_a_capture_end_when_it_is_given_up(folder: Path, monkey
     given_up: list[str] = []
     store = SimpleNamespace(end_alarm=lambda kind, subject: ended.append((kind, subject)), close=lambda: None)
     for name in ("platform", "capture_registry", "source"):
-        monkeypatch.setattr(f"seamline.adapters.registry.{name}", lambda *_: store)
+        monkeypatch.setattr(f"seamline.registry.{name}", lambda *_: store)
     for name in ("open_capture", "open_topics"):
         monkeypatch.setattr(f"seamline.cli.capture.{name}", lambda source: None)
     monkeypatch.setattr("seamline.cli.capture.reset_capture", lambda plan, **_: given_up.append(plan.name))

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.debezium.binlog import altered_tables, dropped_database, leaves_values_alone
 from seamline.adapters.debezium.decode import decoder_for
 from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore, touched
 from seamline.domain.position import BinlogPosition
+from seamline.sources.mariadb.decode import altered_tables, dropped_database, leaves_values_alone
 from tests.told import Told, decode
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from seamline.adapters.postgres.limits import COLUMNS_MAX, KEYLESS_COLUMNS_MAX, advice, refusals
-from seamline.adapters.postgres.wire_mariadb import MARIADB
-from seamline.adapters.postgres.wire_postgres import POSTGRES
 from seamline.domain.catalogue import Column, Kind, Table
+from seamline.sinks.postgres.limits import COLUMNS_MAX, KEYLESS_COLUMNS_MAX, advice, refusals
+from seamline.sinks.postgres.wire_mariadb import MARIADB
+from seamline.sinks.postgres.wire_postgres import POSTGRES
 
 ID = Column("id", Kind.INTEGER, "int", nullable=False, length=32)
 TEXT = Column("c", Kind.STRING, "text")

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.adapters.mariadb import edge_values as mariadb
-from seamline.adapters.postgres.canonical import quoted
-from seamline.adapters.postgres_source import edge_values as postgres
 from seamline.adapters.probe_statements import default_of, transactions
+from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.probe import Probe, ProbePath, probe_of
+from seamline.sources.mariadb import edge_values as mariadb
+from seamline.sources.postgres import edge_values as postgres
 from tests.integration.kinds import CASES, INEXACT_CASES
 
 # The catalogue tells bit(1) as bits.

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from seamline.adapters.mariadb.catalogue import (
+from seamline.databases.mysql.table_text import foreign_key_actions, json_columns
+from seamline.domain.catalogue import Column, Kind
+from seamline.sources.mariadb.catalogue import (
     ColumnFacts,
     column_from_facts,
     table_fault,
     table_from_facts,
     unsupported,
 )
-from seamline.adapters.mariadb.generated import virtual_fault
-from seamline.adapters.mariadb.table_text import foreign_key_actions, json_columns
-from seamline.domain.catalogue import Column, Kind
+from seamline.sources.mariadb.generated import virtual_fault
 
 
 @pytest.mark.parametrize(

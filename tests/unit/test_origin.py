@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from seamline.adapters.postgres_source.origin import (
+from seamline.domain.catalogue import Column, Kind, Table, table_from_json, table_to_json
+from seamline.plan.list_change import ListChange, with_origins_of
+from seamline.sources.postgres.origin import (
     ColumnOrigin,
     Origin,
     is_watched,
     table_mark,
     undone_alterations,
 )
-from seamline.domain.catalogue import Column, Kind, Table, table_from_json, table_to_json
-from seamline.plan.list_change import ListChange, with_origins_of
 from tests.log_topic import sync_plan
 
 TABLE = Table("t", (Column("id", Kind.INTEGER, "bigint"), Column("felt", Kind.ENUM, "mood")), ("id",))

@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.adapters.postgres_source.sessions import position_at
-from seamline.adapters.postgres_source.slots import parse_lsn
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import (
     BinlogPosition,
@@ -18,6 +16,8 @@ from seamline.domain.position import (
     position_to_json,
     widen_xid,
 )
+from seamline.sources.postgres.sessions import position_at
+from seamline.sources.postgres.slots import parse_lsn
 
 sequences = st.dictionaries(st.integers(0, 3), st.integers(1, 1000), max_size=4)
 binlog_positions = st.builds(

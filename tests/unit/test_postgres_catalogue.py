@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.adapters.postgres_source.catalogue import (
+from seamline.domain.catalogue import Column, Kind
+from seamline.domain.errors import SchemaConflict
+from seamline.sources.postgres.catalogue import (
     ColumnFacts,
     column_from_facts,
     table_fault,
     table_from_facts,
     unsupported,
 )
-from seamline.domain.catalogue import Column, Kind
-from seamline.domain.errors import SchemaConflict
 
 
 def facts(type_name: str, shown: str = "", *, modifier: int = -1, type_kind: str = "b", name: str = "c") -> ColumnFacts:

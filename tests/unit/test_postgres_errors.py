@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from seamline.adapters.postgres.client import seamline_error
+from seamline.databases.postgres.client import seamline_error
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, SeamlineError, TransientError
 
 

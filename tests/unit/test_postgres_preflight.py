@@ -9,11 +9,15 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.logins import Logins
-from seamline.adapters.postgres.grants import WRITER
-from seamline.adapters.postgres.grants import grant_script as destination_script
-from seamline.adapters.postgres_source.grants import grant_script
-from seamline.adapters.postgres_source.marker import commit_marker, create_statement
-from seamline.adapters.postgres_source.preflight import (
+from seamline.cli.main import main
+from seamline.domain.errors import InvariantViolated
+from seamline.plan.model import SourcePlan
+from seamline.ports import Marker, Problem
+from seamline.sinks.postgres.grants import WRITER
+from seamline.sinks.postgres.grants import grant_script as destination_script
+from seamline.sources.postgres.grants import grant_script
+from seamline.sources.postgres.marker import commit_marker, create_statement
+from seamline.sources.postgres.preflight import (
     MARKER_SHAPE,
     PUBLISHED,
     PublicationFacts,
@@ -22,10 +26,6 @@ from seamline.adapters.postgres_source.preflight import (
     TableFacts,
     check,
 )
-from seamline.cli.main import main
-from seamline.domain.errors import InvariantViolated
-from seamline.plan.model import SourcePlan
-from seamline.ports import Marker, Problem
 from tests.unit.declared import DESTINATION, SYNC, write_declarations
 from tests.unit.declared import SOURCE as MARIADB_SOURCE
 

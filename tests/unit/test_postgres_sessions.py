@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.adapters.postgres_source.sessions import position_at, unfinished
+from seamline.sources.postgres.sessions import position_at, unfinished
 
 FIRST = 750
 STATES = ("ended", "in limbo", "running")

@@ -8,16 +8,16 @@ import pymysql
 import pytest
 
 from seamline.adapters.logins import Logins, logins_of
-from seamline.adapters.mariadb import preflight_facts
-from seamline.adapters.mariadb.grants import grant_script
-from seamline.adapters.mariadb.preflight import (
+from seamline.sources.mariadb import preflight_facts
+from seamline.sources.mariadb.grants import grant_script
+from seamline.sources.mariadb.preflight import (
     MARKER_SHAPE,
     ForeignKeyAction,
     RoleFacts,
     SourceFacts,
     check,
 )
-from seamline.adapters.mariadb.preflight_facts import grants_of
+from seamline.sources.mariadb.preflight_facts import grants_of
 
 VARIABLES = {
     "version": "11.4.5-MariaDB-log",

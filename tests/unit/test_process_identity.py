@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from seamline.adapters.platform.host_lease import Holder, holder_of, holds, is_known_dead, this_process
 from seamline.adapters.process_identity import space, started_ticks
+from seamline.platform.host_lease import Holder, holder_of, holds, is_known_dead, this_process
 
 
 def test_this_process_is_itself_each_time_and_comes_back_from_its_text() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamline.adapters import registry
+from seamline import registry
 from seamline.domain.errors import ConfigError
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from seamline.adapters.postgres.encode import RowEncoder
-from seamline.adapters.postgres.wire_postgres import POSTGRES
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import SchemaConflict
+from seamline.sinks.postgres.encode import RowEncoder
+from seamline.sinks.postgres.wire_postgres import POSTGRES
 from tests.toast_log import to_json
 
 COLUMNS = (

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.adapters.debezium.decode import decoder_for
-from seamline.adapters.postgres.encode import RowEncoder
-from seamline.adapters.postgres.wire_postgres import POSTGRES
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import RowChange
+from seamline.sinks.postgres.encode import RowEncoder
+from seamline.sinks.postgres.wire_postgres import POSTGRES
 from tests.toast_log import to_json
 from tests.told import Told, decode
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.platform.store import Alarm
 from seamline.cli import status
 from seamline.cli.main import main
 from seamline.domain.cut_state import CutState
@@ -16,6 +15,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import plan_to_json
+from seamline.platform.store import Alarm
 from seamline.ports import StreamReport, WantedStream
 from seamline.sync.capture_watch import CAPTURE_FAILED
 from tests.log_topic import sync_plan

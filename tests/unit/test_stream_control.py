@@ -3,10 +3,10 @@
 import threading
 import time
 
-from seamline.adapters.platform.control import PlatformStreamControl, as_of_now, plan_hash
-from seamline.adapters.platform.database import Session
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
+from seamline.platform.control import PlatformStreamControl, as_of_now, plan_hash
+from seamline.platform.database import Session
 from seamline.ports import Orders, StreamReport
 from tests.waiting import wait_until
 

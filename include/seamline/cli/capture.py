@@ -12,8 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import cast
 
-from seamline import settings
-from seamline.adapters import registry
+from seamline import registry, settings
 from seamline.adapters.connect.capture import open_capture, open_topics
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.compile import compile_plan

@@ -12,14 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import cast
 
-from seamline import settings
-from seamline.adapters import registry
-from seamline.adapters.bulk_read import RunReader
-from seamline.adapters.bulk_threads import CopyingHere
+from seamline import registry, settings
 from seamline.adapters.connect.capture import CONNECT_CONNECTION, open_capture, open_topics
 from seamline.adapters.connect.connector_config import CONNECTORS
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import resolve
+from seamline.bulk.read import RunReader
+from seamline.bulk.threads import CopyingHere
 from seamline.domain.certificate import Parity, markdown
 from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan

@@ -7,8 +7,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 
-from seamline import settings
-from seamline.adapters import registry
+from seamline import registry, settings
 from seamline.adapters.airflow_rest import AirflowRest
 from seamline.cli import report, status
 from seamline.cli.up import print_airflow

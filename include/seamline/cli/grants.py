@@ -6,14 +6,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seamline import settings
-from seamline.adapters import registry
+from seamline import registry, settings
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.logins import logins_of
-from seamline.adapters.postgres import grants as destination
 from seamline.domain.errors import ConfigError
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import DestinationPlan, SourcePlan
+from seamline.sinks.postgres import grants as destination
 from seamline.spec.faults import guess
 from seamline.spec.load import load_declarations
 

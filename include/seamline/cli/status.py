@@ -13,15 +13,14 @@ from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from seamline import settings
-from seamline.adapters import registry
-from seamline.adapters.platform.store import Alarm, PlatformStore
+from seamline import registry, settings
 from seamline.cli import report
 from seamline.domain.calendar import moment_in_words
 from seamline.domain.cut_state import CutState, Headline, newest_of_live
 from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
+from seamline.platform.store import Alarm, PlatformStore
 from seamline.spec.faults import DeclarationsInvalid, guess
 from seamline.spec.load import load_each
 from seamline.stack import supervisor as keeper

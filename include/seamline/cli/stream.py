@@ -12,10 +12,10 @@ import socket
 import sys
 from contextlib import closing
 
-from seamline.adapters import registry
-from seamline.adapters.platform.streams import PlatformStreamDirector
+from seamline import registry
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
+from seamline.platform.streams import PlatformStreamDirector
 
 ORDERS = {"pause": "pauses at its next whole transaction", "resume": "goes on", "restart": "is wanted anew"}
 

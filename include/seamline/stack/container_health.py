@@ -56,7 +56,7 @@ def _airflow_url() -> str:
 
 def _stream_host() -> str:
     # Only here: the checks of Airflow need no database.
-    from seamline.adapters import registry
+    from seamline import registry
 
     try:
         with closing(registry.director()) as director:

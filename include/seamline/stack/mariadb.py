@@ -8,11 +8,11 @@ import pymysql
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.logins import Logins
-from seamline.adapters.mariadb.grants import grant_script, statements_of
 from seamline.adapters.tls import pymysql_tls
 from seamline.demo.bank import TABLES
 from seamline.domain.errors import TerminalError
 from seamline.settings import Settings
+from seamline.sources.mariadb.grants import grant_script, statements_of
 from seamline.stack import account
 from seamline.stack.layout import Layout
 from seamline.stack.server_settings import MARIADB, MARIADB_DATABASE

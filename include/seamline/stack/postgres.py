@@ -9,10 +9,10 @@ from psycopg import sql
 
 from seamline.adapters import libpq
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.postgres.grants import grant_statements
 from seamline.adapters.private_file import write_private
 from seamline.domain.errors import TerminalError
 from seamline.settings import Settings
+from seamline.sinks.postgres.grants import grant_statements
 from seamline.stack import account
 from seamline.stack.layout import Layout
 from seamline.stack.server_settings import POSTGRES

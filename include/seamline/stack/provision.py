@@ -14,7 +14,7 @@ from seamline.stack.server_settings import AIRFLOW_USERS
 def migrate_platform() -> None:
     """Bring the platform database to this version's tables."""
     # Only here: Alembic takes a while to load, and every command imports this package.
-    from seamline.adapters.platform import migrate
+    from seamline.platform import migrate
 
     migrate.upgrade()
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from contextlib import closing
 
-from seamline.adapters import registry
-from seamline.adapters.platform.host_lease import holder_of, holds
+from seamline import registry
 from seamline.domain.errors import SeamlineError
+from seamline.platform.host_lease import holder_of, holds
 from seamline.stack import programs, supervisor
 from seamline.stack.layout import Layout
 from seamline.stack.leftovers import StackProcess

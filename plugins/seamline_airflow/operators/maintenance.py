@@ -34,7 +34,7 @@ class PruneLogOperator(BaseOperator):
     """Delete what nobody needs any more of each source's log. One log that cannot be pruned keeps no other."""
 
     def execute(self, context: Any) -> dict[str, int]:
-        from seamline.adapters import registry
+        from seamline import registry
 
         deleted: dict[str, int] = {}
         failed: list[SeamlineError] = []
@@ -84,7 +84,7 @@ class ExpireCutsOperator(BaseOperator):
     """Let the cuts of every declared sync end. Those of a sync that nobody declares any more stay."""
 
     def execute(self, context: Any) -> dict[str, int]:
-        from seamline.adapters import registry
+        from seamline import registry
 
         gone: dict[str, int] = {}
         failed: list[SeamlineError] = []
@@ -122,7 +122,7 @@ class ClearDestinationsOperator(BaseOperator):
     """Drop what dead runs have left in every destination that a sync has, or its stream had last."""
 
     def execute(self, context: Any) -> list[str]:
-        from seamline.adapters import registry
+        from seamline import registry
 
         failed: list[SeamlineError] = []
         with task_errors(), closing(registry.platform_maintenance()) as platform:
@@ -154,7 +154,7 @@ class ClearRecordsOperator(BaseOperator):
     """Delete rows of the platform database that nobody asks for any more."""
 
     def execute(self, context: Any) -> dict[str, int]:
-        from seamline.adapters import registry
+        from seamline import registry
 
         with task_errors(), closing(registry.platform_expiry()) as expiry:
             deleted = expiry.expire()

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Protocol
 
-from seamline.adapters import registry
+from seamline import registry
 from seamline.adapters.connections import resolve
-from seamline.adapters.postgres.client import open_session
-from seamline.adapters.postgres.findings import read_findings
+from seamline.databases.postgres.client import open_session
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.plan.model import Run
 from seamline.ports import Failpoints, StreamDirector, Unarmed
+from seamline.sinks.postgres.findings import read_findings
 from seamline.sync.barrier import Barrier, Patience
 from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
 from seamline.sync.repetition import Tried, until_conclusive

@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from seamline.adapters.connections import resolve
-from seamline.adapters.postgres.arrow_rows import arrow_schema, page_ranges, read_batches, write_table
-from seamline.adapters.postgres.client import open_session
+from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column
 from seamline.plan.model import DerivedTablePlan
+from seamline.sinks.postgres.arrow_rows import arrow_schema, page_ranges, read_batches, write_table
 
 _SUM_DIGITS = 38
 

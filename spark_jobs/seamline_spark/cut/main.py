@@ -12,18 +12,18 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from seamline.adapters import registry
+from seamline import registry
 from seamline.adapters.connections import resolve
-from seamline.adapters.postgres.canonical import quoted
-from seamline.adapters.postgres.client import open_session as open_postgres
-from seamline.adapters.postgres.cuts import open_cuts
-from seamline.adapters.postgres.derived import compare_derived, derived_table
-from seamline.adapters.postgres.staging import StagingArea, build_index, relation
+from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.client import open_session as open_postgres
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
 from seamline.domain.staged_cut import Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
 from seamline.ports import Load
+from seamline.sinks.postgres.cuts import open_cuts
+from seamline.sinks.postgres.derived import compare_derived, derived_table
+from seamline.sinks.postgres.staging import StagingArea, build_index, relation
 from seamline.sync.late_rows import DateBefore
 from seamline.sync.nightly_cut import CutTools, Derived, take_conclusive_cut
 from seamline_spark.cut.derived import StagedRelation, compute_derived

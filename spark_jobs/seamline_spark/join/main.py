@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 
-from seamline import settings
-from seamline.adapters import failpoints, registry
+from seamline import registry, settings
+from seamline.adapters import failpoints
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import PUBLISH, TABLES
 from seamline.plan.list_change import ListChange

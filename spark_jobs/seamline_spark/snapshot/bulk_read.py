@@ -7,8 +7,8 @@ from contextlib import suppress
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from seamline.adapters.bulk_copy import Copied, CopyGroup
-from seamline.adapters.bulk_read import STILL_S, RunReader
+from seamline.bulk.copy import Copied, CopyGroup
+from seamline.bulk.read import STILL_S, RunReader
 from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.plan.model import Run
 from seamline_spark.snapshot.task import Outcome, copy_partition

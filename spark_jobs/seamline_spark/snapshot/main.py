@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from seamline import settings
-from seamline.adapters import failpoints, registry
+from seamline import registry, settings
+from seamline.adapters import failpoints
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange, entering_only

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pyspark import TaskContext
 
-from seamline.adapters.bulk_copy import Copied, CopyGroup, copy_group
+from seamline.bulk.copy import Copied, CopyGroup, copy_group
 from seamline.domain.errors import SeamlineError, TransientError
 
 

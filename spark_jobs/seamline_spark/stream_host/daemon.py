@@ -13,7 +13,7 @@ from pyspark import daemon
 _LOADED_ONCE = (
     "seamline_spark.stream_host.task",
     "seamline.adapters.kafka.log_reader",
-    "seamline.adapters.postgres.sink",
+    "seamline.sinks.postgres.sink",
 )
 
 

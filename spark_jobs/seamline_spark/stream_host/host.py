@@ -8,10 +8,10 @@ from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from seamline.adapters import registry
-from seamline.adapters.platform.host_coordinator import HeardFrom, HostCoordinator, LeaseLost, Unspoken, WantedNow
+from seamline import registry
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import SourcePlan, SyncPlan, plan_from_json
+from seamline.platform.host_coordinator import HeardFrom, HostCoordinator, LeaseLost, Unspoken, WantedNow
 from seamline.ports import LogReader
 from seamline.sync.log_listener import Listened, LogListenerThread
 from seamline.sync.source_watch import SOURCE_ALARMS, SourceWatch, SourceWatchThread

@@ -22,9 +22,9 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
-from seamline.adapters.platform.host_coordinator import HostCoordinator
-from seamline.adapters.platform.host_lease import this_process
 from seamline.domain.errors import SeamlineError, TransientError
+from seamline.platform.host_coordinator import HostCoordinator
+from seamline.platform.host_lease import this_process
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS, StreamRoster
 from seamline.sync.stream_state import alarms_over_now

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 
-from seamline.adapters import registry
-from seamline.adapters.platform.control import PlatformStreamControl
+from seamline import registry
 from seamline.domain.errors import CommitUnknown, ConfigError, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import plan_from_json
+from seamline.platform.control import PlatformStreamControl
 from seamline.ports import Orders, StreamReport
 from seamline.sync.pace import Pace
 from seamline.sync.span_loop import run_stream

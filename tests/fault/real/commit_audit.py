@@ -127,7 +127,7 @@ _TRIGGERS = {
     *(("live.entry", name) for name in ("inserted", "updated_to", "updated_from", "deleted")),
     *((f"live.{table}", "wake") for table in TABLES),
 }
-# What `seamline.adapters.postgres.client.session_name` calls the session of a stream's owner.
+# What `seamline.databases.postgres.client.session_name` calls the session of a stream's owner.
 _OWNER = re.compile(r"seamline:.*:e(\d+)")
 
 

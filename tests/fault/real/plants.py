@@ -7,9 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from seamline.adapters.postgres import ledger as ledger_tables
-from seamline.adapters.postgres import sink as postgres_sink
-from seamline.adapters.postgres.sink import PostgresSink
 from seamline.domain import cutover
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import TableChanges
@@ -18,6 +15,9 @@ from seamline.domain.errors import CommitUnknown, TransientError
 from seamline.domain.log import LogRecord, Transaction
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.ports import Commit, Lease, Progress, Staged
+from seamline.sinks.postgres import ledger as ledger_tables
+from seamline.sinks.postgres import sink as postgres_sink
+from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sync import compaction
 from seamline.sync.transaction_buffer import TransactionBuffer
 from seamline.sync.transactions import TransactionAssembler

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.postgres.client import session_name
-from seamline.adapters.postgres.read import Relation, open_views
+from seamline.databases.postgres.client import session_name
+from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.catalogue import Table
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position

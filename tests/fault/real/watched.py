@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seamline.adapters import registry
+from seamline import registry
 from seamline.sync.source_watch import SourceWatch, SourceWatchThread
 from tests.fault.real.bank_under_fire import BankUnderFire
 

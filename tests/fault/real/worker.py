@@ -19,10 +19,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from seamline import settings
-from seamline.adapters import failpoints, registry
-from seamline.adapters.bulk_read import RunReader
-from seamline.adapters.bulk_threads import CopyingHere
+from seamline import registry, settings
+from seamline.adapters import failpoints
 from seamline.adapters.connect.capture import DebeziumCapture, PlannedTopics
 from seamline.adapters.connect.endpoint import CaptureEndpoint
 from seamline.adapters.connect.rest import ConnectClient
@@ -30,6 +28,8 @@ from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.adapters.tls import Tls
+from seamline.bulk.read import RunReader
+from seamline.bulk.threads import CopyingHere
 from seamline.domain.errors import CommitUnknown, Fenced, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_from_json, position_to_json

@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from seamline.adapters.connect.connector_mariadb import MARIADB_CONNECTOR, mariadb_settings
-from seamline.adapters.connect.connector_postgres import POSTGRES_CONNECTOR, postgres_settings
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic
 from seamline.domain.errors import ConfigError, InvariantViolated
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.plan.model import SourcePlan
+from seamline.sources.mariadb.connector import MARIADB_CONNECTOR, mariadb_settings
+from seamline.sources.postgres.connector import POSTGRES_CONNECTOR, postgres_settings
 
 # Versions that were run against kill -9, stop and resume, and huge transactions without loss. Older ones lose rows.
 TESTED_VERSIONS = {

@@ -1,9 +1,9 @@
 """The decoder of each kind of source."""
 
-from seamline.adapters.debezium.binlog import BinlogDecoder
 from seamline.adapters.debezium.envelope import Decoder
-from seamline.adapters.debezium.wal import WalDecoder
 from seamline.domain.errors import InvariantViolated
+from seamline.sources.mariadb.decode import BinlogDecoder
+from seamline.sources.postgres.decode import WalDecoder
 
 
 def decoder_for(kind: str, *, source_name: str, database: str, schema: str = "") -> Decoder:

@@ -1,9 +1,0 @@
-"""The wire forms by the kind of the source."""
-
-from collections.abc import Mapping
-
-from seamline.adapters.postgres.wire import WireForms
-from seamline.adapters.postgres.wire_mariadb import MARIADB
-from seamline.adapters.postgres.wire_postgres import POSTGRES
-
-WIRE_FORMS: Mapping[str, WireForms] = {"mariadb": MARIADB, "postgres": POSTGRES}

@@ -1,0 +1,136 @@
+"""Copying tables of a source to PostgreSQL inside one task: child processes that read, in turns, and write.
+
+Every child has its own sessions at the read's one position; a few of them stream at a time, the others wait.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection as Pipe
+
+from seamline import registry
+from seamline.adapters.children import Message, running, set_table
+from seamline.adapters.connections import resolve
+from seamline.adapters.hanging import SILENCE_S
+from seamline.domain.errors import InvariantViolated, SeamlineError
+from seamline.kinds.bulk import BulkRead, TableReaders
+from seamline.plan.model import SourcePlan
+from seamline.ports import Failpoints
+from seamline.sinks.postgres.staging import StagedPlace, fill
+
+# A child costs about 30 MB of its own. More tables than children: each child has several sessions.
+CHILDREN_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CopyItem:
+    """One table for one destination, given by its connection id: secrets are resolved where they are used."""
+
+    read: BulkRead
+    place: StagedPlace
+    destination: str
+    connection_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """`proof` is where the reading session stood, by its own word."""
+
+    table: str
+    destination: str
+    staged_as: str
+    rows: int
+    proof: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyGroup:
+    """The work of one task: per participant of the read its tables. `first_participant` is the number of its first one.
+
+    `barrier` is what participants need to come to the position of the others; it is known when the source is open.
+    """
+
+    source: SourcePlan
+    first_participant: int
+    participants: tuple[tuple[CopyItem, ...], ...]
+    barrier: str = ""
+    streaming_max: int = 1
+
+
+def grouped(
+    items: Sequence[CopyItem], *, source: SourcePlan, tasks: int, children_max: int = CHILDREN_MAX
+) -> list[CopyGroup]:
+    """Spread items over at most `tasks` groups, the largest tables first and apart."""
+    order = sorted(items, key=lambda item: -item.read.table.rows_estimate)
+    count = max(1, min(tasks, len(order)))
+    groups: list[CopyGroup] = []
+    first_participant = 0
+    for number in range(count):
+        mine = order[number::count]
+        children = min(len(mine), children_max)
+        participants = tuple(tuple(mine[child::children]) for child in range(children))
+        groups.append(CopyGroup(source, first_participant, participants))
+        first_participant += children
+    return groups
+
+
+def copy_group(
+    group: CopyGroup, *, report: Callable[[Copied], None] = lambda _: None, silence_s: float = SILENCE_S
+) -> list[Copied]:
+    """Open at the one position, copy. Raises the first error of any child; the others are ended then.
+
+    `silence_s`: as of `children.running`.
+    """
+    works = [partial(_participant, group, number) for number in range(len(group.participants))]
+    order = deque(number for number, items in enumerate(group.participants) for _ in items)
+    expected = len(order)
+    copied: list[Copied] = []
+    look = partial(registry.why_a_reader_hangs, group.source)
+    with running(works, look=look, silence_s=silence_s) as children:
+        for _ in range(min(group.streaming_max, expected)):
+            children.send(order.popleft(), "your turn")
+        for message in children.messages():
+            if message.error is not None:
+                raise message.error
+            if isinstance(message.value, Copied):
+                copied.append(message.value)
+                report(message.value)
+                if order:
+                    children.send(order.popleft(), "your turn")
+    if len(copied) != expected:
+        raise InvariantViolated(f"{len(copied)} of {expected} tables were copied and no reader said why")
+    return copied
+
+
+def _participant(group: CopyGroup, number: int, pipe: Pipe) -> None:
+    items = group.participants[number]
+    readers = registry.table_readers(
+        group.source, [item.read for item in items], barrier=group.barrier, participant=group.first_participant + number
+    )
+    try:
+        readers.meet()
+        for index, item in enumerate(items):
+            pipe.recv()
+            pipe.send(Message(number, value=copy_one(readers, index, item)))
+    finally:
+        readers.close()
+
+
+def _disturbed(pieces: Iterator[bytes], armed: Failpoints) -> Iterator[bytes]:
+    for piece in pieces:
+        armed.reach("snap.chunk_read")
+        yield piece
+
+
+def copy_one(readers: TableReaders, index: int, item: CopyItem) -> Copied:
+    """Table number `index` of the readers into its place."""
+    proofs: list[str] = []
+    set_table(item.read.table.name)
+    pieces, armed = readers.pieces(index, proven=proofs.append), registry.failpoints()
+    try:
+        rows = fill(resolve(item.connection_id), item.place, pieces if armed is None else _disturbed(pieces, armed))
+    except SeamlineError as error:
+        error.table = error.table or item.read.table.name
+        raise
+    return Copied(item.read.table.name, item.destination, item.place.name, rows, proofs[0])

@@ -1,0 +1,279 @@
+"""A sync's source read at one position by tasks that copy: `BulkRead` of `seamline.sync.snapshot`.
+
+This process opens its own views (for digests) together with the tasks' readers, so that all of them stand at one P.
+The tasks copy from then on; `stage` waits for what they did. Who runs the tasks, and how a kind of source brings its
+sessions to one position, is not known here.
+"""
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Protocol
+
+from seamline import registry
+from seamline.adapters.connections import resolve
+from seamline.bulk.copy import Copied, CopyGroup, CopyItem, copy_one, grouped
+from seamline.databases.postgres.read import PostgresReadView, Relation, open_views
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError, TransientError
+from seamline.domain.position import Position
+from seamline.kinds.bulk import BulkRead, OpenedSource, TableReaders, Wanted
+from seamline.plan.model import DestinationPlan, Run, SyncPlan
+from seamline.ports import Load, ReadView, TableRead
+from seamline.sinks.postgres.staging import StagingArea, StagingProgress
+
+# Sessions for digests. More than the databases have cores to spare for us only makes each table slower.
+VIEWS = 2
+_LOOK_EVERY_S = 60.0
+# A source may have to read a whole table before it has found the first row of a date: slower than this none does.
+STILL_S = 1800.0
+_ROWS_PER_S = 100_000
+
+
+class Copying(Protocol):
+    """The tasks of one read, run as a whole."""
+
+    def start(self) -> None: ...
+
+    def is_running(self) -> bool: ...
+
+    def wait(self, timeout_s: float) -> None:
+        """Until all tasks have ended, or so long."""
+
+    def result(self) -> list[Copied]:
+        """What was copied, once all tasks have ended, or the first error of any."""
+
+    def cancel(self) -> None:
+        """End what still runs, and wait until it has."""
+
+
+class _Tasks:
+    """`bulk_source.CopyTasks` of one attempt."""
+
+    def __init__(
+        self,
+        groups: Sequence[CopyGroup],
+        copying_of: Callable[[Sequence[CopyGroup]], Copying],
+        *,
+        areas: Sequence[StagingArea],
+        still_s: float,
+    ) -> None:
+        self._groups = groups
+        self._copying_of = copying_of
+        self._areas = areas
+        self._still_s = still_s
+        self._copying: Copying | None = None
+
+    def start(self, barrier: str) -> None:
+        self._copying = self._copying_of([replace(group, barrier=barrier) for group in self._groups])
+        self._copying.start()
+
+    def is_running(self) -> bool:
+        return self._copying is not None and self._copying.is_running()
+
+    def result(self) -> list[Copied]:
+        if self._copying is None:
+            raise InvariantViolated("the copy was never started")
+        self._wait_while_it_moves(self._copying)
+        return self._copying.result()
+
+    def _wait_while_it_moves(self, copying: Copying) -> None:
+        """A task says nothing until its end, so the destination is asked what has come."""
+        moved_at, last = time.monotonic(), None
+        while copying.is_running():
+            copying.wait(min(_LOOK_EVERY_S, self._still_s / 4))
+            if not copying.is_running():
+                return
+            found = [area.progress() for area in self._areas]
+            if found != last or any(one.is_working for one in found):
+                moved_at, last = time.monotonic(), found
+            elif time.monotonic() - moved_at > self._still_s:
+                copying.cancel()
+                raise self._stood_still(found)
+
+    def _stood_still(self, found: Sequence[StagingProgress]) -> TransientError:
+        open_now = {name for one in found for name in one.open}
+        items = [item for group in self._groups for items in group.participants for item in items]
+        tables = sorted({item.read.table.name for item in items if item.place.name in open_now or not open_now})
+        return TransientError(
+            f"the copy has not moved for {self._still_s:.0f} s, at table {', '.join(tables)}: no row has come, and the"
+            " destination works on none",
+            hint="does a Python worker stand still? Look at its executor; the run reads again at a new position",
+            table=tables[0],
+        )
+
+    def cancel(self) -> None:
+        if self._copying is not None:
+            self._copying.cancel()
+
+
+class _Here:
+    """The copy by this process itself, at the first time that it is asked for."""
+
+    def __init__(self, items: Sequence[CopyItem], readers: TableReaders) -> None:
+        self._items = items
+        self._readers = readers
+        self._copied: list[Copied] = []
+
+    def result(self) -> list[Copied]:
+        if not self._copied:
+            self._copied = [copy_one(self._readers, number, item) for number, item in enumerate(self._items)]
+        return self._copied
+
+
+class SourceAtOnePosition:
+    """Everything open at P: this process' views, and the copy of all tables."""
+
+    def __init__(
+        self, plan: SyncPlan, reads: Sequence[TableRead], opened: OpenedSource, copying: _Tasks | _Here
+    ) -> None:
+        self._plan = plan
+        self._reads = reads
+        self._opened = opened
+        self._copying = copying
+
+    @property
+    def views(self) -> Sequence[ReadView]:
+        return self._opened.views
+
+    @property
+    def position(self) -> Position:
+        return self._opened.position
+
+    @property
+    def position_time(self) -> datetime:
+        return self._opened.opened_at
+
+    def stage(self, destination: DestinationPlan) -> Sequence[Load]:
+        """Waits until all is copied; each reader has said where it stood."""
+        done = {one.table: one for one in self._copying.result() if one.destination == destination.name}
+        for one in done.values():
+            if one.proof != self._opened.proof:
+                raise InvariantViolated(
+                    f"table {one.table} was read at {one.proof}, not at {self._opened.proof}", table=one.table
+                )
+        return [Load(r.table, done[r.table.name].staged_as, done[r.table.name].rows) for r in self._reads]
+
+    def digest(self, segment: Segment) -> SegmentDigest:
+        (total,) = self.views[0].digests(segment, run_key=_sync_key(self._plan)).values() or [SegmentDigest()]
+        return total
+
+
+class RunReader:
+    """Opens a run's source for reading, and the staged tables for comparing them at the same position.
+
+    `copying_of(groups, name)` makes the tasks' run, one task per group, at most `tasks` of them at the same time. It is
+    ended by name when nothing has moved for `still_s`, and a second for each 100,000 rows of the largest table.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        tasks: int,
+        copying_of: Callable[[Sequence[CopyGroup], str], Copying],
+        still_s: float = STILL_S,
+    ) -> None:
+        self._run = run
+        self._still_s = still_s
+        self._tasks = tasks
+        self._copying_of = copying_of
+        self._position: Position | None = None
+
+    @contextmanager
+    def open_read(self, reads: Sequence[TableRead]) -> Iterator[SourceAtOnePosition]:
+        """Views and readers of all tables at one P. What was staged is dropped again if the caller fails."""
+        plan = self._run.plan
+        areas = {d.name: StagingArea(resolve(d.connection), d, run_id=self._run.run_id) for d in plan.destinations}
+        items = self._items(reads, areas)
+        attempt = f"{self._run.run_id}/{secrets.token_hex(8)}"
+        groups = grouped(items, source=plan.source, tasks=self._tasks)
+        largest = max((read.table.rows_estimate for read in reads), default=0)
+        tasks = _Tasks(
+            groups,
+            lambda started: self._copying_of(started, attempt),
+            areas=list(areas.values()),
+            still_s=self._still_s + largest / _ROWS_PER_S,
+        )
+        participants = sum(len(group.participants) for group in groups)
+        wanted = Wanted(attempt, VIEWS, tuple(read.table for read in reads), participants, len(items))
+        try:
+            with registry.source_for_tasks(plan.source, wanted, tasks) as opened:
+                self._position = opened.position
+                here = opened.read_here and _Here(items, opened.read_here([item.read for item in items]))
+                yield SourceAtOnePosition(plan, reads, opened, here or tasks)
+                # Its sessions end with the source: what still runs could not go on.
+                tasks.cancel()
+        except GateFailed:
+            # The staged tables are the evidence of what differs; the run's next attempt drops them.
+            raise
+        except BaseException:
+            tasks.cancel()
+            for area in areas.values():
+                _quietly_drop(area)
+            raise
+        finally:
+            tasks.cancel()
+
+    @contextmanager
+    def open_staged(
+        self, destination: DestinationPlan, loads: Sequence[Load], count: int
+    ) -> Iterator[Sequence[PostgresReadView]]:
+        """Views of the staged tables, which stand where they were read."""
+        relations = {load.table.name: Relation(destination.stage_schema, load.staged_as) for load in loads}
+        with self._views(destination, relations, count) as views:
+            yield views
+
+    @contextmanager
+    def open_cut(self, destination: DestinationPlan, published: Sequence[PublishedTable]) -> Iterator[PostgresReadView]:
+        """A view of tables of a published cut, to be held against the source as it is now."""
+        relations = {one.table: Relation(one.schema, one.name) for one in published}
+        with self._views(destination, relations, 1) as (view,):
+            yield view
+
+    @contextmanager
+    def _views(
+        self, destination: DestinationPlan, relations: dict[str, Relation], count: int
+    ) -> Iterator[Sequence[PostgresReadView]]:
+        if self._position is None:
+            raise InvariantViolated("tables of a destination are compared while the source is open")
+        position = self._position
+        views = open_views(
+            resolve(destination.connection),
+            tables=[table.definition for table in self._run.plan.tables if table.name in relations],
+            relations=relations,
+            count=count,
+            position_of=lambda _: position,
+        )
+        try:
+            yield views
+        finally:
+            for view in views:
+                view.close()
+
+    def _items(self, reads: Sequence[TableRead], areas: dict[str, StagingArea]) -> list[CopyItem]:
+        plan = self._run.plan
+        items: list[CopyItem] = []
+        for destination in plan.destinations:
+            places = areas[destination.name].create([read.table for read in reads])
+            for read in reads:
+                bulk = BulkRead(read.table, read.segment, len(items))
+                place = places[read.table.name]
+                items.append(CopyItem(bulk, place, destination.name, destination.connection))
+        return items
+
+
+def _quietly_drop(area: StagingArea) -> None:
+    """The first error is the one to tell; what cannot be dropped now is dropped by the run's next attempt."""
+    with suppress(SeamlineError):
+        area.drop()
+
+
+def _sync_key(plan: SyncPlan) -> str:
+    """Stored digests have one key per sync: receipts of different runs can be compared."""
+    return hashlib.sha256(f"seamline receipts of {plan.sync}".encode()).hexdigest()[:32]

@@ -1,0 +1,223 @@
+"""HostCoordinator: the stream host's own side of the platform database. The host's loop hears events and leaves words;
+a thread does the talking: while the database is away dead workers are replaced for as long as the lease lasts."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from seamline.domain.errors import SeamlineError, TransientError
+from seamline.domain.ledger import StreamId
+from seamline.platform.control import open_for_stream
+from seamline.platform.database import Database, OpenSession, Session
+from seamline.platform.host_lease import Holder, Ownership, PlatformHostLease
+from seamline.platform.notify_loop import NotifyLoop
+from seamline.platform.store import Alarm, PlatformStore
+from seamline.platform.streams import HostState, PlatformStreamDirector
+from seamline.ports import StreamReport, WantedStream
+
+
+@dataclass(frozen=True, slots=True)
+class WantedNow:
+    """The whole list of the pool's wanted streams."""
+
+    streams: tuple[WantedStream, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost:
+    """Another host has this pool now."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeardFrom:
+    """The streams of this host that have reported lately; every other one could have."""
+
+    streams: tuple[StreamId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unspoken:
+    """Nobody can speak for this idle stream: its last words did not arrive."""
+
+    stream: StreamId
+
+
+Event = WantedNow | LeaseLost | HeardFrom | Unspoken
+# Longer than any cycle of a host that is well.
+_SPEAKS_FOR_S = 30.0
+_Word = Callable[[], None]
+# Those of the open alarms that are not so any more.
+AlarmsOver = Callable[
+    [Sequence[WantedStream], Mapping[StreamId, StreamReport], Sequence[HostState], Sequence[Alarm]], Sequence[Alarm]
+]
+
+
+class HostCoordinator:
+    """Use it as a context after `take`. `hear` is called from the coordinator's thread."""
+
+    def __init__(
+        self,
+        *,
+        pool: str,
+        holder: Holder,
+        hear: Callable[[Event], None],
+        silence_s: float,
+        alarms: Sequence[str],
+        alarms_over: AlarmsOver = lambda *_: (),
+        open_one: OpenSession = open_for_stream,
+        poll_s: float = 5.0,
+    ) -> None:
+        self._pool = pool
+        self._holder = holder
+        self._hear = hear
+        self._silence_s = silence_s
+        self._alarms = alarms
+        self._alarms_over = alarms_over
+        # Since when this database can be talked to without a break: before that nobody could report.
+        self._there_since_s: float | None = None
+        self._database = Database(open_one)
+        self._lease_s = 3 * poll_s
+        self._lease_until_s = 0.0
+        self._lease = PlatformHostLease(self._database, pool=pool, holder=holder, lease_s=self._lease_s)
+        self._director = PlatformStreamDirector(self._database)
+        self._store = PlatformStore(self._database)
+        self._lock = threading.Lock()
+        # The newest word on each thing; one that could not be said is said later.
+        self._words: dict[tuple[str, ...], _Word] = {}
+        self._heard: WantedNow | None = None
+        self._idle: tuple[StreamId, ...] = ()
+        self._idle_until_s = 0.0
+        self._loop = NotifyLoop(f"host of pool {pool}", cycle=self._cycle, open_one=open_one, poll_s=poll_s)
+
+    def take(self) -> None:
+        """HostTaken names the other host; TransientError: the database is away."""
+        asked_s = time.monotonic()
+        self._lease.take()
+        self._lease_until_s = asked_s + self._lease_s
+        self._store.end_alarms_left(self._pool, self._alarms)
+
+    @property
+    def lease_until_s(self) -> float:
+        """When the lease ends by this process's steady clock, unless it is renewed: never later than the database's."""
+        return self._lease_until_s
+
+    def start(self) -> None:
+        self._loop.start()
+
+    def close(self) -> None:
+        """Say the last words, give the lease back. Does not wait for a database that is away."""
+        self._loop.close()
+        with closing(self._database):
+            if not self._loop.is_away:
+                try:
+                    self._lease.release()
+                except TransientError:
+                    return  # it ends by itself
+
+    def begin_stop(self) -> None:
+        """Let every stream of this host stop at its next END; they hear it from the database by themselves."""
+        self._say(("stop",), self._lease.begin_stop)
+
+    def tell(self, report: StreamReport) -> None:
+        said = replace(report, host=str(self._holder))
+        self._say(("report", str(report.stream)), lambda: self._director.put_report(said))
+
+    def speak_for(self, idle: Sequence[StreamId]) -> None:
+        """For the next half minute for these, which have no worker: what they said last still holds."""
+        self._idle, self._idle_until_s = tuple(idle), time.monotonic() + _SPEAKS_FOR_S
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the platform database could not be reached when it was last tried."""
+        return self._loop.is_away
+
+    def raise_alarm(self, kind: str, subject: str, message: str) -> None:
+        self._say(("alarm", kind, subject), lambda: self._store.raise_alarm(kind, subject, message))
+
+    def end_alarm(self, kind: str, subject: str) -> None:
+        self._say(("alarm", kind, subject), lambda: self._store.end_alarm(kind, subject))
+
+    def give_up(self, stream: StreamId, *, want_number: int, error: str) -> None:
+        holder = str(self._holder)
+        self._say(
+            ("final", str(stream)),
+            lambda: self._director.give_up(stream, want_number=want_number, error=error, holder=holder),
+        )
+
+    def forget_report(self, stream: str) -> None:
+        """The stream speaks for itself again: an older word on it must not come late."""
+        with self._lock:
+            self._words.pop(("report", stream), None)
+
+    def _say(self, key: tuple[str, ...], word: _Word) -> None:
+        with self._lock:
+            self._words.pop(key, None)
+            self._words[key] = word
+        self._loop.ring()
+
+    def _cycle(self, session: Session) -> None:
+        try:
+            self._talk_about_all()
+        except SeamlineError:
+            self._there_since_s = None
+            raise
+
+    def _talk_about_all(self) -> None:
+        asked_s = time.monotonic()
+        if self._lease.renew() is Ownership.LOST:
+            self._lease_until_s = 0.0
+            # Whatever this host still had to say is about streams that another host runs now.
+            with self._lock:
+                self._words.clear()
+            self._hear(LeaseLost())
+            return
+        self._lease_until_s = asked_s + self._lease_s
+        self._say_words()
+        self._speak_for_idle()
+        wanted = WantedNow(self._director.wanted(self._pool))
+        if wanted != self._heard:
+            self._heard = wanted
+            self._hear(wanted)
+        self._listen_for_streams()
+        self._end_alarms_over()
+
+    def _end_alarms_over(self) -> None:
+        """Airflow's watch raises alarms about streams, every two minutes; what is over ends within seconds, and also
+        while Airflow is away."""
+        alarms = self._store.open_alarms()
+        if alarms:
+            wanted, reports = self._director.all_wanted(), self._director.latest_reports()
+            for one in self._alarms_over(wanted, reports, self._director.hosts(), alarms):
+                self._store.end_alarm(one.kind, one.subject)
+
+    def _speak_for_idle(self) -> None:
+        idle, until_s = self._idle, self._idle_until_s
+        if idle and time.monotonic() < until_s:
+            for stream in self._director.keep_young(idle, holder=str(self._holder)):
+                self._hear(Unspoken(stream))
+
+    def _listen_for_streams(self) -> None:
+        now_s = time.monotonic()
+        if self._there_since_s is None:
+            self._there_since_s = now_s
+        if now_s - self._there_since_s < self._silence_s:
+            return
+        mine = str(self._holder)
+        reports = self._director.latest_reports().items()
+        heard = (stream for stream, told in reports if told.host == mine and told.age_s <= self._silence_s)
+        self._hear(HeardFrom(tuple(heard)))
+
+    def _say_words(self) -> None:
+        while True:
+            with self._lock:
+                key = next(iter(self._words), None)
+                if key is None:
+                    return
+                word = self._words[key]
+            word()
+            with self._lock:
+                # A newer word on the same thing may have come in meanwhile.
+                if self._words.get(key) is word:
+                    del self._words[key]

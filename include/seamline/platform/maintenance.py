@@ -1,0 +1,83 @@
+"""What maintenance asks of the platform database, and what it lets go there."""
+
+from collections.abc import Sequence
+from datetime import date
+
+from seamline.domain.ledger import StreamId
+from seamline.domain.log_floor import LogHold
+from seamline.domain.runs import PUBLISH, RunKind
+from seamline.plan.model import SyncPlan, plan_from_json
+from seamline.platform.database import Database, Session
+
+_HOLDS = """
+select holder, next_offset from pruning_hold where topic = %(topic)s and (expires_at > clock_timestamp() or exists (
+    select from run where run_id = holder and state = 'running' and started_at > clock_timestamp() - interval '7 days'))
+union all
+select 'the unpublished run ' || run_id, (result->'snapshot'->>'next_offset')::bigint from run
+where kind = any(%(kinds)s) and state <> 'succeeded' and result->'snapshot'->>'topic' = %(topic)s
+    and coalesce(result->%(publish)s, '{}') = '{}' and started_at > clock_timestamp() - interval '7 days'
+    and not exists (select from run newer where newer.sync = run.sync and newer.kind = any(%(kinds)s)
+        and newer.started_at > run.started_at and coalesce(newer.result->%(publish)s, '{}') <> '{}')
+order by next_offset
+"""
+
+
+class PlatformMaintenance:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def close(self) -> None:
+        self._database.close()
+
+    def wanted_plans(self) -> dict[StreamId, SyncPlan]:
+        """Every stream that was ever wanted, also one that is paused or not wanted now, with its last plan."""
+
+        def work(session: Session) -> dict[StreamId, SyncPlan]:
+            cursor = session.execute("select sync, destination, plan_json from stream order by sync, destination")
+            return {StreamId(sync, destination): plan_from_json(text) for sync, destination, text in cursor}
+
+        return self._database.transact(work)
+
+    def published_plans(self) -> list[SyncPlan]:
+        """Of each sync that has no stream yet, the plan of the newest run that began to publish its tables."""
+
+        def work(session: Session) -> list[SyncPlan]:
+            cursor = session.execute(
+                "select distinct on (sync) plan_json from run where kind = any(%s) and result ? %s"
+                " and sync not in (select sync from stream) order by sync, started_at desc",
+                ([RunKind.ONBOARD.value, RunKind.TABLES.value], PUBLISH),
+            )
+            return [plan_from_json(text) for (text,) in cursor]
+
+        return self._database.transact(work)
+
+    def living_holds(self, topic: str) -> Sequence[LogHold]:
+        """Who holds this log now: by a lease, which does not end while its run reads, or as a run whose tables are
+        read and not yet published everywhere.
+
+        Such a run, above all one whose publish failed, may wait for a person for longer than its lease. It counts for a
+        week, or until its sync was published by another one.
+        """
+
+        def work(session: Session) -> Sequence[LogHold]:
+            wanted = {"topic": topic, "publish": PUBLISH, "kinds": [RunKind.ONBOARD.value, RunKind.TABLES.value]}
+            return tuple(LogHold(holder, int(offset)) for holder, offset in session.execute(_HOLDS, wanted))
+
+        return self._database.transact(work)
+
+    # ---- cuts ------------------------------------------------------------------------------------------------------
+
+    def drop_cuts(self, sync: str, destination: str, gone: Sequence[tuple[date, int]]) -> int:
+        """Take cuts that are gone from the list; their reconciliations stay. How many were on it."""
+        if not gone:
+            return 0
+
+        def work(session: Session) -> int:
+            return session.execute(
+                "delete from cut using unnest(%s::date[], %s::int[]) as gone (business_date, version)"
+                " where cut.sync = %s and cut.destination = %s and cut.business_date = gone.business_date"
+                " and cut.version = gone.version",
+                ([day for day, _ in gone], [version for _, version in gone], sync, destination),
+            ).rowcount
+
+        return self._database.transact(work)

@@ -1,0 +1,382 @@
+"""PlatformStore: runs, receipts, cuts, reconciliations, states of syncs and open alarms.
+
+Every method is one short transaction and may be repeated with the same arguments. TransientError: the database is away.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from seamline.domain.cut_state import CutState
+from seamline.domain.errors import InvariantViolated, Refused
+from seamline.domain.runs import FAILURE, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.plan.model import Run
+from seamline.platform import cut_states, reconciliations, rows
+from seamline.platform.database import Database, Session
+
+# A run of Airflow's, by the last part of ours, and its repetitions.
+_NAMED = (
+    "(regexp_replace(run_id, '^.*/', '') = %(name)s or regexp_replace(run_id, '^.*/|~[0-9]+$', '', 'g') = %(name)s)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A state that a person must know of. `subject`: a stream, a date of a sync, a source, or a pool of streams."""
+
+    kind: str
+    subject: str
+    message: str
+    raised_at: datetime
+
+    @property
+    def about(self) -> str:
+        """The sync of a stream or of a date; else the subject itself."""
+        return re.split(r"[@ ]", self.subject, maxsplit=1)[0]
+
+
+class PlatformStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def close(self) -> None:
+        self._database.close()
+
+    # ---- runs ------------------------------------------------------------------------------------------------------
+
+    def start_run(
+        self, *, run_id: str, sync: str, kind: str, plan_json: str, business_date: date | None = None
+    ) -> None:
+        """Write the run down. A repeat opens it again, with the plan of now, and keeps its results."""
+
+        def work(session: Session) -> None:
+            row = session.execute(
+                "insert into run (run_id, sync, kind, business_date, plan_json) values (%s, %s, %s, %s, %s)"
+                " on conflict (run_id) do update set plan_json = excluded.plan_json, state = 'running',"
+                " started_at = excluded.started_at, ended_at = null"
+                " returning sync, kind, business_date",
+                (run_id, sync, RunKind(kind).value, business_date, plan_json),
+            ).fetchone()
+            if row != (sync, kind, business_date):
+                raise InvariantViolated(
+                    f"run {run_id} exists as {row}, and was to start as {(sync, kind, business_date)}", sync=sync
+                )
+
+        self._database.transact(work)
+
+    def run(self, run_id: str) -> Run:
+        """The run with its plan and results. Refused when there is none."""
+        found = self._run_where("run_id = %s", (run_id,))
+        if found is None:
+            raise Refused(
+                f"there is no run {run_id!r} in the platform database",
+                hint="a run is made by its DAG's first task or by the command line; give its id as it stands there",
+            )
+        return found
+
+    def runs_named(self, sync: str, name: str) -> tuple[Run, ...]:
+        """Those whose id ends in `/<name>`, and their repetitions (`<name>~2`); the newest first."""
+
+        def work(session: Session) -> tuple[Run, ...]:
+            cursor = session.cursor(row_factory=dict_row)
+            cursor.execute(
+                f"select * from run where sync = %(sync)s and {_NAMED} order by started_at desc".encode(),
+                {"sync": sync, "name": name},
+            )
+            return tuple(rows.run_of(row) for row in cursor)
+
+        return self._database.transact(work)
+
+    def latest_run(self, sync: str, *kinds: str, with_result: str = "") -> Run | None:
+        """The one of these kinds that started last; `with_result`: of those that have this result."""
+        return self._run_where(
+            "sync = %s and kind = any(%s) and (%s = '' or result ? %s) order by started_at desc limit 1",
+            (sync, [RunKind(kind).value for kind in kinds], with_result, with_result),
+        )
+
+    def timezone(self, sync: str) -> str:
+        """The sync's own, by which its business dates end; UTC where it declares none or has never run."""
+        run = self.latest_run(sync, *RunKind)
+        return run.plan.nightly.timezone if run and run.plan.nightly else "UTC"
+
+    def put_result(self, run_id: str, key: str, value: Any) -> None:
+        """Keep a JSON value under `Run.result[key]`, in place of an earlier one."""
+
+        def work(session: Session) -> int:
+            return session.execute(
+                "update run set result = jsonb_set(result, array[%s::text], %s) where run_id = %s",
+                (key, Jsonb(value), run_id),
+            ).rowcount
+
+        self._require_run(self._database.transact(work), run_id)
+
+    def finish_run(self, run_id: str, *, state: str) -> None:
+        def work(session: Session) -> int:
+            return session.execute(
+                "update run set state = %s, ended_at = coalesce(ended_at, clock_timestamp()) where run_id = %s",
+                (RunState(state).value, run_id),
+            ).rowcount
+
+        self._require_run(self._database.transact(work), run_id)
+
+    def resume_run(self, run_id: str) -> None:
+        """A run that failed goes on: it is running again and says no more why it failed. Any other stays what it is."""
+
+        def work(session: Session) -> None:
+            session.execute(
+                "update run set state = 'running', ended_at = null, result = result - %s"
+                " where run_id = %s and (state = 'failed' or result ? %s)",
+                (FAILURE, run_id, FAILURE),
+            )
+
+        self._database.transact(work)
+
+    def _run_where(self, condition: str, arguments: Sequence[Any]) -> Run | None:
+        def work(session: Session) -> Run | None:
+            cursor = session.cursor(row_factory=dict_row)
+            # `condition` is one of the texts above, never input.
+            row = cursor.execute(f"select * from run where {condition}", arguments).fetchone()
+            return None if row is None else rows.run_of(row)
+
+        return self._database.transact(work)
+
+    def _require_run(self, changed: int, run_id: str) -> None:
+        if changed != 1:
+            raise Refused(f"there is no run {run_id!r} in the platform database", hint="start_run comes first")
+
+    # ---- receipts --------------------------------------------------------------------------------------------------
+
+    def put_receipt(self, run_id: str, receipt: Receipt) -> None:
+        values = (
+            run_id,
+            receipt.table,
+            receipt.attempt,
+            receipt.staged_as,
+            receipt.rows,
+            rows.digest_column(receipt.digest),
+            rows.position_column(receipt.position),
+        )
+
+        def work(session: Session) -> None:
+            session.execute(
+                "insert into receipt (run_id, table_name, attempt, staged_as, rows, digest, position)"
+                " values (%s, %s, %s, %s, %s, %s, %s) on conflict (run_id, table_name, attempt, staged_as) do update"
+                " set rows = excluded.rows, digest = excluded.digest, position = excluded.position,"
+                " written_at = clock_timestamp()",
+                values,
+            )
+
+        self._database.transact(work)
+
+    def receipts(self, run_id: str) -> tuple[Receipt, ...]:
+        """Of all attempts, by table, the oldest first: the last one of a table is the one that counts."""
+
+        def work(session: Session) -> tuple[Receipt, ...]:
+            cursor = session.cursor(row_factory=dict_row)
+            cursor.execute(
+                "select * from receipt where run_id = %s order by table_name, attempt, written_at", (run_id,)
+            )
+            return tuple(rows.receipt_of(row) for row in cursor)
+
+        return self._database.transact(work)
+
+    # ---- reconciliations -------------------------------------------------------------------------------------------
+
+    def save_reconciliation(self, reconciliation: Reconciliation) -> None:
+        """Keep it whole; one of the same run, destination and scope is replaced."""
+
+        def work(session: Session) -> None:
+            session.execute(
+                "delete from reconciliation where run_id = %s and destination = %s and scope = %s",
+                (reconciliation.run_id, reconciliation.destination, reconciliation.scope),
+            )
+            reconciliations.insert(session, reconciliation)
+
+        self._database.transact(work)
+
+    def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None:
+        """That of the run; with several destinations, name one."""
+        found = self._reconciliations(
+            "run_id = %s and scope = %s and %s in ('', destination) order by destination limit 1",
+            (run_id, Scope(scope).value, destination),
+        )
+        return found[0] if found else None
+
+    def live_reconciliations(
+        self, sync: str, limit: int, *, before: datetime | None = None
+    ) -> tuple[Reconciliation, ...]:
+        """Comparisons of the live tables, the newest first; one that failed before it compared is NOT_RUN there.
+
+        `before`: only those that had begun before then.
+        """
+        found = self._reconciliations(
+            "sync = %s and scope = 'live' and (%s::timestamptz is null or started_at < %s)"
+            " order by started_at desc limit %s",
+            (sync, before, before, limit),
+        )
+        # An onboarding that fails leaves live tables as they were.
+        kinds = (RunKind.RECONCILE, *(() if found else (RunKind.ONBOARD,)))
+        newest = None if before else self.latest_run(sync, *kinds)
+        return (*(reconciliations.not_made(newest, found) if newest else ()), *found)
+
+    def live_reconciliations_of(self, sync: str, run_id: str) -> tuple[Reconciliation, ...]:
+        """Those of one run of the sync."""
+        found = self._reconciliations("sync = %s and run_id = %s and scope = 'live'", (sync, run_id))
+        return found or tuple(one for one in self.live_reconciliations(sync, 1) if one.run_id == run_id)
+
+    def live_reconciliations_after_cut(self, sync: str, business_date: date) -> tuple[Reconciliation, ...]:
+        """Comparisons of the live tables that a cut of the date has caused, the newest first."""
+        return self._reconciliations(
+            "sync = %s and scope = 'live' and business_date = %s order by started_at desc", (sync, business_date)
+        )
+
+    def live_reconciliations_named(self, sync: str, name: str) -> tuple[Reconciliation, ...]:
+        """Comparisons of the live tables by runs of this name, as `runs_named` takes it; the newest first. The runs
+        themselves may be gone."""
+        return self._reconciliations(
+            f"sync = %(sync)s and scope = 'live' and {_NAMED} order by started_at desc", {"sync": sync, "name": name}
+        )
+
+    def newest_evidence(
+        self, sync: str, destination: str, scope: str, *, key: str, but_of_run: str = ""
+    ) -> Mapping[str, Any]:
+        """The evidence of the newest reconciliation whose evidence has `key`; empty where none has. Those of the run
+        `but_of_run` do not count."""
+
+        def work(session: Session) -> Mapping[str, Any]:
+            row = session.execute(
+                "select evidence from reconciliation where sync = %s and destination = %s and scope = %s"
+                " and run_id <> %s and evidence ? %s order by started_at desc limit 1",
+                (sync, destination, Scope(scope).value, but_of_run, key),
+            ).fetchone()
+            return {} if row is None else dict(row[0])
+
+        return self._database.transact(work)
+
+    def _reconciliations(
+        self, condition: str, arguments: Sequence[Any] | Mapping[str, Any]
+    ) -> tuple[Reconciliation, ...]:
+        return self._database.transact(lambda session: reconciliations.read(session, condition, arguments))
+
+    # ---- cuts ------------------------------------------------------------------------------------------------------
+
+    def save_cut(self, cut: Cut) -> None:
+        values = (
+            cut.sync,
+            cut.destination,
+            cut.business_date,
+            cut.version,
+            cut.run_id,
+            rows.position_column(cut.position),
+            cut.as_of,
+            list(cut.tables),
+            cut.verdict.value,
+            cut.partial,
+        )
+
+        def work(session: Session) -> None:
+            row = session.execute(
+                "insert into cut (sync, destination, business_date, version, run_id, position, as_of, tables, verdict,"
+                " partial) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+                " on conflict (sync, destination, business_date, version) do update set position = excluded.position,"
+                " as_of = excluded.as_of, tables = excluded.tables, verdict = excluded.verdict,"
+                " partial = excluded.partial where cut.run_id = excluded.run_id returning 1",
+                values,
+            ).fetchone()
+            if row is None:
+                raise InvariantViolated(
+                    f"version {cut.version} of the cut of {cut.business_date} belongs to another run", sync=cut.sync
+                )
+
+        self._database.transact(work)
+
+    def cuts(self, sync: str, business_date: date | None = None) -> tuple[Cut, ...]:
+        """The newest date first, of a date the newest version first."""
+
+        def work(session: Session) -> tuple[Cut, ...]:
+            cursor = session.cursor(row_factory=dict_row)
+            cursor.execute(
+                "select * from cut where sync = %s and (%s::date is null or business_date = %s)"
+                " order by business_date desc, version desc, destination",
+                (sync, business_date, business_date),
+            )
+            return tuple(rows.cut_of(row) for row in cursor)
+
+        return self._database.transact(work)
+
+    def cut_states(self, sync: str, limit: int, *, before: date | None = None) -> tuple[CutState, ...]:
+        """The state of the newest take of each business date, per destination; of `limit` dates, the newest first.
+        `before`: only dates before it."""
+        return self._database.transact(lambda session: cut_states.newest(session, sync, limit=limit, before=before))
+
+    def takes(self, sync: str, business_date: date) -> tuple[CutState, ...]:
+        """The state of every take of the date, per destination; the newest take first."""
+        return self._database.transact(lambda session: cut_states.of_date(session, sync, business_date))
+
+    # ---- states and alarms -----------------------------------------------------------------------------------------
+
+    def set_sync_state(self, sync: str, state: str) -> None:
+        def work(session: Session) -> None:
+            session.execute(
+                "insert into sync_state (sync, state) values (%s, %s) on conflict (sync) do update"
+                " set state = excluded.state, changed_at = now() where sync_state.state <> excluded.state",
+                (sync, SyncState(state).value),
+            )
+
+        self._database.transact(work)
+
+    def sync_state(self, sync: str) -> SyncState | None:
+        """None before its first onboarding."""
+
+        def work(session: Session) -> SyncState | None:
+            row = session.execute("select state from sync_state where sync = %s", (sync,)).fetchone()
+            return None if row is None else SyncState(row[0])
+
+        return self._database.transact(work)
+
+    def raise_alarm(self, kind: str, subject: str, message: str) -> None:
+        """Open the alarm, or give the open one its newest message."""
+
+        def work(session: Session) -> None:
+            session.execute(
+                "insert into alarm (kind, subject, message) values (%s, %s, %s)"
+                " on conflict (kind, subject) where ended_at is null do update set message = excluded.message",
+                (kind, subject, message),
+            )
+
+        self._database.transact(work)
+
+    def end_alarm(self, kind: str, subject: str) -> None:
+        def work(session: Session) -> None:
+            session.execute(
+                "update alarm set ended_at = clock_timestamp() where kind = %s and subject = %s and ended_at is null",
+                (kind, subject),
+            )
+
+        self._database.transact(work)
+
+    def end_alarms_left(self, pool: str, kinds: Sequence[str]) -> None:
+        """End what an earlier host of this pool left open; what is still so is raised again at once."""
+
+        def work(session: Session) -> None:
+            session.execute(
+                "update alarm set ended_at = clock_timestamp() where ended_at is null and kind = any(%s)"
+                " and subject not in (select sync || '@' || destination from stream where is_wanted and pool <> %s)",
+                (list(kinds), pool),
+            )
+
+        self._database.transact(work)
+
+    def open_alarms(self) -> tuple[Alarm, ...]:
+        def work(session: Session) -> tuple[Alarm, ...]:
+            cursor = session.execute(
+                "select kind, subject, message, raised_at from alarm where ended_at is null order by raised_at"
+            )
+            return tuple(Alarm(*row) for row in cursor)
+
+        return self._database.transact(work)

@@ -1,0 +1,380 @@
+"""Wanted streams, holds and reports: the director's side, and the statements that both sides share."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+
+from psycopg.types.json import Jsonb
+
+from seamline.domain.errors import Refused, TransientError
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import Position, position_to_json
+from seamline.plan.model import plan_from_json
+from seamline.platform import rows
+from seamline.platform.database import Database, Session
+from seamline.ports import StreamReport, WantedStream
+
+# A stream that stood by order, or of which nobody reported for a while, has not failed to move: its time counts from
+# the end of that. Reports without an offset (starting, backing off) say nothing about it.
+_PUT_REPORT = """
+with before as (select state from stream_report where sync = %(sync)s and destination = %(destination)s),
+told as (
+    insert into stream_report as told (sync, destination, state, document, reported_at, moved_to)
+    values (%(sync)s, %(destination)s, %(state)s, %(document)s::jsonb, clock_timestamp(), %(next_offset)s)
+    on conflict (sync, destination) do update set state = excluded.state, document = excluded.document,
+        reported_at = excluded.reported_at, moved_to = coalesce(nullif(excluded.moved_to, 0), told.moved_to),
+        moved_at = case when excluded.state in ('paused', 'held', 'stopped', 'failed', 'no_slot')
+            or told.state in ('paused', 'held', 'stopped', 'failed', 'no_slot')
+            or excluded.reported_at - told.reported_at > interval '60 seconds'
+            or excluded.moved_to not in (0, told.moved_to) then excluded.reported_at else told.moved_at end
+)
+insert into stream_event (sync, destination, state, error, host)
+select %(sync)s, %(destination)s, %(state)s, %(error)s, %(host)s
+where %(state)s is distinct from (select state from before)
+"""
+_WANTED = """
+select sync, destination, plan_json, want_number, is_paused, final_want, final_error, exists (
+        select 1 from stream_hold as hold
+        where hold.sync = stream.sync and hold.destination = stream.destination and hold.until > clock_timestamp()
+    ),
+    case when is_paused then paused_by else '' end, case when is_paused then paused_at end,
+    case when is_paused then pause_reason else '' end
+from stream where is_wanted
+"""
+# Each change of state is an event, so the newest one is when the stream came into the state of now.
+_REPORTS = """
+select sync, destination, document, extract(epoch from clock_timestamp() - reported_at),
+    extract(epoch from reported_at - moved_at),
+    (select max(at) from stream_event as event
+        where event.sync = stream_report.sync and event.destination = stream_report.destination)
+from stream_report
+"""
+_NOT_PAUSED = "is_paused = false, paused_by = '', paused_at = null, pause_reason = ''"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """A stream came into this state."""
+
+    stream: StreamId
+    state: str
+    error: str
+    host: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """The lease of a pool's stream host. `holder` is "" where no host ever served the pool; `silent_s` counts from the
+    last renewal, or from the oldest want."""
+
+    pool: str
+    holder: str
+    is_alive: bool
+    silent_s: float
+
+
+def put_report(session: Session, report: StreamReport) -> None:
+    """Replace the stream's report; a change of state is kept as an event too."""
+    session.execute(
+        _PUT_REPORT,
+        {
+            "sync": report.stream.sync,
+            "destination": report.stream.destination,
+            "state": report.state,
+            "document": rows.report_to_json(report),
+            "next_offset": report.next_offset,
+            "error": report.error,
+            "host": report.host,
+        },
+    )
+
+
+def _has_lease(session: Session, stream: StreamId, holder: str) -> bool:
+    """Whether the host has the lease of the stream's pool; no other can take it before this transaction ends."""
+    cursor = session.execute(
+        "select 1 from host_lease as lease join stream using (pool) where sync = %s and destination = %s"
+        " and lease.holder = %s and lease.expires_at > clock_timestamp() for share of lease",
+        (stream.sync, stream.destination, holder),
+    )
+    return cursor.fetchone() is not None
+
+
+def _forget_failure(session: Session, stream: StreamId) -> None:
+    """The failure of an earlier want says nothing about the next one."""
+    session.execute(
+        "delete from stream_report where sync = %s and destination = %s and state = 'failed'",
+        (stream.sync, stream.destination),
+    )
+
+
+class PlatformStreamDirector:
+    """What operators, sensors, reconciliation and the host ask of streams. Reaches them in milliseconds by NOTIFY."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def close(self) -> None:
+        self._database.close()
+
+    def want(self, stream: StreamId, *, plan_json: str) -> None:
+        """Let the stream run, by this plan.
+
+        With the plan it has, a running stream is left alone; with another it stops at an END and starts again. Each
+        call is a new want: it starts a stream that was fenced or had failed for good. So it is for people and for the
+        first start, not for a watch that repeats itself.
+        """
+        pool = plan_from_json(plan_json).stream.pool
+
+        def work(session: Session) -> None:
+            session.execute(
+                "insert into stream (sync, destination, pool, plan_json, is_wanted) values (%s, %s, %s, %s, true)"
+                " on conflict (sync, destination) do update set pool = excluded.pool, plan_json = excluded.plan_json,"
+                " is_wanted = true, want_number = stream.want_number + 1, wanted_at = clock_timestamp()",
+                (stream.sync, stream.destination, pool, plan_json),
+            )
+            _forget_failure(session, stream)
+
+        self._database.transact(work)
+
+    def unwant(self, stream: StreamId) -> None:
+        """Let the stream stop at its next END."""
+        self._change(stream, "is_wanted = false")
+
+    def pause(self, stream: StreamId, *, by: str, reason: str = "") -> None:
+        """Let the stream stand still at its next END until `resume`; it keeps its slot. Refused where none is known.
+
+        A stream that stands already keeps who paused it and since when; a new reason takes the place of the old one.
+        """
+        self._change(
+            stream,
+            "is_paused = true, paused_by = case when is_paused then paused_by else %(by)s end,"
+            " paused_at = case when is_paused then paused_at else clock_timestamp() end,"
+            " pause_reason = case when is_paused and %(reason)s = '' then pause_reason else %(reason)s end",
+            values={"by": by, "reason": reason},
+        )
+
+    def resume(self, stream: StreamId) -> None:
+        self._change(stream, _NOT_PAUSED)
+
+    def restart(self, stream: StreamId) -> None:
+        """Want the stream anew by the plan it has: it starts also after it was paused or had failed for good."""
+        self._change(
+            stream,
+            f"is_wanted = true, want_number = want_number + 1, wanted_at = clock_timestamp(), {_NOT_PAUSED}",
+            then=_forget_failure,
+        )
+
+    def _change(
+        self,
+        stream: StreamId,
+        setting: str,
+        *,
+        values: Mapping[str, str] = MappingProxyType({}),
+        then: Callable[[Session, StreamId], None] = lambda *_: None,
+    ) -> None:
+        def work(session: Session) -> int:
+            statement = f"update stream set {setting} where sync = %(sync)s and destination = %(destination)s"
+            named = {"sync": stream.sync, "destination": stream.destination, **values}
+            changed = session.execute(statement.encode(), named).rowcount
+            then(session, stream)
+            return changed
+
+        if self._database.transact(work) != 1:
+            raise Refused(
+                f"stream {stream} was never wanted", hint="onboard the sync first: that starts it", sync=stream.sync
+            )
+
+    def known(self) -> tuple[StreamId, ...]:
+        """Every stream that was ever wanted."""
+
+        def work(session: Session) -> tuple[StreamId, ...]:
+            cursor = session.execute("select sync, destination from stream order by sync, destination")
+            return tuple(StreamId(*row) for row in cursor)
+
+        return self._database.transact(work)
+
+    def wanted(self, pool: str) -> tuple[WantedStream, ...]:
+        """The streams that this pool shall run, in the order in which they were first or last wanted."""
+        return self._wanted("pool = %s", (pool,))
+
+    def all_wanted(self) -> tuple[WantedStream, ...]:
+        """Those of every pool, in the same order."""
+        return self._wanted("true", ())
+
+    def wanted_of(self, sync: str) -> tuple[WantedStream, ...]:
+        return self._wanted("sync = %s", (sync,))
+
+    def _wanted(self, condition: str, arguments: Sequence[str]) -> tuple[WantedStream, ...]:
+        def work(session: Session) -> tuple[WantedStream, ...]:
+            # `condition` is one of the texts above, never input.
+            statement = f"{_WANTED} and {condition} order by wanted_at, sync, destination"
+            cursor = session.execute(statement.encode(), arguments)
+            return tuple(WantedStream(StreamId(row[0], row[1]), *row[2:]) for row in cursor)
+
+        return self._database.transact(work)
+
+    def give_up(self, stream: StreamId, *, want_number: int, error: str, holder: str) -> None:
+        """For the host: under this want the stream ended for good, also for a host that starts later.
+
+        Without effect unless `holder` has the lease of the stream's pool: what a host without it saw end says nothing
+        about the stream that another host runs now.
+        """
+
+        def work(session: Session) -> None:
+            if not _has_lease(session, stream, holder):
+                return
+            session.execute(
+                "update stream set final_want = %s, final_error = %s"
+                " where sync = %s and destination = %s and final_want < %s",
+                (want_number, error, stream.sync, stream.destination, want_number),
+            )
+
+        self._database.transact(work)
+
+    def hosts(self) -> tuple[HostState, ...]:
+        """One for each pool that has wanted streams or ever had a host."""
+
+        def work(session: Session) -> tuple[HostState, ...]:
+            cursor = session.execute(
+                "select pool, coalesce(lease.holder, ''), coalesce(lease.expires_at > clock_timestamp(), false),"
+                " extract(epoch from clock_timestamp() - coalesce(lease.renewed_at, wanted.since))"
+                " from (select pool, min(wanted_at) as since from stream where is_wanted group by pool) as wanted"
+                " full join host_lease as lease using (pool) order by pool"
+            )
+            return tuple(HostState(row[0], row[1], row[2], float(row[3])) for row in cursor)
+
+        return self._database.transact(work)
+
+    # ---- reports ---------------------------------------------------------------------------------------------------
+
+    def latest_report(self, stream: StreamId) -> StreamReport | None:
+        """None when it never reported. `age_s` tells a report of now from the last words of a dead worker."""
+        return self._reports("sync = %s and destination = %s", (stream.sync, stream.destination)).get(stream)
+
+    def latest_reports(self) -> dict[StreamId, StreamReport]:
+        return self._reports("true", ())
+
+    def _reports(self, condition: str, arguments: Sequence[str]) -> dict[StreamId, StreamReport]:
+        def work(session: Session) -> dict[StreamId, StreamReport]:
+            # `condition` is one of the texts above, never input.
+            statement = f"{_REPORTS} where {condition} order by sync, destination"
+            found = {}
+            for sync, destination, document, age_s, still_s, since in session.execute(statement.encode(), arguments):
+                stream = StreamId(sync, destination)
+                found[stream] = rows.report_of(
+                    stream, document, age_s=float(age_s), still_s=float(still_s), since=since
+                )
+            return found
+
+        return self._database.transact(work)
+
+    def put_report(self, report: StreamReport) -> None:
+        """For the host, of a stream that has no task to speak for itself. Without effect unless `report.host` has the
+        lease."""
+
+        def work(session: Session) -> None:
+            if _has_lease(session, report.stream, report.host):
+                put_report(session, report)
+
+        self._database.transact(work)
+
+    def keep_young(self, streams: Sequence[StreamId], *, holder: str) -> frozenset[StreamId]:
+        """For the host: what these idle streams said last still holds. Returns those of which that cannot be said:
+        their last words did not arrive, or `holder` has no lease.
+
+        A stream that came no further has nothing to come further for, so its time is not counted.
+        """
+
+        def work(session: Session) -> frozenset[StreamId]:
+            told = session.execute(
+                "update stream_report set reported_at = clock_timestamp(), moved_at = clock_timestamp(),"
+                " document = document || '{\"is_idle\": true}'"
+                " from unnest(%s::text[], %s::text[]) as idle (sync, destination)"
+                " where stream_report.sync = idle.sync and stream_report.destination = idle.destination"
+                " and stream_report.state = 'streaming' and stream_report.document->>'host' = %s"
+                " and exists (select 1 from host_lease where holder = %s and expires_at > clock_timestamp())"
+                " returning stream_report.sync, stream_report.destination",
+                ([one.sync for one in streams], [one.destination for one in streams], holder, holder),
+            )
+            return frozenset(streams) - {StreamId(*row) for row in told}
+
+        return self._database.transact(work)
+
+    def events(self, stream: StreamId, *, since: datetime, until: datetime) -> Sequence[StreamEvent]:
+        """Changes of state in `[since, until)`, the oldest first."""
+
+        def work(session: Session) -> Sequence[StreamEvent]:
+            cursor = session.execute(
+                "select state, error, host, at from stream_event where sync = %s and destination = %s"
+                " and at >= %s and at < %s order by at, event_id",
+                (stream.sync, stream.destination, since, until),
+            )
+            return tuple(StreamEvent(stream, *row) for row in cursor)
+
+        return self._database.transact(work)
+
+    # ---- holds -----------------------------------------------------------------------------------------------------
+
+    def hold(self, stream: StreamId, *, lease_s: float) -> str:
+        """Ask the stream to stand still; it reports `held` with this id. Refused when it is paused or not wanted.
+
+        Of several holds the first one asked is in force.
+        """
+        hold_id = uuid.uuid4().hex
+
+        def work(session: Session) -> int:
+            session.execute("delete from stream_hold where until < clock_timestamp() - interval '1 hour'")
+            return session.execute(
+                "insert into stream_hold (hold_id, sync, destination, until)"
+                " select %s, sync, destination, clock_timestamp() + make_interval(secs => %s) from stream"
+                " where sync = %s and destination = %s and is_wanted and not is_paused"
+                " on conflict (hold_id) do nothing",
+                (hold_id, lease_s, stream.sync, stream.destination),
+            ).rowcount
+
+        # A repeat after a lost connection meets its own row.
+        if self._database.transact(work) != 1 and not self._has_hold(hold_id):
+            raise Refused(
+                f"stream {stream} cannot be held: it is paused or not wanted",
+                hint=f"`seamline stream resume {stream.sync}` lets it run on; `seamline status` tells what it does",
+                sync=stream.sync,
+            )
+        return hold_id
+
+    def _has_hold(self, hold_id: str) -> bool:
+        def work(session: Session) -> bool:
+            return session.execute("select 1 from stream_hold where hold_id = %s", (hold_id,)).fetchone() is not None
+
+        return self._database.transact(work)
+
+    def extend(self, hold_id: str, *, lease_s: float) -> None:
+        """Let the hold end in `lease_s` from now, by the database's clock. TransientError: it has ended.
+
+        Only its holder calls this: the hold of a dead one ends by itself.
+        """
+        until = "until = clock_timestamp() + make_interval(secs => %s)"
+        self._change_hold(hold_id, until, lease_s)
+
+    def apply_up_to(self, hold_id: str, position: Position) -> None:
+        """Let the held stream apply what `position` covers, and no more. TransientError: the hold has ended."""
+        self._change_hold(hold_id, "apply_to = %s", Jsonb(position_to_json(position)))
+
+    def _change_hold(self, hold_id: str, setting: str, value: object) -> None:
+        def work(session: Session) -> int:
+            # `setting` is one of the texts above, never input.
+            statement = f"update stream_hold set {setting} where hold_id = %s and until > clock_timestamp()"
+            return session.execute(statement.encode(), (value, hold_id)).rowcount
+
+        if self._database.transact(work) != 1:
+            raise TransientError(f"hold {hold_id} has ended", hint="take a new hold; a longer lease may be needed")
+
+    def release(self, hold_id: str) -> None:
+        """End the hold now; without effect when it has ended."""
+
+        def work(session: Session) -> None:
+            session.execute("delete from stream_hold where hold_id = %s", (hold_id,))
+
+        self._database.transact(work)

@@ -1,0 +1,66 @@
+"""What stands already where the cuts of a table would stand."""
+
+from collections.abc import Iterator, Sequence
+
+from seamline.databases.postgres.canonical import text_literal
+from seamline.databases.postgres.client import Session
+from seamline.databases.postgres.read import Relation
+from seamline.domain.cut_names import current_view, proven_view
+from seamline.plan.model import DestinationPlan
+
+_KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "S": "sequence", "i": "index"}
+# What the views of cuts read, whichever sync made them.
+_OF_CUTS = ("seamline.cut_pointer", "seamline.cut_table")
+
+
+def obstacles(
+    session: Session, destination: DestinationPlan, *, sync: str, tables: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """What is in the way of the cuts of these tables, and how to mend it."""
+    for table in tables:
+        for view in (Relation(destination.cut_schema, current_view(table)), proven_place(destination, table)):
+            kind, definition = _seen(session, view)
+            yield from in_place_of_view(view, table, kind=kind, definition=definition, sync=sync)
+        cuts = Relation(destination.cut_schema, table)
+        kind, _ = _seen(session, cuts)
+        if kind not in ("", "p"):
+            yield (
+                f"{cuts} is a {_KINDS.get(kind, 'table')}, and the cuts of table {table} need this name",
+                f"ALTER TABLE {cuts} RENAME TO …; where it is a partition of the cuts of another table, leave {table}"
+                " out of the sync",
+            )
+
+
+def proven_place(destination: DestinationPlan, table: str) -> Relation:
+    return Relation(destination.schema, proven_view(table))
+
+
+def in_place_of_view(view: Relation, table: str, *, kind: str, definition: str, sync: str) -> Iterator[tuple[str, str]]:
+    """What is wrong of what has the name of a view of the sync's cuts. `kind` is its relkind, "" where nothing has."""
+    if not kind or (kind == "v" and f"sync = {text_literal(sync)}::text" in definition):
+        return
+    need = f"and the cuts of table {table} need this name for a view"
+    if kind in ("r", "p"):
+        yield (
+            f"{view} is a table, {need}",
+            f"let one of the two tables go into a destination with another schema, or leave it out of its sync. Where"
+            f" nobody writes {view}: ALTER TABLE {view} RENAME TO …",
+        )
+    elif kind == "v" and any(name in definition for name in _OF_CUTS):
+        yield (
+            f"{view} is the view of another sync's cuts, {need}",
+            f"where that sync cuts {table} no longer: DROP VIEW {view}. Rights on it are granted anew",
+        )
+    else:
+        word = _KINDS.get(kind, "relation")
+        yield f"{view} is a {word} that no sync made, {need}", f"ALTER {word.upper()} {view} RENAME TO …"
+
+
+def _seen(session: Session, place: Relation) -> tuple[str, str]:
+    """relkind and, of a view, its definition; "" for none."""
+    row = session.execute(
+        "SELECT c.relkind::text, CASE WHEN c.relkind = 'v' THEN coalesce(pg_get_viewdef(c.oid), '') ELSE '' END"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+        (place.schema, place.name),
+    ).fetchone()
+    return (str(row[0]), str(row[1])) if row else ("", "")

@@ -1,0 +1,500 @@
+"""Cuts in PostgreSQL: a partitioned table per table of the sync, a pointer per date, views over both.
+
+`<schema>_cut.<table>` holds every kept cut, one partition per (cut_business_date, cut_version). A staged table becomes
+a partition by ATTACH, which moves no row. `seamline.cut_pointer` names the version that counts for a table and date;
+`<schema>_cut.<table>_current` shows those, `<schema>.<table>_proven` the newest cut that reconciled or that a person
+signed. Older dates and versions end by `cut_expiry.py`.
+
+A publish takes two commits, of which readers notice only the second: the partitions of all tables, then the pointers
+of all tables. One commit for both is not enough: ATTACH does not wait for readers, so a statement that was planned
+before it and takes its snapshot after it follows the new pointer without knowing the new partition, and finds nothing
+(seen on PostgreSQL 18.4). So between the two we wait until every transaction that could have planned with the old
+partitions has ended; nobody waits for us, but where a table has gained or lost columns: for that moment all partitions
+are locked.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+
+import psycopg
+
+from seamline.adapters.connections import resolve
+from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.databases.postgres.client import Session, open_session, translated
+from seamline.databases.postgres.read import Relation
+from seamline.domain.catalogue import Table
+from seamline.domain.cut_names import (
+    CUT_COLUMNS,
+    DATE_COLUMN,
+    VERSION_COLUMN,
+    current_view,
+    fitted,
+    partition_name,
+)
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, TransientError
+from seamline.domain.position import Position, position_from_json, position_to_json
+from seamline.domain.staged_cut import CutMode, Lateness, Published, StagedCut, StagedTable
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import DestinationPlan
+from seamline.sinks.postgres.cut_columns import ColumnsMisfit, allow_null, fit_columns, stored_columns
+from seamline.sinks.postgres.cut_places import in_place_of_view, proven_place
+from seamline.sinks.postgres.staged_rows import require_as_compared
+
+# Publishers of cuts in one database take turns: versions are counted and partitioned tables are made under it.
+LOCK = 7_305_805_512_440_011
+_LOOK_EVERY_S = 0.02
+_TABLES = """
+CREATE SCHEMA IF NOT EXISTS seamline;
+CREATE TABLE IF NOT EXISTS seamline.cut (
+    sync text NOT NULL,
+    business_date date NOT NULL,
+    version integer NOT NULL,
+    run_id text NOT NULL UNIQUE,
+    position jsonb NOT NULL,
+    as_of timestamptz NOT NULL,
+    verdict text NOT NULL,
+    partial boolean NOT NULL,
+    left_out jsonb NOT NULL,
+    signed_by text NOT NULL DEFAULT '',
+    attached_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    published_at timestamptz,
+    expired_at timestamptz,
+    PRIMARY KEY (sync, business_date, version)
+);
+CREATE TABLE IF NOT EXISTS seamline.cut_table (
+    sync text NOT NULL,
+    table_name text NOT NULL,
+    business_date date NOT NULL,
+    version integer NOT NULL,
+    partition_name text NOT NULL,
+    mode text NOT NULL,
+    rows bigint NOT NULL,
+    late_rows bigint,
+    gone_rows bigint,
+    verdict text NOT NULL,
+    is_proven boolean NOT NULL,
+    PRIMARY KEY (sync, table_name, business_date, version),
+    FOREIGN KEY (sync, business_date, version) REFERENCES seamline.cut
+);
+CREATE TABLE IF NOT EXISTS seamline.cut_pointer (
+    sync text NOT NULL,
+    table_name text NOT NULL,
+    business_date date NOT NULL,
+    version integer NOT NULL,
+    PRIMARY KEY (sync, table_name, business_date),
+    FOREIGN KEY (sync, table_name, business_date, version) REFERENCES seamline.cut_table
+);
+"""
+
+
+# Of an earlier version. Asked first: an ALTER waits for every reader, also where it has nothing to do.
+_HAS_EXPIRED_AT = "SELECT FROM pg_attribute WHERE attrelid = 'seamline.cut'::regclass AND attname = 'expired_at'"
+
+
+def create_cut_tables(session: Session) -> None:
+    """In the transaction that holds `LOCK`. A repeat changes nothing."""
+    session.execute(_TABLES)
+    if session.execute(_HAS_EXPIRED_AT).fetchone() is None:
+        session.execute("ALTER TABLE seamline.cut ADD COLUMN expired_at timestamptz")
+
+
+@dataclass(frozen=True, slots=True)
+class _Attached:
+    """How far the publish of a run has come."""
+
+    version: int
+    is_published: bool
+    signed_by: str
+
+
+class PostgresCuts:
+    """The cuts of one destination. Not safe to share between threads.
+
+    `reader_patience_s`: how long a publish waits for transactions of readers that were open before it.
+    """
+
+    def __init__(self, destination: DestinationPlan, session: Session, *, reader_patience_s: float = 60.0) -> None:
+        self._destination = destination
+        self._session = session
+        self._reader_patience_s = reader_patience_s
+
+    def close(self) -> None:
+        self._session.close()
+
+    def lateness(self, sync: str, table: str, business_date: date, *, staged_as: str) -> Lateness | None:
+        """What the staged rows have beyond the version that counts now, and what they lack; None without one.
+
+        A row that changed counts in both: whole rows are compared, identical ones by their number. Of a table that
+        has another definition since, whole is what both have.
+        """
+        with translated("compare the staged rows with the cut before", table=table):
+            before = self._current_cut(sync, table, business_date)
+            if before is None:
+                return None
+            staged = self._staged(staged_as)
+            new, old = stored_columns(self._session, staged), stored_columns(self._session, before)
+            shared = ", ".join(quoted(name) for name in new if name in old and new[name].type == old[name].type)
+            pairs = ((staged, before), (before, staged))
+            counts = [
+                self._count(f"(SELECT {shared} FROM {one}) EXCEPT ALL (SELECT {shared} FROM {other})")
+                for one, other in pairs
+            ]
+        return Lateness(*counts)
+
+    def date_before(self, sync: str, business_date: date) -> Sequence[PublishedTable]:
+        """The tables by business date of the newest date before this one that is published, as its pointers say."""
+        with translated(f"look for the cut before {business_date} of {sync}"):
+            try:
+                rows = self._session.execute(
+                    "SELECT t.table_name, t.business_date, t.version, t.partition_name FROM seamline.cut_pointer AS p"
+                    " JOIN seamline.cut_table AS t USING (sync, table_name, business_date, version)"
+                    " WHERE sync = %s AND t.mode = %s AND business_date = (SELECT max(business_date)"
+                    " FROM seamline.cut_pointer WHERE sync = %s AND business_date < %s) ORDER BY t.table_name",
+                    (sync, CutMode.DATE.value, sync, business_date),
+                ).fetchall()
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                return ()
+        schema = self._destination.cut_schema
+        return [PublishedTable(table, day, version, schema, name) for table, day, version, name in rows]
+
+    def publish(self, cut: StagedCut, *, definitions: Mapping[str, Table], signed_by: str = "") -> Published:
+        """Make every staged table the next version of the date; readers get all of them in one commit.
+
+        Repeat-safe by the cut's run id, after a crash at any place too. TransientError when a lock is not given in
+        time, or when a reader's transaction from before stays open: readers have noticed nothing then. GateFailed where
+        a staged table holds something else than what was compared; one that `definitions` lacks is only counted.
+        """
+        with translated(f"publish the cut of {cut.business_date} of {cut.sync}"):
+            with self._locked():
+                self._create_tables()
+                attached = self._attached(cut)
+            if attached is None:
+                for table in cut.tables:
+                    self._require_as_compared(table, definitions.get(table.table), cut.position)
+                    self._make_durable(table)
+                with self._locked():
+                    attached = self._attached(cut) or self._attach_all(cut, signed_by)
+            if attached.is_published:
+                return Published(attached.version, is_new=False, signed_by=attached.signed_by)
+            self._wait_for_readers_of_old_plans([table.table for table in cut.tables])
+            # Who has signed first stays; an earlier attempt may have needed nobody.
+            signer = attached.signed_by or signed_by
+            with self._locked():
+                is_new = self._point_to(cut, attached.version, signer)
+        return Published(attached.version, is_new=is_new, signed_by=signer)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._session.transaction():
+            self._session.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+            yield
+
+    # ---- first commit: partitions ----------------------------------------------------------------------------------
+
+    def _create_tables(self) -> None:
+        create_cut_tables(self._session)
+        for schema in (self._destination.cut_schema, self._destination.schema):
+            self._session.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}".encode())
+
+    def _attached(self, cut: StagedCut) -> _Attached | None:
+        row = self._session.execute(
+            "SELECT sync, business_date, version, published_at IS NOT NULL, signed_by, position, expired_at"
+            " FROM seamline.cut WHERE run_id = %s",
+            (cut.run_id,),
+        ).fetchone()
+        if row is None:
+            return None
+        if row[:2] != (cut.sync, cut.business_date):
+            raise InvariantViolated(f"run {cut.run_id} had published the cut of {row[1]} of {row[0]}")
+        if row[6] is not None:
+            raise _has_expired(cut)
+        if position_from_json(row[5]) != cut.position:
+            raise Refused(
+                f"run {cut.run_id} has a cut in {cut.destination} already, at {position_from_json(row[5])} and not at"
+                f" {cut.position}: what was judged now is not what is there",
+                hint="the platform database lost that run, or was made anew: trigger the date by a run of another name",
+                sync=cut.sync,
+            )
+        return _Attached(row[2], row[3], row[4])
+
+    def _attach_all(self, cut: StagedCut, signed_by: str) -> _Attached:
+        version = self._next_version(cut)
+        self._session.execute(
+            "INSERT INTO seamline.cut (sync, business_date, version, run_id, position, as_of, verdict, partial,"
+            " left_out, signed_by) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            (
+                cut.sync,
+                cut.business_date,
+                version,
+                cut.run_id,
+                json.dumps(position_to_json(cut.position)),
+                cut.as_of,
+                cut.verdict.value,
+                cut.is_partial,
+                json.dumps(dict(cut.left_out)),
+                signed_by,
+            ),
+        )
+        # One order for all publishers, so that two of them never wait for each other.
+        for table in sorted(cut.tables, key=lambda staged: staged.table):
+            self._attach(cut.sync, table, cut.business_date, version)
+        return _Attached(version, is_published=False, signed_by=signed_by)
+
+    def _next_version(self, cut: StagedCut) -> int:
+        """Above that of another sync that has cut one of the tables for this date: they share the partitioned table."""
+        row = self._session.execute(
+            "SELECT coalesce(max(version), 0) + 1 FROM (SELECT version FROM seamline.cut"
+            " WHERE sync = %(sync)s AND business_date = %(date)s UNION ALL SELECT version FROM seamline.cut_table"
+            " WHERE table_name = ANY(%(tables)s) AND business_date = %(date)s) AS taken",
+            {"sync": cut.sync, "date": cut.business_date, "tables": [table.table for table in cut.tables]},
+        ).fetchone()
+        return int(row[0]) if row else 1
+
+    def _attach(self, sync: str, table: StagedTable, business_date: date, version: int) -> None:
+        """Turn the staged table into a partition; no row is copied. The CHECK spares ATTACH a scan of its own."""
+        staged, parent = self._staged(table.staged_as), self._parent(table.table)
+        clash = {DATE_COLUMN, VERSION_COLUMN} & stored_columns(self._session, staged).keys()
+        if clash:
+            raise SchemaConflict(
+                f"table {table.table} has a column {min(clash)}, which a cut needs for itself",
+                hint="rename the column at the source, or leave the table out of the sync",
+                table=table.table,
+            )
+        day = _date(business_date)
+        partition = Relation(self._destination.cut_schema, partition_name(table.table, business_date, version))
+        is_first = self._kind(parent) is None
+        statements = (
+            f"ALTER TABLE {staged} ADD COLUMN {DATE_COLUMN} date NOT NULL DEFAULT {day},"
+            f" ADD COLUMN {VERSION_COLUMN} integer NOT NULL DEFAULT {version}",
+            f"ALTER TABLE {staged} ADD CHECK ({DATE_COLUMN} = {day} AND {VERSION_COLUMN} = {version})",
+            f"ALTER TABLE {staged} RENAME TO {quoted(partition.name)}",
+            f"ALTER TABLE {Relation(staged.schema, partition.name)} SET SCHEMA {quoted(partition.schema)}",
+            f"CREATE TABLE IF NOT EXISTS {parent} (LIKE {partition})"
+            f" PARTITION BY RANGE ({DATE_COLUMN}, {VERSION_COLUMN})",
+        )
+        for statement in statements:
+            self._session.execute(statement.encode())
+        if is_first:
+            allow_null(self._session, parent, but=CUT_COLUMNS)
+        is_wider = self._fit(partition, parent, business_date)
+        self._session.execute(
+            f"ALTER TABLE {parent} ATTACH PARTITION {partition}"
+            f" FOR VALUES FROM ({day}, {version}) TO ({day}, {version + 1})".encode()
+        )
+        for view, query in zip(self._views(table.table), self._queries(sync, table.table), strict=True):
+            self._create_view(view, query, sync, table.table, replaces=is_wider)
+
+    def _fit(self, partition: Relation, parent: Relation, business_date: date) -> bool:
+        try:
+            return fit_columns(self._session, cut=partition, cuts=parent)
+        except ColumnsMisfit as exc:
+            views = ", ".join(str(view) for view in self._views(parent.name))
+            aside = quoted(fitted(f"{parent.name}_until_{business_date:%Y%m%d}"))
+            raise SchemaConflict(
+                f"table {parent.name} does not fit its earlier cuts: {exc}",
+                hint="nothing was published. Put the earlier cuts aside as they are, then repeat the publish, which"
+                f" makes table and views anew, without rights: BEGIN; DROP VIEW {views};"
+                f" ALTER TABLE {parent} RENAME TO {aside}; COMMIT",
+                table=parent.name,
+            ) from exc
+
+    def _views(self, table: str) -> tuple[Relation, Relation]:
+        """That of the version that counts, and that of the newest proven cut."""
+        return (
+            Relation(self._destination.cut_schema, current_view(table)),
+            proven_place(self._destination, table),
+        )
+
+    def _queries(self, sync: str, table: str) -> tuple[str, str]:
+        """Of the two views."""
+        parent = self._parent(table)
+        of_table = f"sync = {text_literal(sync)} AND table_name = {text_literal(table)}"
+        current = (
+            f"SELECT c.* FROM {parent} AS c JOIN seamline.cut_pointer AS p"
+            f" ON p.{of_table.replace(' AND ', ' AND p.')}"
+            f" AND p.business_date = c.{DATE_COLUMN} AND p.version = c.{VERSION_COLUMN}"
+        )
+        # Two scalar subqueries, so that the planner prunes to one partition when the statement starts.
+        newest = (
+            f"FROM seamline.cut_table WHERE {of_table} AND is_proven ORDER BY business_date DESC, version DESC LIMIT 1"
+        )
+        proven = (
+            f"SELECT c.* FROM {parent} AS c WHERE c.{DATE_COLUMN} = (SELECT business_date {newest})"
+            f" AND c.{VERSION_COLUMN} = (SELECT version {newest})"
+        )
+        return current, proven
+
+    def _create_view(self, view: Relation, query: str, sync: str, table: str, *, replaces: bool) -> None:
+        """One that is there is replaced only for new columns: that waits for its readers."""
+        row = self._session.execute(
+            "SELECT c.relkind::text, CASE WHEN c.relkind = 'v' THEN coalesce(pg_get_viewdef(c.oid), '') ELSE '' END,"
+            " c.reloptions FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            (view.schema, view.name),
+        ).fetchone()
+        kind, definition, options = row or ("", "", None)
+        for what, cure in in_place_of_view(view, table, kind=kind, definition=definition, sync=sync):
+            raise SchemaConflict(what, hint=f"nothing was published. {cure}. Then repeat the publish", table=table)
+        if row is None or replaces:
+            # Without them a view would lose what its owner has set, as security_invoker.
+            kept = f" WITH ({', '.join(options)})" if options else ""
+            self._session.execute(f"CREATE OR REPLACE VIEW {view}{kept} AS {query}".encode())
+
+    # ---- between: readers that do not know the partitions yet --------------------------------------------------------
+
+    def _wait_for_readers_of_old_plans(self, tables: Sequence[str]) -> None:
+        """Return when every transaction that holds a lock on a cut table now has ended.
+
+        Who locks a table later reads its partitions anew; who holds a lock from before may have planned without them.
+        """
+        parents = [f"{self._destination.cut_schema}.{table}" for table in tables]
+        deadline = time.monotonic() + self._reader_patience_s
+        waiting_for = self._lockers(parents)
+        while waiting_for:
+            if time.monotonic() >= deadline:
+                pids = ", ".join(str(pid) for pid in sorted(set(waiting_for.values())))
+                raise TransientError(
+                    f"transactions that read cuts before this one are still open after {self._reader_patience_s:g} s:"
+                    f" process {pids}",
+                    hint="end these sessions' transactions; the publish goes on where it stopped when it is repeated",
+                )
+            time.sleep(_LOOK_EVERY_S)
+            still = self._lockers(parents)
+            waiting_for = {transaction: pid for transaction, pid in waiting_for.items() if transaction in still}
+
+    def _lockers(self, parents: Sequence[str]) -> dict[str, int]:
+        rows = self._session.execute(
+            "SELECT l.virtualtransaction, l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation"
+            " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE l.locktype = 'relation' AND l.pid <> pg_backend_pid()"
+            " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            " AND n.nspname || '.' || c.relname = ANY(%s)",
+            (list(parents),),
+        ).fetchall()
+        return {str(transaction): int(pid) for transaction, pid in rows}
+
+    # ---- second commit: pointers -----------------------------------------------------------------------------------
+
+    def _point_to(self, cut: StagedCut, version: int, signed_by: str) -> bool:
+        """False when somebody else repeated this run and was faster."""
+        marked = self._session.execute(
+            "UPDATE seamline.cut SET published_at = clock_timestamp(), signed_by = %s"
+            " WHERE run_id = %s AND published_at IS NULL AND expired_at IS NULL",
+            (signed_by, cut.run_id),
+        ).rowcount
+        if not marked:
+            # Somebody else repeated this run and was faster; or, while readers were waited for, its partitions went.
+            self._attached(cut)
+            return False
+        for table in sorted(cut.tables, key=lambda staged: staged.table):
+            self._write_table(cut, table, version, signed_by)
+        return True
+
+    def _write_table(self, cut: StagedCut, table: StagedTable, version: int, signed_by: str) -> None:
+        self._session.execute(
+            "INSERT INTO seamline.cut_table VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            (
+                cut.sync,
+                table.table,
+                cut.business_date,
+                version,
+                partition_name(table.table, cut.business_date, version),
+                table.mode.value,
+                table.rows,
+                table.late_rows,
+                table.gone_rows,
+                table.verdict.value,
+                # Of the whole cut: beside a table that is not clean the others stand for a date that nobody has signed.
+                cut.verdict is Verdict.MATCH or bool(signed_by),
+            ),
+        )
+        # A run that is repeated after a later one keeps its version and does not turn the pointer back.
+        self._session.execute(
+            "INSERT INTO seamline.cut_pointer AS p VALUES (%s, %s, %s, %s)"
+            " ON CONFLICT (sync, table_name, business_date)"
+            " DO UPDATE SET version = greatest(p.version, excluded.version)",
+            (cut.sync, table.table, cut.business_date, version),
+        )
+
+    # ---- small reads -----------------------------------------------------------------------------------------------
+
+    def _require_as_compared(self, table: StagedTable, definition: Table | None, position: Position) -> None:
+        place = self._staged(table.staged_as)
+        require_as_compared(
+            self._session, place, rows=table.rows, digest=table.digest, definition=definition, position=position
+        )
+
+    def _make_durable(self, table: StagedTable) -> None:
+        """An unlogged partition would be empty after a crash of the server. Also: fresh statistics for the planner."""
+        staged = self._staged(table.staged_as)
+        if self._persistence(staged) == "u":
+            self._session.execute(f"ALTER TABLE {staged} SET LOGGED".encode())
+        self._session.execute(f"ANALYZE {staged}".encode())
+
+    def _current_cut(self, sync: str, table: str, business_date: date) -> Relation | None:
+        """The partition that counts for a date."""
+        try:
+            row = self._session.execute(
+                "SELECT t.partition_name FROM seamline.cut_pointer JOIN seamline.cut_table AS t"
+                " USING (sync, table_name, business_date, version)"
+                " WHERE sync = %s AND table_name = %s AND business_date = %s",
+                (sync, table, business_date),
+            ).fetchone()
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return None
+        return None if row is None else Relation(self._destination.cut_schema, str(row[0]))
+
+    def _staged(self, staged_as: str) -> Relation:
+        """The relation of `staged_as`. Raises Refused when it is not there."""
+        place = Relation(self._destination.stage_schema, staged_as)
+        if self._kind(place) is None and "." in staged_as:
+            schema, _, name = staged_as.partition(".")
+            place = Relation(schema, name)
+        if self._kind(place) is None:
+            raise Refused(
+                f"the staged table {place.schema}.{place.name} is not there any more",
+                hint="run the nightly's job again",
+            )
+        return place
+
+    def _kind(self, place: Relation) -> str | None:
+        return self._of_class(place, "relkind")
+
+    def _persistence(self, place: Relation) -> str | None:
+        return self._of_class(place, "relpersistence")
+
+    def _of_class(self, place: Relation, what: str) -> str | None:
+        row = self._session.execute(
+            f"SELECT c.{what}::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = %s AND c.relname = %s",
+            (place.schema, place.name),
+        ).fetchone()
+        return None if row is None else str(row[0])
+
+    def _count(self, query: str) -> int:
+        row = self._session.execute(f"SELECT count(*) FROM ({query}) AS rows".encode()).fetchone()
+        return int(row[0]) if row else 0
+
+    def _parent(self, table: str) -> Relation:
+        return Relation(self._destination.cut_schema, table)
+
+
+def open_cuts(destination: DestinationPlan) -> PostgresCuts:
+    """The cuts of a destination, in a session of their own."""
+    return PostgresCuts(destination, open_session(resolve(destination.connection), application_name="seamline cuts"))
+
+
+def _has_expired(cut: StagedCut) -> Refused:
+    return Refused(
+        f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
+        hint="trigger the date anew: its cut becomes the next version",
+        sync=cut.sync,
+    )
+
+
+def _date(day: date) -> str:
+    return f"DATE '{day.isoformat()}'"

@@ -1,0 +1,72 @@
+"""A table's part of a span in another order: all rows that it touches go first, then the new ones come.
+
+For a live table to which somebody has added a unique index that is checked row by row. It refuses a state on the way
+from one row to the next that neither the source nor the end of the span has: two rows that exchange their values, a
+value that one row gives up and another takes. The fast way is one MERGE, which cannot be told where to begin.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from psycopg import errors
+
+from seamline.databases.postgres.client import Row, Session
+from seamline.domain.catalogue import Table
+from seamline.domain.errors import SchemaConflict, SeamlineError
+from seamline.sinks.postgres.statements import SpanStatements, TableStatements
+
+# What a DELETE and INSERT of the same row would lose without an error: dependent rows that a foreign key deletes or
+# changes, and values of columns that are not of the sync.
+_FORBIDS = """
+SELECT 'a deleted row takes along those of ' || conrelid::regclass || ' (foreign key ' || conname || ')'
+FROM pg_constraint WHERE contype = 'f' AND confrelid = %(live)s::regclass AND confdeltype IN ('c', 'n', 'd')
+UNION ALL
+SELECT 'its column ' || attname || ' is not of the sync, and its values would be lost' FROM pg_attribute
+WHERE attrelid = %(live)s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+AND NOT attname = ANY(%(columns)s) ORDER BY 1 LIMIT 1
+"""
+_CURE = "make the unique constraint DEFERRABLE INITIALLY DEFERRED: it is then checked at the commit. Nothing is applied"
+
+
+def refused_on_the_way(exc: SeamlineError, on: TableStatements | None) -> str:
+    """What a unique index of this live table said, where the error is its own; else ""."""
+    cause = exc.__cause__
+    if on is None or not on.table.is_keyed or not isinstance(cause, errors.UniqueViolation):
+        return ""
+    return exc.message if is_of(cause, on.schema, on.table.name) else ""
+
+
+def is_of(refusal: errors.UniqueViolation, schema: str, table: str) -> bool:
+    """Whether an index of this table said so, and not of one that a trigger writes."""
+    return (refusal.diag.schema_name, refusal.diag.table_name) == (schema, table)
+
+
+def delete_and_insert(
+    session: Session, on: TableStatements, do: SpanStatements, parameter: tuple[str] | None, *, said: str
+) -> list[Row]:
+    """As `do.merge` in all that it leaves behind and returns. `said`: how the index refused the other order."""
+    with deletable(session, on.table, on.live, said=said):
+        session.execute(on.create_images.encode())
+        session.execute(do.set_apart(on.images), parameter, prepare=False)
+        session.execute(do.delete_touched, parameter, prepare=False)
+    session.execute(on.insert_images.encode())
+    return session.execute(on.image_findings.encode()).fetchall()
+
+
+@contextmanager
+def deletable(session: Session, table: Table, live: str, *, said: str) -> Iterator[None]:
+    """For the deletion of rows that come again: SchemaConflict where more would be lost, or a foreign key forbids."""
+    columns = [column.name for column in table.columns]
+    forbids = session.execute(_FORBIDS, {"live": live, "columns": columns}).fetchone()
+    if forbids is not None:
+        raise _cannot(table.name, said, forbids[0])
+    try:
+        yield
+    except errors.ForeignKeyViolation as exc:
+        raise _cannot(table.name, said, exc.diag.message_primary or str(exc)) from exc
+
+
+def _cannot(name: str, said: str, why: str) -> SchemaConflict:
+    return SchemaConflict(
+        f"{said}; and rows of {name} cannot be deleted and inserted anew: {why}", hint=_CURE, table=name
+    )

@@ -1,0 +1,147 @@
+"""Values that the log left out of the new row of a change of key: those of the row under the old key."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.client import Session, translated
+from seamline.domain.catalogue import Column, Kind
+from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.errors import Diverged
+from seamline.domain.unavailable_values import STAND_INS, filled_row, lacks_values
+from seamline.sinks.postgres.statements import (
+    DELETED,
+    JSON_PARAMETER,
+    LAST_PIECE,
+    PIECE,
+    TableStatements,
+    as_client_text,
+)
+
+# How much of them one table's batch holds in memory; the log, by whose size batches are bounded, does not have them.
+PART_BYTES = 8 * 2**20
+_NUMBER = quoted("seamline.number")
+
+_Row = dict[str, Any]
+
+
+def with_old_values(
+    session: Session, on: TableStatements, changes: TableChanges, *, put_aside: Callable[[TableChanges], None]
+) -> TableChanges:
+    """The changes, each with all its values but those that its own row has. Seldom anything is to be done.
+
+    Where they become too large, `put_aside` is given them part by part, as a piece, and what is returned is the rest.
+
+    To be called before anything of the span is written: the rows under the old keys are still there. What the same
+    transaction did to them before stands in its pieces.
+    """
+    wanting = [change for change in changes.keyed if _is_wanting(change)]
+    if not wanting:
+        return changes
+    # Of all of them before the first part is put aside: its rows are no older than the others.
+    places = _places_in_pieces(session, on, [change.taken_from or b"" for change in wanting])
+    numbers = {id(change): number for number, change in enumerate(wanting, 1)}
+    part = replace(changes, keyed=[])
+    fetched = 0
+    for change in changes.keyed:
+        number = numbers.get(id(change))
+        done = change if number is None else _completed(session, on, change, places.get(number, ()))
+        part.keyed.append(done)
+        fetched += len(done.row) - len(change.row)
+        if fetched > PART_BYTES:
+            put_aside(replace(part, piece=changes.piece or LAST_PIECE))
+            part, fetched = replace(changes, keyed=[]), 0
+    return part
+
+
+def _is_wanting(change: KeyedChange) -> bool:
+    return change.taken_from is not None and not change.is_delete and lacks_values(change.row)
+
+
+def _places_in_pieces(session: Session, on: TableStatements, old_keys: Sequence[bytes]) -> dict[int, list[str]]:
+    """Number of an old key, from 1 → where pieces before this one hold its row. Keys are written alike everywhere."""
+    names = ", ".join(quoted(name) for name in on.table.key)
+    same = " AND ".join(f"p.{quoted(name)} = w.{quoted(name)}" for name in on.table.key)
+    statement = as_client_text(
+        f"SELECT w.{_NUMBER}, array_agg(p.ctid::text) FROM {on.pieces} AS p, ROWS FROM (json_to_recordset("
+        f"{JSON_PARAMETER}::json) AS ({on.wire.staging_definitions(on.table.key_columns)})) WITH ORDINALITY "
+        f"AS w({names}, {_NUMBER}) WHERE {same} GROUP BY 1"
+    )
+    with translated("look for old keys in the pieces of a large transaction", table=on.table.name):
+        if session.execute("SELECT to_regclass(%s)", (on.pieces,)).fetchone() == (None,):
+            return {}
+        keys = (b"[" + b",".join(old_keys) + b"]").decode()
+        return {int(number): list(places) for number, places in session.execute(statement.encode(), (keys,))}
+
+
+def _completed(session: Session, on: TableStatements, change: KeyedChange, places: Sequence[str]) -> KeyedChange:
+    row: _Row = orjson.loads(change.row)
+    row, is_deleted = _filled_from_pieces(session, on, row, places)
+    columns = _lacking(on, row)
+    if columns and not is_deleted:
+        with translated("read the values that a change of key left out", table=on.table.name):
+            found = session.execute(_stored(on, columns).encode(), _parameter(change)).fetchone()
+        if found is not None:
+            row.update(zip((column.name for column in columns), found, strict=True))
+            columns = []
+    if columns:
+        raise Diverged(
+            f"a row of {on.table.name} changes its key and leaves out values that did not change, and the destination"
+            " has no row under the old key",
+            hint="somebody changed the table in the destination: reconcile it, then onboard it again",
+            table=on.table.name,
+            position=f"offset {change.offset}",
+        )
+    return replace(change, row=orjson.dumps(row), taken_from=None)
+
+
+def _filled_from_pieces(session: Session, on: TableStatements, row: _Row, places: Sequence[str]) -> tuple[_Row, bool]:
+    """Two results: the row with the values that the newest pieces hold, and True if they delete it by its old key."""
+    columns = _lacking(on, row)
+    if not places or not columns:
+        return row, False
+    texts = ", ".join(f"p.{quoted(column.name)}::text" for column in columns)
+    statement = as_client_text(
+        f"SELECT {DELETED}, {texts} FROM {on.pieces} AS p WHERE p.ctid = ANY ({JSON_PARAMETER}::tid[]) "
+        f"ORDER BY {PIECE} DESC"
+    )
+    with translated("read the values that a change of key left out", table=on.table.name):
+        for is_deleted, *values in session.execute(statement.encode(), (places,)):
+            if is_deleted:
+                return row, True
+            row = filled_row(row, {column.name: value for column, value in zip(columns, values, strict=True)})
+            if not _lacking(on, row):
+                break
+    return row, False
+
+
+def _lacking(on: TableStatements, row: _Row) -> list[Column]:
+    """A column that the row does not have is another schema of the table, and the encoder says so."""
+    return [column for column in on.table.columns if row.get(column.name) in STAND_INS]
+
+
+def _stored(on: TableStatements, columns: list[Column]) -> str:
+    """The values of the row under the old key in their wire forms, which are texts."""
+    selected = ", ".join(_wire_text(column) for column in columns)
+    same = " AND ".join(
+        f"t.{quoted(column.name)} = {on.wire.cast(column, of=f'w.{quoted(column.name)}')}"
+        for column in on.table.key_columns
+    )
+    return as_client_text(f"SELECT {selected} FROM {on.live} AS t, {_old_key(on)} WHERE {same}")
+
+
+def _old_key(on: TableStatements) -> str:
+    """The old key, which comes as a JSON parameter, as a row `w` of wire forms."""
+    return f"json_to_record({JSON_PARAMETER}::json) AS w({on.wire.staging_definitions(on.table.key_columns)})"
+
+
+def _parameter(change: KeyedChange) -> tuple[str]:
+    return ((change.taken_from or b"").decode(),)
+
+
+def _wire_text(column: Column) -> str:
+    name = f"t.{quoted(column.name)}"
+    return f"encode({name},'base64')" if column.kind is Kind.BYTES else f"{name}::text"

@@ -1,0 +1,66 @@
+"""Tables enter or leave a stream that goes on: one transaction, in which the stream and their pass stand at one offset.
+
+A pass is a stream of its own, with its tables in a schema of its own. When both ledgers say the same offset, the tables
+of the pass are what the stream's own would be.
+"""
+
+from dataclasses import replace
+
+from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.client import Session
+from seamline.domain.errors import NotAbreast, Refused
+from seamline.domain.ledger import StreamId
+from seamline.plan.model import PASS, DestinationPlan
+from seamline.ports import Joining, Load
+from seamline.sinks.postgres import ledger as ledger_tables
+from seamline.sinks.postgres.publish import begin, lock_publishes, put_tables_in_place, set_aside
+
+
+def is_done(session: Session, stream: StreamId, joining: Joining, destination: DestinationPlan) -> bool:
+    """Whether this run's tables have joined already. The lock on publishes lives as long as the session."""
+    lock_publishes(session, destination)
+    return ledger_tables.is_published(session, stream, joining.run_id)
+
+
+def put_together(session: Session, stream: StreamId, joining: Joining, destination: DestinationPlan) -> None:
+    """Open the transaction and do all but COMMIT. Raises NotAbreast with the transaction open."""
+    begin(session)
+    _require_abreast(session, stream, joining)
+    ledger_tables.end_epoch(session, stream)
+    set_aside(session, stream, joining.kept_as, destination)
+    names = [table.name for table in joining.tables]
+    ledger_tables.end_findings(session, stream, [*names, *joining.kept_as])
+    if joining.passed_as is not None:
+        loads = [Load(table, table.name, 0) for table in joining.tables]
+        put_tables_in_place(session, stream, loads, replace(destination, staged_in=joining.pass_schema))
+        ledger_tables.take_over_boundaries(session, stream, joining.passed_as, names)
+    _end_passes(session, stream, destination)
+    ledger_tables.write_run(session, stream, joining.run_id, names)
+
+
+def _end_passes(session: Session, stream: StreamId, destination: DestinationPlan) -> None:
+    """Also those that were given up: their tables stand still and would hold the log for ever."""
+    prefix = f"{stream.sync}{PASS}"
+    for name in ledger_tables.streams_of(session, prefix, stream.destination):
+        ledger_tables.forget(session, name)
+        mark = name.sync.removeprefix(prefix)
+        session.execute(f"DROP SCHEMA IF EXISTS {quoted(destination.pass_schema(mark))} CASCADE")
+
+
+def _require_abreast(session: Session, stream: StreamId, joining: Joining) -> None:
+    """Both ledgers are locked: from here on neither moves."""
+    mine = ledger_tables.locked_place(session, stream)
+    if mine is None:
+        raise Refused(f"nothing was published for {stream}", hint="onboard the sync first", sync=stream.sync)
+    if joining.passed_as is None:
+        return
+    passed = ledger_tables.locked_place(session, joining.passed_as)
+    if passed != mine:
+        raise NotAbreast(
+            f"{stream} stands at {_told(mine)}, its pass at {_told(passed)}",
+            sync=stream.sync,
+        )
+
+
+def _told(place: tuple[str, int] | None) -> str:
+    return f"offset {place[1]} of topic {place[0]}" if place else "no place yet"

@@ -1,0 +1,413 @@
+"""PostgresSink: a PostgreSQL database (17 or newer) as the destination of one stream."""
+
+import selectors
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import psycopg
+from psycopg import pq
+
+from seamline import settings
+from seamline.adapters import connections, failpoints
+from seamline.adapters.connections import Connection
+from seamline.adapters.hanging import SILENCE_S
+from seamline.databases.postgres.client import (
+    Session,
+    end_older_sessions,
+    open_session,
+    seamline_error,
+    session_name,
+    translated,
+    waiting_for_a_standby,
+)
+from seamline.domain.changes import TableChanges
+from seamline.domain.errors import (
+    CommitUnknown,
+    Diverged,
+    Fenced,
+    InvariantViolated,
+    Refused,
+    SchemaConflict,
+    SeamlineError,
+    TransientError,
+)
+from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
+from seamline.sinks.postgres import joining as together
+from seamline.sinks.postgres import ledger as ledger_tables
+from seamline.sinks.postgres import publish as publishing
+from seamline.sinks.postgres.apply import SpanApplier
+from seamline.sinks.postgres.encode import Encoded, RowEncoder
+from seamline.sinks.postgres.fill_unavailable import with_old_values
+from seamline.sinks.postgres.nul import naming_nul
+from seamline.sinks.postgres.statements import TableStatements
+from seamline.sinks.postgres.wire_by_source import WIRE_FORMS
+
+# For how long a COMMIT is waited for at which the server works: constraints and triggers may be deferred to it.
+_COMMIT_S = 3600.0
+
+
+def open_sink(plan: SyncPlan, destination: DestinationPlan) -> "PostgresSink":
+    """The sink of a plan's destination; failpoints as the process environment arms them."""
+    armed = failpoints.from_environment(settings.process_environment())
+    return PostgresSink(plan, destination, failpoints=armed)
+
+
+class PostgresSink:
+    """ports.Sink. One session applies; it is opened by `acquire`, or by a commit that lost it.
+
+    The connection id is resolved at each connect, so a changed password needs no restart.
+    """
+
+    def __init__(
+        self,
+        plan: SyncPlan,
+        destination: DestinationPlan,
+        *,
+        resolve: Callable[[str], Connection] = connections.resolve,
+        failpoints: Failpoints | None = None,
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        self._destination = destination
+        self._silence_s = silence_s
+        self._resolve = resolve
+        self._failpoints = failpoints or Unarmed()
+        wire = WIRE_FORMS[plan.source.kind]
+        self._statements = {
+            entry.name: TableStatements(entry.definition, schema=destination.schema, number=number, wire=wire)
+            for number, entry in enumerate(plan.tables)
+            if entry.table is not None
+        }
+        self._encoders = {name: RowEncoder(on.table, wire) for name, on in self._statements.items()}
+        self._applier: SpanApplier | None = None
+        self._row: LedgerRow | None = None
+
+    # ---- ports.Sink -----------------------------------------------------------------------------------------------
+
+    def read_ledger(self, stream: StreamId) -> LedgerRow | None:
+        with self._short_session(stream) as session, translated("read the ledger"):
+            return ledger_tables.read_ledger(session, stream)
+
+    def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
+        self._drop_session()
+        session = self._open(session_name(stream, None))
+        try:
+            with translated("take a new epoch"):
+                row = self._take_epoch(session, stream, after_epoch)
+        except SeamlineError:
+            self._close(session)
+            raise
+        self._applier, self._row = SpanApplier(session, self._statements), row
+        return Lease(stream, row.epoch, row)
+
+    def stage(self, lease: Lease, changes: TableChanges) -> Staged:
+        on = self._statements[changes.table]
+        batches: list[Encoded] = []
+        if on.unavailable:
+            try:
+                changes = with_old_values(
+                    self._applier_of(lease).session,
+                    on,
+                    changes,
+                    put_aside=lambda part: batches.append(self._put_aside(lease, part)),
+                )
+            except (Diverged, SchemaConflict) as exc:
+                # A row, or a table, that is not there may have been moved by a new owner.
+                raise self._fenced_or(exc, lease) from exc
+        is_piece = changes.piece > 0
+        batches.append(self._put_aside(lease, changes) if is_piece else self._encoders[changes.table].encode(changes))
+        return Staged(changes.table, batches)
+
+    def _put_aside(self, lease: Lease, piece: TableChanges) -> Encoded:
+        on, batch = self._statements[piece.table], self._encoders[piece.table].encode(piece)
+        session = self._applier_of(lease).session
+        try:
+            with translated("put rows aside", table=piece.table):
+                session.execute(on.create_pieces)
+                with session.cursor().copy(on.copy_piece) as copy:
+                    copy.write(batch.document)
+        except SeamlineError as exc:
+            self._drop_session()
+            raise naming_nul(exc, on.table, [batch]) from exc
+        return replace(batch, document=b"")
+
+    def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
+        applier = self._applier_of(lease)
+        batches: dict[str, list[Encoded]] = {}
+        for item in staged:
+            batches.setdefault(item.table, []).extend(item.batch)
+        try:
+            applier.prepare_tables(batches)
+            with translated("commit a span"):
+                return self._commit_in_any_order(applier, lease, batches, progress)
+        except TransientError as exc:
+            self._abandon(applier.session)
+            raise self._fenced_or(exc, lease) from exc
+        except SeamlineError as exc:
+            self._abandon(applier.session)
+            told = exc if exc.table not in batches else self._naming_nul(exc, batches[exc.table])
+            told.position = told.position or f"offsets [{progress.span.start}, {progress.span.end})"
+            raise told from exc.__cause__
+        except BaseException:
+            self._abandon(applier.session)
+            raise
+
+    def _naming_nul(self, error: SeamlineError, batches: Sequence[Encoded]) -> SeamlineError:
+        return naming_nul(error, self._statements[error.table].table, batches)
+
+    def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
+        session = self._open_publisher(stream)
+        try:
+            with translated("publish tables"):
+                done = publishing.prepare(session, stream, loads, self._destination, publication)
+                if not done:
+                    publishing.put_in_place(session, stream, loads, self._destination, publication)
+                    self._failpoints.reach("pub.swapped")
+                    self._send_commit(session, "pub.commit_sent")
+                    self._failpoints.reach("pub.commit_acked")
+                row = ledger_tables.read_ledger(session, stream)
+        finally:
+            session.close()
+        return _committed(stream, row)
+
+    def join(self, stream: StreamId, joining: Joining) -> Commit:
+        session = self._open_publisher(stream)
+        try:
+            with translated("let tables join"):
+                if not together.is_done(session, stream, joining, self._destination):
+                    together.put_together(session, stream, joining, self._destination)
+                    self._send_commit(session, "addtable.joined")
+                row = ledger_tables.read_ledger(session, stream)
+        finally:
+            session.close()
+        return _committed(stream, row)
+
+    def close(self) -> None:
+        self._drop_session()
+
+    def _take_epoch(self, session: Session, stream: StreamId, after_epoch: int | None) -> LedgerRow:
+        known = ledger_tables.read_ledger(session, stream)
+        if known is None:
+            raise Refused(
+                f"destination {self._destination.name} holds no ledger of {stream}: nothing was published there",
+                hint="onboard the sync first",
+                sync=stream.sync,
+            )
+        if after_epoch is not None and self._row is not None:
+            refuse_one_that_went_back(known, confirmed=self._row)
+        epoch = None
+        if after_epoch in (None, known.epoch):
+            # A worker that hangs inside a transaction would make us wait for its time-out.
+            end_older_sessions(session, stream, below_epoch=known.epoch + 1)
+            try:
+                epoch = ledger_tables.take_epoch(session, stream, after_epoch=after_epoch)
+            except psycopg.errors.LockNotAvailable as exc:
+                if waiting := waiting_for_a_standby(session, stream):
+                    raise _still_committing(stream, waiting) from exc
+                raise
+        if epoch is None:
+            raise Fenced(f"another owner took {stream} meanwhile", sync=stream.sync)
+        session.execute(f"SET application_name = '{session_name(stream, epoch).replace(chr(39), chr(39) * 2)}'")
+        end_older_sessions(session, stream, below_epoch=epoch)
+        row = ledger_tables.read_ledger(session, stream)
+        if row is None or row.epoch != epoch:
+            raise Fenced(f"another owner took {stream} at the same moment", sync=stream.sync)
+        return row
+
+    # ---- one span -------------------------------------------------------------------------------------------------
+
+    def _commit_in_any_order(
+        self, applier: SpanApplier, lease: Lease, batches: dict[str, list[Encoded]], progress: Progress
+    ) -> Commit:
+        """Once more from its beginning for each table whose unique indexes refuse the first order of its rows.
+
+        Nothing is remembered for the next span: most need no other order, and whoever looks at the rows (triggers,
+        foreign keys) sees them go and come no more often than it must be.
+        """
+        anew: dict[str, str] = {}
+        while True:
+            try:
+                return self._commit(applier, lease, batches, progress, anew)
+            except SchemaConflict as exc:
+                said = "" if exc.table in anew else applier.refused_on_the_way(exc)
+                if not said:
+                    raise
+                anew[exc.table] = said
+            applier.session.rollback()
+
+    def _commit(
+        self,
+        applier: SpanApplier,
+        lease: Lease,
+        batches: dict[str, list[Encoded]],
+        progress: Progress,
+        anew: dict[str, str],
+    ) -> Commit:
+        session = applier.session
+        session.execute("BEGIN")
+        self._failpoints.reach("app.dest_begin")
+        step = ledger_tables.compare_and_set(session, lease, progress)
+        if step is None:
+            session.execute("ROLLBACK")
+            return Commit(self._resolved(session, lease, progress))
+        self._failpoints.reach("app.position_written")
+        findings, total = applier.apply(batches, between=lambda: self._failpoints.reach("app.dml_half"), anew=anew)
+        if progress.ended:
+            ledger_tables.end_boundaries(session, lease.stream, progress.ended)
+            self._failpoints.reach("cut.overlap_ended")
+        if findings:
+            ledger_tables.keep_findings(session, lease.stream, findings, progress)
+        self._failpoints.reach("app.dml_done")
+        self._send_commit(session, "app.commit_sent")
+        self._row = _advanced(self._confirmed(lease), progress, step)
+        return Commit(self._row, tuple(findings), total)
+
+    def _resolved(self, session: Session, lease: Lease, progress: Progress) -> LedgerRow:
+        """The ledger did not stand where this span begins: why, read in a new transaction."""
+        row = ledger_tables.read_ledger(session, lease.stream)
+        if row is not None:
+            refuse_one_that_went_back(row, confirmed=self._confirmed(lease))
+        if row is None or row.epoch != lease.epoch:
+            raise Fenced(
+                f"{lease.stream}: epoch {lease.epoch} is over, the ledger's is {row.epoch if row else 'gone'}",
+                hint="another owner applies this stream: nothing to mend here",
+                sync=lease.stream.sync,
+            )
+        if row.next_offset == progress.span.end and row.topic_id == lease.ledger.topic_id:
+            return row
+        raise InvariantViolated(
+            f"{lease.stream}: span [{progress.span.start}, {progress.span.end}) does not follow the ledger, which "
+            f"stands at offset {row.next_offset} of topic {row.topic_id}",
+            sync=lease.stream.sync,
+            position=str(row.position),
+        )
+
+    def _confirmed(self, lease: Lease) -> LedgerRow:
+        """The ledger as it was when this lease last heard of it."""
+        return self._row if self._row and self._row.epoch == lease.epoch else lease.ledger
+
+    def _send_commit(self, session: Session, failpoint: str) -> None:
+        """COMMIT, and the only place where not knowing begins: from the moment it is sent until its answer is read."""
+        connection = session.pgconn
+        try:
+            connection.send_query(b"COMMIT")
+            connection.flush()
+            self._failpoints.reach(failpoint)
+            with session.watch.limited(_COMMIT_S), session.watch.waiting():
+                result = _answer(connection)
+        except (psycopg.Error, SeamlineError) as exc:
+            self._close(session)
+            said = session.watch.ended or exc
+            raise CommitUnknown(f"COMMIT was sent to {self._destination.name}, its answer is lost: {said}") from exc
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            error = psycopg.errors.error_from_result(result)
+            if connection.status != pq.ConnStatus.OK:
+                self._close(session)
+                raise CommitUnknown(f"the session ended while it committed: {error}") from error
+            raise seamline_error(error, "commit a span")
+        if result.command_status != b"COMMIT":
+            raise InvariantViolated(f"COMMIT was answered by {result.command_status!r}")
+
+    # ---- sessions -------------------------------------------------------------------------------------------------
+
+    def _open(self, application_name: str) -> Session:
+        """As the writer, who has rows and no tables but temporary ones."""
+        connection = self._resolve(self._destination.writer)
+        return open_session(connection, application_name=application_name, silence_s=self._silence_s)
+
+    def _open_publisher(self, stream: StreamId) -> Session:
+        """As the login that makes tables and owns them."""
+        connection = self._resolve(self._destination.connection)
+        name = f"seamline publish {stream}"
+        return open_session(connection, application_name=name, silence_s=self._silence_s)
+
+    def _short_session(self, stream: StreamId) -> Session:
+        return self._open(f"seamline reads the ledger of {stream}")
+
+    def _applier_of(self, lease: Lease) -> SpanApplier:
+        if self._applier is None or self._applier.session.closed:
+            self._applier = SpanApplier(self._open(session_name(lease.stream, lease.epoch)), self._statements)
+        return self._applier
+
+    def _abandon(self, session: Session) -> None:
+        """After a failed commit: roll back where that is possible, else forget the session (the server rolls back)."""
+        if session.closed:
+            return
+        try:
+            session.rollback()
+        except psycopg.Error:
+            self._close(session)
+
+    @staticmethod
+    def _close(session: Session) -> None:
+        with suppress(psycopg.Error):
+            session.close()
+
+    def _drop_session(self) -> None:
+        if self._applier is not None:
+            self._close(self._applier.session)
+            self._applier = None
+
+    def _fenced_or(self, error: SeamlineError, lease: Lease) -> SeamlineError:
+        """What happened because a new owner has come is that; then trying again would be wrong."""
+        try:
+            row = self.read_ledger(lease.stream)
+        except SeamlineError:
+            return error
+        if row is None:
+            return Fenced(
+                f"{lease.stream}: its ledger is gone",
+                hint="a pass is over once its tables have joined; where the destination was made anew, onboard again",
+                sync=lease.stream.sync,
+            )
+        if row.epoch > lease.epoch:
+            return Fenced(
+                f"{lease.stream}: a new owner with epoch {row.epoch} has taken the stream", sync=lease.stream.sync
+            )
+        return error
+
+
+def _still_committing(stream: StreamId, waiting: Sequence[int]) -> TransientError:
+    processes = ", ".join(map(str, waiting))
+    return TransientError(
+        f"{stream} cannot be taken: the COMMIT of process {processes} waits for a synchronous standby that is away",
+        hint="bring the standby back, or take it out of synchronous_standby_names: the stream then goes on by itself",
+        sync=stream.sync,
+    )
+
+
+def _committed(stream: StreamId, row: LedgerRow | None) -> Commit:
+    if row is None:
+        raise InvariantViolated(f"{stream} is published but has no ledger")
+    return Commit(row)
+
+
+def _answer(connection: "pq.abc.PGconn") -> "pq.abc.PGresult":
+    """The result of what was sent, waiting outside of the interpreter's lock."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.socket, selectors.EVENT_READ)
+        connection.consume_input()
+        while connection.is_busy():
+            selector.select()
+            connection.consume_input()
+    result = connection.get_result()
+    if result is None:
+        raise psycopg.OperationalError("the server gave no answer")
+    while connection.get_result() is not None:
+        pass
+    return result
+
+
+def _advanced(before: LedgerRow, progress: Progress, step: tuple[int, str]) -> LedgerRow:
+    span = progress.span
+    return replace(
+        before,
+        next_offset=span.end,
+        position=span.position,
+        applied_transactions=step[0],
+        committed_ms=span.committed_ms,
+        last_marker=step[1],
+        boundaries=tuple(replace(b, ended=b.ended or b.table in progress.ended) for b in before.boundaries),
+    )

@@ -1,0 +1,72 @@
+"""ports.Source for MariaDB: catalogue, preflight, markers, read views, each with the connection of its role."""
+
+from collections.abc import Sequence
+from contextlib import closing
+
+import pymysql
+
+from seamline.databases.mysql.client import open_session, role, translated
+from seamline.domain.catalogue import Table, alterations
+from seamline.domain.position import BinlogPosition
+from seamline.plan.model import SourcePlan
+from seamline.ports import Marker, Problem, ReadView, Survey
+from seamline.sources.mariadb import catalogue, marker, preflight, preflight_facts
+from seamline.sources.mariadb.sessions import open_views
+
+
+class MariaDbSource:
+    """Opens a session per call: nothing is held between calls, so a changed password needs no restart."""
+
+    def __init__(self, source: SourcePlan) -> None:
+        self._source = source
+
+    def survey(self, tables: Sequence[str]) -> Survey:
+        connection = role(self._source, self._source.reader)
+        with closing(open_session(connection)) as session:
+            try:
+                return catalogue.survey(session, self._source.database, tables)
+            except pymysql.err.MySQLError as exc:
+                raise translated(exc, connection) from exc
+
+    def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
+        return self.survey(tables).whole()
+
+    def altered(self, planned: Sequence[Table]) -> list[str]:
+        now = self.catalogue([table.name for table in planned])
+        return [text for old, new in zip(planned, now, strict=True) for text in alterations(old, new)]
+
+    def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
+        source = self._source
+        facts = preflight_facts.gather(
+            database=source.database,
+            tables=tables,
+            marker_table=source.marker_table,
+            reader=role(source, source.reader),
+            capture=role(source, source.capture),
+            marker=role(source, source.marker),
+            snapshot_lock=source.snapshot_lock,
+        )
+        return preflight.check(facts)
+
+    def commit_marker(self, one: Marker) -> None:
+        marker.commit_marker(role(self._source, self._source.marker), self._source.marker_table, one)
+
+    def prune_markers(self, *, older_than_s: float, rows_max: int) -> int:
+        connection = role(self._source, self._source.marker)
+        return marker.prune_markers(connection, self._source.marker_table, older_than_s=older_than_s, rows_max=rows_max)
+
+    def seed_position(self) -> BinlogPosition:
+        """The position of a consistent snapshot: everything before it is committed, everything after comes."""
+        (view,) = open_views(self._source, 1)
+        with closing(view):
+            return view.position
+
+    def let_go(self) -> None:
+        """Nothing: the server knows of no capture."""
+
+    def open_views(self, count: int) -> Sequence[ReadView]:
+        return open_views(self._source, count)
+
+
+def open_source(source: SourcePlan) -> MariaDbSource:
+    return MariaDbSource(source)

@@ -1,0 +1,81 @@
+"""Whole tables out of PostgreSQL as they are: COPY's binary form is passed on and never looked at.
+
+The destination's column types are chosen so that their binary form is the source's own. All sessions, here and in
+tasks, stand on one exported snapshot; each says so itself.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from seamline.adapters.connections import Connection
+from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.digest import Segment
+from seamline.domain.errors import InvariantViolated
+from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, Wanted
+from seamline.plan.model import SourcePlan
+from seamline.sources.postgres.client import role
+from seamline.sources.postgres.copy_out import CopyOut
+from seamline.sources.postgres.sessions import SharedSnapshot, join_snapshot, views_at_one_snapshot
+
+
+@contextmanager
+def open_source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) -> Iterator[OpenedSource]:
+    """`bulk_source.OpenSource`: the first view holds the snapshot that the tasks' sessions join."""
+    with views_at_one_snapshot(source, wanted.views, tables=wanted.tables) as opened:
+        tasks.start(f"{opened.shared.name} {opened.shared.seen}")
+        yield OpenedSource(opened.views, opened.position, opened.opened_at, opened.shared.seen)
+
+
+def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int) -> "SnapshotReaders":
+    """`bulk_source.OpenReaders`. Participants need not wait for each other."""
+    name, _, seen = barrier.partition(" ")
+    return SnapshotReaders(role(source, source.reader), source.schema, reads, SharedSnapshot(name, seen))
+
+
+class SnapshotReaders:
+    """`bulk_source.TableReaders` on the shared snapshot: a session that holds the tables, and one that reads them."""
+
+    def __init__(self, connection: Connection, schema: str, reads: Sequence[BulkRead], shared: SharedSnapshot) -> None:
+        self._connection = connection
+        self._schema = schema
+        self._reads = reads
+        self._shared = shared
+        self._open = ExitStack()
+        self._reader: CopyOut | None = None
+
+    def meet(self) -> None:
+        names = [read.table.name for read in self._reads]
+        holder = join_snapshot(self._connection, self._shared, schema=self._schema, tables=names)
+        self._open.callback(holder.close)
+        self._reader = CopyOut(self._connection, self._shared)
+        self._open.callback(self._reader.close)
+
+    def pieces(self, number: int, *, proven: Callable[[str], None]) -> Iterator[bytes]:
+        if self._reader is None:
+            raise InvariantViolated("the readers have not met yet")
+        proven(self._reader.seen)
+        yield from self._reader.blocks(bulk_statement(self._schema, self._reads[number]))
+
+    def close(self) -> None:
+        self._open.close()
+
+
+def bulk_statement(schema: str, read: BulkRead) -> str:
+    """ONLY: rows of tables that inherit from this one are theirs."""
+    table: Table = read.table
+    columns = ", ".join(_read(column) for column in table.columns)
+    selected = f"SELECT {columns} FROM ONLY {quoted(schema)}.{quoted(table.name)}{_where(table, read.segment)}"
+    return f"COPY ({selected}) TO STDOUT (FORMAT binary)"
+
+
+def _read(column: Column) -> str:
+    """As it is, but for a char without its padding, which carries no meaning and would stay in a varchar."""
+    return f"rtrim({quoted(column.name)})" if column.kind is Kind.CHAR else quoted(column.name)
+
+
+def _where(table: Table, segment: Segment) -> str:
+    if not segment.date_column:
+        return ""
+    name = quoted(table.column(segment.date_column).name)
+    return f" WHERE {name} >= {text_literal(segment.date_from)} AND {name} < {text_literal(segment.date_to)}"

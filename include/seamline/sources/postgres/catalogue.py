@@ -1,0 +1,232 @@
+"""Tables of a PostgreSQL source as its own catalogue describes them."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import SchemaConflict
+from seamline.plan.model import SourcePlan
+from seamline.ports import Problem, Survey
+from seamline.sources.postgres.client import Session
+from seamline.sources.postgres.origin import read_origins
+
+_INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
+_FRACTIONS = {
+    "timestamp": Kind.DATETIME,
+    "timestamptz": Kind.INSTANT,
+    "time": Kind.TIME_OF_DAY,
+}
+_PLAIN = {
+    "float4": Kind.FLOAT,
+    "float8": Kind.DOUBLE,
+    "bool": Kind.BOOLEAN,
+    "text": Kind.STRING,
+    "bytea": Kind.BYTES,
+    "date": Kind.DATE,
+    "interval": Kind.INTERVAL,
+    "json": Kind.JSON,
+    "jsonb": Kind.JSONB,
+    "uuid": Kind.UUID,
+}
+_UNSUPPORTED = {
+    "timetz": "the log gives its zone away; keep it as time, or as timestamp with time zone",
+    "money": "its text follows the server's lc_monetary; numeric is exact everywhere",
+    "varbit": "the log gives its length away",
+    "name": "it is a type of the server's own catalogue",
+}
+# atttypmod of a fraction that was not declared, and PostgreSQL's own default for it.
+_UNDECLARED = -1
+_MICROSECONDS = 6
+# atttypmod counts the length word of a varlena.
+_HEADER = 4
+_COLUMN_CURE = "leave the table out of the sync, or change the column's type at the source"
+_OTHER_KINDS = {
+    "v": "is a view: name the tables it reads",
+    "m": "is a materialized view: name the tables it reads",
+    "f": "is a foreign table: its rows are not in this server's log",
+    "p": "is partitioned: partitioned tables are not supported yet",
+    "S": "is a sequence, not a table",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """One row of pg_attribute with its type. A domain is told as its base type, with the modifier of that.
+
+    `type_kind` is pg_type.typtype (`b` base, `e` enum, `c` composite, `r` range …), `shown` what format_type prints.
+    `toastable`: its values may lie outside of the row. That goes by the type alone: SET STORAGE PLAIN moves none of
+    those that lie there.
+    """
+
+    name: str
+    type_name: str
+    type_kind: str
+    shown: str
+    modifier: int = _UNDECLARED
+    nullable: bool = True
+    is_array: bool = False
+    is_generated: bool = False
+    toastable: bool = False
+
+
+def read_catalogue(session: Session, source: SourcePlan, tables: Sequence[str]) -> tuple[Table, ...]:
+    """The tables in the order asked. SchemaConflict names every unknown table and every column that cannot be kept."""
+    return survey(session, source, tables).whole()
+
+
+def survey(session: Session, source: SourcePlan, tables: Sequence[str]) -> Survey:
+    """Which of these tables are there and can be kept."""
+    schema = source.schema
+    listed = _listed(session, schema)
+    missing = {name: fault for name in tables if (fault := table_fault(name, listed))}
+    problems = [
+        Problem(f"schema {schema}: {fault}", "correct `tables` of the sync", table=name)
+        for name, fault in missing.items()
+    ]
+    there = [name for name in tables if name not in missing]
+    columns = _columns(session, schema, there)
+    keys = _keys(session, schema)
+    origins = read_origins(session, source, there)
+    found = []
+    for name in there:
+        facts, key = columns.get(name, []), keys.get(name, ())
+        table, faults = table_from_facts(name, facts, key, rows_estimate=listed[name][1])
+        problems += [Problem(f"schema {schema}: {fault}", _COLUMN_CURE, table=name) for fault in faults]
+        found += [] if faults else [replace(table, origin=origins.get(name, ""))]
+    return Survey(tuple(found), tuple(problems))
+
+
+def table_fault(name: str, listed: Mapping[str, tuple[str, int]]) -> str:
+    """Why a wanted name is no table to keep; "" where it is one. `listed`: name → (pg_class.relkind, rows)."""
+    if name not in listed:
+        near = difflib.get_close_matches(name, list(listed), n=1)
+        return f'there is no table "{name}"' + (f', did you mean "{near[0]}"?' if near else "")
+    relkind = listed[name][0]
+    if relkind == "r":
+        return ""
+    return f'"{name}" {_OTHER_KINDS.get(relkind, f"is a relation of kind {relkind}")}'
+
+
+def table_from_facts(
+    name: str, columns: Sequence[ColumnFacts], key: Sequence[str], *, rows_estimate: int = 0
+) -> tuple[Table, list[str]]:
+    """The table, and what is wrong with its columns; a faulty column is left out of the table."""
+    kept, faults = [], [] if columns else [f'"{name}" has no columns']
+    for facts in columns:
+        fault = unsupported(facts) or (_key_fault(facts) if facts.name in key else "")
+        if fault:
+            faults.append(f'"{name}"."{facts.name}" {facts.shown}: {fault}')
+        else:
+            kept.append(column_from_facts(facts))
+    return Table(name, tuple(kept), tuple(key), rows_estimate), faults
+
+
+def unsupported(facts: ColumnFacts) -> str:
+    """Why a column cannot be kept exactly; "" where it can."""
+    if facts.is_generated:
+        return "a generated column is not in the log"
+    if facts.is_array:
+        return "arrays are not supported: the log gives away the inside of those with two dimensions"
+    if facts.type_name in _UNSUPPORTED:
+        return _UNSUPPORTED[facts.type_name]
+    if _kind(facts) is None:
+        return "the type is not supported yet"
+    if facts.type_name == "numeric" and _scale(facts.modifier) < 0:
+        return "a negative scale is not supported: the log writes such values wrongly"
+    if facts.type_name == "interval" and facts.modifier != _UNDECLARED:
+        return "an interval with limited fields or precision is not supported yet"
+    return ""
+
+
+def _key_fault(facts: ColumnFacts) -> str:
+    """In a key, values that are equal must be written alike: the log tells keys apart by their text."""
+    if facts.type_name == "numeric" and facts.modifier == _UNDECLARED:
+        return "in a primary key numeric needs a declared precision and scale: 1.0 and 1.00 would be two keys"
+    if facts.type_name in ("float4", "float8"):
+        return "a floating point number is no exact key"
+    if facts.type_name in ("interval", "jsonb"):
+        return "such a key is written in several ways"
+    return ""
+
+
+def column_from_facts(facts: ColumnFacts) -> Column:
+    kind = _kind(facts)
+    if kind is None:
+        raise SchemaConflict(f"column {facts.name} has the type {facts.shown}, which is not supported")
+    length, precision, scale = 0, 0, 0
+    declared = facts.modifier != _UNDECLARED
+    if kind is Kind.INTEGER:
+        length = _INTEGER_BITS[facts.type_name]
+    elif facts.type_name in ("varchar", "bpchar") and declared:
+        length = facts.modifier - _HEADER
+    elif kind is Kind.DECIMAL and declared:
+        precision, scale = (facts.modifier - _HEADER) >> 16, _scale(facts.modifier)
+    elif kind in (Kind.DATETIME, Kind.INSTANT, Kind.TIME_OF_DAY):
+        precision = facts.modifier if declared else _MICROSECONDS
+    return Column(facts.name, kind, facts.shown, facts.nullable, length, precision, scale, facts.toastable)
+
+
+def _kind(facts: ColumnFacts) -> Kind | None:
+    if facts.type_kind == "e":
+        return Kind.ENUM
+    if facts.type_kind != "b":
+        return None
+    name = facts.type_name
+    if name in _INTEGER_BITS:
+        return Kind.INTEGER
+    if name == "bpchar":
+        # `char` without a length, which only a cast or `bpchar` alone declares, is not padded.
+        return Kind.CHAR if facts.modifier != _UNDECLARED else None
+    return {"numeric": Kind.DECIMAL, "varchar": Kind.STRING, **_FRACTIONS, **_PLAIN}.get(name)
+
+
+def _scale(modifier: int) -> int:
+    """The scale of a numeric's atttypmod: 11 bits with a sign since PostgreSQL 15 (numeric.c, numeric_typmod_scale)."""
+    return 0 if modifier == _UNDECLARED else (((modifier - _HEADER) & 0x7FF) ^ 1024) - 1024
+
+
+def _listed(session: Session, schema: str) -> dict[str, tuple[str, int]]:
+    rows = session.execute(
+        "SELECT c.relname, c.relkind, greatest(c.reltuples, 0)::bigint FROM pg_class c"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relkind IN ('r', 'v', 'm', 'f', 'p', 'S')",
+        (schema,),
+    ).fetchall()
+    return {str(name): (str(relkind), int(count)) for name, relkind, count in rows}
+
+
+def _columns(session: Session, schema: str, tables: Sequence[str]) -> dict[str, list[ColumnFacts]]:
+    rows = session.execute(
+        # A domain over a domain ends at its base type; the modifier is that of the domain that has one.
+        "WITH RECURSIVE base AS ("
+        " SELECT oid AS domain, oid, typtype, typbasetype, typtypmod, typnotnull FROM pg_type"
+        " UNION ALL SELECT b.domain, t.oid, t.typtype, t.typbasetype,"
+        " CASE WHEN b.typtypmod <> -1 THEN b.typtypmod ELSE t.typtypmod END, b.typnotnull OR t.typnotnull"
+        " FROM base b JOIN pg_type t ON t.oid = b.typbasetype WHERE b.typtype = 'd')"
+        " SELECT c.relname, a.attname, t.typname, t.typtype, format_type(a.atttypid, a.atttypmod),"
+        " CASE WHEN a.atttypmod <> -1 THEN a.atttypmod ELSE b.typtypmod END, a.attnotnull OR b.typnotnull,"
+        " t.typcategory = 'A', a.attgenerated <> '', a.attlen = -1"
+        " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " JOIN base b ON b.domain = a.atttypid AND b.typtype <> 'd' JOIN pg_type t ON t.oid = b.oid"
+        " WHERE n.nspname = %s AND c.relname = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped"
+        " ORDER BY c.relname, a.attnum",
+        (schema, list(tables)),
+    ).fetchall()
+    found: dict[str, list[ColumnFacts]] = {}
+    for table, name, type_name, type_kind, shown, modifier, certain, is_array, is_generated, toastable in rows:
+        facts = ColumnFacts(name, type_name, type_kind, shown, modifier, not certain, is_array, is_generated, toastable)
+        found.setdefault(str(table), []).append(facts)
+    return found
+
+
+def _keys(session: Session, schema: str) -> dict[str, tuple[str, ...]]:
+    rows = session.execute(
+        "SELECT c.relname, array_agg(a.attname::text ORDER BY k.place) FROM pg_index i"
+        " JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)"
+        " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum"
+        " WHERE n.nspname = %s AND i.indisprimary AND k.place <= i.indnkeyatts GROUP BY c.relname",
+        (schema,),
+    ).fetchall()
+    return {str(table): tuple(columns) for table, columns in rows}
