@@ -20,11 +20,10 @@ from typing import Any
 import pytest
 
 from seamline import registry
-from seamline.adapters.connect import connector_config
 from seamline.adapters.connections import Connection
 from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline.ports import Orders, StreamReport
-from seamline.sources.mariadb import connector as connector_mariadb
+from seamline.sources.mariadb import connector
 from seamline.sync.span_loop import run_stream
 from tests.checkout import day_and_commit
 from tests.integration.captured import Captured, captured
@@ -60,13 +59,14 @@ def main() -> int:
         pytest.MonkeyPatch.context() as patch,
     ):
         if chosen.poll_ms:
-            patch.setattr(connector_config, "mariadb_settings", partial(polling_every, chosen.poll_ms))
+            settings_of = connector.mariadb_settings
+            patch.setattr(connector, "mariadb_settings", partial(polling_every, chosen.poll_ms, settings_of))
         bank.ensure(dataclasses.replace(bank.plan, tables=tuple(TablePlan(name) for name in TABLES)))
         return latency(bank, warehouse, seconds=chosen.seconds)
 
 
-def polling_every(poll_ms: int, *about: Any, **rest: Any) -> dict[str, str]:
-    return connector_mariadb.mariadb_settings(*about, **rest) | {"poll.interval.ms": str(poll_ms)}
+def polling_every(poll_ms: int, settings_of: Callable[..., dict[str, str]], *about: Any) -> dict[str, str]:
+    return settings_of(*about) | {"poll.interval.ms": str(poll_ms)}
 
 
 @contextmanager

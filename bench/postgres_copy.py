@@ -24,9 +24,9 @@ from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import PostgresPosition
-from seamline.kinds.bulk import BulkRead
+from seamline.kinds.bulk import BulkRead, StagedPlace
 from seamline.plan.model import DestinationPlan, SourcePlan
-from seamline.sinks.postgres.staging import StagedPlace, StagingArea, build_index, relation
+from seamline.sinks.postgres.staging import StagingArea, build_index, relation
 from seamline.sources.postgres.bulk import SnapshotReaders
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import open_session
@@ -138,7 +138,7 @@ def by_seamline(bench: Bench, place: StagedPlace) -> None:
             readers.meet()
             cursor.execute(f"TRUNCATE {relation(place)}".encode())
             with cursor.copy(f"COPY {relation(place)} FROM STDIN (FORMAT binary, FREEZE)".encode()) as copy:
-                for piece in readers.pieces(0, proven=lambda _: None):
+                for piece in readers.rows(0, proven=lambda _: None).blocks:
                     copy.write(piece)
 
 

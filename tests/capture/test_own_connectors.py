@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from seamline import settings
-from seamline.adapters.connect.connector_config import CONNECTORS
 from seamline.domain.errors import TerminalError
+from seamline.kinds.found import source_kind
 from seamline.stack import jars, own_connectors
 from seamline.stack.jars import LockedFile
 from seamline.stack.layout import Layout
@@ -48,7 +48,7 @@ def test_each_plugin_that_is_extended_holds_the_classes_and_tells_connect_of_the
     layout: Layout, locked: tuple[LockedFile, ...]
 ) -> None:
     for kind, jar in compile_all(layout, locked).items():
-        connector = CONNECTORS[kind]
+        connector = source_kind(kind).connector().plugin
         with zipfile.ZipFile(jar) as packed:
             assert packed.read(SERVICE).decode().split() == [connector]
             assert f"{connector.replace('.', '/')}.class" in packed.namelist()

@@ -13,7 +13,7 @@ import psycopg
 
 from seamline import settings
 from seamline.adapters import connections
-from seamline.adapters.logins import Logins
+from seamline.kinds.logins import Logins
 from seamline.plan.compile import compile_plan
 from seamline.sources.postgres.grants import grant_script
 from seamline.spec.load import load_declarations

@@ -20,10 +20,10 @@ from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.log_reader import KafkaLogReader, open_log_reader
 from seamline.adapters.kafka.topics import CaptureTopics
-from seamline.adapters.logins import Logins
 from seamline.domain.errors import PositionLost
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
 from seamline.domain.position import Position
+from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Source
 from seamline.sources.mariadb.grants import grant_script, statements_of

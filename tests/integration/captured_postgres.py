@@ -12,7 +12,7 @@ from seamline.adapters.connect.endpoint import CaptureEndpoint
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka.client import client_settings
-from seamline.adapters.logins import Logins
+from seamline.kinds.logins import Logins
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan, TablePlan
 from seamline.settings import load
 from seamline.sources.postgres.grants import grant_script

@@ -21,11 +21,11 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.domain.position import BinlogPosition
-from seamline.kinds.bulk import BulkRead
+from seamline.kinds.bulk import BulkRead, StagedPlace
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import ReadView
 from seamline.sinks.postgres.binary_copy import binary_copy
-from seamline.sinks.postgres.staging import StagedPlace, StagingArea, fill
+from seamline.sinks.postgres.staging import StagingArea, fill
 from seamline.sources.mariadb import snapshot_barrier
 from seamline.sources.mariadb.bulk import BulkReaders, arrow_schema
 from seamline.sources.mariadb.one_session import OneSessionReaders
@@ -88,7 +88,7 @@ def copied(tables: Sequence[Table], source: Connection, destination: Connection)
     """All tables through one task's children, at one address."""
     places = dict(StagingArea(destination, DESTINATION, run_id="bulk").create(tables))
     items = [
-        CopyItem(BulkRead(table, Segment(table.name), number), places[table.name], "warehouse", DESTINATION_ID)
+        CopyItem(BulkRead(table, Segment(table.name), number), places[table.name], DESTINATION)
         for number, table in enumerate(tables)
     ]
     copy_at_one_address(items, source)
@@ -137,7 +137,7 @@ def copied_by_one_session(
         query(session, BEGIN_SNAPSHOT)
         readers = OneSessionReaders(session, source, [BulkRead(table, Segment(table.name), 0) for table in tables])
         for number, table in enumerate(tables):
-            item = CopyItem(readers.reads[number], places[table.name], "warehouse", DESTINATION_ID)
+            item = CopyItem(readers.reads[number], places[table.name], DESTINATION)
             assert copy_one(readers, number, item).proof == str(address_of(session))
     return places
 
@@ -190,7 +190,7 @@ def test_an_empty_table_proves_its_position_too(source: Connection, destination:
         cursor.execute("CREATE OR REPLACE TABLE nothing (id INT PRIMARY KEY, at TIMESTAMP(6) NULL)")
     table = Table("nothing", (Column("id", Kind.INTEGER, "int", False, 32), Column("at", Kind.INSTANT, "", True, 0, 6)))
     place = StagingArea(destination, DESTINATION, run_id="empty").create([table])["nothing"]
-    item = CopyItem(BulkRead(table, Segment("nothing"), 0), place, "warehouse", DESTINATION_ID)
+    item = CopyItem(BulkRead(table, Segment("nothing"), 0), place, DESTINATION)
     (done,) = copy_at_one_address([item], source, run="empty")
     assert done.rows == 0
 
@@ -206,9 +206,7 @@ def test_one_date_of_a_table_is_read_where_its_segment_says_so(source: Connectio
     table = Table("dated", (id_column, Column("at", Kind.INSTANT, "timestamp(6)", True, 0, 6)), ("id",))
     place = StagingArea(destination, DESTINATION, run_id="dated").create([table])["dated"]
     segment = Segment("dated", "at", "2026-01-01 16:00:00", "2026-01-02 16:00:00")
-    copy_at_one_address(
-        [CopyItem(BulkRead(table, segment, 0), place, "warehouse", DESTINATION_ID)], source, run="dated"
-    )
+    copy_at_one_address([CopyItem(BulkRead(table, segment, 0), place, DESTINATION)], source, run="dated")
     with postgres(destination) as written:
         found = written.execute(f'SELECT id FROM {place.schema}."{place.name}" ORDER BY id'.encode()).fetchall()
     assert found == [(2,), (3,)]
@@ -219,7 +217,7 @@ def test_a_table_without_a_planned_column_ends_the_read_by_name(source: Connecti
         cursor.execute("CREATE OR REPLACE TABLE moved (id INT PRIMARY KEY)")
     table = Table("moved", (Column("id", Kind.INTEGER, "int", False, 32), Column("gone", Kind.INTEGER, "int")), ("id",))
     place = StagingArea(destination, DESTINATION, run_id="moved").create([table])["moved"]
-    item = CopyItem(BulkRead(table, Segment("moved"), 0), place, "warehouse", DESTINATION_ID)
+    item = CopyItem(BulkRead(table, Segment("moved"), 0), place, DESTINATION)
     with pytest.raises((TransientError, SchemaConflict), match="moved"):
         copy_at_one_address([item], source, run="moved")
 
@@ -232,7 +230,7 @@ def test_a_text_that_the_destination_cannot_hold_ends_the_copy_with_its_cure(
         cursor.execute("INSERT INTO memo VALUES (1, 'before'), (2, CONCAT('nul', CHAR(0)))")
     table = Table("memo", (Column("id", Kind.INTEGER, "int", False, 32), Column("text", Kind.STRING, "varchar(20)")))
     place = StagingArea(destination, DESTINATION, run_id="memo").create([table])["memo"]
-    item = CopyItem(BulkRead(table, Segment("memo"), 0), place, "warehouse", DESTINATION_ID)
+    item = CopyItem(BulkRead(table, Segment("memo"), 0), place, DESTINATION)
     with pytest.raises(SchemaConflict, match="column text of table memo holds the character NUL") as refused:
         copy_at_one_address([item], source, run="memo")
     assert "WHERE INSTR(text, CHAR(0))` lists the rows" in refused.value.hint

@@ -13,7 +13,8 @@ from seamline.adapters.connections import Connection, resolve
 from seamline.databases.postgres import client as destination_client
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
-from seamline.sinks.postgres.staging import StagedPlace, build_index
+from seamline.kinds.bulk import StagedPlace
+from seamline.sinks.postgres.staging import build_index
 from seamline.sources.postgres import client as source_client
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld

@@ -123,11 +123,11 @@ def test_an_unbuffered_read_of_mariadb_whose_rows_stop_coming_is_ended_by_name(b
         closing(open_session(through(link, bank), silence_s=SILENCE_S)) as session,
     ):
         query(session, BEGIN_SNAPSHOT)
-        pieces = OneSessionReaders(session, bank, [READ]).pieces(0, proven=lambda _: None)
-        next(pieces), next(pieces)
+        rows = OneSessionReaders(session, bank, [READ]).rows(0, proven=lambda _: None)
+        next(rows.batches)
         link.forget()
         with pytest.raises(TransientError, match=NOT_ARRIVED):
-            within(ENDED_S, lambda: list(pieces))
+            within(ENDED_S, lambda: list(rows.batches))
 
 
 @contextmanager

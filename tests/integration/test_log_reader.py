@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import Producer
 
-from seamline.adapters.debezium.decode import decoder_for
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.log_reader import KafkaLogReader
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.errors import InvariantViolated, LogCorrupted, PositionLost, TransientError
 from seamline.domain.log import LogRecord
+from seamline.sources.mariadb.decode import BinlogDecoder
 from tests.conftest import RunningStack
 from tests.waiting import wait_until
 
@@ -33,7 +33,7 @@ class Topic:
         return CaptureTopics(self.settings)
 
     def reader(self) -> KafkaLogReader:
-        decoder = decoder_for("mariadb", source_name=NAME, database=DATABASE)
+        decoder = BinlogDecoder(NAME, DATABASE)
         return KafkaLogReader(self.settings, topic=self.name, decoder=decoder)
 
     def write(self, *values: bytes) -> None:

@@ -7,10 +7,10 @@ import pytest
 
 from seamline import settings
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.logins import Logins
 from seamline.databases.mysql.client import query
 from seamline.domain.catalogue import Kind
 from seamline.domain.errors import ConfigError, Refused, SchemaConflict
+from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker
 from seamline.sources.mariadb.grants import grant_script

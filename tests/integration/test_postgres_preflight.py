@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.logins import Logins
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused
+from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem
 from seamline.sources.postgres import preflight_facts

@@ -9,9 +9,8 @@ from seamline.bulk.copy import CopyItem, grouped
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError
-from seamline.kinds.bulk import BulkRead
-from seamline.plan.model import SourcePlan
-from seamline.sinks.postgres.staging import StagedPlace
+from seamline.kinds.bulk import BulkRead, StagedPlace
+from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.sinks.postgres.types import destination_type
 from seamline.sources.mariadb.bulk import _translated, arrow_schema, bulk_statement, reading_of
 from seamline.sources.mariadb.sessions import Address
@@ -32,6 +31,8 @@ BINARY_FORM = {
     pa.duration("us"): "interval",
     pa.binary(16): "uuid",
 }
+
+WAREHOUSE = DestinationPlan("w", "postgres", "w", "w")
 
 
 def _same_on_the_wire(arrow: pa.DataType, destination: str) -> bool:
@@ -70,7 +71,7 @@ def _items(sizes: list[int]) -> list[CopyItem]:
     for number, rows in enumerate(sizes):
         table = Table(f"t{number}", (Column("id", Kind.INTEGER, "int"),), ("id",), rows)
         read = BulkRead(table, Segment(table.name), number)
-        items.append(CopyItem(read, StagedPlace(table, "stage", f"t{number}_1"), "w", "w"))
+        items.append(CopyItem(read, StagedPlace(table, "stage", f"t{number}_1"), WAREHOUSE))
     return items
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from seamline.adapters.connect.connector_config import (
     connector_config,
-    first_offset,
     literal_secrets,
     refuse_literal_secrets,
     untested_version,
@@ -17,12 +16,15 @@ from seamline.adapters.connect.connector_config import (
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
 from seamline.adapters.connect.trace import cure_of, has_lost_its_place, short_trace
 from seamline.adapters.tls import Tls
-from seamline.domain.errors import ConfigError
+from seamline.domain.errors import ConfigError, InvariantViolated
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition
 from seamline.domain.unavailable_values import UNAVAILABLE
+from seamline.kinds.found import source_kind
 from seamline.plan.model import SourcePlan
-from seamline.sources.mariadb.connector import MARIADB_CONNECTOR, server_id
-from seamline.sources.postgres.connector import POSTGRES_CONNECTOR
+from seamline.sources.mariadb.connector import MariaDbConnector, server_id
+from seamline.sources.postgres.connector import PostgresConnector
+
+MARIADB_CONNECTOR, POSTGRES_CONNECTOR = MariaDbConnector.plugin, PostgresConnector.plugin
 
 EXPECTED = Path(__file__).with_name("connector_config.json")
 SOURCE = SourcePlan(
@@ -95,16 +97,26 @@ def test_the_tables_of_a_postgres_source_are_matched_with_their_schema() -> None
 
 
 @pytest.mark.parametrize(
-    ("position", "offset"),
+    ("kind", "position", "offset"),
     [
-        (BinlogPosition("0-7-5", "mdb-bin.000002", 400), {"file": "mdb-bin.000002", "pos": 400, "gtids": "0-7-5"}),
-        (PostgresPosition(lsn=41591136, xmin=745, xmax=750, in_progress=(746,)), {"lsn": 41591136}),
+        (
+            "mariadb",
+            BinlogPosition("0-7-5", "mdb-bin.000002", 400),
+            {"file": "mdb-bin.000002", "pos": 400, "gtids": "0-7-5"},
+        ),
+        ("postgres", PostgresPosition(lsn=41591136, xmin=745, xmax=750, in_progress=(746,)), {"lsn": 41591136}),
     ],
 )
 def test_a_capture_begins_at_a_position_as_its_connector_would_store_it(
-    position: Position, offset: dict[str, object]
+    kind: str, position: Position, offset: dict[str, object]
 ) -> None:
-    assert first_offset(position) == offset
+    assert source_kind(kind).connector().first_offset(position) == offset
+
+
+def test_no_capture_begins_at_a_position_of_another_kind() -> None:
+    for kind, position in (("postgres", BinlogPosition("0-7-5")), ("mariadb", PostgresPosition(1))):
+        with pytest.raises(InvariantViolated, match="no capture of a"):
+            source_kind(kind).connector().first_offset(position)
 
 
 def test_table_names_are_matched_as_they_are_and_in_one_order() -> None:

@@ -351,7 +351,7 @@ def test_a_table_that_a_suite_checks_twice_is_missed_once(tmp_path: Path) -> Non
 def test_a_guarantee_that_the_destination_cannot_give_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seamline.spec.destination.PostgresDestination.guarantees", frozenset({"at_least_once"}))
+    monkeypatch.setattr("seamline.sinks.postgres.spec.PostgresDestination.guarantees", frozenset({"at_least_once"}))
     fault = the_fault(tmp_path, {SYNC_FILE: SYNC.replace("tables:", "guarantee: exactly_once\ntables:", 1)})
     assert (fault.line, fault.path) == (4, "guarantee")
     assert "cannot give exactly_once" in fault.cause

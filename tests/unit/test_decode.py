@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.debezium.decode import decoder_for
-from seamline.domain.errors import InvariantViolated, LogCorrupted
+from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore, touched
 from seamline.domain.position import BinlogPosition
-from seamline.sources.mariadb.decode import altered_tables, dropped_database, leaves_values_alone
+from seamline.sources.mariadb.decode import BinlogDecoder, altered_tables, dropped_database, leaves_values_alone
 from tests.told import Told, decode
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
@@ -22,7 +21,7 @@ OFFSET = 77
 
 
 def decoded(key: bytes | None, value: bytes | None, *, name: str = "seamline-core_bank") -> LogRecord:
-    (record,) = decode(decoder_for("mariadb", source_name=name, database="bank"), Told(OFFSET, key, value))
+    (record,) = decode(BinlogDecoder(name, "bank"), Told(OFFSET, key, value))
     return record
 
 
@@ -110,7 +109,7 @@ def test_row_images_and_keys_stay_the_bytes_they_were(
 
 def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None:
     names = ("key change, old key", "key change, new key", "update", "heartbeat", "update")
-    decoder = decoder_for("mariadb", source_name="seamline-core_bank", database="bank")
+    decoder = BinlogDecoder("seamline-core_bank", "bank")
     told = decode(decoder, *(Told(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
     assert [[row.op for row in record.rows] for record in told] == [["d", "c"], ["u"], [], ["u"]]
     assert [(record.offset, record.end) for record in told] == [(77, 79), (79, 80), (80, 81), (81, 82)]
@@ -119,7 +118,7 @@ def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None
 
 
 def test_a_truncate_ends_the_rows_before_it() -> None:
-    decoder = decoder_for("mariadb", source_name="seamline-core_bank", database="bank")
+    decoder = BinlogDecoder("seamline-core_bank", "bank")
     values = (RECORDS["insert"][1], altered("truncate", source__gtid="0-7-3087"), RECORDS["insert"][1])
     told = decode(decoder, *(Told(OFFSET + n, b"{}", value) for n, value in enumerate(values)))
     assert [record.kind for record in told] == [RecordKind.ROWS, RecordKind.TRUNCATE, RecordKind.ROWS]
@@ -133,7 +132,7 @@ def test_an_image_that_is_null_is_none_and_not_a_text(op: str) -> None:
 
 
 def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
-    decoder = decoder_for("mariadb", source_name="seamline-core_bank", database="bank")
+    decoder = BinlogDecoder("seamline-core_bank", "bank")
     told: list[LogRecord] = []
     with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: an unknown record"):
         decoder.decode([Told(OFFSET, *RECORDS["insert"]), Told(OFFSET + 1, None, b"{}")], told)
@@ -378,11 +377,6 @@ def test_text_of_the_envelope_that_is_no_utf_8_stops_and_names_the_offset(field:
     assert value.count(field) == 1
     with pytest.raises(LogCorrupted, match="offset 77: not a record of Debezium's MariaDB connector"):
         decoded(key, value.replace(field, field[:-2] + wrong + b'"'))
-
-
-def test_an_unknown_kind_of_source_has_no_decoder() -> None:
-    with pytest.raises(InvariantViolated):
-        decoder_for("oracle", source_name="x", database="y")
 
 
 @pytest.mark.parametrize("name", [name for name, (_, value) in RECORDS.items() if value[2:8] == b"before"])

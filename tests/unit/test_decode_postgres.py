@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.debezium.decode import decoder_for
 from seamline.adapters.debezium.envelope import Decoder
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
 from seamline.domain.position import PostgresPosition
 from seamline.domain.unavailable_values import UNAVAILABLE
+from seamline.sources.postgres.decode import WalDecoder
 from tests.told import Told, decode
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
@@ -27,7 +27,7 @@ OFFSET = 77
 
 
 def decoder(*, name: str = "seamline-core_bank", database: str = "bank", schema: str = "public") -> Decoder:
-    return decoder_for("postgres", source_name=name, database=database, schema=schema)
+    return WalDecoder(name, database, schema)
 
 
 def decoded(key: bytes | None, value: bytes | None, **source: str) -> LogRecord:

@@ -40,10 +40,26 @@ def test_the_gate_is_passed(checkout: Path, gate: str) -> None:
 # What must not be imported, by the contract that catches it: where it is planted, and the line.
 FORBIDDEN = {
     "domain from ports": ("include/seamline/domain/log.py", "import seamline.ports", "layered"),
-    "ports from spec": ("include/seamline/ports.py", "import seamline.spec.load", "layered"),
+    "ports from spec": ("include/seamline/ports/__init__.py", "import seamline.spec.load", "layered"),
     "spec from plan": ("include/seamline/spec/load.py", "import seamline.plan.model", "layered"),
     "sync from adapters": ("include/seamline/sync/barrier.py", "import seamline.adapters.connections", "layered"),
     "adapters from sync": ("include/seamline/adapters/connections.py", "import seamline.sync.barrier", "layered"),
+    "sync from kinds": ("include/seamline/sync/barrier.py", "import seamline.kinds.found", "no kind and no adapter"),
+    "a source from another": (
+        "include/seamline/sources/postgres/kind.py",
+        "import seamline.sources.mariadb.kind",
+        "A kind knows no other kind",
+    ),
+    "a sink from a source": (
+        "include/seamline/sinks/postgres/kind.py",
+        "import seamline.sources.postgres.kind",
+        "A kind knows no other kind",
+    ),
+    "an adapter from a kind": (
+        "include/seamline/adapters/connections.py",
+        "import seamline.sinks.postgres.kind",
+        "layered",
+    ),
     "adapters from cli": ("include/seamline/adapters/connections.py", "import seamline.cli.main", "layered"),
     "core from Airflow": ("include/seamline/adapters/connections.py", "import airflow.sdk", "neither Airflow"),
     "core from Spark": ("include/seamline/sync/barrier.py", "import pyspark", "neither Airflow"),

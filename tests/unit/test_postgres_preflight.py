@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.adapters.logins import Logins
 from seamline.cli.main import main
 from seamline.domain.errors import InvariantViolated
+from seamline.kinds.logins import DestinationLogins, Logins
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem
-from seamline.sinks.postgres.grants import WRITER
 from seamline.sinks.postgres.grants import grant_script as destination_script
 from seamline.sources.postgres.grants import grant_script
 from seamline.sources.postgres.marker import commit_marker, create_statement
@@ -395,12 +394,12 @@ def test_the_page_of_grants_shows_what_the_postgres_script_prints(checkout: Path
 
 def test_the_page_of_grants_shows_what_a_destinations_script_prints(checkout: Path) -> None:
     page = (checkout / "docs" / "reference" / "grants.md").read_text(encoding="utf-8")
-    assert f"```sql\n{destination_script('warehouse')}```" in page
-    assert f"```sql\n{destination_script('warehouse', publisher=WRITER, writer=WRITER)}```" in page
+    for logins in (DestinationLogins(), DestinationLogins("seamline_writer", "seamline_writer")):
+        assert f"```sql\n{destination_script('warehouse', logins=logins)}```" in page
 
 
 def test_the_script_of_a_destination_gives_the_writer_rows_and_no_table_of_its_own() -> None:
-    script = destination_script("ware", publisher='pub"lisher', writer="wri'ter")
+    script = destination_script("ware", logins=DestinationLogins('pub"lisher', "wri'ter"))
     assert """CREATE ROLE "pub""lisher" LOGIN PASSWORD '<password of pub"lisher>';""" in script
     assert """CREATE ROLE "wri'ter" LOGIN PASSWORD '<password of wri''ter>';""" in script
     assert 'GRANT CONNECT, CREATE ON DATABASE "ware" TO "pub""lisher";' in script
@@ -411,7 +410,7 @@ def test_the_script_of_a_destination_gives_the_writer_rows_and_no_table_of_its_o
 
 
 def test_the_script_of_a_destination_with_one_login_makes_one() -> None:
-    script = destination_script("ware", publisher="one", writer="one")
+    script = destination_script("ware", logins=DestinationLogins("one", "one"))
     assert script.count("CREATE ROLE") == 1
     assert 'GRANT CONNECT, TEMPORARY, CREATE ON DATABASE "ware" TO "one";' in script
     assert "DEFAULT PRIVILEGES" not in script
@@ -483,11 +482,11 @@ def test_the_command_prints_the_script_of_a_destination(
     write_declarations(tmp_path, {"destinations/warehouse.yaml": two})
     assert main(["grants", "warehouse"]) == 0
     script = capsys.readouterr().out
-    assert script == destination_script("settled", publisher="the_writer", writer="the_streamer")
+    assert script == destination_script("settled", logins=DestinationLogins("the_writer", "the_streamer"))
     monkeypatch.delenv("SEAMLINE_CONNECTION_STREAMER")
     monkeypatch.delenv("SEAMLINE_CONNECTION_WAREHOUSE")
     assert main(["grants", "warehouse"]) == 0
-    assert capsys.readouterr().out == destination_script("<database of warehouse>")
+    assert capsys.readouterr().out == destination_script("<database of warehouse>", logins=DestinationLogins())
     assert main(["grants", "warehose"]) == 2
     assert "Did you mean `warehouse`?" in capsys.readouterr().err
 

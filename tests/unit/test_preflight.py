@@ -7,7 +7,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from seamline.adapters.logins import Logins, logins_of
+from seamline.kinds.logins import Logins, logins_of
 from seamline.sources.mariadb import preflight_facts
 from seamline.sources.mariadb.grants import grant_script
 from seamline.sources.mariadb.preflight import (

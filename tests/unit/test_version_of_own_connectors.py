@@ -3,9 +3,10 @@
 import hashlib
 from pathlib import Path
 
-from seamline.adapters.connect.connector_config import TESTED_VERSIONS
+from seamline.sources.mariadb.connector import MariaDbConnector
+from seamline.sources.postgres.connector import PostgresConnector
 
-# Of connect/. Whoever changes a class raises `OWN` and TESTED_VERSIONS, then writes the new one here.
+# Of connect/. Whoever changes a class raises `OWN` and the `tested_versions`, then writes the new one here.
 SOURCES = "91a18ea8147c8ddf3ea85524e0d4ba02cbc766c302cc6b64c28ed5dc390e207b"
 
 
@@ -14,6 +15,7 @@ def test_who_changes_the_classes_raises_their_version(checkout: Path) -> None:
     files = sorted(path for path in (checkout / "connect").rglob("*") if path.is_file())
     found = hashlib.sha256(b"".join(path.read_bytes() for path in files))
     assert found.hexdigest() == SOURCES
-    (version,) = {version.partition(".Final-")[2] for tested in TESTED_VERSIONS.values() for version in tested}
+    tested = (*MariaDbConnector.tested_versions, *PostgresConnector.tested_versions)
+    (version,) = {version.partition(".Final-")[2] for version in tested}
     source = (checkout / "connect/shared/seamline/connect/ToldWhole.java").read_text(encoding="utf-8")
     assert f'OWN = "{version}"' in source

@@ -5,19 +5,22 @@ Every child has its own sessions at the read's one position; a few of them strea
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
+from typing import TypeVar
 
 from seamline import registry
 from seamline.adapters.children import Message, running, set_table
-from seamline.adapters.connections import resolve
 from seamline.adapters.hanging import SILENCE_S
 from seamline.domain.errors import InvariantViolated, SeamlineError
-from seamline.kinds.bulk import BulkRead, TableReaders
-from seamline.plan.model import SourcePlan
+from seamline.kinds.bulk import BulkRead, PostgresCopy, StagedPlace, TableReaders, TableRows
+from seamline.kinds.found import sink_kind, source_kind
+from seamline.kinds.source import ExplainsHangingReaders
+from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import Failpoints
-from seamline.sinks.postgres.staging import StagedPlace, fill
+
+PartT = TypeVar("PartT")
 
 # A child costs about 30 MB of its own. More tables than children: each child has several sessions.
 CHILDREN_MAX = 8
@@ -25,12 +28,11 @@ CHILDREN_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class CopyItem:
-    """One table for one destination, given by its connection id: secrets are resolved where they are used."""
+    """One table for one destination, given by connection ids: secrets are resolved where they are used."""
 
     read: BulkRead
     place: StagedPlace
-    destination: str
-    connection_id: str
+    destination: DestinationPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ def copy_group(
     order = deque(number for number, items in enumerate(group.participants) for _ in items)
     expected = len(order)
     copied: list[Copied] = []
-    look = partial(registry.why_a_reader_hangs, group.source)
+    look = partial(_why_a_reader_hangs, group.source)
     with running(works, look=look, silence_s=silence_s) as children:
         for _ in range(min(group.streaming_max, expected)):
             children.send(order.popleft(), "your turn")
@@ -105,7 +107,7 @@ def copy_group(
 
 def _participant(group: CopyGroup, number: int, pipe: Pipe) -> None:
     items = group.participants[number]
-    readers = registry.table_readers(
+    readers = source_kind(group.source.kind).open_readers(
         group.source, [item.read for item in items], barrier=group.barrier, participant=group.first_participant + number
     )
     try:
@@ -117,20 +119,32 @@ def _participant(group: CopyGroup, number: int, pipe: Pipe) -> None:
         readers.close()
 
 
-def _disturbed(pieces: Iterator[bytes], armed: Failpoints) -> Iterator[bytes]:
-    for piece in pieces:
-        armed.reach("snap.chunk_read")
-        yield piece
+def _why_a_reader_hangs(source: SourcePlan, waits_for: str) -> str:
+    """ "" where a task's readers are looked after by their own process."""
+    kind = source_kind(source.kind)
+    return kind.why_a_reader_hangs(source, waits_for) if waits_for and isinstance(kind, ExplainsHangingReaders) else ""
+
+
+def _disturbed(rows: TableRows, armed: Failpoints) -> TableRows:
+    def each(parts: Iterator[PartT]) -> Iterator[PartT]:
+        for part in parts:
+            armed.reach("snap.chunk_read")
+            yield part
+
+    if isinstance(rows, PostgresCopy):
+        return PostgresCopy(each(rows.blocks))
+    return replace(rows, batches=each(rows.batches))
 
 
 def copy_one(readers: TableReaders, index: int, item: CopyItem) -> Copied:
     """Table number `index` of the readers into its place."""
     proofs: list[str] = []
     set_table(item.read.table.name)
-    pieces, armed = readers.pieces(index, proven=proofs.append), registry.failpoints()
+    rows, armed = readers.rows(index, proven=proofs.append), registry.failpoints()
+    kind = sink_kind(item.destination.kind)
     try:
-        rows = fill(resolve(item.connection_id), item.place, pieces if armed is None else _disturbed(pieces, armed))
+        count = kind.load(item.destination, item.place, rows if armed is None else _disturbed(rows, armed))
     except SeamlineError as error:
         error.table = error.table or item.read.table.name
         raise
-    return Copied(item.read.table.name, item.destination, item.place.name, rows, proofs[0])
+    return Copied(item.read.table.name, item.destination.name, item.place.name, count, proofs[0])

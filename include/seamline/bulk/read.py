@@ -14,18 +14,16 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
-from seamline import registry
-from seamline.adapters.connections import resolve
 from seamline.bulk.copy import Copied, CopyGroup, CopyItem, copy_one, grouped
-from seamline.databases.postgres.read import PostgresReadView, Relation, open_views
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.position import Position
-from seamline.kinds.bulk import BulkRead, OpenedSource, TableReaders, Wanted
+from seamline.kinds.bulk import BulkRead, LoadArea, LoadProgress, OpenedSource, TableReaders, Wanted
+from seamline.kinds.found import power, sink_kind, source_kind
+from seamline.kinds.sink import ReadsBack
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
-from seamline.ports import Load, ReadView, TableRead
-from seamline.sinks.postgres.staging import StagingArea, StagingProgress
+from seamline.ports import Load, ReadView, StagedView, TableRead
 
 # Sessions for digests. More than the databases have cores to spare for us only makes each table slower.
 VIEWS = 2
@@ -60,7 +58,7 @@ class _Tasks:
         groups: Sequence[CopyGroup],
         copying_of: Callable[[Sequence[CopyGroup]], Copying],
         *,
-        areas: Sequence[StagingArea],
+        areas: Sequence[LoadArea],
         still_s: float,
     ) -> None:
         self._groups = groups
@@ -96,7 +94,7 @@ class _Tasks:
                 copying.cancel()
                 raise self._stood_still(found)
 
-    def _stood_still(self, found: Sequence[StagingProgress]) -> TransientError:
+    def _stood_still(self, found: Sequence[LoadProgress]) -> TransientError:
         open_now = {name for one in found for name in one.open}
         items = [item for group in self._groups for items in group.participants for item in items]
         tables = sorted({item.read.table.name for item in items if item.place.name in open_now or not open_now})
@@ -189,7 +187,7 @@ class RunReader:
     def open_read(self, reads: Sequence[TableRead]) -> Iterator[SourceAtOnePosition]:
         """Views and readers of all tables at one P. What was staged is dropped again if the caller fails."""
         plan = self._run.plan
-        areas = {d.name: StagingArea(resolve(d.connection), d, run_id=self._run.run_id) for d in plan.destinations}
+        areas = {d.name: sink_kind(d.kind).load_area(d, run_id=self._run.run_id) for d in plan.destinations}
         items = self._items(reads, areas)
         attempt = f"{self._run.run_id}/{secrets.token_hex(8)}"
         groups = grouped(items, source=plan.source, tasks=self._tasks)
@@ -203,7 +201,7 @@ class RunReader:
         participants = sum(len(group.participants) for group in groups)
         wanted = Wanted(attempt, VIEWS, tuple(read.table for read in reads), participants, len(items))
         try:
-            with registry.source_for_tasks(plan.source, wanted, tasks) as opened:
+            with source_kind(plan.source.kind).open_for_tasks(plan.source, wanted, tasks) as opened:
                 self._position = opened.position
                 here = opened.read_here and _Here(items, opened.read_here([item.read for item in items]))
                 yield SourceAtOnePosition(plan, reads, opened, here or tasks)
@@ -223,40 +221,33 @@ class RunReader:
     @contextmanager
     def open_staged(
         self, destination: DestinationPlan, loads: Sequence[Load], count: int
-    ) -> Iterator[Sequence[PostgresReadView]]:
+    ) -> Iterator[Sequence[StagedView]]:
         """Views of the staged tables, which stand where they were read."""
-        relations = {load.table.name: Relation(destination.stage_schema, load.staged_as) for load in loads}
-        with self._views(destination, relations, count) as views:
+        views = self._reads_back(destination).open_staged(
+            self._run.plan, destination, loads, count, position=self._read_at()
+        )
+        with _closing(views):
             yield views
 
     @contextmanager
-    def open_cut(self, destination: DestinationPlan, published: Sequence[PublishedTable]) -> Iterator[PostgresReadView]:
+    def open_cut(self, destination: DestinationPlan, published: Sequence[PublishedTable]) -> Iterator[ReadView]:
         """A view of tables of a published cut, to be held against the source as it is now."""
-        relations = {one.table: Relation(one.schema, one.name) for one in published}
-        with self._views(destination, relations, 1) as (view,):
+        view = self._reads_back(destination).open_published(
+            self._run.plan, destination, published, position=self._read_at()
+        )
+        with _closing([view]):
             yield view
 
-    @contextmanager
-    def _views(
-        self, destination: DestinationPlan, relations: dict[str, Relation], count: int
-    ) -> Iterator[Sequence[PostgresReadView]]:
+    def _read_at(self) -> Position:
         if self._position is None:
             raise InvariantViolated("tables of a destination are compared while the source is open")
-        position = self._position
-        views = open_views(
-            resolve(destination.connection),
-            tables=[table.definition for table in self._run.plan.tables if table.name in relations],
-            relations=relations,
-            count=count,
-            position_of=lambda _: position,
-        )
-        try:
-            yield views
-        finally:
-            for view in views:
-                view.close()
+        return self._position
 
-    def _items(self, reads: Sequence[TableRead], areas: dict[str, StagingArea]) -> list[CopyItem]:
+    @staticmethod
+    def _reads_back(destination: DestinationPlan) -> ReadsBack:
+        return power(sink_kind(destination.kind), ReadsBack, to="be read back for a comparison")
+
+    def _items(self, reads: Sequence[TableRead], areas: dict[str, LoadArea]) -> list[CopyItem]:
         plan = self._run.plan
         items: list[CopyItem] = []
         for destination in plan.destinations:
@@ -264,11 +255,20 @@ class RunReader:
             for read in reads:
                 bulk = BulkRead(read.table, read.segment, len(items))
                 place = places[read.table.name]
-                items.append(CopyItem(bulk, place, destination.name, destination.connection))
+                items.append(CopyItem(bulk, place, destination))
         return items
 
 
-def _quietly_drop(area: StagingArea) -> None:
+@contextmanager
+def _closing(views: Sequence[ReadView]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for view in views:
+            view.close()
+
+
+def _quietly_drop(area: LoadArea) -> None:
     """The first error is the one to tell; what cannot be dropped now is dropped by the run's next attempt."""
     with suppress(SeamlineError):
         area.drop()

@@ -14,13 +14,13 @@ from typing import cast
 
 from seamline import registry, settings
 from seamline.adapters.connect.capture import CONNECT_CONNECTION, open_capture, open_topics
-from seamline.adapters.connect.connector_config import CONNECTORS
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import resolve
 from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
 from seamline.domain.certificate import Parity, markdown
 from seamline.domain.errors import ConfigError
+from seamline.kinds.found import source_kind
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.faults import guess
@@ -61,7 +61,7 @@ def _plan(name: str, owner: str) -> SyncPlan:
 
 @contextmanager
 def _tools(own: SyncPlan) -> Iterator[CertifyTools]:
-    connector = CONNECTORS[own.source.kind]
+    connector = source_kind(own.source.kind).connector().plugin
     with closing(registry.probes(own.source)) as probes:
         yield CertifyTools(
             probes=probes,

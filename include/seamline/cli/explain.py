@@ -5,6 +5,8 @@ import sys
 
 from seamline import settings
 from seamline.domain.errors import ConfigError
+from seamline.kinds.found import sink_kind
+from seamline.kinds.sink import described
 from seamline.plan.compile import compile_plan
 from seamline.plan.explain import explain
 from seamline.plan.model import plan_to_json
@@ -45,7 +47,10 @@ def _settings(declarations: Declarations, name: str) -> str:
     lines += [_line(setting) for setting in effective_settings(declarations.sources[sync.source])]
     for destination in sync.destinations:
         lines.append(f"settings of destination {destination}  (* default)")
-        lines += [_line(setting) for setting in effective_settings(declarations.destinations[destination])]
+        declared = declarations.destinations[destination]
+        lines += [_line(setting) for setting in effective_settings(declared)]
+        lines.append(f"powers of destination {destination}, kind {declared.kind}")
+        lines += [f"    {power}" for power in described(sink_kind(declared.kind))]
     return "\n".join(lines) + "\n"
 
 

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from seamline import registry, settings
+from seamline import settings
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.logins import logins_of
 from seamline.domain.errors import ConfigError
+from seamline.kinds.found import sink_kind, source_kind
+from seamline.kinds.logins import DestinationLogins, logins_of
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import DestinationPlan, SourcePlan
-from seamline.sinks.postgres import grants as destination
 from seamline.spec.faults import guess
 from seamline.spec.load import load_declarations
 
@@ -38,18 +38,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _destination_script(plan: DestinationPlan) -> str:
-    writer = _login(plan.writer) or destination.WRITER
-    publisher = _login(plan.connection) or destination.PUBLISHER
-    return destination.grant_script(
-        _database(plan.connection) or f"<database of {plan.name}>",
-        publisher=writer if plan.writer == plan.connection else publisher,
-        writer=writer,
+    names = DestinationLogins()
+    writer = _login(plan.writer) or names.writer
+    publisher = writer if plan.writer == plan.connection else _login(plan.connection) or names.publisher
+    return sink_kind(plan.kind).grant_script(
+        _database(plan.connection) or f"<database of {plan.name}>", logins=DestinationLogins(publisher, writer)
     )
 
 
 def _script(source: SourcePlan, tables: Sequence[str]) -> str:
     logins = replace(logins_of(source.name), **_known_logins(source))
-    return registry.grant_script(source, tables, logins=logins)
+    return source_kind(source.kind).grant_script(source, tables, logins=logins)
 
 
 def _known_logins(source: SourcePlan) -> dict[str, str]:

@@ -1,16 +1,19 @@
-"""What a kind of source offers to a bulk read: all sessions at one position, and tables as pieces of a binary COPY."""
+"""A bulk load: a kind of source opens sessions at one position, a kind of sink has a place for each table's rows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan
 from seamline.ports import ReadView
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +25,35 @@ class BulkRead:
     session: int
 
 
+@dataclass(frozen=True, slots=True)
+class ArrowRows:
+    """The rows of a table as batches of one schema; every sink takes them."""
+
+    schema: "pa.Schema"
+    batches: "Iterator[pa.RecordBatch]"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresCopy:
+    """The rows of a table as the blocks of one binary COPY of all its columns, in types of PostgreSQL.
+
+    A native path: only a sink that says so takes it.
+    """
+
+    blocks: Iterator[bytes]
+
+
+TableRows = ArrowRows | PostgresCopy
+
+
 class TableReaders(Protocol):
     """The tables of one participant, read one after another by a process that does nothing else."""
 
     def meet(self) -> None:
         """Open all sessions at the position of the others."""
 
-    def pieces(self, number: int, *, proven: Callable[[str], None]) -> Iterator[bytes]:
-        """The rows of a table as one binary COPY in the destination's types; before the first piece the reading
-        session's place is `proven`, by its own word."""
+    def rows(self, number: int, *, proven: Callable[[str], None]) -> TableRows:
+        """The rows of a table; before the first of them the reading session's place is `proven`, by its own word."""
 
     def close(self) -> None: ...
 
@@ -83,3 +106,35 @@ class OpenReaders(Protocol):
     def __call__(
         self, source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int
     ) -> TableReaders: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPlace:
+    """Where a sink stages a table of an attempt. Crosses to the tasks that fill it; both names are the sink's own."""
+
+    table: Table
+    schema: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """`open` are the staged tables that a session is at; one that builds an index, say, `is_working`, one that waits
+    for the next rows is not."""
+
+    written_bytes: int
+    open: tuple[str, ...]
+    is_working: bool
+
+
+class LoadArea(Protocol):
+    """The staged tables of one attempt of one run in one destination."""
+
+    def create(self, tables: Sequence[Table]) -> Mapping[str, StagedPlace]:
+        """An empty place for each, by table name."""
+
+    def progress(self) -> LoadProgress:
+        """What has come so far of the tables of this attempt."""
+
+    def drop(self) -> None:
+        """Drop the tables of this attempt."""

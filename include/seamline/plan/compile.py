@@ -25,7 +25,7 @@ from seamline.spec.checks import seconds_of
 from seamline.spec.document import Path_
 from seamline.spec.faults import DeclarationsInvalid, guess
 from seamline.spec.load import Declarations
-from seamline.spec.source import MariadbSource, PostgresSource, SourceSpec
+from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
 
 # Sums of these are exact; floating point sums depend on the order of addition and prove nothing.
@@ -56,7 +56,7 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
                 spec.destination,
                 spec.kind,
                 spec.connection,
-                spec.schema_,
+                spec.namespace,
                 writer_connection=spec.writer_connection or "",
             )
             for spec in (declarations.destinations[name] for name in sync.destinations)
@@ -102,7 +102,7 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _source(spec: SourceSpec) -> SourcePlan:
+def _source(spec: DatabaseSource) -> SourcePlan:
     return SourcePlan(
         name=spec.source,
         kind=spec.kind,
@@ -112,10 +112,9 @@ def _source(spec: SourceSpec) -> SourcePlan:
         marker=spec.marker_connection or spec.connection,
         log_topic=f"seamline.{spec.source}.log",
         connector=f"seamline-{spec.source}",
-        snapshot_lock=spec.snapshot.lock if isinstance(spec, MariadbSource) else "none",
         log_max_gb=spec.log.max_gb,
         log_keep_days=spec.log.keep_days,
-        schema=spec.schema_ if isinstance(spec, PostgresSource) else "",
+        **spec.plan_fields(),
     )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pydantic import ValidationError
 
 from seamline.domain.cut_names import current_view, proven_view, table_of_partition
-from seamline.spec.destination import DESTINATION_KINDS
 from seamline.spec.document import Document, Path_
 from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, shown
 from seamline.spec.fields import NAME, is_sql_name
+from seamline.spec.kinds import destination_models, kinds_with_all_powers, powers_lacking
 from seamline.spec.sync import Nightly, SyncSpec
 
 MARKER_TABLE = "seamline_marker"
@@ -33,6 +33,7 @@ def check_sync(
     _check_sums(document)
     _check_suite(document, expectations)
     _check_guarantee(document, destinations)
+    _check_powers(document, destinations)
     _check_nightly(document)
 
 
@@ -132,14 +133,26 @@ def _is_strange(document: Document, table: str, lists: Sequence[str]) -> bool:
 
 
 def _check_guarantee(document: Document, destinations: Mapping[str, Document]) -> None:
-    place = ("guarantee",)
+    place, models = ("guarantee",), destination_models()
     guarantee = document.value(place) or SyncSpec.model_fields["guarantee"].default
     for _, name in document.texts("destinations[]") if document.is_right(place) else ():
         kind = destinations[name].value(("kind",)) if name in destinations else None
-        given = DESTINATION_KINDS[kind].guarantees if isinstance(kind, str) and kind in DESTINATION_KINDS else None
+        given = models[kind].guarantees if isinstance(kind, str) and kind in models else None
         if given is not None and guarantee not in given:
             cause = f"destination `{name}` ({kind}) cannot give {guarantee}"
             document.fault(place, cause, f"It gives {', '.join(sorted(given))}")
+
+
+def _check_powers(document: Document, destinations: Mapping[str, Document]) -> None:
+    """A stage that needs a power which a destination lacks is refused here, with the kinds that have it."""
+    models = destination_models()
+    for place, name in document.texts("destinations[]"):
+        kind = destinations[name].value(("kind",)) if name in destinations else None
+        for key, cannot in powers_lacking(kind).items() if isinstance(kind, str) and kind in models else ():
+            if not key or key in document.data:
+                others = f"Use a destination of kind {' or '.join(kinds_with_all_powers())}"
+                cure = f"{others}, or leave `{key}` out" if key else others
+                document.fault((key,) if key else place, f"destination `{name}` ({kind}) cannot {cannot}", cure)
 
 
 def _check_nightly(document: Document) -> None:

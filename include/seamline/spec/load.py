@@ -21,12 +21,13 @@ from seamline.spec.checks import (
     check_sync,
     source_connections,
 )
-from seamline.spec.destination import DESTINATION_KINDS, DESTINATION_KINDS_PLANNED, DestinationSpec
+from seamline.spec.destination import Destination
 from seamline.spec.document import Document, Path_, read_document
 from seamline.spec.expectations import ExpectationsSpec, NativeSuite
 from seamline.spec.faults import UNKNOWN_KEY, DeclarationsInvalid, Fault, guess, nearest, redacted
 from seamline.spec.fields import NAME
-from seamline.spec.source import SOURCE_KINDS, SOURCE_KINDS_PLANNED, SourceSpec
+from seamline.spec.kinds import DESTINATIONS_PLANNED, SOURCES_PLANNED, destination_models, source_models
+from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import SyncSpec
 from seamline.spec.translate import add_empty_faults, add_faults, add_secret_faults, take_as_meant
 
@@ -50,8 +51,8 @@ class OneFile(Generic[SpecT]):
 class Folder:
     """All files of a folder of declarations by their names, right or wrong."""
 
-    sources: dict[str, OneFile[SourceSpec]]
-    destinations: dict[str, OneFile[DestinationSpec]]
+    sources: dict[str, OneFile[DatabaseSource]]
+    destinations: dict[str, OneFile[Destination]]
     syncs: dict[str, OneFile[SyncSpec]]
     expectations: dict[str, OneFile[ExpectationsSpec]]
     strays: list[Fault]
@@ -61,8 +62,8 @@ class Folder:
 class Declarations:
     """Declarations without a fault. `documents` tells where each value of a sync stands in its file."""
 
-    sources: Mapping[str, SourceSpec]
-    destinations: Mapping[str, DestinationSpec]
+    sources: Mapping[str, DatabaseSource]
+    destinations: Mapping[str, Destination]
     syncs: Mapping[str, SyncSpec]
     expectations: Mapping[str, ExpectationsSpec]
     documents: Mapping[str, Document] = field(default_factory=lambda: MappingProxyType({}), repr=False)
@@ -130,11 +131,11 @@ def read_folder(folder: Path) -> Folder:
         raise ConfigError(f"there is no folder {folder}", hint="declarations lie in include/ of the checkout")
     read = Folder(
         {
-            file.stem: _read_kind(file, "source", SOURCE_KINDS, SOURCE_KINDS_PLANNED)
+            file.stem: _read_kind(file, "source", source_models(), SOURCES_PLANNED)
             for file in _files(folder, "sources", strays)
         },
         {
-            file.stem: _read_kind(file, "destination", DESTINATION_KINDS, DESTINATION_KINDS_PLANNED)
+            file.stem: _read_kind(file, "destination", destination_models(), DESTINATIONS_PLANNED)
             for file in _files(folder, "destinations", strays)
         },
         {file.stem: _read(file, "sync", SyncSpec) for file in _files(folder, "syncs", strays)},

@@ -1,31 +1,38 @@
 """JSON Schema of the declarations, for editors (completion and red lines while a file is written) and for people."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Union
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
-from seamline.spec.destination import DestinationSpec
 from seamline.spec.expectations import ExpectationsSpec
+from seamline.spec.fields import Declared
+from seamline.spec.kinds import destination_models, source_models
 from seamline.spec.reference import reference_text
-from seamline.spec.source import SourceSpec
 from seamline.spec.sync import SyncSpec
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_MODELS: dict[str, Any] = {
-    "source": SourceSpec,
-    "destination": DestinationSpec,
-    "sync": SyncSpec,
-    "expectations": ExpectationsSpec,
-}
 
 
 def schemas() -> dict[str, dict[str, Any]]:
     """The JSON Schema of each kind of file, by its first key."""
-    return {
-        word: {"$schema": _DIALECT, **TypeAdapter(model).json_schema(by_alias=True)} for word, model in _MODELS.items()
+    models: dict[str, Any] = {
+        "source": _one_of(source_models()),
+        "destination": _one_of(destination_models()),
+        "sync": SyncSpec,
+        "expectations": ExpectationsSpec,
     }
+    return {
+        word: {"$schema": _DIALECT, **TypeAdapter(model).json_schema(by_alias=True)} for word, model in models.items()
+    }
+
+
+def _one_of(models: Mapping[str, type[Declared]]) -> Any:
+    """One model where there is one kind; else the one that `kind` names."""
+    kinds = tuple(models.values())
+    return kinds[0] if len(kinds) == 1 else Annotated[Union[kinds], Field(discriminator="kind")]  # noqa: UP007
 
 
 def made_texts() -> dict[str, str]:

@@ -1,6 +1,7 @@
-"""`include/sources/<source>.yaml`: a database that tables come from."""
+"""`include/sources/<source>.yaml`: a database that tables come from. Each kind adds its own keys."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 from pydantic import Field
 
@@ -12,17 +13,6 @@ class Capture(Declared):
 
     tables: Literal["from_syncs"] = Field(
         "from_syncs", description="Which tables the one connector of this source captures: those of all syncs."
-    )
-
-
-class Snapshot(Declared):
-    """How consistent reads are opened."""
-
-    lock: Literal["none", "brief"] = Field(
-        "none",
-        description="none: no lock; several sessions that come to stand at one position, or one that reads table after "
-        "table, slowly, where the source commits too often for that. brief: several sessions are opened at one "
-        "position while commits wait for at most 200 ms (BACKUP STAGE BLOCK_COMMIT); needs the owner's consent.",
     )
 
 
@@ -45,6 +35,7 @@ class DatabaseSource(Declared):
     """What every database that is captured has in common."""
 
     source: Name = Field(description="Name of the source; the file has the same name.")
+    kind: str = Field(description="What kind of system the source is.")
     connection: ConnectionId = Field(description="Connection id of the account that reads tables.")
     capture_connection: ConnectionId | None = Field(
         None, description="Connection id of the account that reads the log; <connection>_capture where left out."
@@ -56,24 +47,6 @@ class DatabaseSource(Declared):
     capture: Capture = Field(default_factory=Capture, description="How the source's log is captured.")
     log: Log = Field(default_factory=Log, description="How long the log topic is kept.")
 
-
-class MariadbSource(DatabaseSource):
-    """A MariaDB database, captured through its binlog."""
-
-    kind: Literal["mariadb"] = Field(description="What kind of system the source is.")
-    snapshot: Snapshot = Field(default_factory=Snapshot, description="How consistent reads are opened.")
-
-
-class PostgresSource(DatabaseSource):
-    """A PostgreSQL database, captured through a replication slot and a publication of listed tables."""
-
-    kind: Literal["postgres"] = Field(description="What kind of system the source is.")
-    schema_: Identifier = Field("public", alias="schema", description="Schema of the tables and of the marker table.")
-
-
-SourceSpec = Annotated[MariadbSource | PostgresSource, Field(discriminator="kind")]
-SOURCE_KINDS: dict[str, type[MariadbSource] | type[PostgresSource]] = {
-    "mariadb": MariadbSource,
-    "postgres": PostgresSource,
-}
-SOURCE_KINDS_PLANNED = ("mysql", "files", "kafka")
+    def plan_fields(self) -> Mapping[str, str]:
+        """The fields of `SourcePlan` that only this kind sets."""
+        return {}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pymysql
 
 from seamline.adapters.connections import Connection, resolve
-from seamline.adapters.logins import Logins
 from seamline.adapters.tls import pymysql_tls
 from seamline.demo.bank import TABLES
 from seamline.domain.errors import TerminalError
+from seamline.kinds.logins import Logins
 from seamline.settings import Settings
 from seamline.sources.mariadb.grants import grant_script, statements_of
 from seamline.stack import account

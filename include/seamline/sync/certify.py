@@ -18,7 +18,8 @@ from seamline.domain.changes import Finding
 from seamline.domain.errors import InvariantViolated, SeamlineError, TerminalError
 from seamline.domain.probe import NULL, Probe, probe_of
 from seamline.plan.model import SyncPlan
-from seamline.sync.probe_run import CertifyTools, ProbeDestination, ProbeRun
+from seamline.ports.certificates import ProbeDestination
+from seamline.sync.probe_run import CertifyTools, ProbeRun
 
 _SHOWN_MAX = 20
 _Unlikes = dict[tuple[str, str], tuple[Unlike, ...]]

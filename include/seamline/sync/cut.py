@@ -10,13 +10,13 @@ from datetime import date, datetime, timedelta
 from typing import Protocol
 
 from seamline.domain.calendar import Day, day_of, last_ended, segment_of
-from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
 from seamline.domain.runs import EXPECTATIONS, SIGNED_BY, Cut, Reconciliation, Scope
-from seamline.domain.staged_cut import CutMode, Published, StagedCut, cut_from_json
+from seamline.domain.staged_cut import CutMode, StagedCut, cut_from_json
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import NightlyPlan, Run, SyncPlan, TablePlan
+from seamline.ports.cuts import CutPublisher
 from seamline.sync.reconcile import not_run
 
 
@@ -35,17 +35,6 @@ class Selection:
 
     reads: tuple[CutRead, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
-
-
-class CutPublisher(Protocol):
-    """The power of a destination to hold cuts in versions. Any call may be repeated."""
-
-    def publish(self, cut: StagedCut, *, definitions: Mapping[str, Table], signed_by: str) -> Published:
-        """Make the staged tables the next version of their date, all in one step; a repeat of the run finds it.
-
-        GateFailed, and nothing published, where a staged table no longer holds what was compared. `definitions`: the
-        sync's tables by name; a derived table has none there and is counted only.
-        """
 
 
 class CutRecords(Protocol):

@@ -2,33 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date
 from itertools import groupby
 from typing import Protocol
 
 from seamline.domain.cut_keep import CutKeep, KeptCut, expired
 from seamline.domain.errors import Refused, TransientError
 from seamline.plan.model import NightlyPlan
-
-
-class Dropped(Protocol):
-    @property
-    def partitions(self) -> int: ...
-    @property
-    def size_bytes(self) -> int: ...
-
-
-class CutStore(Protocol):
-    """The cuts of one destination."""
-
-    def kept_cuts(self, sync: str) -> tuple[Sequence[KeptCut], datetime]:
-        """Every table of every version that is there, and the destination's time."""
-
-    def expire(self, sync: str, business_date: date, cuts: Sequence[KeptCut]) -> Dropped:
-        """Drop these in one transaction. TransientError: they are in use; Refused: somebody builds on them."""
-
-    def expired(self, sync: str) -> Sequence[tuple[date, int]]:
-        """(business date, version) of every cut of which nothing is left."""
+from seamline.ports.cuts import CutStore
 
 
 class CutRecords(Protocol):

@@ -12,38 +12,15 @@ from typing import Protocol
 
 from seamline.domain.errors import PositionLost, SeamlineError
 from seamline.domain.ledger import StreamId
-from seamline.domain.log_floor import Answer, Floor, LedgerPlace, LogEnds, LogHold, log_floor
+from seamline.domain.log_floor import Answer, Floor, LogEnds, LogHold, log_floor
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
+from seamline.ports.maintenance import Ledgers, LogTopics
 
 _DAY_S = 86_400.0
 # A segment goes as a whole, once its newest record may go. So what cannot go yet is a tenth of the keep more, and an
 # hour at most; below a minute a broker would be busy with files.
 _SEGMENT_OF_KEEP = 0.1
 _SEGMENT_MIN_S, _SEGMENT_MAX_S = 60.0, 3600.0
-
-
-class LogTopics(Protocol):
-    """The log topics of one Kafka."""
-
-    def topic_id(self, topic: str) -> str: ...
-
-    def offsets(self, topic: str) -> tuple[int, int]: ...
-
-    def size_bytes(self, topic: str) -> int: ...
-
-    def young_from(self, topic: str, *, keep_s: float) -> int:
-        """An offset before which every record is older than `keep_s`."""
-
-    def end_segments(self, topic: str, *, within_s: float) -> None:
-        """Let a segment end after so long, however slowly it fills."""
-
-    def prune(self, topic: str, *, below: int) -> int: ...
-
-
-class Ledgers(Protocol):
-    """The ledgers of one destination, of whatever log."""
-
-    def ledgers(self) -> Sequence[LedgerPlace]: ...
 
 
 class Holds(Protocol):

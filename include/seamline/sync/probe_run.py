@@ -1,17 +1,15 @@
 """Probe rows on both paths: the bulk read and copy, and Debezium with the span loop, in a capture of their own."""
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.changes import Finding
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, TerminalError, TransientError
-from seamline.domain.probe import Default, Probe, ProbePath, StoredUnlike
+from seamline.domain.probe import Probe, ProbePath
 from seamline.domain.runs import RunKind, RunState
 from seamline.plan.model import Run, SyncPlan, TablePlan
 from seamline.ports import (
@@ -26,6 +24,7 @@ from seamline.ports import (
     StreamReport,
     TableRead,
 )
+from seamline.ports.certificates import ProbeDestination, ProbeSource
 from seamline.sync.capture import CaptureConnector, CaptureSource, LogTopics, ensure_capture
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.fatal_problems import refuse_fatal
@@ -38,51 +37,6 @@ _WITHIN_S = 180.0
 _PACE = Pace(
     idle_wait_s=0.05, quiet_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05
 )
-
-
-class ProbeSource(Protocol):
-    """The probe tables in the source, made by the owner of its tables. One certificate of a sync at a time."""
-
-    def version(self) -> str: ...
-
-    def edge_values(self, table: Table) -> Mapping[str, Sequence[str]]:
-        """Literals by column."""
-
-    def refusals(self, table: Table, column: Column, literals: Sequence[str]) -> Mapping[str, str]:
-        """Those that the source itself does not take, each with its reason."""
-
-    def defaults(self, table: Table) -> Mapping[str, Default]:
-        """Of the columns that have one."""
-
-    def limits(self) -> Mapping[Kind, Sequence[tuple[str, str]]]:
-        """By kind of column: values that are known not to go through and are not sent, and what becomes of them."""
-
-    def make(self, probes: Sequence[Probe]) -> None:
-        """The tables, the marker table, and what a capture of them needs. Refused where a table is in the way."""
-
-    def write(self, probe: Probe, path: ProbePath) -> None: ...
-
-    def drop(self) -> None:
-        """Everything that `make` made, now or before; a repeat is a no-op. The connector is gone already."""
-
-
-class ProbeDestination(Protocol):
-    """Where the probes arrive."""
-
-    def version(self) -> str: ...
-
-    def type_of(self, column: Column) -> str: ...
-
-    def prepare(self) -> None: ...
-
-    def unlike(self, probe: Probe) -> Sequence[StoredUnlike]:
-        """Every value whose stored bytes are not those that came with the snapshot."""
-
-    def findings(self) -> Sequence[Finding]:
-        """What the probes' stream met that its log did not promise."""
-
-    def remove(self) -> None:
-        """All that was made there; a repeat is a no-op."""
 
 
 class ProbedSource(Source, CaptureSource, Protocol):

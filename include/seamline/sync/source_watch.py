@@ -4,14 +4,14 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from seamline.domain.capture import CaptureState
 from seamline.domain.errors import SeamlineError
 from seamline.plan.model import SourcePlan
-from seamline.ports import CaptureProbe, Marker, Source
+from seamline.ports import CaptureProbe, CatalogueWitness, Marker, Source
 from seamline.sync.capture_watch import (
     CAPTURE_FAILED,
     CAPTURE_STOPPED,
@@ -36,12 +36,6 @@ SOURCE_ALARMS = (SOURCE_UNREACHABLE, CAPTURE_FAILED, CAPTURE_STOPPED, CAPTURE_UN
 
 class _Cycle(Protocol):
     def __call__(self, *, now_s: float) -> None: ...
-
-
-class Witness(Protocol):
-    """Reports what a source's catalogue is now, for a heartbeat to carry it into the log (ADR 37)."""
-
-    def payload(self, tables: Collection[str]) -> Mapping[str, Any]: ...
 
 
 class Alarms(Protocol):
@@ -87,7 +81,7 @@ class SourceWatch:
         open_source: Callable[[], Source],
         open_probe: Callable[[], CaptureProbe],
         alarms: Alarms,
-        witness: Witness | None = None,
+        witness: CatalogueWitness | None = None,
         rhythm: Rhythm | None = None,
     ) -> None:
         rhythm = rhythm or Rhythm()

@@ -12,13 +12,10 @@ from contextlib import closing
 from typing import Protocol
 
 from seamline import registry
-from seamline.adapters.connections import resolve
-from seamline.databases.postgres.client import open_session
 from seamline.domain.errors import SeamlineError
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.plan.model import Run
 from seamline.ports import Failpoints, StreamDirector, Unarmed
-from seamline.sinks.postgres.findings import read_findings
 from seamline.sync.barrier import Barrier, Patience
 from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
 from seamline.sync.repetition import Tried, until_conclusive
@@ -87,9 +84,7 @@ def compare_destination(
     after = findings_reported(newest)
 
     def findings() -> StreamFindings:
-        connection = resolve(plan.destination(destination).connection)
-        with closing(open_session(connection, application_name="seamline findings")) as session:
-            return StreamFindings(*read_findings(session, stream, after=after))
+        return StreamFindings(*registry.findings(plan, destination, after=after))
 
     def compare(tried: Sequence[Tried]) -> Sequence[Reconciliation]:
         found = compare_live(run, destination, barrier=barrier, views=VIEWS, findings=findings, tried=tried)

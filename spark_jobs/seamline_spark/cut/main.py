@@ -21,7 +21,6 @@ from seamline.domain.errors import SeamlineError
 from seamline.domain.staged_cut import Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
 from seamline.ports import Load
-from seamline.sinks.postgres.cuts import open_cuts
 from seamline.sinks.postgres.derived import compare_derived, derived_table
 from seamline.sinks.postgres.staging import StagingArea, build_index, relation
 from seamline.sync.late_rows import DateBefore
@@ -116,7 +115,7 @@ class _Derivation:
 
 def _lateness(run: Run) -> Callable[[DestinationPlan, date, Load], Lateness | None]:
     def lateness(destination: DestinationPlan, business_date: date, load: Load) -> Lateness | None:
-        with closing(open_cuts(destination)) as cuts:
+        with closing(registry.cuts(destination)) as cuts:
             return cuts.lateness(run.sync, load.table.name, business_date, staged_as=load.staged_as)
 
     return lateness
@@ -124,7 +123,7 @@ def _lateness(run: Run) -> Callable[[DestinationPlan, date, Load], Lateness | No
 
 def _date_before(run: Run) -> DateBefore:
     def date_before(destination: DestinationPlan, business_date: date) -> Sequence[PublishedTable]:
-        with closing(open_cuts(destination)) as cuts:
+        with closing(registry.cuts(destination)) as cuts:
             return cuts.date_before(run.sync, business_date)
 
     return date_before

@@ -10,7 +10,6 @@ from seamline import settings
 from seamline.adapters.connect.connector_config import (
     LOG_MAX_GB,
     connector_config,
-    first_offset,
     refuse_literal_secrets,
     untested_version,
 )
@@ -25,6 +24,7 @@ from seamline.adapters.tls import tls_of
 from seamline.domain.capture import CaptureState, CaptureStatus
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.position import Position
+from seamline.kinds.found import source_kind
 from seamline.plan.model import SourcePlan
 from seamline.ports import Problem
 
@@ -84,8 +84,9 @@ class DebeziumCapture:
 
     def seed(self, position: Position, tables: Sequence[str]) -> None:
         """Let a stopped connector begin at `position`; one of a binlog reads structure at its first start."""
+        offset = source_kind(self._source.kind).connector().first_offset(position)
         self.set_tables(tables, start=Start.FIRST)
-        self._client.put_offset(self.name, partition={"server": self.name}, offset=first_offset(position))
+        self._client.put_offset(self.name, partition={"server": self.name}, offset=offset)
 
     def is_first_start(self) -> bool:
         """Whether it was seeded and its first start is not known to be over."""
@@ -141,7 +142,7 @@ class PlannedTopics:
 
     def ensure(self) -> str:
         """Create or check all of them; returns the log topic's id."""
-        if self._source.kind == "mariadb":
+        if source_kind(self._source.kind).connector().keeps_schema_history:
             self._topics.ensure_schema_history(schema_history_topic(self._source))
         self._topics.ensure_connector_offsets(offsets_topic(self._source))
         return self._topics.ensure_log(self._source.log_topic)

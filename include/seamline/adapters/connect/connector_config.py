@@ -4,26 +4,12 @@ Each setting that is not self-evident says why; the trials behind them ran on De
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic
-from seamline.domain.errors import ConfigError, InvariantViolated
-from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.domain.errors import ConfigError
+from seamline.kinds.found import source_kind
 from seamline.plan.model import SourcePlan
-from seamline.sources.mariadb.connector import MARIADB_CONNECTOR, mariadb_settings
-from seamline.sources.postgres.connector import POSTGRES_CONNECTOR, postgres_settings
-
-# Versions that were run against kill -9, stop and resume, and huge transactions without loss. Older ones lose rows.
-TESTED_VERSIONS = {
-    MARIADB_CONNECTOR: ("3.5.0.Final-seamline-13",),
-    POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-13",),
-}
-CONNECTORS = {"mariadb": MARIADB_CONNECTOR, "postgres": POSTGRES_CONNECTOR}
-_OWN_SETTINGS: Mapping[str, Callable[[SourcePlan, Sequence[str], CaptureEndpoint, Start], dict[str, str]]] = {
-    "mariadb": mariadb_settings,
-    "postgres": postgres_settings,
-}
 
 _SECRET_NAME = re.compile(r"password|secret|token|credential|jaas|passphrase|private\.?key", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[A-Za-z0-9_-]+:[^{}]+\}")
@@ -33,6 +19,7 @@ def connector_config(
     source: SourcePlan, tables: Sequence[str], *, endpoint: CaptureEndpoint, start: Start
 ) -> dict[str, str]:
     """All settings of the connector that carries `tables` (the marker table among them)."""
+    connector = source_kind(source.kind).connector()
     return {
         "tasks.max": "1",
         # Every record carries it as `source.name`: a record that strayed into the topic is known by it.
@@ -41,7 +28,8 @@ def connector_config(
         "database.port": str(endpoint.port),
         "database.user": endpoint.secret("user"),
         "database.password": endpoint.secret("password"),
-        **_OWN_SETTINGS[source.kind](source, tables, endpoint, start),
+        "connector.class": connector.plugin,
+        **connector.settings(source, tables, endpoint, start),
         **_ORDER,
         **_VALUES,
         **_TROUBLE,
@@ -49,17 +37,6 @@ def connector_config(
         # Debezium passes over it. Who watches the log's size obeys it as soon as the capture has been given it.
         LOG_MAX_GB: f"{source.log_max_gb:g}",
     }
-
-
-def first_offset(position: Position) -> dict[str, Any]:
-    """The offset by which a connector begins at `position`, as it stores it itself."""
-    match position:
-        case BinlogPosition():
-            return {"file": position.file, "pos": position.offset, "gtids": position.gtid}
-        case PostgresPosition():
-            return {"lsn": position.lsn}
-        case _:
-            raise InvariantViolated(f"no capture begins at {position}")
 
 
 LOG_MAX_GB = "seamline.log.max.gb"
@@ -136,12 +113,13 @@ def refuse_literal_secrets(connector: str, config: Mapping[str, str]) -> None:
 
 def untested_version(kind: str, installed: Mapping[str, Iterable[str]]) -> str:
     """Why the installed connector cannot be used; "" when it can."""
-    wanted = CONNECTORS[kind]
+    connector = source_kind(kind).connector()
+    wanted, tested = connector.plugin, connector.tested_versions
     versions = tuple(installed.get(wanted, ()))
     if not versions:
         return f"Connect has no plugin {wanted}"
     # Of several Connect takes the newest by itself.
-    untested = [version for version in versions if version not in TESTED_VERSIONS[wanted]]
+    untested = [version for version in versions if version not in tested]
     if untested:
-        return f"{wanted} {', '.join(untested)} was not tested; tested: {', '.join(TESTED_VERSIONS[wanted])}"
+        return f"{wanted} {', '.join(untested)} was not tested; tested: {', '.join(tested)}"
     return ""

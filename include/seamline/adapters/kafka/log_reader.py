@@ -8,12 +8,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from seamline.adapters.connections import resolve
-from seamline.adapters.debezium.decode import decoder_for
 from seamline.adapters.debezium.envelope import Decoder
 from seamline.adapters.kafka.client import client_settings, translated
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.errors import InvariantViolated, LogCorrupted, PositionLost
 from seamline.domain.log import LogRecord
+from seamline.kinds.found import source_kind
 from seamline.plan.model import SyncPlan
 
 _Trouble = LogCorrupted | PositionLost
@@ -193,5 +193,5 @@ def without_errors(
 def open_log_reader(plan: SyncPlan) -> KafkaLogReader:
     """A reader of the log topic of the plan's source, not yet assigned."""
     source = plan.source
-    decoder = decoder_for(source.kind, source_name=source.connector, database=source.database, schema=source.schema)
+    decoder = source_kind(source.kind).decoder(source)
     return KafkaLogReader(client_settings(resolve("kafka")), topic=source.log_topic, decoder=decoder)

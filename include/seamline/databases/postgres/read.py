@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 
-from seamline.adapters.connections import Connection, resolve
+from seamline.adapters.connections import Connection
 from seamline.adapters.hanging import QUESTION_S, SILENCE_S
 from seamline.databases.postgres.canonical import (
     bucket_expression,
@@ -39,11 +39,9 @@ from seamline.domain.canonical import (
 )
 from seamline.domain.catalogue import Column, Table
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import Refused, SchemaConflict, SeamlineError, TransientError
+from seamline.domain.errors import SchemaConflict, SeamlineError, TransientError
 from seamline.domain.position import Position
-from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import RowHash
-from seamline.sinks.postgres.ledger import read_ledger
 
 _KEYS_PER_STATEMENT = 500
 # Four aggregates each, and a target list has 1,664 entries.
@@ -322,27 +320,6 @@ def open_views(
             raise TransientError(f"cannot open read views on {connection.connection_id}: {exc}") from exc
         raise
     return [PostgresReadView(session, tables=tables, relations=relations, position=position) for session in sessions]
-
-
-def open_live_views(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[PostgresReadView]:
-    """`count` views of the live tables of a sync, at the ledger's position as these views see it."""
-    stream = plan.stream_id(destination.name)
-
-    def position_of(session: Session) -> Position:
-        ledger = read_ledger(session, stream)
-        if ledger is None:
-            raise Refused(
-                f"{stream} was never published in {destination.name}", hint="onboard the sync first", sync=plan.sync
-            )
-        return ledger.position
-
-    return open_views(
-        resolve(destination.connection),
-        tables=[table.definition for table in plan.tables],
-        relations={table.name: Relation(destination.schema, table.name) for table in plan.tables},
-        count=count,
-        position_of=position_of,
-    )
 
 
 def _open_session(connection: Connection, sessions: list[Session], silence_s: float) -> Session:

@@ -1,10 +1,14 @@
 """What a stream met that its log did not promise, as its commits kept it in the destination."""
 
+from contextlib import closing
+
 import psycopg
 
-from seamline.databases.postgres.client import Session, translated
+from seamline.adapters.connections import resolve
+from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.changes import Finding, FindingsTold
 from seamline.domain.ledger import StreamId
+from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.ledger import IS_FROM_BEFORE_A_LOAD
 
 _LISTED = 1_000
@@ -36,3 +40,11 @@ def read_findings(
             return (), after
     told = FindingsTold(*newest) if newest and newest[0] is not None else after
     return tuple(Finding(*row) for row in rows), told
+
+
+def findings_of(
+    destination: DestinationPlan, stream: StreamId, *, after: FindingsTold
+) -> tuple[tuple[Finding, ...], FindingsTold]:
+    """As `read_findings`, in a session of its own."""
+    with closing(open_session(resolve(destination.connection), application_name="seamline findings")) as session:
+        return read_findings(session, stream, after=after)

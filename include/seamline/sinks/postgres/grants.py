@@ -4,20 +4,20 @@ the least that each needs."""
 from collections.abc import Iterator
 
 from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.kinds.logins import DestinationLogins
 
-PUBLISHER, WRITER = "seamline_publisher", "seamline_writer"
 ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
-def grant_script(database: str, *, publisher: str = PUBLISHER, writer: str = WRITER) -> str:
+def grant_script(database: str, *, logins: DestinationLogins) -> str:
     """The whole script; one login may hold both roles. Passwords are placeholders: they never pass through Seamline."""
     lines = [
         f"-- PostgreSQL destination, database {database}, run in that database. Replace each password.",
         "-- A role is made by one with CREATEROLE; the rest takes the owner of the database.",
     ]
-    for login in dict.fromkeys((publisher, writer)):
+    for login in dict.fromkeys((logins.publisher, logins.writer)):
         lines.append(f"CREATE ROLE {quoted(login)} LOGIN PASSWORD {text_literal(f'<password of {login}>')};")
-    for why, statements in _parts(database, publisher, writer):
+    for why, statements in _parts(database, logins.publisher, logins.writer):
         lines += ["", *(f"-- {line}" for line in why), *(f"{statement};" for statement in statements)]
     return "\n".join([*lines, ""])
 

@@ -1,7 +1,6 @@
 """What maintenance asks of a destination, and what it lets go there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import psycopg
 
@@ -11,6 +10,7 @@ from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import PASS, DestinationPlan
+from seamline.ports.maintenance import LetGo
 from seamline.sinks.postgres.ledger import forget
 from seamline.sinks.postgres.staging import drop_abandoned
 
@@ -18,15 +18,6 @@ from seamline.sinks.postgres.staging import drop_abandoned
 FINDINGS_KEPT_DAYS = 100
 # A join that failed before a weekend is run again after it, and goes on from its pass.
 PASSES_KEPT_DAYS = 7
-
-
-@dataclass(frozen=True, slots=True)
-class LetGo:
-    """What left a destination: findings, the streams of passes, and staging tables."""
-
-    findings: int
-    passes: tuple[str, ...]
-    staged: int
 
 
 class PostgresMaintenance:
@@ -39,7 +30,7 @@ class PostgresMaintenance:
     def close(self) -> None:
         self._session.close()
 
-    def let_go(self) -> "LetGo":
+    def let_go(self) -> LetGo:
         """Drop what dead runs have left and findings that are long over. A repeat finds nothing."""
         with translated("let go what nobody needs any more"):
             return LetGo(

@@ -10,16 +10,17 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 
 import psycopg
 
-from seamline.adapters.connections import Connection
+from seamline.adapters.connections import Connection, resolve
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session, open_session, seamline_error, translated
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import SeamlineError
+from seamline.kinds.bulk import LoadProgress, PostgresCopy, StagedPlace, TableRows
 from seamline.plan.model import DestinationPlan
+from seamline.sinks.postgres.binary_copy import binary_copy
 from seamline.sinks.postgres.nul import nul_refused
 from seamline.sinks.postgres.statements import identity_index
 from seamline.sinks.postgres.types import column_definitions
@@ -31,25 +32,6 @@ _STALLS_MS = 600_000
 ABANDONED_AFTER_S = 14 * 86_400
 # <readable part of the table's name>_<run>_<second it was made, hex><attempt>
 _STAGED_NAME = re.compile(r"^.*_(?P<run>[0-9a-f]{8})_(?P<made>[0-9a-f]{8})(?P<attempt>[0-9a-f]{8})$", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class StagedPlace:
-    """Where a table of this attempt is staged. Crosses to the tasks that fill it."""
-
-    table: Table
-    schema: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class StagingProgress:
-    """`open` are the staged tables that a session is at; one that builds an index, say, `is_working`, one that waits
-    for the next rows is not."""
-
-    written_bytes: int
-    open: tuple[str, ...]
-    is_working: bool
 
 
 _PROGRESS = (
@@ -85,11 +67,11 @@ class StagingArea:
                 places[table.name] = place
         return places
 
-    def progress(self) -> StagingProgress:
+    def progress(self) -> LoadProgress:
         """What has come so far of the tables of this attempt."""
         with closing(self._session()) as session, translated("look at staging tables"):
             rows = session.execute(_PROGRESS, (self._schema, f"%{self._attempt}")).fetchall()
-        return StagingProgress(
+        return LoadProgress(
             sum(int(size) for _, size, _, _ in rows),
             tuple(name for name, _, is_open, _ in rows if is_open),
             is_working=any(is_working for _, _, _, is_working in rows),
@@ -117,6 +99,10 @@ class StagingArea:
 
     def _session(self) -> Session:
         return open_session(self._connection, application_name="seamline staging")
+
+
+def open_area(destination: DestinationPlan, *, run_id: str) -> StagingArea:
+    return StagingArea(resolve(destination.connection), destination, run_id=run_id)
 
 
 def drop_abandoned(session: Session, schema: str) -> int:
@@ -149,6 +135,12 @@ def _drop(session: Session, schema: str, name: str) -> bool:
 
 def relation(place: StagedPlace) -> str:
     return f"{quoted(place.schema)}.{quoted(place.name)}"
+
+
+def load(destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
+    """`kinds.sink.SinkKind.load`: by `fill`, as a binary COPY."""
+    blocks = rows.blocks if isinstance(rows, PostgresCopy) else binary_copy(rows.batches, rows.schema)
+    return fill(resolve(destination.connection), place, blocks)
 
 
 def fill(connection: Connection, place: StagedPlace, pieces: Iterable[bytes]) -> int:

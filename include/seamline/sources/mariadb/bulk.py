@@ -29,8 +29,7 @@ from seamline.databases.mysql.read import condition_of, relation
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, SeamlineError, TransientError
-from seamline.kinds.bulk import BulkRead
-from seamline.sinks.postgres.binary_copy import binary_copy
+from seamline.kinds.bulk import ArrowRows, BulkRead
 from seamline.sources.mariadb.sessions import (
     ADDRESS_TEXT,
     BEGIN_SNAPSHOT,
@@ -157,12 +156,11 @@ class BulkReaders:
         except pymysql.err.MySQLError as exc:
             raise client.translated(exc, self._connection) from exc
 
-    def pieces(self, number: int, *, proven: Callable[[str], None]) -> Iterator[bytes]:
-        """The rows of one table as a binary COPY; before the first piece its session's address is `proven`."""
-        return binary_copy(self.batches(number, proven=proven), arrow_schema(self._reads[number].table))
+    def rows(self, number: int, *, proven: Callable[[str], None]) -> ArrowRows:
+        return ArrowRows(arrow_schema(self._reads[number].table), self.batches(number, proven=proven))
 
     def batches(self, number: int, *, proven: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
-        """The rows of one table in the destination's types; before the first its session's address is `proven`."""
+        """The rows of one table; before the first its session's address is `proven`."""
         table = self._reads[number].table
         try:
             let_go(self._control, self._start_lock(number))

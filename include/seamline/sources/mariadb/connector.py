@@ -1,13 +1,15 @@
 """Settings of Debezium's MariaDB connector 3.5.0.Final, in our own class, that no other source has."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from seamline.adapters.connect.endpoint import MARKER_TABLE, CaptureEndpoint, Start, name_pattern, schema_history_topic
 from seamline.databases.mysql.canonical import quoted
+from seamline.domain.errors import InvariantViolated
+from seamline.domain.position import BinlogPosition, Position
 from seamline.plan.model import SourcePlan
 
-MARIADB_CONNECTOR = "seamline.connect.MariaDbConnector"
 _TLS_MODES = {"": "disable", "disable": "disable", "require": "trust"}
 
 
@@ -22,7 +24,6 @@ def mariadb_settings(
     source: SourcePlan, tables: Sequence[str], endpoint: CaptureEndpoint, start: Start
 ) -> dict[str, str]:
     return {
-        "connector.class": MARIADB_CONNECTOR,
         **_tls(endpoint),
         "database.server.id": str(server_id(source, endpoint)),
         **_scope(source, tables),
@@ -87,3 +88,25 @@ def _tls(endpoint: CaptureEndpoint) -> dict[str, str]:
             made[f"database.ssl.{store}"] = endpoint.file(f"{store}.p12")
             made[f"database.ssl.{store}.password"] = endpoint.secret("store_password")
     return made
+
+
+class MariaDbConnector:
+    """`kinds.source.ConnectorKind`."""
+
+    plugin = "seamline.connect.MariaDbConnector"
+    # Older ones lose rows.
+    tested_versions = ("3.5.0.Final-seamline-13",)
+    keeps_schema_history = True
+
+    def settings(
+        self, source: SourcePlan, tables: Sequence[str], endpoint: CaptureEndpoint, start: Start
+    ) -> Mapping[str, str]:
+        return mariadb_settings(source, tables, endpoint, start)
+
+    def first_offset(self, position: Position) -> Mapping[str, Any]:
+        if not isinstance(position, BinlogPosition):
+            raise InvariantViolated(f"no capture of a binlog begins at {position}")
+        return {"file": position.file, "pos": position.offset, "gtids": position.gtid}
+
+
+CONNECTOR = MariaDbConnector()

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from seamline.adapters.logins import Logins
 from seamline.databases.mysql.canonical import quoted
+from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.marker import create_statement
 

@@ -17,8 +17,7 @@ from seamline.databases.mysql.read import condition_of, relation
 from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.errors import SchemaConflict
-from seamline.kinds.bulk import BulkRead
-from seamline.sinks.postgres.binary_copy import binary_copy
+from seamline.kinds.bulk import ArrowRows, BulkRead
 from seamline.sources.mariadb.bulk import arrow_schema, reading_of
 from seamline.sources.mariadb.sessions import address_of
 
@@ -36,9 +35,9 @@ class OneSessionReaders:
     def meet(self) -> None:
         """There is nobody else."""
 
-    def pieces(self, number: int, *, proven: Callable[[str], None]) -> Iterator[bytes]:
+    def rows(self, number: int, *, proven: Callable[[str], None]) -> ArrowRows:
         proven(str(address_of(self._session)))
-        return binary_copy(self._batches(self.reads[number]), arrow_schema(self.reads[number].table))
+        return ArrowRows(arrow_schema(self.reads[number].table), self._batches(self.reads[number]))
 
     def close(self) -> None: ...
 

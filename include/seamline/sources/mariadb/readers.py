@@ -6,7 +6,7 @@ one after another in any case. It is 12 times slower: 500,000 rows of five colum
 pieces of a COPY (MariaDB 11.4.5, 2 cores).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 import pymysql
@@ -17,7 +17,7 @@ from seamline.databases.mysql import client
 from seamline.databases.mysql.canonical import text_literal
 from seamline.databases.mysql.watched import WatchedSession, what_hangs
 from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
-from seamline.kinds.bulk import BulkRead, TableReaders
+from seamline.kinds.bulk import ArrowRows, BulkRead, TableReaders
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.bulk import BulkReaders
 from seamline.sources.mariadb.one_session import OneSessionReaders
@@ -65,10 +65,10 @@ class EncryptedReaders:
         except pymysql.err.MySQLError as exc:
             raise client.translated(exc, self._connection) from exc
 
-    def pieces(self, number: int, *, proven: Callable[[str], None]) -> Iterator[bytes]:
+    def rows(self, number: int, *, proven: Callable[[str], None]) -> ArrowRows:
         if self._session is None:
             raise InvariantViolated("the readers have not met yet")
-        return OneSessionReaders(self._session, self._connection, self._reads).pieces(number, proven=proven)
+        return OneSessionReaders(self._session, self._connection, self._reads).rows(number, proven=proven)
 
     def close(self) -> None:
         self._close_session()

@@ -12,7 +12,7 @@ from seamline.databases.postgres.canonical import quoted, text_literal
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated
-from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, Wanted
+from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, PostgresCopy, Wanted
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.client import role
 from seamline.sources.postgres.copy_out import CopyOut
@@ -51,7 +51,10 @@ class SnapshotReaders:
         self._reader = CopyOut(self._connection, self._shared)
         self._open.callback(self._reader.close)
 
-    def pieces(self, number: int, *, proven: Callable[[str], None]) -> Iterator[bytes]:
+    def rows(self, number: int, *, proven: Callable[[str], None]) -> PostgresCopy:
+        return PostgresCopy(self._blocks(number, proven))
+
+    def _blocks(self, number: int, proven: Callable[[str], None]) -> Iterator[bytes]:
         if self._reader is None:
             raise InvariantViolated("the readers have not met yet")
         proven(self._reader.seen)

@@ -1,13 +1,14 @@
 """Settings of Debezium's PostgreSQL connector 3.7.0.Final that no other source has."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from seamline.adapters.connect.endpoint import MARKER_TABLE, CaptureEndpoint, Start, name_pattern
 from seamline.databases.postgres.canonical import quoted
+from seamline.domain.errors import InvariantViolated
+from seamline.domain.position import Position, PostgresPosition
 from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.plan.model import SourcePlan
-
-POSTGRES_CONNECTOR = "seamline.connect.PostgresConnector"
 
 
 def postgres_settings(
@@ -16,7 +17,6 @@ def postgres_settings(
     """The same for every start: the slot keeps the position."""
     schema = name_pattern(source.schema)
     return {
-        "connector.class": POSTGRES_CONNECTOR,
         "database.dbname": source.database,
         **_tls(endpoint),
         "schema.include.list": schema,
@@ -54,3 +54,25 @@ def _tls(endpoint: CaptureEndpoint) -> dict[str, str]:
     if endpoint.tls.certificate:
         made |= {"database.sslcert": endpoint.file("cert.pem"), "database.sslkey": endpoint.file("key.pk8")}
     return made
+
+
+class PostgresConnector:
+    """`kinds.source.ConnectorKind`. The slot's records bring the tables' structure along."""
+
+    plugin = "seamline.connect.PostgresConnector"
+    # Older ones lose rows.
+    tested_versions = ("3.7.0.Final-seamline-13",)
+    keeps_schema_history = False
+
+    def settings(
+        self, source: SourcePlan, tables: Sequence[str], endpoint: CaptureEndpoint, start: Start
+    ) -> Mapping[str, str]:
+        return postgres_settings(source, tables, endpoint, start)
+
+    def first_offset(self, position: Position) -> Mapping[str, Any]:
+        if not isinstance(position, PostgresPosition):
+            raise InvariantViolated(f"no capture of a WAL begins at {position}")
+        return {"lsn": position.lsn}
+
+
+CONNECTOR = PostgresConnector()

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from seamline.adapters.logins import Logins, logins_of
 from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.kinds.logins import Logins, logins_of
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.marker import create_statement
 

@@ -10,7 +10,6 @@ import select
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import psycopg
 
@@ -19,6 +18,7 @@ from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import PARK_IT, Table, alterations
 from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, TransientError
 from seamline.domain.position import Position, PostgresPosition
+from seamline.kinds.source import SeenOrigins
 from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import Session, open_session, role, source_error
@@ -56,17 +56,6 @@ SELECT concat_ws(' ', count(*),
    FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid IN (SELECT oid FROM here)))
    FROM pg_publication p WHERE p.pubname = %(publication)s))
 FROM columns c"""
-
-
-class SeenOrigins(Protocol):
-    """Keeps, beside the plan, what a table was last seen to be. Anybody who looks at the source may tell it."""
-
-    def read(self, planned: Sequence[Table]) -> Mapping[str, str]:
-        """`Table.origin` as it was last seen, of the tables that are still those of the plan."""
-
-    def keep(self, planned: Table, seen: str) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class CatalogueGuard:

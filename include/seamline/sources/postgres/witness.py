@@ -23,7 +23,7 @@ _THERE = (
 
 
 class CatalogueWitness:
-    """`sync.source_watch.Witness`. Opens a session per call, and remembers the marks while nothing is altered."""
+    """`ports.CatalogueWitness`. Opens a session per call, and remembers the marks while nothing is altered."""
 
     def __init__(self, source: SourcePlan) -> None:
         self._source = source

@@ -1,7 +1,7 @@
 """What the use cases need from the world, as small protocols. Any call may be repeated with the same arguments after a
 crash unless its docstring says otherwise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -241,6 +241,12 @@ class SchemaGuard(Protocol):
         source was last found to be well. False where that is not known. Does not ask the source."""
 
     def close(self) -> None: ...
+
+
+class CatalogueWitness(Protocol):
+    """Reports what a source's catalogue is now, for a heartbeat to carry it into the log (ADR 37)."""
+
+    def payload(self, tables: Collection[str]) -> Mapping[str, Any]: ...
 
 
 # ---- control of streams --------------------------------------------------------------------------------------------

@@ -1,0 +1,27 @@
+"""The kinds by their names, and the powers that a kind may lack."""
+
+from typing import TypeVar, cast
+
+from seamline import installed
+from seamline.domain.errors import ConfigError
+from seamline.kinds.sink import SinkKind
+from seamline.kinds.source import SourceKind
+
+PowerT = TypeVar("PowerT")
+
+
+def source_kind(name: str) -> SourceKind:
+    """ConfigError: no kind of this name is installed."""
+    return cast(SourceKind, installed.load(installed.SOURCES, name))
+
+
+def sink_kind(name: str) -> SinkKind:
+    """ConfigError: no kind of this name is installed."""
+    return cast(SinkKind, installed.load(installed.SINKS, name))
+
+
+def power(kind: SourceKind | SinkKind, wanted: type[PowerT], *, to: str) -> PowerT:
+    """The kind as one that has this power. ConfigError says what it cannot do: `to` ends the sentence "it cannot …"."""
+    if not isinstance(kind, wanted):
+        raise ConfigError(f"kind {kind.name!r} cannot {to}", hint="leave that out of the sync, or use another kind")
+    return kind

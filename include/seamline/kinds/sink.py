@@ -1,0 +1,135 @@
+"""What a kind of destination is: all that the rest of Seamline asks of it by name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+
+from seamline.domain.changes import Finding, FindingsTold
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import Position
+from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.logins import DestinationLogins
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Load, Problem, ReadView, Sink, StagedView
+from seamline.ports.cuts import Cuts, CutStore
+from seamline.ports.maintenance import DestinationMaintenance
+
+if TYPE_CHECKING:
+    from seamline.ports.certificates import ProbeDestination
+    from seamline.spec.destination import Destination
+
+
+class Atomic(StrEnum):
+    """What one commit moves at once."""
+
+    SYNC = "sync"  # all tables and the ledger
+    TABLE = "table"  # one table; the ledger follows
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkPowers:
+    """What a kind of destination can do.
+
+    `keyless`: it keeps a table without a key as a multiset. `native_copy`: it takes `PostgresCopy`.
+    """
+
+    atomic: Atomic
+    keyless: bool = True
+    deletes: bool = True
+    truncates: bool = True
+    sql: bool = True
+    native_copy: bool = False
+
+    def described(self) -> tuple[str, ...]:
+        """For people, one line each."""
+        commits = {
+            Atomic.SYNC: "one commit moves all tables of the sync and the ledger",
+            Atomic.TABLE: "one commit moves one table; all stand at one position in the versions that the ledger names",
+            Atomic.NONE: "writes become visible one by one; exact once the stream stands still",
+        }
+        cannot = {
+            "a table without a key is refused": self.keyless,
+            "deletes are refused": self.deletes,
+            "TRUNCATE is refused": self.truncates,
+        }
+        return (commits[self.atomic], *(words for words, can in cannot.items() if not can))
+
+
+class SinkKind(Protocol):
+    """A kind of destination that streams write to and snapshots are loaded into."""
+
+    name: ClassVar[str]
+    powers: ClassVar[SinkPowers]
+
+    def spec(self) -> "type[Destination]":
+        """The model of its declaration."""
+
+    def open_sink(self, plan: SyncPlan, destination: DestinationPlan) -> Sink: ...
+
+    def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
+        """What would keep it from taking the plan's tables. Changes nothing."""
+
+    def grant_script(self, database: str, *, logins: DestinationLogins) -> str:
+        """What the owner of its database runs once."""
+
+    def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea: ...
+
+    def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
+        """Write all rows of a table into its place, which is emptied first; how many. Called in tasks.
+
+        An error of `rows` leaves as it is.
+        """
+
+    def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance: ...
+
+
+@runtime_checkable
+class ReadsBack(Protocol):
+    """A kind whose tables can be compared with the source."""
+
+    def open_live(self, plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]:
+        """`count` views of the live tables, at the ledger's position as these views see it."""
+
+    def open_staged(
+        self, plan: SyncPlan, destination: DestinationPlan, loads: Sequence[Load], count: int, *, position: Position
+    ) -> Sequence[StagedView]:
+        """`count` views of staged tables, which stand where they were read."""
+
+    def open_published(
+        self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
+    ) -> ReadView:
+        """A view of tables of a published cut, to be held against the source at `position`."""
+
+    def findings(
+        self, destination: DestinationPlan, stream: StreamId, *, after: FindingsTold
+    ) -> tuple[tuple[Finding, ...], FindingsTold]:
+        """What the stream met that its log did not promise, beyond `after`, and how far all of it goes."""
+
+
+@runtime_checkable
+class HoldsCuts(Protocol):
+    """A kind that holds cuts in versions."""
+
+    def open_cuts(self, destination: DestinationPlan) -> Cuts: ...
+
+    def open_cut_expiry(self, destination: DestinationPlan) -> CutStore: ...
+
+
+@runtime_checkable
+class CertifiesArrivals(Protocol):
+    """A kind that can be asked how probe rows arrived."""
+
+    def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination": ...
+
+
+def described(kind: SinkKind) -> tuple[str, ...]:
+    """What a kind of destination can do and what it cannot, for people, one line each."""
+    powers = {
+        "reading back, to be compared with the source": isinstance(kind, ReadsBack),
+        "cuts by business date, in versions": isinstance(kind, HoldsCuts),
+        "certificates": isinstance(kind, CertifiesArrivals),
+    }
+    return (*kind.powers.described(), *(f"{'' if can else 'no '}{words}" for words, can in powers.items()))

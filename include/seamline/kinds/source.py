@@ -1,0 +1,110 @@
+"""What a kind of source is: all that the rest of Seamline asks of it by name.
+
+A kind's class imports its clients inside its methods: a stream's worker needs none of what a snapshot needs, and the
+DAG processor nothing at all.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+
+from seamline.domain.catalogue import Table
+from seamline.domain.position import Position
+from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
+from seamline.kinds.logins import Logins
+from seamline.plan.model import SourcePlan, SyncPlan
+from seamline.ports import CatalogueWitness, SchemaGuard, Source
+
+if TYPE_CHECKING:
+    from seamline.adapters.connect.endpoint import CaptureEndpoint, Start
+    from seamline.adapters.debezium.envelope import Decoder
+    from seamline.ports.certificates import ProbeSource
+    from seamline.spec.source import DatabaseSource
+
+
+class SourceKind(Protocol):
+    """A database that is read at one position and captured by one of Debezium's connectors."""
+
+    name: ClassVar[str]
+
+    def spec(self) -> "type[DatabaseSource]":
+        """The model of its declaration."""
+
+    def open_source(self, source: SourcePlan) -> Source: ...
+
+    def open_for_tasks(
+        self, source: SourcePlan, wanted: Wanted, tasks: CopyTasks
+    ) -> AbstractContextManager[OpenedSource]:
+        """The source at one position, here and for tasks that copy, for as long as the context is open."""
+
+    def open_readers(
+        self, source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int
+    ) -> TableReaders:
+        """What a task reads tables with."""
+
+    def decoder(self, source: SourcePlan) -> "Decoder":
+        """Of the records of its log topic."""
+
+    def connector(self) -> "ConnectorKind": ...
+
+    def grant_script(self, source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
+        """What the owner of its database runs once."""
+
+
+class ConnectorKind(Protocol):
+    """The connector of a kind of source."""
+
+    @property
+    def plugin(self) -> str:
+        """Its class, as Connect lists it."""
+
+    @property
+    def tested_versions(self) -> tuple[str, ...]:
+        """Those that were run against kill -9, stop and resume, and huge transactions without loss."""
+
+    @property
+    def keeps_schema_history(self) -> bool:
+        """Whether it needs a topic of its own for the tables' structure."""
+
+    def settings(
+        self, source: SourcePlan, tables: Sequence[str], endpoint: "CaptureEndpoint", start: "Start"
+    ) -> Mapping[str, str]:
+        """Those that no other kind has."""
+
+    def first_offset(self, position: Position) -> Mapping[str, Any]:
+        """The offset by which it begins at `position`, as it stores it itself."""
+
+
+class SeenOrigins(Protocol):
+    """Keeps, beside the plan, what a table was last seen to be. Anybody who looks at the source may tell it."""
+
+    def read(self, planned: Sequence[Table]) -> Mapping[str, str]:
+        """`Table.origin` as it was last seen, of the tables that are still those of the plan."""
+
+    def keep(self, planned: Table, seen: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class HidesSchemaChanges(Protocol):
+    """A kind whose log reports no DDL: its catalogue has to be asked (ADR 9, 37)."""
+
+    def open_guard(self, plan: SyncPlan, seen: SeenOrigins) -> SchemaGuard: ...
+
+    def open_witness(self, source: SourcePlan) -> CatalogueWitness: ...
+
+
+@runtime_checkable
+class ExplainsHangingReaders(Protocol):
+    """A kind whose readers wait inside a client that nobody can look into."""
+
+    def why_a_reader_hangs(self, source: SourcePlan, waits_for: str) -> str:
+        """ "" where it does not hang."""
+
+
+@runtime_checkable
+class Certifies(Protocol):
+    """A kind of source that a certificate can write probe rows to."""
+
+    def open_probes(self, source: SourcePlan) -> "ProbeSource": ...

@@ -1,0 +1,47 @@
+"""What maintenance needs of the log and of a destination."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from seamline.domain.log_floor import LedgerPlace
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """What left a destination: findings, the streams of passes, and staged tables."""
+
+    findings: int
+    passes: tuple[str, ...]
+    staged: int
+
+
+class LogTopics(Protocol):
+    """The log topics of one Kafka."""
+
+    def topic_id(self, topic: str) -> str: ...
+
+    def offsets(self, topic: str) -> tuple[int, int]: ...
+
+    def size_bytes(self, topic: str) -> int: ...
+
+    def young_from(self, topic: str, *, keep_s: float) -> int:
+        """An offset before which every record is older than `keep_s`."""
+
+    def end_segments(self, topic: str, *, within_s: float) -> None:
+        """Let a segment end after so long, however slowly it fills."""
+
+    def prune(self, topic: str, *, below: int) -> int: ...
+
+
+class Ledgers(Protocol):
+    """The ledgers of one destination, of whatever log."""
+
+    def ledgers(self) -> Sequence[LedgerPlace]: ...
+
+
+class DestinationMaintenance(Ledgers, Protocol):
+    def let_go(self) -> LetGo:
+        """Drop what dead runs have left and findings that are long over. A repeat finds nothing."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,106 @@
+"""PostgreSQL as a destination."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from seamline.domain.changes import Finding, FindingsTold
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import Position
+from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.sink import Atomic, SinkPowers
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Load, Problem, ReadView, Sink, StagedView
+from seamline.ports.cuts import Cuts, CutStore
+from seamline.ports.maintenance import DestinationMaintenance
+
+if TYPE_CHECKING:
+    from seamline.ports.certificates import ProbeDestination
+    from seamline.spec.destination import Destination
+
+
+class Postgres:
+    """`kinds.sink.SinkKind` with every power."""
+
+    name: ClassVar[str] = "postgres"
+    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC, native_copy=True)
+
+    def spec(self) -> "type[Destination]":
+        from seamline.sinks.postgres.spec import PostgresDestination
+
+        return PostgresDestination
+
+    def open_sink(self, plan: SyncPlan, destination: DestinationPlan) -> Sink:
+        from seamline.sinks.postgres.sink import open_sink
+
+        return open_sink(plan, destination)
+
+    def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
+        from seamline.sinks.postgres.preflight import problems
+
+        return problems(plan, destination)
+
+    def grant_script(self, database: str, *, logins: DestinationLogins) -> str:
+        from seamline.sinks.postgres.grants import grant_script
+
+        return grant_script(database, logins=logins)
+
+    def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:
+        from seamline.sinks.postgres.staging import open_area
+
+        return open_area(destination, run_id=run_id)
+
+    def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
+        from seamline.sinks.postgres.staging import load
+
+        return load(destination, place, rows)
+
+    def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
+        from seamline.sinks.postgres.maintenance import open_maintenance
+
+        return open_maintenance(destination)
+
+    def open_live(self, plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]:
+        from seamline.sinks.postgres.read_back import open_live
+
+        return open_live(plan, destination, count)
+
+    def open_staged(
+        self, plan: SyncPlan, destination: DestinationPlan, loads: Sequence[Load], count: int, *, position: Position
+    ) -> Sequence[StagedView]:
+        from seamline.sinks.postgres.read_back import open_staged
+
+        return open_staged(plan, destination, loads, count, position=position)
+
+    def open_published(
+        self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
+    ) -> ReadView:
+        from seamline.sinks.postgres.read_back import open_published
+
+        return open_published(plan, destination, tables, position=position)
+
+    def findings(
+        self, destination: DestinationPlan, stream: StreamId, *, after: FindingsTold
+    ) -> tuple[tuple[Finding, ...], FindingsTold]:
+        from seamline.sinks.postgres.findings import findings_of
+
+        return findings_of(destination, stream, after=after)
+
+    def open_cuts(self, destination: DestinationPlan) -> Cuts:
+        from seamline.sinks.postgres.cuts import open_cuts
+
+        return open_cuts(destination)
+
+    def open_cut_expiry(self, destination: DestinationPlan) -> CutStore:
+        from seamline.sinks.postgres.cut_expiry import open_cut_expiry
+
+        return open_cut_expiry(destination)
+
+    def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination":
+        from seamline.sinks.postgres.probed import open_probed
+
+        return open_probed(plan, destination)
+
+
+KIND = Postgres()

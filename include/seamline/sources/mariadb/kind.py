@@ -1,0 +1,74 @@
+"""MariaDB as a source."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, ClassVar
+
+from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
+from seamline.kinds.logins import Logins
+from seamline.plan.model import SourcePlan
+from seamline.ports import Source
+
+if TYPE_CHECKING:
+    from seamline.adapters.debezium.envelope import Decoder
+    from seamline.kinds.source import ConnectorKind
+    from seamline.ports.certificates import ProbeSource
+    from seamline.spec.source import DatabaseSource
+
+
+class MariaDb:
+    """`kinds.source.SourceKind`, with certificates; its readers wait inside connectorx."""
+
+    name: ClassVar[str] = "mariadb"
+
+    def spec(self) -> "type[DatabaseSource]":
+        from seamline.sources.mariadb.spec import MariadbSource
+
+        return MariadbSource
+
+    def open_source(self, source: SourcePlan) -> Source:
+        from seamline.sources.mariadb.source import open_source
+
+        return open_source(source)
+
+    def open_for_tasks(
+        self, source: SourcePlan, wanted: Wanted, tasks: CopyTasks
+    ) -> AbstractContextManager[OpenedSource]:
+        from seamline.sources.mariadb.parallel_snapshot import open_source_for_tasks
+
+        return open_source_for_tasks(source, wanted, tasks)
+
+    def open_readers(
+        self, source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int
+    ) -> TableReaders:
+        from seamline.sources.mariadb.readers import open_readers
+
+        return open_readers(source, reads, barrier=barrier, participant=participant)
+
+    def why_a_reader_hangs(self, source: SourcePlan, waits_for: str) -> str:
+        from seamline.sources.mariadb.readers import why_it_hangs
+
+        return why_it_hangs(source, waits_for)
+
+    def decoder(self, source: SourcePlan) -> "Decoder":
+        from seamline.sources.mariadb.decode import BinlogDecoder
+
+        return BinlogDecoder(source.connector, source.database)
+
+    def connector(self) -> "ConnectorKind":
+        from seamline.sources.mariadb.connector import CONNECTOR
+
+        return CONNECTOR
+
+    def grant_script(self, source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
+        from seamline.sources.mariadb.grants import script_of
+
+        return script_of(source, tables, logins=logins)
+
+    def open_probes(self, source: SourcePlan) -> "ProbeSource":
+        from seamline.sources.mariadb.probes import open_probes
+
+        return open_probes(source)
+
+
+KIND = MariaDb()

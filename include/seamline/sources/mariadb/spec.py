@@ -1,0 +1,30 @@
+"""The declaration of a MariaDB source."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from seamline.spec.fields import Declared
+from seamline.spec.source import DatabaseSource
+
+
+class Snapshot(Declared):
+    """How consistent reads are opened."""
+
+    lock: Literal["none", "brief"] = Field(
+        "none",
+        description="none: no lock; several sessions that come to stand at one position, or one that reads table after "
+        "table, slowly, where the source commits too often for that. brief: several sessions are opened at one "
+        "position while commits wait for at most 200 ms (BACKUP STAGE BLOCK_COMMIT); needs the owner's consent.",
+    )
+
+
+class MariadbSource(DatabaseSource):
+    """A MariaDB database, captured through its binlog."""
+
+    kind: Literal["mariadb"] = Field(description="What kind of system the source is.")
+    snapshot: Snapshot = Field(default_factory=Snapshot, description="How consistent reads are opened.")
+
+    def plan_fields(self) -> Mapping[str, str]:
+        return {"snapshot_lock": self.snapshot.lock}

@@ -1,0 +1,80 @@
+"""PostgreSQL as a source."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, ClassVar
+
+from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
+from seamline.kinds.logins import Logins
+from seamline.kinds.source import SeenOrigins
+from seamline.plan.model import SourcePlan, SyncPlan
+from seamline.ports import CatalogueWitness, SchemaGuard, Source
+
+if TYPE_CHECKING:
+    from seamline.adapters.debezium.envelope import Decoder
+    from seamline.kinds.source import ConnectorKind
+    from seamline.ports.certificates import ProbeSource
+    from seamline.spec.source import DatabaseSource
+
+
+class Postgres:
+    """`kinds.source.SourceKind`, with certificates; its log reports no DDL, so its catalogue is guarded."""
+
+    name: ClassVar[str] = "postgres"
+
+    def spec(self) -> "type[DatabaseSource]":
+        from seamline.sources.postgres.spec import PostgresSource
+
+        return PostgresSource
+
+    def open_source(self, source: SourcePlan) -> Source:
+        from seamline.sources.postgres.source import open_source
+
+        return open_source(source)
+
+    def open_for_tasks(
+        self, source: SourcePlan, wanted: Wanted, tasks: CopyTasks
+    ) -> AbstractContextManager[OpenedSource]:
+        from seamline.sources.postgres.bulk import open_source_for_tasks
+
+        return open_source_for_tasks(source, wanted, tasks)
+
+    def open_readers(
+        self, source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int
+    ) -> TableReaders:
+        from seamline.sources.postgres.bulk import open_readers
+
+        return open_readers(source, reads, barrier=barrier, participant=participant)
+
+    def decoder(self, source: SourcePlan) -> "Decoder":
+        from seamline.sources.postgres.decode import WalDecoder
+
+        return WalDecoder(source.connector, source.database, source.schema)
+
+    def connector(self) -> "ConnectorKind":
+        from seamline.sources.postgres.connector import CONNECTOR
+
+        return CONNECTOR
+
+    def grant_script(self, source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
+        from seamline.sources.postgres.grants import grant_script
+
+        return grant_script(source, tables, logins=logins)
+
+    def open_guard(self, plan: SyncPlan, seen: SeenOrigins) -> SchemaGuard:
+        from seamline.sources.postgres.schema_guard import open_guard
+
+        return open_guard(plan, seen)
+
+    def open_witness(self, source: SourcePlan) -> CatalogueWitness:
+        from seamline.sources.postgres.witness import open_witness
+
+        return open_witness(source)
+
+    def open_probes(self, source: SourcePlan) -> "ProbeSource":
+        from seamline.sources.postgres.probes import open_probes
+
+        return open_probes(source)
+
+
+KIND = Postgres()

@@ -1,0 +1,50 @@
+"""The models of declarations by kind, as the installed kinds bring them."""
+
+from collections.abc import Mapping
+from typing import Protocol, cast
+
+from seamline import installed
+from seamline.spec.destination import Destination
+from seamline.spec.source import DatabaseSource
+
+# Named in messages: what people ask for and nobody can have yet.
+SOURCES_PLANNED = ("mysql", "files", "kafka")
+DESTINATIONS_PLANNED = ("mariadb", "mysql", "iceberg", "delta", "hudi", "files", "hive", "key_value", "kafka")
+
+
+# Powers that stages need: the key that asks for the stage ("" for any sync), the method by which a kind has the power,
+# and what a kind without it cannot do.
+_NEEDED = (
+    ("", "open_live", "be read back, and nothing can be proven of it"),
+    ("nightly", "open_cuts", "hold cuts"),
+)
+
+
+class _Source(Protocol):
+    def spec(self) -> type[DatabaseSource]: ...
+
+
+class _Sink(Protocol):
+    def spec(self) -> type[Destination]: ...
+
+
+def source_models() -> Mapping[str, type[DatabaseSource]]:
+    """By kind, in the order of names."""
+    names = installed.names(installed.SOURCES)
+    return {name: cast(_Source, installed.load(installed.SOURCES, name)).spec() for name in names}
+
+
+def destination_models() -> Mapping[str, type[Destination]]:
+    """By kind, in the order of names."""
+    names = installed.names(installed.SINKS)
+    return {name: cast(_Sink, installed.load(installed.SINKS, name)).spec() for name in names}
+
+
+def powers_lacking(kind: str) -> Mapping[str, str]:
+    """What a kind of destination cannot do, by the key of a sync that would need it."""
+    found = installed.load(installed.SINKS, kind)
+    return {key: cannot for key, method, cannot in _NEEDED if not hasattr(found, method)}
+
+
+def kinds_with_all_powers() -> tuple[str, ...]:
+    return tuple(name for name in installed.names(installed.SINKS) if not powers_lacking(name))
