@@ -51,7 +51,7 @@ class Copying(Protocol):
 
 
 class _Tasks:
-    """`bulk_source.CopyTasks` of one attempt."""
+    """`kinds.bulk.CopyTasks` of one attempt."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
 """A bulk load: a kind of source opens sessions at one position, a kind of sink has a place for each table's rows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
@@ -9,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.position import Position
-from seamline.plan.model import SourcePlan
 from seamline.ports import ReadView
 
 if TYPE_CHECKING:
@@ -92,20 +90,6 @@ class OpenedSource:
     opened_at: datetime
     proof: str
     read_here: Callable[[Sequence[BulkRead]], TableReaders] | None = None
-
-
-class OpenSource(Protocol):
-    """Views here and the tasks' sessions at one position, for as long as the context is open."""
-
-    def __call__(
-        self, source: SourcePlan, wanted: Wanted, tasks: CopyTasks
-    ) -> AbstractContextManager[OpenedSource]: ...
-
-
-class OpenReaders(Protocol):
-    def __call__(
-        self, source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int
-    ) -> TableReaders: ...
 
 
 @dataclass(frozen=True, slots=True)

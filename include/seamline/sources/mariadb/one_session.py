@@ -25,7 +25,7 @@ BATCH_ROWS = 8_192
 
 
 class OneSessionReaders:
-    """`bulk_source.TableReaders` through a session whose snapshot is open. It is not closed here."""
+    """`kinds.bulk.TableReaders` through a session whose snapshot is open. It is not closed here."""
 
     def __init__(self, session: WatchedSession, connection: Connection, reads: Sequence[BulkRead]) -> None:
         self._session = session

@@ -36,7 +36,7 @@ _SPARE = 10
 
 @contextmanager
 def open_source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) -> Iterator[OpenedSource]:
-    """`bulk_source.OpenSource`. Where no lock is allowed and the source commits too often, one session reads all."""
+    """`SourceKind.open_for_tasks`. Where no lock is allowed and the source commits too often, one session reads all."""
     connection = client.role(source, source.reader)
     with ExitStack() as open_things:
         try:

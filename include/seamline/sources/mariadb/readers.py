@@ -26,7 +26,7 @@ from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Participant
 
 
 def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int) -> TableReaders:
-    """`bulk_source.OpenReaders`."""
+    """`SourceKind.open_readers`."""
     connection = client.role(source, source.reader)
     readers_of = EncryptedReaders if tls_of(connection).is_encrypted else BulkReaders
     return readers_of(connection, reads, locks=BarrierLocks(barrier), participant=participant)

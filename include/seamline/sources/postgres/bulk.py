@@ -21,20 +21,20 @@ from seamline.sources.postgres.sessions import SharedSnapshot, join_snapshot, vi
 
 @contextmanager
 def open_source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) -> Iterator[OpenedSource]:
-    """`bulk_source.OpenSource`: the first view holds the snapshot that the tasks' sessions join."""
+    """`SourceKind.open_for_tasks`: the first view holds the snapshot that the tasks' sessions join."""
     with views_at_one_snapshot(source, wanted.views, tables=wanted.tables) as opened:
         tasks.start(f"{opened.shared.name} {opened.shared.seen}")
         yield OpenedSource(opened.views, opened.position, opened.opened_at, opened.shared.seen)
 
 
 def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int) -> "SnapshotReaders":
-    """`bulk_source.OpenReaders`. Participants need not wait for each other."""
+    """`SourceKind.open_readers`. Participants need not wait for each other."""
     name, _, seen = barrier.partition(" ")
     return SnapshotReaders(role(source, source.reader), source.schema, reads, SharedSnapshot(name, seen))
 
 
 class SnapshotReaders:
-    """`bulk_source.TableReaders` on the shared snapshot: a session that holds the tables, and one that reads them."""
+    """`kinds.bulk.TableReaders` on the shared snapshot: a session that holds the tables, and one that reads them."""
 
     def __init__(self, connection: Connection, schema: str, reads: Sequence[BulkRead], shared: SharedSnapshot) -> None:
         self._connection = connection
