@@ -138,8 +138,8 @@ def by_seamline(bench: Bench, place: StagedPlace) -> None:
             readers.meet()
             cursor.execute(f"TRUNCATE {relation(place)}".encode())
             with cursor.copy(f"COPY {relation(place)} FROM STDIN (FORMAT binary, FREEZE)".encode()) as copy:
-                for piece in readers.rows(0, proven=lambda _: None).blocks:
-                    copy.write(piece)
+                for chunk in readers.rows(0, proven=lambda _: None).blocks:
+                    copy.write(chunk)
 
 
 def by_psql(bench: Bench, place: StagedPlace) -> None:

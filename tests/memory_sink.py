@@ -20,14 +20,14 @@ from seamline.domain.errors import (
     Fenced,
     GateFailed,
     InvariantViolated,
-    NotAbreast,
+    NotCaughtUp,
     Refused,
     SchemaConflict,
 )
 from seamline.domain.ledger import LedgerRow, StreamId, refuse_one_that_went_back
 from seamline.domain.unavailable_values import filled, filled_row, lacks_values
 from seamline.plan.list_change import kept_name
-from seamline.plan.model import PASS, SyncPlan
+from seamline.plan.model import INCREMENTAL, SyncPlan
 from seamline.ports import Commit, Failpoints, Joining, Lease, Load, Progress, Publication, Staged, Unarmed
 
 Key = tuple[Any, ...]
@@ -48,7 +48,7 @@ class MemoryDestination:
     keyed: dict[str, dict[Key, JsonRow]] = field(default_factory=dict)
     keyless: dict[str, Counter[str]] = field(default_factory=dict)
     staged: dict[str, list[JsonRow]] = field(default_factory=dict)
-    pieces: dict[tuple[StreamId, int], list[TableChanges]] = field(default_factory=dict)
+    chunks: dict[tuple[StreamId, int], list[TableChanges]] = field(default_factory=dict)
     ledgers: dict[StreamId, LedgerRow] = field(default_factory=dict)
     publications: set[tuple[StreamId, str]] = field(default_factory=set)
     generations: dict[tuple[StreamId, str], int] = field(default_factory=dict)
@@ -70,8 +70,8 @@ class MemorySink:
 
     def __init__(self, plan: SyncPlan, database: MemoryDestination, *, failpoints: Failpoints | None = None) -> None:
         self._tables = {entry.name: entry.definition for entry in plan.tables}
-        # The tables of a pass lie beside the live ones.
-        self._schema = plan.destinations[0].schema if plan.is_pass else ""
+        # The tables of an incremental snapshot lie beside the live ones.
+        self._schema = plan.destinations[0].schema if plan.is_incremental else ""
         self._database = database
         self._failpoints = failpoints or Unarmed()
         self._row: LedgerRow | None = None
@@ -89,16 +89,16 @@ class MemorySink:
             raise Fenced(f"{stream}: epoch {after_epoch} is over, the ledger's is {row.epoch}")
         row = replace(row, epoch=row.epoch + 1)
         self._database.ledgers[stream] = row
-        for owner in [owner for owner in self._database.pieces if owner[0] == stream and owner[1] < row.epoch]:
-            del self._database.pieces[owner]
+        for owner in [owner for owner in self._database.chunks if owner[0] == stream and owner[1] < row.epoch]:
+            del self._database.chunks[owner]
         self._row = row
         return Lease(stream, row.epoch, row)
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         self._check_columns(changes)
         changes = self._with_old_values(lease, changes)
-        if changes.piece:
-            self._database.pieces.setdefault((lease.stream, lease.epoch), []).append(changes)
+        if changes.chunk:
+            self._database.chunks.setdefault((lease.stream, lease.epoch), []).append(changes)
         return Staged(changes.table, changes)
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
@@ -126,7 +126,7 @@ class MemorySink:
         if lost is not LostAnswer.NOT_APPLIED:
             database.keyed, database.keyless = keyed, keyless
             database.ledgers[lease.stream] = row
-            database.pieces.pop((lease.stream, lease.epoch), None)
+            database.chunks.pop((lease.stream, lease.epoch), None)
             database.findings += findings
             database.commits += 1
         if lost is not None:
@@ -176,13 +176,13 @@ class MemorySink:
             raise Refused(f"nothing was published for {stream}", hint="onboard the sync first")
         if (stream, joining.run_id) in database.publications:
             return Commit(known)
-        passed = database.ledgers.get(joining.passed_as) if joining.passed_as else None
-        if joining.passed_as and (passed is None or _at(passed) != _at(known)):
-            raise NotAbreast(f"{stream} stands at {known.next_offset}, its pass elsewhere")
+        passed = database.ledgers.get(joining.incremental_stream) if joining.incremental_stream else None
+        if joining.incremental_stream and (passed is None or _at(passed) != _at(known)):
+            raise NotCaughtUp(f"{stream} stands at {known.next_offset}, its incremental snapshot elsewhere")
         keyed, keyless = dict(database.keyed), dict(database.keyless)
         moves = [
             *joining.kept_as.items(),
-            *((_place(joining.pass_schema, one.name), one.name) for one in joining.tables),
+            *((_place(joining.incremental_schema, one.name), one.name) for one in joining.tables),
         ]
         for tables in (keyed, keyless):
             _rename(tables, moves)
@@ -194,8 +194,8 @@ class MemorySink:
                 known, [b for b in (passed.boundaries if passed else ()) if b.table in names], left=joining.kept_as
             ),
         )
-        passes = [one for one in database.ledgers if one.sync.startswith(f"{stream.sync}{PASS}")]
-        self._publish(row, keyed, keyless, joining.run_id, ended=passes)
+        snapshots = [one for one in database.ledgers if one.sync.startswith(f"{stream.sync}{INCREMENTAL}")]
+        self._publish(row, keyed, keyless, joining.run_id, ended=snapshots)
         return Commit(row)
 
     def _boundaries(
@@ -234,7 +234,7 @@ class MemorySink:
     def _with_old_values(self, lease: Lease, changes: TableChanges) -> TableChanges:
         """Changes of key with the values that the log left out: those of the row under the old key."""
         table = self._tables[changes.table]
-        pieces = self.put_aside(lease, changes.table)
+        chunks = self.spill(lease, changes.table)
         stored = self._database.keyed.get(_place(self._schema, changes.table), {})
         wanting = [change for change in changes.keyed if change.taken_from and not change.is_delete]
         ledger = self._database.ledgers.get(lease.stream)
@@ -242,15 +242,15 @@ class MemorySink:
             # A server ends the sessions of an owner that is over, so it reads nothing of what came after it.
             raise Fenced(f"{lease.stream}: epoch {lease.epoch} is over")
         keyed = [
-            _moved(table, change, pieces, stored) if change.taken_from and not change.is_delete else change
+            _moved(table, change, chunks, stored) if change.taken_from and not change.is_delete else change
             for change in changes.keyed
         ]
         return replace(changes, keyed=keyed)
 
-    def put_aside(self, lease: Lease, table: str) -> list[dict[bytes, KeyedChange]]:
-        """What the pieces of the open transaction, in their order, do to each key of a table."""
-        pieces = self._database.pieces.get((lease.stream, lease.epoch), ())
-        return [{change.key: change for change in piece.keyed} for piece in pieces if piece.table == table]
+    def spill(self, lease: Lease, table: str) -> list[dict[bytes, KeyedChange]]:
+        """What the chunks of the open transaction, in their order, do to each key of a table."""
+        chunks = self._database.chunks.get((lease.stream, lease.epoch), ())
+        return [{change.key: change for change in chunk.keyed} for chunk in chunks if chunk.table == table]
 
     def _check_columns(self, changes: TableChanges) -> None:
         names = {column.name for column in self._tables[changes.table].columns}
@@ -273,9 +273,9 @@ def _is_my_lost_answer(row: LedgerRow, lease: Lease, progress: Progress) -> bool
 
 
 def _joined(staged: Sequence[Staged]) -> list[TableChanges]:
-    """Pieces of one table become one batch: the newest change of a key, with what its first one expected to meet."""
+    """Chunks of one table become one batch: the newest change of a key, with what its first one expected to meet."""
     joined: dict[str, TableChanges] = {}
-    for item in sorted(staged, key=lambda item: item.batch.piece or 2**31):
+    for item in sorted(staged, key=lambda item: item.batch.chunk or 2**31):
         changes: TableChanges = item.batch
         before = joined.get(changes.table)
         if before is None or changes.truncate_first:
@@ -317,12 +317,12 @@ def _apply_keyed(table: Table, rows: dict[Key, JsonRow], changes: TableChanges) 
 
 
 def _moved(
-    table: Table, change: KeyedChange, pieces: Sequence[Mapping[bytes, KeyedChange]], stored: Mapping[Key, JsonRow]
+    table: Table, change: KeyedChange, chunks: Sequence[Mapping[bytes, KeyedChange]], stored: Mapping[Key, JsonRow]
 ) -> KeyedChange:
-    """Whole: with what the newest pieces say of the row under the old key, else with what is stored."""
+    """Whole: with what the newest chunks say of the row under the old key, else with what is stored."""
     old_key = change.taken_from or b""
     image = change.row
-    for known in [piece[old_key] for piece in reversed(pieces) if old_key in piece]:
+    for known in [chunk[old_key] for chunk in reversed(chunks) if old_key in chunk]:
         if known.is_delete:
             stored = {}
             break
@@ -388,7 +388,7 @@ def _advanced(before: LedgerRow, progress: Progress) -> LedgerRow:
 
 
 def _forget(database: MemoryDestination, stream: StreamId) -> None:
-    """Everything that a pass has recorded of itself."""
+    """Everything that an incremental snapshot has recorded of itself."""
     del database.ledgers[stream]
     database.publications = {(owner, run_id) for owner, run_id in database.publications if owner != stream}
 

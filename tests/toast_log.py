@@ -179,12 +179,12 @@ class NoteStream:
     def transactions(self, *transactions: Transaction) -> Commit:
         return self.batches(*compacted(*transactions))
 
-    def pieces(self, *pieces: Sequence[Change]) -> Commit:
-        """One transaction larger than memory, the last piece as its rest."""
+    def chunks(self, *chunks: Sequence[Change]) -> Commit:
+        """One transaction larger than memory, the last chunk as its rest."""
         batches = [
             batch
-            for number, changes in enumerate(pieces, 1)
-            for batch in compacted(self.log.transaction(*changes), piece=number if number < len(pieces) else 0)
+            for number, changes in enumerate(chunks, 1)
+            for batch in compacted(self.log.transaction(*changes), chunk=number if number < len(chunks) else 0)
         ]
         return self.batches(*batches)
 
@@ -196,5 +196,5 @@ class NoteStream:
         return commit
 
 
-def compacted(*transactions: Transaction, piece: int = 0) -> list[TableChanges]:
-    return list(compact(transactions, tables={NOTE.name: NOTE}, gate=BoundaryGate({}), piece=piece).values())
+def compacted(*transactions: Transaction, chunk: int = 0) -> list[TableChanges]:
+    return list(compact(transactions, tables={NOTE.name: NOTE}, gate=BoundaryGate({}), chunk=chunk).values())

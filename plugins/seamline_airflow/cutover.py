@@ -67,7 +67,7 @@ def judge(
 def _is_through(run: Run) -> Callable[[LedgerRow], bool]:
     """Asks a ledger whether what the run has read is nowhere asked for its position any more.
 
-    Tables that joined bring their boundaries along, which their pass may have ended already.
+    Tables that joined bring their boundaries along, which their incremental snapshot may have ended already.
     """
     change = run.result.get(TABLES)
     if change is None:

@@ -67,8 +67,8 @@ class Applying:
         self.next_offset = self.lease.ledger.next_offset
         self.number = 1000 + self.next_offset
 
-    def span(self, *changes: Change, ended: Sequence[str] = (), marker: str = "", pieces: int = 1) -> Commit:
-        batches = self.batches(*changes, pieces=pieces)
+    def span(self, *changes: Change, ended: Sequence[str] = (), marker: str = "", chunks: int = 1) -> Commit:
+        batches = self.batches(*changes, chunks=chunks)
         staged = [self.sink.stage(self.lease, batch) for batch in batches]
         commit = self.sink.commit(self.lease, staged, progress=self.progress(ended=ended, marker=marker))
         self.next_offset = commit.ledger.next_offset
@@ -79,16 +79,16 @@ class Applying:
         span = Span(self.next_offset, self.next_offset + 10, 1, position(self.number), 1_700_000_000_000)
         return Progress(span, marker, tuple(ended))
 
-    def batches(self, *changes: Change, pieces: int = 1) -> list[TableChanges]:
-        """With `pieces` > 1 the changes come as that many pieces of one transaction, the last one as its rest."""
+    def batches(self, *changes: Change, chunks: int = 1) -> list[TableChanges]:
+        """With `chunks` > 1 the changes come as that many chunks of one transaction, the last one as its rest."""
         found: list[TableChanges] = []
         tables = {table.name: table for table in TABLES}
-        for index in range(pieces):
+        for index in range(chunks):
             log = LogTopic()
-            log.transaction(*changes[index * len(changes) // pieces : (index + 1) * len(changes) // pieces])
+            log.transaction(*changes[index * len(changes) // chunks : (index + 1) * len(changes) // chunks])
             transactions = TransactionAssembler(tables, marker_table=MARKERS).feed(log.records)
-            piece = index + 1 if index < pieces - 1 else 0
-            found += compact(transactions, tables=tables, gate=BoundaryGate({}), piece=piece).values()
+            chunk = index + 1 if index < chunks - 1 else 0
+            found += compact(transactions, tables=tables, gate=BoundaryGate({}), chunk=chunk).values()
         return found
 
 
@@ -513,7 +513,7 @@ def a_removal_of_more_rows_than_there_are_stops_and_applies_nothing(world: World
 
 
 @behaviour
-def pieces_of_a_large_transaction_are_seen_by_nobody_and_committed_once(world: World) -> None:
+def chunks_of_a_large_transaction_are_seen_by_nobody_and_committed_once(world: World) -> None:
     stream = published(world)
     stream.span(*[insert(ACCOUNT, **account(n, "old")) for n in range(3)])
     changes = [insert(ACCOUNT, **account(n, "first")) for n in range(3, 300)]
@@ -521,11 +521,11 @@ def pieces_of_a_large_transaction_are_seen_by_nobody_and_committed_once(world: W
     changes += [delete(ACCOUNT, **account(n)) for n in range(0, 300, 3)]
     changes += [insert(AUDIT, actor="x", action=str(n % 2)) for n in range(400)]
     changes += [delete(AUDIT, actor="x", action="0") for n in range(100)]
-    batches = stream.batches(*changes, pieces=4)
-    staged = [stream.sink.stage(stream.lease, batch) for batch in batches if batch.piece]
+    batches = stream.batches(*changes, chunks=4)
+    staged = [stream.sink.stage(stream.lease, batch) for batch in batches if batch.chunk]
     assert len(world.rows(ACCOUNT)) == 3
     assert world.rows(AUDIT) == []
-    staged += [stream.sink.stage(stream.lease, batch) for batch in batches if not batch.piece]
+    staged += [stream.sink.stage(stream.lease, batch) for batch in batches if not batch.chunk]
     stream.sink.commit(stream.lease, staged, progress=stream.progress())
     second = [account(n, "second") for n in range(0, 300, 2) if n % 3]
     first = [account(n, "old" if n < 3 else "first") for n in range(1, 300, 2) if n % 3]
@@ -535,14 +535,14 @@ def pieces_of_a_large_transaction_are_seen_by_nobody_and_committed_once(world: W
 
 
 @behaviour
-def pieces_of_an_older_epoch_are_dropped(world: World) -> None:
+def chunks_of_an_older_epoch_are_dropped(world: World) -> None:
     stream = published(world)
     changes = [insert(AUDIT, actor="x", action=str(n)) for n in range(10)]
-    for batch in stream.batches(*changes, pieces=2):
+    for batch in stream.batches(*changes, chunks=2):
         stream.sink.stage(stream.lease, batch)
     again = Applying(world)
-    again.span(*changes, pieces=3)
-    again.span(*changes[:4], pieces=2)
+    again.span(*changes, chunks=3)
+    again.span(*changes[:4], chunks=2)
     assert len(world.rows(AUDIT)) == 14
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from seamline.domain.catalogue import Table, fingerprint
-from seamline.domain.errors import CommitUnknown, Fenced, NotAbreast, Refused
+from seamline.domain.errors import CommitUnknown, Fenced, NotCaughtUp, Refused
 from seamline.ports import Commit, Joining
 from tests.contract.behaviours import Applying, Behaviour, account, texts
 from tests.contract.worlds import Row, World
@@ -31,9 +31,9 @@ def carrying(world: World, *tables: Table, run_id: str = "run-1") -> Applying:
 
 
 def passed(world: World, *tables: Table, rows: Sequence[Row], at: int) -> Joining:
-    """These tables with these rows in a pass of their own that stands at this offset."""
+    """These tables with these rows in an incremental snapshot of their own that stands at this offset."""
     whole = world.plan
-    world.plan = sync_plan(TABLES).pass_over([table.name for table in tables], str(at))
+    world.plan = sync_plan(TABLES).incremental_plan([table.name for table in tables], str(at))
     stream = world.plan.stream_id("warehouse")
     schema = world.plan.destinations[0].schema
     loads = [world.load(table, rows) for table in tables]
@@ -43,11 +43,13 @@ def passed(world: World, *tables: Table, rows: Sequence[Row], at: int) -> Joinin
 
 
 @behaviour
-def a_table_enters_a_stream_that_stands_where_its_pass_does_and_the_others_are_untouched(world: World) -> None:
+def a_table_enters_a_stream_that_stands_where_its_incremental_snapshot_does_and_the_others_are_untouched(
+    world: World,
+) -> None:
     stream = carrying(world, ACCOUNT)
     before = stream.span(insert(ACCOUNT, **account(2))).ledger
     joining = passed(world, TRANSFER, AUDIT, rows=[], at=10)
-    assert world.rows(TRANSFER) == [], "nobody sees the tables of a pass"
+    assert world.rows(TRANSFER) == [], "nobody sees the tables of an incremental snapshot"
     after = world.sink().join(STREAM, joining).ledger
     assert (after.next_offset, after.position, after.applied_transactions) == (
         10,
@@ -65,10 +67,10 @@ def a_table_enters_a_stream_that_stands_where_its_pass_does_and_the_others_are_u
 
 
 @behaviour
-def a_pass_that_stands_elsewhere_is_refused_and_changes_nothing(world: World) -> None:
+def a_snapshot_that_stands_elsewhere_is_refused_and_changes_nothing(world: World) -> None:
     stream = carrying(world, ACCOUNT)
     joining = passed(world, TRANSFER, rows=[LEG], at=10)
-    with pytest.raises(NotAbreast):
+    with pytest.raises(NotCaughtUp):
         world.sink().join(STREAM, joining)
     stream.span(insert(ACCOUNT, **account(2)))
     assert world.rows(TRANSFER) == []
@@ -77,10 +79,10 @@ def a_pass_that_stands_elsewhere_is_refused_and_changes_nothing(world: World) ->
 
 
 @behaviour
-def a_table_without_its_pass_joins_nothing(world: World) -> None:
+def a_table_without_its_incremental_snapshot_joins_nothing(world: World) -> None:
     carrying(world, ACCOUNT)
-    nowhere = sync_plan(TABLES).pass_over(["transfer"], "none").stream_id("warehouse")
-    with pytest.raises(NotAbreast):
+    nowhere = sync_plan(TABLES).incremental_plan(["transfer"], "none").stream_id("warehouse")
+    with pytest.raises(NotCaughtUp):
         world.sink().join(STREAM, Joining("run-x", (TRANSFER,), nowhere))
 
 
@@ -137,7 +139,9 @@ def the_stream_of_before_is_fenced(world: World) -> None:
 
 
 @behaviour
-def a_table_that_is_loaded_again_becomes_what_its_pass_says_and_begins_a_generation(world: World) -> None:
+def a_table_that_is_loaded_again_becomes_what_its_snapshot_says_and_begins_a_generation(
+    world: World,
+) -> None:
     stream = carrying(world, ACCOUNT, AUDIT)
     stream.span(insert(ACCOUNT, **account(2)), insert(AUDIT, **CALL))
     fresh = [account(1, "mended"), account(9)]
@@ -181,10 +185,10 @@ def boundaries(found: Sequence[object]) -> set[tuple[str, int]]:
 
 
 @behaviour
-def a_pass_that_was_given_up_lets_no_old_rows_in_and_is_gone_after_the_next_joining(world: World) -> None:
+def a_snapshot_given_up_lets_no_old_rows_in_and_is_gone_after_the_next_joining(world: World) -> None:
     stream = carrying(world, ACCOUNT)
     passed(world, TRANSFER, rows=[{**LEG, "amount": "9.0000"}], at=5)
-    given_up = sync_plan(TABLES).pass_over(["transfer"], "5").stream_id("warehouse")
+    given_up = sync_plan(TABLES).incremental_plan(["transfer"], "5").stream_id("warehouse")
     stream.span()
     world.sink().join(STREAM, passed(world, TRANSFER, rows=[LEG], at=10))
     assert world.rows(TRANSFER) == texts(LEG)

@@ -59,15 +59,15 @@ def in_one_span(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
     stream.span(*changes)
 
 
-def in_a_piece(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
-    stream.pieces([], changes, [(None, note(1000))])
+def in_a_chunk(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
+    stream.chunks([], changes, [(None, note(1000))])
 
 
-def behind_pieces(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
-    stream.pieces([(None, note(1000))], changes)
+def behind_chunks(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
+    stream.chunks([(None, note(1000))], changes)
 
 
-@pytest.mark.parametrize("bring", [in_one_span, in_a_piece, behind_pieces])
+@pytest.mark.parametrize("bring", [in_one_span, in_a_chunk, behind_chunks])
 def test_more_fetched_values_than_memory_should_hold_are_staged_in_parts_and_committed_once(
     bring: Callable[[NoteStream, list[tuple[Row, Row]]], None], world: PostgresWorld, parts: list[int]
 ) -> None:
@@ -84,8 +84,8 @@ def test_more_fetched_values_than_memory_should_hold_are_staged_in_parts_and_com
 def test_a_change_of_key_under_another_schema_of_the_table_stops_by_name(renamed: str, world: PostgresWorld) -> None:
     first, *others = numbered(3)
     stream = opened(world, first, *others)
-    (before,) = compacted(stream.log.transaction((first, {**first, "title": "x"})), piece=1)
-    (moved,) = compacted(stream.log.transaction((first, {**first, "id": 50})), piece=2)
+    (before,) = compacted(stream.log.transaction((first, {**first, "title": "x"})), chunk=1)
+    (moved,) = compacted(stream.log.transaction((first, {**first, "id": 50})), chunk=2)
     for change in moved.keyed:
         change.row = change.row.replace(f'"{renamed}"'.encode(), b'"headline"')
     with pytest.raises(SchemaConflict, match="headline"):

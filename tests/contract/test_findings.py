@@ -41,10 +41,12 @@ def test_a_finding_is_over_when_its_table_was_loaded_again(world: PostgresWorld)
     assert told(world) == []
 
 
-def test_what_a_pass_has_found_is_told_by_the_stream_though_a_later_one_was_told_before(world: PostgresWorld) -> None:
+def test_what_an_incremental_snapshot_has_found_is_told_by_the_stream_though_a_later_one_was_told_before(
+    world: PostgresWorld,
+) -> None:
     stream = carrying(world, ACCOUNT)
     joining = passed(world, TRANSFER, rows=[LEG], at=0)
-    whole, world.plan = world.plan, sync_plan(TABLES).pass_over(["transfer"], "0")
+    whole, world.plan = world.plan, sync_plan(TABLES).incremental_plan(["transfer"], "0")
     Applying(world, stream=world.plan.stream_id("warehouse")).span(delete(TRANSFER, **{**LEG, "leg": 7}))
     world.plan = whole
     stream.span(delete(ACCOUNT, **account(9)))

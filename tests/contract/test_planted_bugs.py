@@ -199,14 +199,14 @@ def boundaries_never_ended(patch: pytest.MonkeyPatch) -> None:
 
 
 def places_not_compared_at_a_joining(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(joining, "_require_abreast", lambda *_: None)
+    patch.setattr(joining, "_require_caught_up", lambda *_: None)
 
 
 def stream_not_fenced_at_a_joining(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ledger_tables, "end_epoch", lambda *_: None)
 
 
-def boundary_of_the_pass_forgotten(patch: pytest.MonkeyPatch) -> None:
+def snapshot_boundary_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ledger_tables, "take_over_boundaries", lambda *_: None)
 
 
@@ -214,8 +214,8 @@ def table_that_left_still_carried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ledger_tables, "end_life", lambda *_: None)
 
 
-def given_up_pass_left_behind(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(joining, "_end_passes", lambda *_: None)
+def given_up_snapshot_left_behind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(joining, "_end_incremental_snapshots", lambda *_: None)
 
 
 def staged_rows_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -231,12 +231,12 @@ ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     commit_error_swallowed: "a_commit_that_never_arrived_is_found_missing",
     truncate_forgotten: "a_truncate_removes_all_rows_and_keeps_what_comes_after",
     boundaries_never_ended: "boundaries_end_in_the_commit_that_says_so",
-    places_not_compared_at_a_joining: "a_pass_that_stands_elsewhere_is_refused_and_changes_nothing",
+    places_not_compared_at_a_joining: "a_snapshot_that_stands_elsewhere_is_refused_and_changes_nothing",
     stream_not_fenced_at_a_joining: "the_stream_of_before_is_fenced",
-    boundary_of_the_pass_forgotten: "a_table_that_is_loaded_again_becomes_what_its_pass_says_and_begins_a_generation",
+    snapshot_boundary_forgotten: "a_table_that_is_loaded_again_becomes_what_its_snapshot_says_and_begins_a_generation",
     table_that_left_still_carried: "a_table_that_leaves_is_carried_no_more_and_comes_back_as_another_generation",
     staged_rows_not_looked_at: "a_publish_of_a_staged_table_that_lost_a_row_changes_nothing",
-    given_up_pass_left_behind: "a_pass_that_was_given_up_lets_no_old_rows_in_and_is_gone_after_the_next_joining",
+    given_up_snapshot_left_behind: "a_snapshot_given_up_lets_no_old_rows_in_and_is_gone_after_the_next_joining",
 }
 
 
@@ -264,9 +264,9 @@ def old_key_forgotten_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory_sink, "_completed", lambda table, row, origin, stored: completed(table, row, row, stored))
 
 
-def pieces_passed_over_in_memory(patch: pytest.MonkeyPatch) -> None:
+def chunks_passed_over_in_memory(patch: pytest.MonkeyPatch) -> None:
     moved = memory_sink._moved  # noqa: SLF001
-    patch.setattr(memory_sink, "_moved", lambda table, change, pieces, stored: moved(table, change, (), stored))
+    patch.setattr(memory_sink, "_moved", lambda table, change, chunks, stored: moved(table, change, (), stored))
 
 
 def stand_in_written(patch: pytest.MonkeyPatch) -> None:
@@ -285,54 +285,54 @@ def old_key_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(postgres_sink, "with_old_values", lambda session, on, changes, **rest: changes)
 
 
-def pieces_passed_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fill_unavailable, "_places_in_pieces", lambda *args: {})
+def chunks_passed_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fill_unavailable, "_places_in_chunks", lambda *args: {})
 
 
-def oldest_piece_taken_for_the_newest(patch: pytest.MonkeyPatch) -> None:
+def oldest_chunk_taken_for_the_newest(patch: pytest.MonkeyPatch) -> None:
     text = fill_unavailable.as_client_text
     patch.setattr(fill_unavailable, "as_client_text", lambda statement: text(statement).replace(" DESC", ""))
 
 
 def gathered_rows_not_filled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SpanApplier, "_fill_from_pieces", lambda applier, on, first: None)
+    patch.setattr(SpanApplier, "_fill_from_chunks", lambda applier, on, first: None)
 
 
-def gathered_rows_filled_from_the_oldest_piece(patch: pytest.MonkeyPatch) -> None:
-    fill = TableStatements.fill_from_pieces
+def gathered_rows_filled_from_the_oldest_chunk(patch: pytest.MonkeyPatch) -> None:
+    fill = TableStatements.fill_from_chunks
     patch.setattr(
-        TableStatements, "fill_from_pieces", lambda on, *args, **rest: fill(on, *args, **rest).replace(" DESC", "")
+        TableStatements, "fill_from_chunks", lambda on, *args, **rest: fill(on, *args, **rest).replace(" DESC", "")
     )
 
 
 _UPDATED = "an_update_that_lacks_values_keeps_the_stored_ones"
 _MOVED = "a_change_of_key_takes_what_it_lacks_from_the_row_under_the_old_key"
-_MOVED_BY_PIECES = "a_row_that_pieces_touched_and_the_rest_moves_takes_what_it_lacks_from_them"
-_GATHERED = "pieces_of_a_large_transaction_take_what_they_lack_from_pieces_before_them"
+_MOVED_BY_CHUNKS = "a_row_that_chunks_touched_and_the_rest_moves_takes_what_it_lacks_from_them"
+_GATHERED = "chunks_of_a_large_transaction_take_what_they_lack_from_chunks_before_them"
 _ORPHANED = "a_change_that_lacks_values_of_a_row_that_is_not_there_stops_and_applies_nothing"
 LEFT_OUT_IN_MEMORY: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     stand_in_written_in_memory: {_UPDATED, _MOVED, _ORPHANED},
     old_key_forgotten_in_memory: {_MOVED},
-    pieces_passed_over_in_memory: {_MOVED_BY_PIECES},
+    chunks_passed_over_in_memory: {_MOVED_BY_CHUNKS},
 }
 LEFT_OUT_ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     stand_in_written: {_UPDATED, _ORPHANED},
     null_written_for_the_stand_in: {_UPDATED},
     orphans_not_asked_for: {_ORPHANED},
     old_key_forgotten: {_MOVED},
-    pieces_passed_over: {_MOVED_BY_PIECES},
-    oldest_piece_taken_for_the_newest: {_MOVED_BY_PIECES},
+    chunks_passed_over: {_MOVED_BY_CHUNKS},
+    oldest_chunk_taken_for_the_newest: {_MOVED_BY_CHUNKS},
     gathered_rows_not_filled: {_GATHERED},
-    gathered_rows_filled_from_the_oldest_piece: {_GATHERED},
+    gathered_rows_filled_from_the_oldest_chunk: {_GATHERED},
 }
 
 
-def undone_pieces_gathered(patch: pytest.MonkeyPatch) -> None:
-    gather = TableStatements.gather_pieces
-    patch.setattr(TableStatements, "gather_pieces", lambda on, *, first: gather(on))
+def undone_chunks_gathered(patch: pytest.MonkeyPatch) -> None:
+    gather = TableStatements.gather_chunks
+    patch.setattr(TableStatements, "gather_chunks", lambda on, *, first: gather(on))
 
 
-def undone_pieces_joined_in_memory(patch: pytest.MonkeyPatch) -> None:
+def undone_chunks_joined_in_memory(patch: pytest.MonkeyPatch) -> None:
     joined = memory_sink._joined
 
     def planted(staged: Sequence[Staged]) -> list[TableChanges]:
@@ -343,14 +343,14 @@ def undone_pieces_joined_in_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory_sink, "_joined", planted)
 
 
-def test_pieces_that_a_truncate_has_undone_and_that_come_back_are_caught(
+def test_chunks_that_a_truncate_has_undone_and_that_come_back_are_caught(
     sink_database: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = {behaviour.__name__ for behaviour in TRUNCATE_BEHAVIOURS}
     assert caught_by(TRUNCATE_BEHAVIOURS, lambda: MemoryWorld(TABLES)) == set()
-    undone_pieces_gathered(monkeypatch)
+    undone_chunks_gathered(monkeypatch)
     assert caught_by(TRUNCATE_BEHAVIOURS, lambda: PostgresWorld(TABLES, sink_database)) == every
-    undone_pieces_joined_in_memory(monkeypatch)
+    undone_chunks_joined_in_memory(monkeypatch)
     assert caught_by(TRUNCATE_BEHAVIOURS, lambda: MemoryWorld(TABLES)) == every
 
 

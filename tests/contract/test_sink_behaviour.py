@@ -61,7 +61,7 @@ def test_every_sink_lets_tables_enter_and_leave_a_stream(behaviour: Behaviour, m
 # Where both roles have a part.
 OF_BOTH_ROLES = [
     *JOINING_BEHAVIOURS,
-    *(one for one in BEHAVIOURS if "publish" in one.__name__ or one.__name__.startswith("pieces_")),
+    *(one for one in BEHAVIOURS if "publish" in one.__name__ or one.__name__.startswith("chunks_")),
 ]
 
 

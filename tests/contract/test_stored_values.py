@@ -193,17 +193,17 @@ def _by_text(document: bytes) -> str:
 
 
 @pytest.mark.parametrize("count", [1, 300], ids=["few rows", "many rows"])
-@pytest.mark.parametrize("piece", [0, 1], ids=["a batch", "a piece"])
+@pytest.mark.parametrize("chunk", [0, 1], ids=["a batch", "a chunk"])
 @pytest.mark.parametrize("table", [KEYED, KEYLESS], ids=["keyed", "keyless"])
 def test_a_text_with_the_character_nul_is_refused_by_column_and_key(
-    world: PostgresWorld, table: Table, count: int, piece: int
+    world: PostgresWorld, table: Table, count: int, chunk: int
 ) -> None:
     """In the words that the snapshot has for it; nothing of the span is applied."""
     text = next(column.name for column in COLUMNS if column.kind is Kind.STRING)
     images = [image(row(number)) for number in range(count)]
     odd = json.loads(image(row(7_000_000)))
     images.append(json.dumps({**odd, text: "a\0"}).encode())
-    changes = TableChanges(table.name, piece=piece)
+    changes = TableChanges(table.name, chunk=chunk)
     if table.is_keyed:
         changes.keyed.extend(KeyedChange(b"{}", False, False, one, 1) for one in images)
     else:

@@ -156,14 +156,14 @@ def test_two_tables_whose_values_change_places_in_one_span_are_applied(world: Po
     assert world.rows(TRANSFER) == texts(*swapped)
 
 
-def test_values_that_change_places_in_pieces_of_a_large_transaction_are_applied(world: PostgresWorld) -> None:
+def test_values_that_change_places_in_chunks_of_a_large_transaction_are_applied(world: PostgresWorld) -> None:
     stream = holding(world, "a", "b", "c")
     before = begun(stream)
-    stream.span(*swap(beside=9), pieces=4)
+    stream.span(*swap(beside=9), chunks=4)
     assert begun(stream) == before + 2
     assert world.rows(ACCOUNT) == texts(account(1, "b"), account(2, "a"), account(3, "c"), *rest(9))
     assert world.findings() == []
-    left = world.session.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'seamline_pieces%'").fetchone()
+    left = world.session.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'seamline_chunks%'").fetchone()
     assert left == (0,)
 
 
@@ -325,13 +325,13 @@ def test_a_row_written_anew_keeps_the_values_that_its_log_left_out(notes: Postgr
     assert_stored(notes, *exchange_titles(notes, beside=beside))
 
 
-def test_a_row_written_anew_keeps_what_all_pieces_of_its_transaction_left_out(notes: PostgresWorld) -> None:
+def test_a_row_written_anew_keeps_what_all_chunks_of_its_transaction_left_out(notes: PostgresWorld) -> None:
     first, second = rows = [{**row, "title": f"t {row['id']}"} for row in numbered(2)]
     stream = opened(notes, *rows)
     notes.session.execute('CREATE UNIQUE INDEX row_by_row ON settlement."no%table" (title)')
     aside = {**first, "title": "aside", "body": "large and new"}
     swapped = [{**aside, "title": "t 1"}, {**second, "title": "t 0"}]
-    stream.pieces([(first, aside)], [(second, swapped[1])], [(aside, swapped[0])])
+    stream.chunks([(first, aside)], [(second, swapped[1])], [(aside, swapped[0])])
     assert_stored(notes, *swapped)
 
 

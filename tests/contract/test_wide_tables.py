@@ -103,13 +103,13 @@ def test_a_table_of_all_columns_that_postgresql_has_is_changed_in_every_way(
     first = {**row(WIDE, 1), "age": "new"}
     apply(world, TableChanges("wide", [written(lacking({"age": "new"}))]))
     assert_stored(world, sink_database, WIDE, first, row(WIDE, 2))
-    # In pieces: some of what the second leaves out, the first one has; the rest is in the stored row.
+    # In chunks: some of what the second leaves out, the first one has; the rest is in the stored row.
     apply(
         world,
-        TableChanges("wide", [written(lacking({"s": "piece", "t": "piece"}))], piece=1),
+        TableChanges("wide", [written(lacking({"s": "chunk", "t": "chunk"}))], chunk=1),
         TableChanges("wide", [written(lacking({"t": "later", "hash": "x"})), written(row(WIDE, 3), met=False)]),
     )
-    first |= {"s": "piece", "t": "later", "hash": "x"}
+    first |= {"s": "chunk", "t": "later", "hash": "x"}
     assert_stored(world, sink_database, WIDE, first, row(WIDE, 2), row(WIDE, 3))
     # Written anew: somebody's index is checked row by row, and two rows exchange its value.
     world.session.execute("CREATE UNIQUE INDEX row_by_row ON settlement.wide (found)")
@@ -129,7 +129,7 @@ def test_a_keyless_table_of_all_columns_that_postgresql_has_is_changed_in_every_
     apply(world, TableChanges("heap", net={image(one): 2, image(two): 1}))
     apply(world, TableChanges("heap", net={image(one): -1}))
     assert_stored(world, sink_database, HEAP, one, two)
-    apply(world, TableChanges("heap", net={image(one): 1}, piece=1), TableChanges("heap", net={image(two): -1}))
+    apply(world, TableChanges("heap", net={image(one): 1}, chunk=1), TableChanges("heap", net={image(two): -1}))
     assert_stored(world, sink_database, HEAP, one, one)
 
 

@@ -1,4 +1,4 @@
-"""What a TRUNCATE inside of a transaction that is larger than memory does to the pieces that are put aside already."""
+"""What a TRUNCATE inside of a transaction that is larger than memory does to the chunks that are spilled already."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ def behaviour(function: Behaviour) -> Behaviour:
 
 
 def changes_of(number: int) -> list[Change]:
-    """Those of one piece: a row of its own, one that every piece makes and changes, and rows without a key."""
+    """Those of one chunk: a row of its own, one that every chunk makes and changes, and rows without a key."""
     again = account(50, f"made {number}")
     return [
         insert(ACCOUNT, **account(number, "own")),
@@ -28,11 +28,11 @@ def changes_of(number: int) -> list[Change]:
 
 
 def span_emptied_in(stream: Applying, emptied: set[int]) -> None:
-    """Pieces 1, 2, 3 and the rest as 4; both tables are emptied at the begin of each of `emptied`."""
+    """Chunks 1, 2, 3 and the rest as 4; both tables are emptied at the begin of each of `emptied`."""
     staged = []
     for number in (1, 2, 3, 4):
         for batch in stream.batches(*changes_of(number)):
-            batch = replace(batch, piece=number % 4, truncate_first=number in emptied)
+            batch = replace(batch, chunk=number % 4, truncate_first=number in emptied)
             staged.append(stream.sink.stage(stream.lease, batch))
     commit = stream.sink.commit(stream.lease, staged, progress=stream.progress())
     stream.next_offset = commit.ledger.next_offset
@@ -52,7 +52,7 @@ def holding(world: World) -> Applying:
 
 
 @behaviour
-def a_truncate_before_all_pieces_empties_the_table(world: World) -> None:
+def a_truncate_before_all_chunks_empties_the_table(world: World) -> None:
     stream = holding(world)
     span_emptied_in(stream, {1, 2, 3, 4})
     assert_only_from(world, 4)
@@ -60,14 +60,14 @@ def a_truncate_before_all_pieces_empties_the_table(world: World) -> None:
 
 
 @behaviour
-def a_truncate_between_pieces_undoes_those_before_it(world: World) -> None:
+def a_truncate_between_chunks_undoes_those_before_it(world: World) -> None:
     stream = holding(world)
     span_emptied_in(stream, {2, 3})
     assert_only_from(world, 3)
 
 
 @behaviour
-def a_truncate_in_the_rest_undoes_all_pieces(world: World) -> None:
+def a_truncate_in_the_rest_undoes_all_chunks(world: World) -> None:
     stream = holding(world)
     span_emptied_in(stream, {4})
     assert_only_from(world, 4)

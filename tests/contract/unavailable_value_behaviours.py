@@ -163,77 +163,77 @@ def a_full_update_of_a_row_that_is_not_there_is_a_finding_beside_changes_that_la
 
 
 @behaviour
-def pieces_of_a_large_transaction_take_what_they_lack_from_pieces_before_them(world: World) -> None:
+def chunks_of_a_large_transaction_take_what_they_lack_from_chunks_before_them(world: World) -> None:
     rows = numbered(4)
     stream = opened(world, *rows)
-    states, pieces = dict(enumerate(rows)), list[list[tuple[Row, Row]]]()
+    states, chunks = dict(enumerate(rows)), list[list[tuple[Row, Row]]]()
     for title in "abcd":
-        piece = []
+        chunk = []
         for number, known in list(states.items()):
             states[number] = {**known, "title": title}
             if (number, title) in ((0, "a"), (1, "b"), (1, "d"), (2, "a"), (2, "c")):
                 states[number]["body"] = f"large at {title}"
-            piece.append((known, states[number]))
-        pieces.append(piece)
-    stream.pieces(*pieces)
+            chunk.append((known, states[number]))
+        chunks.append(chunk)
+    stream.chunks(*chunks)
     assert_stored(world, *states.values())
 
 
 @behaviour
-def a_row_of_the_rest_changes_its_key_after_pieces_that_did_not_touch_it(world: World) -> None:
+def a_row_of_the_rest_changes_its_key_after_chunks_that_did_not_touch_it(world: World) -> None:
     rows = numbered(2)
     stream = opened(world, *rows)
     moved = {**rows[0], "id": 50}
-    stream.pieces([(rows[1], {**rows[1], "title": "a"})], [(rows[0], moved)])
+    stream.chunks([(rows[1], {**rows[1], "title": "a"})], [(rows[0], moved)])
     assert_stored(world, {**rows[1], "title": "a"}, moved)
 
 
 @behaviour
-def a_row_that_pieces_touched_and_the_rest_moves_takes_what_it_lacks_from_them(world: World) -> None:
+def a_row_that_chunks_touched_and_the_rest_moves_takes_what_it_lacks_from_them(world: World) -> None:
     first, second = numbered(2)
     changed = {**first, "body": "large and new"}
     again = {**changed, "body": "large and newer"}
     titled = {**again, "title": "again"}
     moved = {**titled, "id": 50}
     stream = opened(world, first, second)
-    stream.pieces(
+    stream.chunks(
         [(first, changed)], [(changed, again), (second, {**second, "title": "a"})], [(again, titled)], [(titled, moved)]
     )
     assert_stored(world, moved, {**second, "title": "a"})
 
 
 @behaviour
-def rows_that_move_from_piece_to_piece_take_their_values_along(world: World) -> None:
+def rows_that_move_from_chunk_to_chunk_take_their_values_along(world: World) -> None:
     stream, there = opened(world), list[Row]()
     for count in COUNTS:
         rows = numbered(count, first=10_000 * count)
         stream.span(*((None, row) for row in rows))
-        pieces = []
+        chunks = []
         for step in (1_000, 2_000, 3_000):
             moved = [{**row, "id": row["id"] + step, "scan": None if step == 2_000 else row["scan"]} for row in rows]
-            pieces.append(list(zip(rows, moved, strict=True)))
+            chunks.append(list(zip(rows, moved, strict=True)))
             rows = moved
-        stream.pieces(*pieces)
+        stream.chunks(*chunks)
         there += rows
         assert_stored(world, *there)
 
 
 @behaviour
-def a_key_that_pieces_gave_to_another_row_takes_nothing_from_the_one_that_had_it(world: World) -> None:
+def a_key_that_chunks_gave_to_another_row_takes_nothing_from_the_one_that_had_it(world: World) -> None:
     first, second = numbered(2)
     other = note(0, "other", "large and other", None)
     moved = {**other, "id": 50}
     stream = opened(world, first, second)
-    stream.pieces([(first, None)], [(None, other)], [(other, moved)])
+    stream.chunks([(first, None)], [(None, other)], [(other, moved)])
     assert_stored(world, moved, second)
 
 
 @behaviour
-def a_row_that_pieces_deleted_and_that_moves_all_the_same_stops_the_stream(world: World) -> None:
+def a_row_that_chunks_deleted_and_that_moves_all_the_same_stops_the_stream(world: World) -> None:
     first, second = numbered(2)
     stream = opened(world, first, second)
     with pytest.raises(Diverged, match=NOTE.name):
-        stream.pieces([(first, None)], [(first, {**first, "id": 50})])
+        stream.chunks([(first, None)], [(first, {**first, "id": 50})])
     assert_stored(world, first, second)
 
 
@@ -269,7 +269,7 @@ def any_large_transaction_that_leaves_values_out_ends_with_the_source_s_rows(wor
             *(
                 batch
                 for number, transaction in enumerate(rest, 1)
-                for batch in compacted(transaction, piece=number if number < len(rest) else 0)
+                for batch in compacted(transaction, chunk=number if number < len(rest) else 0)
             )
         )
         assert_stored(world, *history.states[-1].values())

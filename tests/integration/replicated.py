@@ -118,8 +118,8 @@ def replicated_postgres() -> Iterator[TakeOver]:
 
         def take_over() -> None:
             ((all_of_it,),) = first.ask("SELECT pg_current_wal_insert_lsn()")
-            is_abreast = f"SELECT pg_last_wal_replay_lsn() >= '{all_of_it}'"
-            wait_until(lambda: second.ask(is_abreast) == [(True,)], timeout_s=60, what="the replica")
+            is_caught_up = f"SELECT pg_last_wal_replay_lsn() >= '{all_of_it}'"
+            wait_until(lambda: second.ask(is_caught_up) == [(True,)], timeout_s=60, what="the replica")
             first.end(signal.SIGKILL)
             assert second.ask("SELECT pg_promote(true, 60)") == [(True,)]
             second.move_to(first)

@@ -162,7 +162,7 @@ def test_what_is_needed_or_young_is_still_read_and_who_comes_from_before_is_told
     assert "log.keep_days" in told.value.hint
 
 
-def test_what_a_paused_stream_a_pass_a_hold_and_an_unpublished_run_need_stays(scene: Scene) -> None:
+def test_what_a_paused_stream_an_incremental_snapshot_a_hold_and_an_unpublished_run_need_stays(scene: Scene) -> None:
     scene.write(*(20.0 for _ in range(50)), 0.0)
     scene.ledger(scene.want(), 45)
     scene.ledger(scene.want("paused"), 40)

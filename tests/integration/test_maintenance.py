@@ -157,12 +157,12 @@ def test_what_dead_runs_left_in_a_destination_goes_and_the_living_stays(warehous
         assert maintenance.let_go().staged == 0, "nothing was ever published there"
         create_tables(sql)  # type: ignore[arg-type]
         for mark, days in (("dead000001", 8), ("alive00001", 1)):
-            _pass(sql, f"settlement~pass_{mark}@warehouse", days)
+            _incremental(sql, f"settlement~pass_{mark}@warehouse", days)
             sql.execute(
                 f"CREATE SCHEMA settlement_pass_{mark} CREATE TABLE settlement_pass_{mark}.account (id int)".encode()
             )
-        _pass(sql, "settlement@warehouse", 400)
-        _pass(sql, "other~pass_dead000002@archive", 8)
+        _incremental(sql, "settlement@warehouse", 400)
+        _incremental(sql, "other~pass_dead000002@archive", 8)
         sql.execute("CREATE SCHEMA settlement_stage")
         for days in (15, 1):
             made = one(sql, f"SELECT to_hex(extract(epoch FROM now() - interval '{days} days')::bigint)")
@@ -173,7 +173,11 @@ def test_what_dead_runs_left_in_a_destination_goes_and_the_living_stays(warehous
                 f" VALUES ('settlement@warehouse', 'account', 'k', '1', 1, '{{}}', {over})".encode()
             )
         gone = maintenance.let_go()
-        assert (gone.staged, gone.findings, gone.passes) == (1, 1, ("settlement~pass_dead000001@warehouse",))
+        assert (gone.staged, gone.findings, gone.incremental_snapshots) == (
+            1,
+            1,
+            ("settlement~pass_dead000001@warehouse",),
+        )
         assert [place.stream for place in maintenance.ledgers()] == [
             "other~pass_dead000002@archive",
             "settlement@warehouse",
@@ -182,10 +186,10 @@ def test_what_dead_runs_left_in_a_destination_goes_and_the_living_stays(warehous
         schemas = sql.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'settlement_pass%'").fetchall()
         assert schemas == [("settlement_pass_alive00001",)]
         again = maintenance.let_go()
-        assert (again.staged, again.findings, again.passes) == (0, 0, ())
+        assert (again.staged, again.findings, again.incremental_snapshots) == (0, 0, ())
 
 
-def _pass(sql: Any, stream: str, days: int) -> None:
+def _incremental(sql: Any, stream: str, days: int) -> None:
     sql.execute(
         "INSERT INTO seamline.ledger (stream, topic, topic_id, next_offset, position, epoch, updated_at)"
         " VALUES (%s, 't', 'id', 1, '{}', 1, now() - make_interval(days => %s))",

@@ -123,20 +123,20 @@ def compared_with(world: PostgresWorld, load: Load) -> KeyedDigest:
     return KeyedDigest("key", exact, view.whole_digest(load.table.name, run_key="key"))
 
 
-def test_a_large_transaction_whose_pieces_the_destination_lost_is_not_committed(world: PostgresWorld) -> None:
+def test_a_large_transaction_whose_chunks_the_destination_lost_is_not_committed(world: PostgresWorld) -> None:
     publish(world)
     stream = Applying(world)
-    batches = stream.batches(*[insert(ACCOUNT, **account(n)) for n in range(30)], pieces=3)
+    batches = stream.batches(*[insert(ACCOUNT, **account(n)) for n in range(30)], chunks=3)
     staged = [stream.sink.stage(stream.lease, batch) for batch in batches]
-    # They end with the session that put them aside; whoever goes on in another one has the rest alone.
+    # They end with the session that spilled them; whoever goes on in another one has the rest alone.
     stream.sink.close()
-    with pytest.raises(TransientError, match="10 rows lie aside, 30 were put there"):
+    with pytest.raises(TransientError, match="10 spilled rows are there, 30 were spilled"):
         stream.sink.commit(stream.lease, staged, progress=stream.progress())
     assert world.rows(ACCOUNT) == []
     assert world.sink().read_ledger(STREAM) == stream.lease.ledger
 
 
-def test_pieces_that_an_earlier_version_has_left_go_with_the_next_publish(world: PostgresWorld) -> None:
+def test_chunks_that_an_earlier_version_has_left_go_with_the_next_publish(world: PostgresWorld) -> None:
     """By the publisher, who owns them; the ledger's own epoch may be that of a worker of that version."""
     publish(world)
     epoch = Applying(world).lease.epoch
@@ -146,7 +146,7 @@ def test_pieces_that_an_earlier_version_has_left_go_with_the_next_publish(world:
     world.sink().publish(StreamId("other", "warehouse"), [], publication=publication([], run_id="run-2"))
     left = world.session.execute("SELECT relname FROM pg_class WHERE relname LIKE 'piece%' ORDER BY 1").fetchall()
     assert left == [(f"piece_{mark}_{epoch}_0",), ("piece_of_mine",)]
-    Applying(world).span(*[insert(ACCOUNT, **account(n)) for n in range(30)], pieces=3)
+    Applying(world).span(*[insert(ACCOUNT, **account(n)) for n in range(30)], chunks=3)
     assert len(world.rows(ACCOUNT)) == 30
 
 

@@ -475,7 +475,7 @@ def test_a_table_that_was_emptied_between_the_plan_and_its_snapshot_is_staged(
     assert [receipt.rows for receipt in records.receipts] == [0]
 
 
-def test_rows_larger_than_a_piece_of_the_copy_are_staged_whole(
+def test_rows_larger_than_a_chunk_of_the_copy_are_staged_whole(
     bank: PostgresCaptured, warehouse: Connection, published: Table
 ) -> None:
     table = published.name

@@ -416,15 +416,15 @@ def test_values_that_an_update_leaves_out_of_the_log_are_kept(
 def test_keys_change_amid_a_transaction_larger_than_memory_and_large_values_stay(
     documents: PostgresCaptured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Into pieces of seven rows, an odd number, so that some end between the halves of a change of key."""
-    monkeypatch.setattr(span_loop, "Pace", partial(span_loop.Pace, piece_rows_max=7, poll_records_max=5))
-    take_piece, taken = TransactionAssembler.take_piece, list[int]()
+    """Into chunks of seven rows, an odd number, so that some end between the halves of a change of key."""
+    monkeypatch.setattr(span_loop, "Pace", partial(span_loop.Pace, chunk_rows_max=7, poll_records_max=5))
+    take_chunk, taken = TransactionAssembler.take_chunk, list[int]()
 
     def counted(assembler: TransactionAssembler) -> Transaction:
         taken.append(assembler.open_rows)
-        return take_piece(assembler)
+        return take_chunk(assembler)
 
-    monkeypatch.setattr(TransactionAssembler, "take_piece", counted)
+    monkeypatch.setattr(TransactionAssembler, "take_chunk", counted)
     with streamed(documents, warehouse, "document") as stream:
         stream.start()
         documents.execute(insert_documents(1_001, 1_060))
@@ -474,10 +474,10 @@ def test_values_outside_of_the_row_are_kept_in_a_column_whose_storage_is_plain_n
         assert stream.differences("doc") == {}
 
 
-def test_a_truncate_amid_a_transaction_larger_than_memory_undoes_what_was_put_aside(
+def test_a_truncate_amid_a_transaction_larger_than_memory_undoes_what_was_spilled(
     bank: PostgresCaptured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(span_loop, "Pace", partial(span_loop.Pace, piece_rows_max=100, poll_records_max=50))
+    monkeypatch.setattr(span_loop, "Pace", partial(span_loop.Pace, chunk_rows_max=100, poll_records_max=50))
     with streamed(bank, warehouse, "account", "audit") as stream:
         stream.start()
         bank.execute("INSERT INTO account SELECT n, n, 'before' FROM generate_series(1, 10) n")

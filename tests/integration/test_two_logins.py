@@ -95,15 +95,15 @@ def test_tables_for_a_large_transaction_are_temporary_and_end_with_its_stream(
 ) -> None:
     stream = published(world)
     changes = [insert(ACCOUNT, **account(n)) for n in range(20)]
-    for batch in stream.batches(*changes, pieces=2):
+    for batch in stream.batches(*changes, chunks=2):
         stream.sink.stage(stream.lease, batch)
-    asked = "SELECT pg_get_userbyid(relowner), relpersistence::text FROM pg_class WHERE relname LIKE 'seamline_pieces%'"
+    asked = "SELECT pg_get_userbyid(relowner), relpersistence::text FROM pg_class WHERE relname LIKE 'seamline_chunks%'"
     assert world.session.execute(asked).fetchall() == [(writer_of(database).login, "t")]
     again = Applying(world)
     wait_until(
         lambda: not world.session.execute(asked).fetchall(), timeout_s=30, what="the session of the epoch before to end"
     )
-    again.span(*changes, pieces=3)
+    again.span(*changes, chunks=3)
     assert world.rows(ACCOUNT) == texts(*(account(n) for n in range(20)))
 
 
@@ -135,7 +135,7 @@ def test_a_destination_of_one_login_takes_a_writer_when_its_owner_has_run_the_sc
             as_owner(*grant_statements(DATABASE, publisher=database.login, writer=writer))
             # The worker of before has another login: it cannot be ended, and can commit nothing.
             going_on = Applying(before, sink=new)
-            going_on.span(*(insert(ACCOUNT, **account(n)) for n in range(2, 30)), pieces=3)
+            going_on.span(*(insert(ACCOUNT, **account(n)) for n in range(2, 30)), chunks=3)
             with pytest.raises(Fenced):
                 old.span(insert(ACCOUNT, **account(99)))
             assert before.rows(ACCOUNT) == texts(*(account(n) for n in range(1, 30)))

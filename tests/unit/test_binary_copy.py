@@ -19,12 +19,12 @@ def _batch(rows: int, *, width: int) -> pa.RecordBatch:
 
 
 def test_wide_rows_go_in_slices_that_add_up_to_the_same_bytes() -> None:
-    """40 rows of a megabyte: no piece holds them all, and none is lost at an edge."""
+    """40 rows of a megabyte: no chunk holds them all, and none is lost at an edge."""
     batch = _batch(40, width=1_000_000)
-    pieces = list(binary_copy([batch], SCHEMA))
-    assert max(map(len, pieces)) < 1.3 * module._SLICE_BYTES
+    chunks = list(binary_copy([batch], SCHEMA))
+    assert max(map(len, chunks)) < 1.3 * module._SLICE_BYTES
     row_by_row = [batch.slice(number, 1) for number in range(batch.num_rows)]
-    assert b"".join(pieces) == b"".join(binary_copy(row_by_row, SCHEMA))
+    assert b"".join(chunks) == b"".join(binary_copy(row_by_row, SCHEMA))
 
 
 def test_wide_rows_that_lie_together_are_parted_as_well() -> None:

@@ -22,7 +22,7 @@ SCRAPS = (
 
 @st.composite
 def damaged(draw: st.DrawFn) -> tuple[str, str]:
-    """One of the right files with a few pieces cut out and scraps put in."""
+    """One of the right files with a few chunks cut out and scraps put in."""
     name = draw(st.sampled_from(sorted(FILES)))
     text = FILES[name]
     for _ in range(draw(st.integers(1, 3))):

@@ -76,7 +76,7 @@ def _begun(log: LogTopic) -> None:
         "DDL that writes the table's name in another case",
         "the database dropped",
         "another list of the capture's tables",
-        "a place where a pass may begin that waits until the stream has come as far",
+        "a place where an incremental snapshot may begin that waits until the stream has come as far",
         "a marker of a kind that a later version writes",
     ],
 )

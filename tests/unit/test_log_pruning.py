@@ -252,7 +252,7 @@ def test_each_that_needs_the_log_is_named_the_oldest_need_first() -> None:
     assert (found.begins, found.records) == ((0, 40), 40)
 
 
-def test_a_pass_and_a_sync_that_nobody_declares_any_more_hold_the_log() -> None:
+def test_an_incremental_snapshot_and_a_sync_that_nobody_declares_any_more_hold_the_log() -> None:
     world = World(ages_s=written(100))
     world.stream("settlement", "warehouse", 70)
     world.ledgers["warehouse"] += [

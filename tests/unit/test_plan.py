@@ -55,7 +55,7 @@ def test_a_stream_writes_with_the_login_that_is_declared_for_it(tmp_path: Path) 
     two = f"{DESTINATION}writer_connection: streamer\n"
     declared_two = load_declarations(write_declarations(tmp_path, {"destinations/warehouse.yaml": two}))
     plan = compile_plan(declared_two, "settlement", Survey((ACCOUNT, LEDGER)))
-    beside = plan.pass_over(["account"], "1")
+    beside = plan.incremental_plan(["account"], "1")
     assert {(one.connection, one.writer) for one in (*plan.destinations, *beside.destinations)} == {
         ("warehouse", "streamer")
     }

@@ -9,8 +9,8 @@ from seamline.plan.model import StreamPlan
 from seamline.sync.pace import Pace
 from seamline.sync.transaction_buffer import BufferLimits, TransactionBuffer
 from tests.log_topic import ACCOUNT, MARKERS, LogTopic, ScriptedControl, TopicReader, insert, position, sync_plan
+from tests.unit.test_incremental_snapshot import RunningClock
 from tests.unit.test_span_loop import Stage, published
-from tests.unit.test_table_pass import RunningClock
 
 LARGE = 10_000
 
@@ -104,5 +104,5 @@ def test_what_came_before_a_large_open_transaction_waits_for_no_interval() -> No
     stage.clock = RunningClock(0.0)
     times: list[float] = []
     stage.sink.after_commit = lambda _: times.append(stage.clock.time)
-    stage.run(pace=Pace(piece_rows_max=10))
+    stage.run(pace=Pace(chunk_rows_max=10))
     assert times[1] < 60

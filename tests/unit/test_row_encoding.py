@@ -40,17 +40,17 @@ def measure(number: int, **values: Any) -> Row:
     return {**row, **values}
 
 
-def written(*rows: Row, table: Table = KEYED, piece: int = 0) -> pa.Table:
+def written(*rows: Row, table: Table = KEYED, chunk: int = 0) -> pa.Table:
     """The batch's CSV as COPY reads it: NULL and '' told apart, floats with their sign."""
     keyed = [KeyedChange(b"", n % 2 == 0, n % 3 == 0, to_json(row), n) for n, row in enumerate(rows)]
-    changes = TableChanges("measure", keyed, piece=piece)
+    changes = TableChanges("measure", keyed, chunk=chunk)
     if not table.is_keyed:
         changes = TableChanges(
-            "measure", net={to_json(row): 3 - 6 * (n % 2) for n, row in enumerate(rows)}, piece=piece
+            "measure", net={to_json(row): 3 - 6 * (n % 2) for n, row in enumerate(rows)}, chunk=chunk
         )
     batch = RowEncoder(table, POSTGRES).encode(changes)
     assert (batch.is_sent, batch.rows) == (False, len(rows))
-    control = [*(["piece"] if piece else []), *(["offset", "deleted", "met"] if table.is_keyed else ["copies"])]
+    control = [*(["chunk"] if chunk else []), *(["offset", "deleted", "met"] if table.is_keyed else ["copies"])]
     schema = pa.schema([(name, pa.int64()) for name in control]).field
     types = {name: schema(name).type for name in control}
     types |= {column.name: POSTGRES.form(column).arrow for column in COLUMNS}
@@ -71,14 +71,14 @@ def shown(rows: pa.Table) -> list[list[str]]:
 
 @pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("column", ["half", "whole"])
-@pytest.mark.parametrize(("table", "piece"), [(KEYED, 0), (KEYED, 7), (KEYLESS, 0), (KEYLESS, 7)])
+@pytest.mark.parametrize(("table", "chunk"), [(KEYED, 0), (KEYED, 7), (KEYLESS, 0), (KEYLESS, 7)])
 def test_rows_beside_one_that_is_not_finite_are_written_as_arrow_writes_them(
-    odd: str, column: str, table: Table, piece: int
+    odd: str, column: str, table: Table, chunk: int
 ) -> None:
     rows = [measure(number) for number in range(COUNT)]
-    by_arrow = shown(written(*rows, table=table, piece=piece))
+    by_arrow = shown(written(*rows, table=table, chunk=chunk))
     rows[200][column] = odd
-    by_rows = written(*rows, table=table, piece=piece)
+    by_rows = written(*rows, table=table, chunk=chunk)
     place = by_rows.column_names.index(column)
     by_arrow[200][place] = repr(float(odd))
     assert shown(by_rows) == by_arrow

@@ -182,29 +182,29 @@ def test_nothing_is_staged_before_the_guard_has_answered() -> None:
     assert stage.commits == []
 
 
-def test_the_guard_is_asked_before_the_pieces_of_a_large_transaction_are_committed() -> None:
+def test_the_guard_is_asked_before_the_chunks_of_a_large_transaction_are_committed() -> None:
     log = LogTopic()
     log.transaction(*[insert(ACCOUNT, id=n, name="a") for n in range(20)])
     stage = one_by_one(log, at_most=4)
     guard = Guard(altered_from(1))
     with pytest.raises(SchemaConflict):
-        run(stage, guard, pace=Pace(piece_rows_max=8))
+        run(stage, guard, pace=Pace(chunk_rows_max=8))
     assert stage.destination.rows(ACCOUNT) == []
     assert guard.asked == [BinlogPosition(gtid(1), "mdb-bin.000001", 1000)]
 
 
-def test_the_guard_is_asked_before_what_pieces_have_met_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guard_is_asked_before_what_chunks_have_met_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who altered the table at the source is to hear of that, and not of a row that is not there."""
     log = LogTopic()
     log.transaction(*[insert(ACCOUNT, id=n, name="a") for n in range(20)])
     stage = one_by_one(log, at_most=4)
 
-    def stage_piece(lease: Lease, changes: TableChanges) -> Staged:
+    def stage_chunk(lease: Lease, changes: TableChanges) -> Staged:
         raise Diverged("a row is not there")
 
-    monkeypatch.setattr(stage.sink, "stage", stage_piece)
+    monkeypatch.setattr(stage.sink, "stage", stage_chunk)
     with pytest.raises(SchemaConflict, match="is now text"):
-        run(stage, Guard(altered_from(1)), pace=Pace(piece_rows_max=8))
+        run(stage, Guard(altered_from(1)), pace=Pace(chunk_rows_max=8))
 
 
 def test_transactions_that_change_nothing_are_committed_at_the_end_without_asking_the_guard() -> None:

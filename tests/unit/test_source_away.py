@@ -212,7 +212,7 @@ def test_a_source_that_comes_back_altered_stops_the_stream_at_what_was_proven() 
     assert applied(stage) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_large_transaction_that_is_not_proven_waits_in_its_pieces() -> None:
+def test_a_large_transaction_that_is_not_proven_waits_in_its_chunks() -> None:
     log = LogTopic()
     rows(log, 1, 1)
     heartbeat(log, 1)
@@ -224,9 +224,9 @@ def test_a_large_transaction_that_is_not_proven_waits_in_its_pieces() -> None:
         guard.is_away = False
 
     control = Waiting(stage.reader, then=come_back)
-    run(stage, guard, control, pace=Pace(piece_rows_max=8))
+    run(stage, guard, control, pace=Pace(chunk_rows_max=8))
     assert applied(stage) == list(range(1, 22))
-    # One for the trouble of the first commit; the pieces were not lost and read again.
+    # One for the trouble of the first commit; the chunks were not lost and read again.
     assert stage.ledger.epoch <= 4
 
 

@@ -300,23 +300,23 @@ def change_json(number: int) -> bytes:
     return b'{"id":%d,"name":"n%d"}' % (number, number)
 
 
-def test_pieces_of_a_large_transaction_and_its_rest_hold_every_row_once() -> None:
+def test_chunks_of_a_large_transaction_and_its_rest_hold_every_row_once() -> None:
     log = LogTopic()
     log.begin()
     for change in ROWS[:4]:
         log.row(change)
     made = assembler()
     made.feed(log.records)
-    piece = made.take_piece()
-    assert (len(piece.rows), made.open_rows, made.open_pieces) == (4, 0, 1)
+    chunk = made.take_chunk()
+    assert (len(chunk.rows), made.open_rows, made.open_chunks) == (4, 0, 1)
     log.row(ROWS[4])
     log.finish()
     (transaction,) = made.feed(log.records[5:])
-    assert [row.after for row in [*piece.rows, *transaction.rows]] == [change_json(n) for n in range(5)]
-    assert piece.position == transaction.position
+    assert [row.after for row in [*chunk.rows, *transaction.rows]] == [change_json(n) for n in range(5)]
+    assert chunk.position == transaction.position
 
 
-def test_a_piece_ends_behind_the_last_row_of_a_run_and_is_measured_with_both_images() -> None:
+def test_a_chunk_ends_behind_the_last_row_of_a_run_and_is_measured_with_both_images() -> None:
     log = LogTopic()
     log.begin()
     log.row(update(ACCOUNT, {"id": 1, "name": "n1"}, {"id": 1, "name": "n11"}))
@@ -325,16 +325,16 @@ def test_a_piece_ends_behind_the_last_row_of_a_run_and_is_measured_with_both_ima
     made = assembler()
     made.feed(in_runs(log.records))
     assert made.open_bytes == 4 * len(change_json(1)) + 1
-    assert made.take_piece().end == log.records[-1].offset + 1
+    assert made.take_chunk().end == log.records[-1].offset + 1
 
 
-def test_counts_are_verified_over_all_pieces() -> None:
+def test_counts_are_verified_over_all_chunks() -> None:
     log = LogTopic()
     log.begin()
     log.row(ROWS[0])
     made = assembler()
     made.feed(log.records)
-    made.take_piece()
+    made.take_chunk()
     log.finish({"account": 2})
     assert made.feed(log.records[2:]) == []
     assert isinstance(made.trouble, LogCorrupted)
@@ -411,13 +411,13 @@ def test_an_end_still_counts_what_a_transaction_of_a_wal_was_told_of_the_second_
         one_transaction(records)
 
 
-def test_pieces_of_a_transaction_that_is_told_anew_are_lost_which_is_said_once() -> None:
+def test_chunks_of_a_transaction_that_is_told_anew_are_lost_which_is_said_once() -> None:
     whole = wal(wal_row("account", 1), wal_row("account", 2))
     made = assembler()
     made.feed(whole[:2])
-    made.take_piece()
+    made.take_chunk()
     (transaction,) = made.feed(whole)
-    assert (len(transaction.rows), transaction.pieces, made.lost_pieces) == (2, 0, True)
+    assert (len(transaction.rows), transaction.chunks, made.lost_chunks) == (2, 0, True)
 
 
 def test_a_transaction_of_a_wal_stands_where_its_commit_ends() -> None:
@@ -487,54 +487,54 @@ def test_a_truncate_of_a_table_of_others_is_counted_and_empties_nothing() -> Non
     assert one_transaction(wal(wal_truncate("elsewhere"))).is_empty
 
 
-def test_a_truncate_after_a_piece_goes_with_what_comes_behind_it() -> None:
+def test_a_truncate_after_a_chunk_goes_with_what_comes_behind_it() -> None:
     early, late = [wal_row("account", 1), wal_row("audit", 2)], [wal_row("account", 4), wal_row("account", 5)]
     records = wal(*early, wal_row("account", 3), wal_truncate("account"), *late)
     made = assembler()
     made.feed(records[:3])
-    assert made.take_piece().truncated == ()
+    assert made.take_chunk().truncated == ()
     made.feed(records[3:6])
-    piece = made.take_piece()
-    assert piece.truncated == ("account",)
-    assert [row.after for row in piece.rows] == [change_json(4)]
+    chunk = made.take_chunk()
+    assert chunk.truncated == ("account",)
+    assert [row.after for row in chunk.rows] == [change_json(4)]
     (transaction,) = made.feed(records[6:])
-    assert (transaction.truncated, transaction.pieces) == ((), 2)
+    assert (transaction.truncated, transaction.chunks) == ((), 2)
     assert [row.after for row in transaction.rows] == [change_json(5)]
 
 
-def test_a_delete_that_may_be_half_of_a_change_of_key_goes_into_the_piece_of_the_other_half() -> None:
+def test_a_delete_that_may_be_half_of_a_change_of_key_goes_into_the_chunk_of_the_other_half() -> None:
     half, other = row_record(RowChange(0, "account", "d", b'{"id":2}', change_json(2)), "745"), wal_row("account", 3)
     records = wal(wal_row("account", 1), half, other, counts={"account": 3}, total=3)
     made = assembler()
     made.feed(records[:3])
-    assert [row.op for row in made.take_piece().rows] == ["c"]
+    assert [row.op for row in made.take_chunk().rows] == ["c"]
     assert made.open_rows == 1
     made.feed(records[3:4])
-    assert [row.op for row in made.take_piece().rows] == ["d", "c"]
-    assert [transaction.pieces for transaction in made.feed(records[4:])] == [2]
+    assert [row.op for row in made.take_chunk().rows] == ["d", "c"]
+    assert [transaction.chunks for transaction in made.feed(records[4:])] == [2]
 
 
-def test_a_truncate_after_pieces_of_other_tables_stands_in_the_rest() -> None:
+def test_a_truncate_after_chunks_of_other_tables_stands_in_the_rest() -> None:
     made = assembler()
     records = wal(wal_row("account", 1), wal_row("audit", 2), wal_truncate("audit"), wal_row("audit", 3))
     made.feed(records[:2])
-    assert len(made.take_piece().rows) == 1
+    assert len(made.take_chunk().rows) == 1
     (transaction,) = made.feed(records[2:])
-    assert (transaction.truncated, [row.after for row in transaction.rows], transaction.pieces) == (
+    assert (transaction.truncated, [row.after for row in transaction.rows], transaction.chunks) == (
         ("audit",),
         [change_json(3)],
         1,
     )
 
 
-def test_a_truncate_before_the_pieces_of_its_transaction_goes_with_the_first() -> None:
+def test_a_truncate_before_the_chunks_of_its_transaction_goes_with_the_first() -> None:
     records = wal(wal_truncate("account"), wal_row("account", 1), wal_row("account", 2))
     made = assembler()
     made.feed(records[:3])
-    piece = made.take_piece()
+    chunk = made.take_chunk()
     (transaction,) = made.feed(records[3:])
-    assert [row.after for row in [*piece.rows, *transaction.rows]] == [change_json(1), change_json(2)]
-    assert (piece.truncated, transaction.truncated, transaction.pieces) == (("account",), (), 1)
+    assert [row.after for row in [*chunk.rows, *transaction.rows]] == [change_json(1), change_json(2)]
+    assert (chunk.truncated, transaction.truncated, transaction.chunks) == (("account",), (), 1)
 
 
 def test_a_message_is_counted_by_end_and_is_no_row() -> None:
@@ -547,24 +547,24 @@ def test_a_message_is_counted_by_end_and_is_no_row() -> None:
         one_transaction(wal(wal_row("account", 1), counts=counts, total=2))
 
 
-def test_a_piece_can_be_taken_right_after_a_message_which_has_no_position() -> None:
+def test_a_chunk_can_be_taken_right_after_a_message_which_has_no_position() -> None:
     records = wal(MESSAGE, wal_row("account", 1), wal_row("account", 2), counts={"@messages": 1, "account": 2})
     for first in (2, 3):
         made = assembler()
         assert made.feed(records[:first]) == []
-        piece = made.take_piece()
-        assert (piece.id, piece.start, piece.end, len(piece.rows)) == ("745", 0, first, first - 2)
-        assert piece.position == records[0].position
+        chunk = made.take_chunk()
+        assert (chunk.id, chunk.start, chunk.end, len(chunk.rows)) == ("745", 0, first, first - 2)
+        assert chunk.position == records[0].position
         (transaction,) = made.feed(records[first:])
-        assert [row.after for row in [*piece.rows, *transaction.rows]] == [change_json(1), change_json(2)]
-        assert (transaction.pieces, transaction.position) == (1, PostgresPosition(9_000, 745))
+        assert [row.after for row in [*chunk.rows, *transaction.rows]] == [change_json(1), change_json(2)]
+        assert (transaction.chunks, transaction.position) == (1, PostgresPosition(9_000, 745))
 
 
-def test_there_is_no_piece_of_a_transaction_that_is_not_open() -> None:
+def test_there_is_no_chunk_of_a_transaction_that_is_not_open() -> None:
     made = assembler()
     made.feed(wal(wal_row("account", 1)))
     with pytest.raises(LogCorrupted, match="no open transaction"):
-        made.take_piece()
+        made.take_chunk()
 
 
 def test_a_truncate_outside_of_its_transaction_is_not_taken_for_part_of_another() -> None:

@@ -239,13 +239,13 @@ def test_any_cut_of_a_log_that_leaves_values_out_gives_the_source_s_rows(history
 
 
 @given(toast_histories(is_plain=True), st.sets(st.integers(1, 5)))
-def test_any_pieces_of_a_transaction_that_leaves_values_out_give_the_source_s_rows(
+def test_any_chunks_of_a_transaction_that_leaves_values_out_give_the_source_s_rows(
     history: ToastHistory, cuts: set[int]
 ) -> None:
     stream, destination = opened()
     transactions, last, batches = history.transactions, 0, []
-    for piece, cut in enumerate(sorted(cut for cut in cuts if cut < len(transactions)), 1):
-        batches += compacted(*transactions[last:cut], piece=piece)
+    for chunk, cut in enumerate(sorted(cut for cut in cuts if cut < len(transactions)), 1):
+        batches += compacted(*transactions[last:cut], chunk=chunk)
         last = cut
     stream.batches(*batches, *compacted(*transactions[last:]))
     assert stored(destination) == history.states[-1]

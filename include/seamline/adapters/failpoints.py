@@ -128,7 +128,7 @@ class ArmedFailpoints:
 def parse(text: str) -> dict[str, Arming]:
     """`name=mode[@hit]`, separated by commas or lines."""
     armed: dict[str, Arming] = {}
-    for entry in filter(None, (piece.strip() for piece in text.replace("\n", ",").split(","))):
+    for entry in filter(None, (part.strip() for part in text.replace("\n", ",").split(","))):
         match = _ENTRY.fullmatch(entry)
         if match is None or match[1] not in NAMES or match[2] not in {mode.value for mode in Mode}:
             raise ConfigError(

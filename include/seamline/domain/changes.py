@@ -26,9 +26,9 @@ class KeyedChange:
 class TableChanges:
     """Keyed tables fill `keyed`; keyless tables fill `net` (raw row → copies to add, or to remove when negative).
 
-    `piece` 1, 2, …: a part of a transaction that is larger than memory. The sink puts it aside where readers see
-    nothing and joins the pieces, in this order, in the one commit of the transaction; 0 is a whole batch, or what comes
-    behind all pieces. `truncate_first`: before these changes the table was emptied, also of those that pieces before
+    `chunk` 1, 2, …: a part of a transaction that is larger than memory. The sink spills it to where readers see
+    nothing and joins the chunks, in this order, in the one commit of the transaction; 0 is a whole batch, or what comes
+    behind all chunks. `truncate_first`: before these changes the table was emptied, also of those that chunks before
     this one hold.
     """
 
@@ -37,7 +37,7 @@ class TableChanges:
     net: dict[bytes, int] = field(default_factory=dict)
     truncate_first: bool = False
     changes_in: int = 0
-    piece: int = 0
+    chunk: int = 0
 
     @property
     def is_empty(self) -> bool:

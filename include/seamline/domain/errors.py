@@ -3,7 +3,7 @@
 SeamlineError
 ├─ ConfigError         a person must edit a file or a setting     never retried, exit code 2
 ├─ TransientError      the world may recover                      the one retry owner tries again
-│  ├─ NotAbreast       a pass and its stream do not stand at one place: bring them there again
+│  ├─ NotCaughtUp       an incremental snapshot and its stream do not stand at one place: bring them there again
 │  └─ SourceAway       what comes next in the log can be verified by the source alone, which does not answer
 ├─ TerminalError       trying again cannot help                   stops, names the cure
 │  ├─ PositionLost     log purged, truncated, recreated, another server
@@ -78,7 +78,7 @@ class TransientError(SeamlineError):
     """A server or network is away for now."""
 
 
-class NotAbreast(TransientError):
+class NotCaughtUp(TransientError):
     """Tables cannot join a stream that stands elsewhere in the log than they do."""
 
 

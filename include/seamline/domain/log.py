@@ -104,7 +104,7 @@ class Transaction:
     Offsets are half-open: `end` is the offset after the transaction's last record. `committed_ms` is the source's
     commit time (END's `ts_ms`), milliseconds since the epoch. `markers` are the inserts into the marker table, apart
     from `rows`. `truncated`: tables emptied before `rows`, which hold nothing of them from before that.
-    `pieces`: how many parts of a transaction larger than memory were taken away before; `rows` is then the rest.
+    `chunks`: how many parts of a transaction larger than memory were taken away before; `rows` is then the rest.
     `follows`: the transaction that its BEGIN names. `row_bytes`: the size of the images of `rows`.
     """
 
@@ -117,14 +117,14 @@ class Transaction:
     truncated: tuple[str, ...] = ()
     ddl: LogRecord | None = None
     markers: tuple[RowChange, ...] = ()
-    pieces: int = 0
+    chunks: int = 0
     follows: Position | None = None
     row_bytes: int = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether it changes nothing for this stream."""
-        return not (self.rows or self.pieces or self.truncated or self.ddl or self.markers)
+        return not (self.rows or self.chunks or self.truncated or self.ddl or self.markers)
 
 
 @dataclass(frozen=True, slots=True)

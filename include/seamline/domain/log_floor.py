@@ -24,7 +24,8 @@ class LogEnds:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """Where the ledger of a stream stands, or that of a pass: `next_offset` is the first one that it still needs."""
+    """Where the ledger of a stream stands, or that of an incremental snapshot: `next_offset` is the first one that it
+    still needs."""
 
     stream: str
     topic: str

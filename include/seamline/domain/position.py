@@ -16,7 +16,7 @@ def gtid_sequences(gtid: str) -> dict[int, int]:
     Ignoring the server is right only under `gtid_strict_mode=1`, which preflight demands.
     """
     sequences: dict[int, int] = {}
-    for part in filter(None, (piece.strip() for piece in gtid.split(","))):
+    for part in filter(None, (chunk.strip() for chunk in gtid.split(","))):
         match = _GTID.match(part)
         if match is None:
             raise InvariantViolated(f"not a MariaDB GTID: {part!r}")

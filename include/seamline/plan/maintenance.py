@@ -29,7 +29,8 @@ CHORES = (
     Chore(
         "destinations",
         "Clear the destinations",
-        "Drops what dead runs have left in each destination: staging tables after 14 days, a pass that has not moved"
+        "Drops what dead runs have left in each destination: staging tables after 14 days, an incremental snapshot"
+        " that has not moved"
         " for 7 days, which would hold the log; and findings of rows that were loaded anew 100 days ago.",
     ),
     Chore(

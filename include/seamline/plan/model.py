@@ -13,8 +13,8 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import RunKind, RunState
 from seamline.domain.verdict import TableVerdict, parked
 
-# Between the name of a sync and the mark of a pass into its stream.
-PASS = "~pass_"
+# Between the name of a sync and the mark of an incremental snapshot into its stream.
+INCREMENTAL = "~pass_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class DestinationPlan:
     def stage_schema(self) -> str:
         return self.staged_in or f"{self.schema}_stage"
 
-    def pass_schema(self, mark: str) -> str:
-        """Where the tables of one pass lie."""
+    def incremental_schema(self, mark: str) -> str:
+        """Where the tables of one incremental snapshot lie."""
         return f"{self.schema}_pass_{mark}"
 
 
@@ -204,17 +204,19 @@ class SyncPlan:
     def stream_id(self, destination: str) -> StreamId:
         return StreamId(self.sync, self.destination(destination).name)
 
-    def pass_over(self, tables: Collection[str], mark: str) -> "SyncPlan":
-        """The plan of these tables' own pass: a stream of its own, into a schema of its own, with its own ledger.
+    def incremental_plan(self, tables: Collection[str], mark: str) -> "SyncPlan":
+        """The plan of these tables' own incremental snapshot: a stream of its own, into a schema of its own, with its
+        own ledger.
 
-        `mark` tells one pass from every other. The name cannot be that of a declared sync, whose names are plain words.
+        `mark` tells one incremental snapshot from every other. The name cannot be that of a declared sync, whose names
+        are plain words.
         """
         destinations = tuple(
-            dataclasses.replace(one, schema=one.pass_schema(mark), staged_in=one.stage_schema)
+            dataclasses.replace(one, schema=one.incremental_schema(mark), staged_in=one.stage_schema)
             for one in self.destinations
         )
         kept = tuple(table for table in self.tables if table.name in tables)
-        return dataclasses.replace(self, sync=f"{self.sync}{PASS}{mark}", destinations=destinations, tables=kept)
+        return dataclasses.replace(self, sync=f"{self.sync}{INCREMENTAL}{mark}", destinations=destinations, tables=kept)
 
     def only(self, tables: Collection[str]) -> "SyncPlan":
         """The plan of these tables alone, without what is computed from others or added up of them."""
@@ -228,8 +230,8 @@ class SyncPlan:
         )
 
     @property
-    def is_pass(self) -> bool:
-        return PASS in self.sync
+    def is_incremental(self) -> bool:
+        return INCREMENTAL in self.sync
 
 
 def plan_to_json(plan: SyncPlan) -> str:

@@ -111,16 +111,17 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Tables that enter a stream that goes on, from their pass, and tables that leave it. Resolved by `run_id`.
+    """Tables that enter a stream that goes on, from their incremental snapshot, and tables that leave it. Resolved by
+    `run_id`.
 
-    `passed_as` is the stream of their pass, `pass_schema` where they lie; `kept_as` the name under which a removed
-    table's rows are kept.
+    `incremental_stream` is the stream of their incremental snapshot, `incremental_schema` where they lie; `kept_as` the
+    name under which a removed table's rows are kept.
     """
 
     run_id: str
     tables: tuple[Table, ...] = ()
-    passed_as: StreamId | None = None
-    pass_schema: str = ""
+    incremental_stream: StreamId | None = None
+    incremental_schema: str = ""
     kept_as: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -154,9 +155,9 @@ class Sink(Protocol):
     def join(self, stream: StreamId, joining: Joining) -> Commit:
         """Let tables enter and leave a published stream where it stands, in one transaction with a new epoch.
 
-        NotAbreast: the ledger of their pass does not stand where the stream's stands; nothing was changed. A table that
-        the stream carries already becomes what its pass says, in place; readers, views and grants stay. Every pass into
-        this stream is over then, also those that were given up.
+        NotCaughtUp: the ledger of their incremental snapshot does not stand where the stream's stands; nothing was
+        changed. A table that the stream carries already becomes what its incremental snapshot says, in place; readers,
+        views and grants stay. Every incremental snapshot into this stream is over then, also those that were given up.
         """
 
     def close(self) -> None: ...

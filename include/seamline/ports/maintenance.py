@@ -9,10 +9,10 @@ from seamline.domain.log_floor import LedgerPlace
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """What left a destination: findings, the streams of passes, and staged tables."""
+    """What left a destination: findings, the streams of incremental snapshots, and staged tables."""
 
     findings: int
-    passes: tuple[str, ...]
+    incremental_snapshots: tuple[str, ...]
     staged: int
 
 

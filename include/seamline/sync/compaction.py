@@ -22,11 +22,11 @@ _FULL_IMAGES = (
 
 
 def compact(
-    transactions: Iterable[Transaction], *, tables: Mapping[str, Table], gate: BoundaryGate, piece: int = 0
+    transactions: Iterable[Transaction], *, tables: Mapping[str, Table], gate: BoundaryGate, chunk: int = 0
 ) -> dict[str, TableChanges]:
     """Changes per table, tables in the order of their first change; tables without any are absent.
 
-    `transactions` come in log order. The gate moves on with them, so each transaction is given once (pieces of one
+    `transactions` come in log order. The gate moves on with them, so each transaction is given once (chunks of one
     transaction count as that transaction).
     """
     found: dict[str, TableChanges] = {}
@@ -34,9 +34,9 @@ def compact(
     for transaction in transactions:
         dropped = _dropped_tables(transaction, gate) if gate.is_open else frozenset()
         for emptied in transaction.truncated:
-            _empty(emptied, dropped, found, keyed, piece)
+            _empty(emptied, dropped, found, keyed, chunk)
         try:
-            _take_in(transaction.rows, dropped, found, keyed, piece)
+            _take_in(transaction.rows, dropped, found, keyed, chunk)
         except SeamlineError as error:
             error.position = str(transaction.position)
             raise
@@ -49,14 +49,14 @@ def _take_in(
     dropped: frozenset[str],
     found: dict[str, TableChanges],
     keyed: Mapping[str, dict[bytes, KeyedChange]],
-    piece: int,
+    chunk: int,
 ) -> None:
     name, changes, newest = "", TableChanges(""), None
     for row in rows:
         # Rows of one table come in runs.
         if row.table != name:
             name = row.table
-            changes = found[name] if name in found else TableChanges(name, piece=piece)
+            changes = found[name] if name in found else TableChanges(name, chunk=chunk)
             if name not in dropped:
                 found[name] = changes
             newest = keyed.get(name)
@@ -74,10 +74,10 @@ def _empty(
     dropped: frozenset[str],
     found: dict[str, TableChanges],
     keyed: Mapping[str, dict[bytes, KeyedChange]],
-    piece: int,
+    chunk: int,
 ) -> None:
     if name not in dropped:
-        found[name] = TableChanges(name, truncate_first=True, changes_in=1, piece=piece)
+        found[name] = TableChanges(name, truncate_first=True, changes_in=1, chunk=chunk)
         if name in keyed:
             keyed[name].clear()
 

@@ -26,7 +26,7 @@ _LOOK_S = 1.0
 _SILENT_S = 2 * HEARTBEATS_MISSED_S
 _STUCK_S = 30.0
 # Who waits for one of these has a hold on the stream, or the stream has just been published: it is awake then. A low
-# marker is not among them: a pass begins there and waits until the stream has come as far.
+# marker is not among them: an incremental snapshot begins there and waits until the stream has come as far.
 _MARKERS_OF_OTHERS = frozenset({"heartbeat", "high", "barrier"})
 _Wake = Callable[[StreamId, str], None]
 

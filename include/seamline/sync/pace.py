@@ -18,8 +18,8 @@ class Pace:
     poll_records_max: int = 2_000
     # Of the images of whole transactions that wait. As much may be on its way, and as much in an open transaction.
     span_bytes_max: int = 64 << 20
-    # Above either of these an open transaction is handed to the sink in pieces.
-    piece_rows_max: int = 200_000
-    piece_bytes_max: int = 64 << 20
+    # Above either of these an open transaction is handed to the sink in chunks.
+    chunk_rows_max: int = 200_000
+    chunk_bytes_max: int = 64 << 20
     # After so long without a change the loop ends, where somebody else listens to the log meanwhile.
     idle_after_s: float = math.inf

@@ -71,8 +71,8 @@ class SchemaProof:
 
     def covers(self, transaction: Transaction) -> bool:
         """Whether the transaction may be applied now. While the source answers it is asked at the commit, but for a
-        transaction that lies in pieces: these are lost where its commit fails, so it is asked before."""
-        if self._guard is None or not (self.trouble or transaction.pieces) or not is_to_be_proven(transaction):
+        transaction that lies in chunks: these are lost where its commit fails, so it is asked before."""
+        if self._guard is None or not (self.trouble or transaction.chunks) or not is_to_be_proven(transaction):
             return True
         if self._is_proven(transaction.position):
             return True
@@ -192,7 +192,7 @@ class _MarksAhead:
 
 def is_to_be_proven(transaction: Transaction) -> bool:
     """Whether it changes anything of the stream's tables."""
-    return bool(transaction.rows or transaction.pieces or transaction.truncated)
+    return bool(transaction.rows or transaction.chunks or transaction.truncated)
 
 
 def _reaches(place: Position, position: Position) -> bool:

@@ -212,8 +212,8 @@ class _SpanLoop:
                 self._plan.stream.span_changes_max,
                 self._pace.span_bytes_max,
                 self._pace.poll_records_max,
-                self._pace.piece_rows_max,
-                self._pace.piece_bytes_max,
+                self._pace.chunk_rows_max,
+                self._pace.chunk_bytes_max,
             ),
         )
         self._reader.assign(self._ledger.next_offset)
@@ -233,9 +233,9 @@ class _SpanLoop:
         self._ledger: LedgerRow = ledger
         self._gate = gate_of(self._stream, ledger, self._tables)
         self._tracker = PositionTracker(ledger.position)
-        self._pieces: list[Staged] = []
+        self._chunks: list[Staged] = []
         # What is wrong with them. END tells first whether the log has all of their transaction.
-        self._pieces_trouble: Diverged | None = None
+        self._chunks_trouble: Diverged | None = None
         self._draft = _Draft(ledger.next_offset, ledger.next_offset)
 
     def _recover(self, unknown: CommitUnknown | SourceAway) -> None:
@@ -243,7 +243,7 @@ class _SpanLoop:
         the source is away none was sent, and what was passed for it is passed again."""
         if isinstance(unknown, SourceAway):
             self._proof.lose(unknown)
-        sent, draft, had_pieces = self._sent, self._draft, bool(self._pieces or self._pieces_trouble)
+        sent, draft, had_chunks = self._sent, self._draft, bool(self._chunks or self._chunks_trouble)
         self._sent = None
         if sent is None:
             raise InvariantViolated(f"{self._stream}: an answer is lost although no commit was sent") from unknown
@@ -254,7 +254,7 @@ class _SpanLoop:
                 f"{self._stream}: the ledger stands at {stands_at}, neither before nor after the span "
                 f"[{sent.draft.start}, {sent.draft.end}) whose answer was lost"
             ) from unknown
-        if had_pieces:
+        if had_chunks:
             # The new epoch dropped them. Reading the transaction again needs a reader that begins at its start.
             raise TransientError(
                 f"{self._stream}: a large transaction has to be read again from offset {stands_at}"
@@ -407,24 +407,24 @@ class _SpanLoop:
         return self._draft.is_urgent or self._wait_for_draft_s() <= 0
 
     def _read(self, wait_s: float) -> None:
-        """Take in up to a full span; an open transaction that outgrows memory is put aside in pieces."""
+        """Take in up to a full span; an open transaction that outgrows memory is spilled in chunks."""
         self._take_in(wait_s)
-        # What is complete goes first, so that the transaction of the pieces is the next one.
+        # What is complete goes first, so that the transaction of the chunks is the next one.
         while self._buffer.has_large_open_transaction and not self._buffer and self._buffer.trouble is None:
             self._settle()
-            transaction, number = self._buffer.take_piece()
-            changes = compact([transaction], tables=self._tables, gate=self._gate, piece=number)
+            transaction, number = self._buffer.take_chunk()
+            changes = compact([transaction], tables=self._tables, gate=self._gate, chunk=number)
             try:
-                self._pieces += [] if self._pieces_trouble else self._stage(changes)
+                self._chunks += [] if self._chunks_trouble else self._stage(changes)
             except Diverged as trouble:
-                self._pieces_trouble = trouble
+                self._chunks_trouble = trouble
             self._failpoints.reach("app.piece_staged")
             self._draft.changes += sum(found.changes_in for found in changes.values())
             self._take_in(0.0)
 
     def _take_in(self, wait_s: float) -> None:
         self._buffer.read(wait_s)
-        if self._buffer.forget_lost_pieces():
+        if self._buffer.forget_lost_chunks():
             # A new epoch drops them; what was passed beside them and is in no commit yet is passed again.
             self._settle()
             passed = self._draft.transactions
@@ -463,23 +463,23 @@ class _SpanLoop:
         """Pass these transactions, the first of those that wait, and commit what they change."""
         self._failpoints.reach("app.tx_assembled")
         self._require_beyond(transactions, self._beyond)
-        if transactions[0].pieces and self._pieces_trouble is not None:
+        if transactions[0].chunks and self._chunks_trouble is not None:
             self._commit_draft()
-            raise self._pieces_trouble
+            raise self._chunks_trouble
         # While a full span is encoded and applied the next one is read and decoded; a small one is not worth a thread.
         submit = self._committer.submit if self._buffer.is_full else _run_now
         changes = compact(transactions, tables=self._tables, gate=self._gate)
-        pieces = self._pieces if transactions[0].pieces else []
+        chunks = self._chunks if transactions[0].chunks else []
         for transaction in transactions:
             self._pass(transaction)
         self._draft.changes += sum(found.changes_in for found in changes.values())
         self._failpoints.reach("app.fetched")
-        is_empty = not pieces and all(found.is_empty for found in changes.values())
+        is_empty = not chunks and all(found.is_empty for found in changes.values())
         if not is_empty or self._draft.is_urgent or self._is_draft_due():
             through = next(
                 (transaction.position for transaction in reversed(transactions) if is_to_be_proven(transaction)), None
             )
-            self._send(None if is_empty else lambda: [*pieces, *self._stage_proven(changes, through)], submit)
+            self._send(None if is_empty else lambda: [*chunks, *self._stage_proven(changes, through)], submit)
 
     def _pass(self, transaction: Transaction) -> None:
         draft = self._draft
@@ -548,8 +548,8 @@ class _SpanLoop:
                 f"the ledger of {self._stream} stands at {commit.ledger.next_offset}, not {draft.end}"
             )
         self._ledger = commit.ledger
-        if draft.transactions and draft.transactions[-1].pieces:
-            self._pieces = []
+        if draft.transactions and draft.transactions[-1].chunks:
+            self._chunks = []
         busy_since, self._committed_at = max(self._committed_at, self._free_at), self._clock.now()
         if draft.changes:
             self._changed_at = self._committed_at

@@ -12,7 +12,7 @@ from seamline.domain.log import LogRecord, RecordKind, RowChange, Transaction, t
 def stands_alone(transaction: Transaction) -> bool:
     """TRUNCATE, DDL and the rest of a large transaction are spans of their own; so is a transaction with markers: it
     may stop us."""
-    return bool(transaction.truncated or transaction.ddl or transaction.markers or transaction.pieces)
+    return bool(transaction.truncated or transaction.ddl or transaction.markers or transaction.chunks)
 
 
 def stop_condition(transaction: Transaction, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:

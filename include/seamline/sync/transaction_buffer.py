@@ -22,8 +22,8 @@ class BufferLimits:
     span_changes_max: int
     span_bytes_max: int
     poll_records_max: int
-    piece_rows_max: int
-    piece_bytes_max: int
+    chunk_rows_max: int
+    chunk_bytes_max: int
 
 
 class TransactionBuffer:
@@ -89,10 +89,10 @@ class TransactionBuffer:
 
     @property
     def has_large_open_transaction(self) -> bool:
-        """Whether the open transaction has to be put aside in pieces before more of it is read."""
+        """Whether the open transaction has to be spilled in chunks before more of it is read."""
         return (
-            self._assembler.open_rows >= self._limits.piece_rows_max
-            or self._assembler.open_bytes >= self._limits.piece_bytes_max
+            self._assembler.open_rows >= self._limits.chunk_rows_max
+            or self._assembler.open_bytes >= self._limits.chunk_bytes_max
         )
 
     def read(self, wait_s: float) -> None:
@@ -121,14 +121,14 @@ class TransactionBuffer:
         self._changes += sum(map(_changes_of, transactions))
         self._bytes += sum(transaction.row_bytes for transaction in transactions)
 
-    def take_piece(self) -> tuple[Transaction, int]:
-        """The rows so far of the open transaction and the piece's number, from 1."""
-        transaction = self._assembler.take_piece()
-        return transaction, self._assembler.open_pieces
+    def take_chunk(self) -> tuple[Transaction, int]:
+        """The rows so far of the open transaction and the chunk's number, from 1."""
+        transaction = self._assembler.take_chunk()
+        return transaction, self._assembler.open_chunks
 
-    def forget_lost_pieces(self) -> bool:
-        """True, once, where pieces were taken of a transaction that is then told anew."""
-        lost, self._assembler.lost_pieces = self._assembler.lost_pieces, False
+    def forget_lost_chunks(self) -> bool:
+        """True, once, where chunks were taken of a transaction that is then told anew."""
+        lost, self._assembler.lost_chunks = self._assembler.lost_chunks, False
         return lost
 
     def _poll(self, wait_s: float) -> Sequence[LogRecord]:

@@ -22,7 +22,7 @@ class _OpenTransaction:
     """A transaction between its BEGIN and its END.
 
     `counts` is over all tables, also foreign ones. `row_bytes` is the size of the first `rows_measured` rows. `rows`
-    and `truncated` are what no piece has yet. `odd`: how many TRUNCATE and DDL records it has, of any table.
+    and `truncated` are what no chunk has yet. `odd`: how many TRUNCATE and DDL records it has, of any table.
     """
 
     id: str
@@ -37,7 +37,7 @@ class _OpenTransaction:
     truncated: list[LogRecord] = field(default_factory=list)
     ddl: LogRecord | None = None
     last_offset: int = 0
-    pieces: int = 0
+    chunks: int = 0
     odd: int = 0
 
     @property
@@ -63,8 +63,8 @@ class TransactionAssembler:
         self._tables = frozenset(tables)
         self._marker_table = marker_table
         self._open: _OpenTransaction | None = None
-        # Whether pieces were taken of a transaction that was then told anew: they are of no use.
-        self.lost_pieces = False
+        # Whether chunks were taken of a transaction that was then told anew: they are of no use.
+        self.lost_chunks = False
         self.trouble: SeamlineError | None = None
 
     @property
@@ -82,22 +82,22 @@ class TransactionAssembler:
         return self._open.row_bytes if self._open else 0
 
     @property
-    def open_pieces(self) -> int:
-        """How many pieces were taken from the transaction that is still open."""
-        return self._open.pieces if self._open else 0
+    def open_chunks(self) -> int:
+        """How many chunks were taken from the transaction that is still open."""
+        return self._open.chunks if self._open else 0
 
-    def take_piece(self) -> Transaction:
+    def take_chunk(self) -> Transaction:
         """The rows so far of the open transaction, in order, and the tables emptied before them, which undoes also what
-        earlier pieces have of these. The transaction is then continued without them.
+        earlier chunks have of these. The transaction is then continued without them.
 
         For transactions larger than memory. Counts go on over all rows, so END is verified as ever.
         """
         transaction = self._open
         position = (transaction.position or transaction.begin.position) if transaction else None
         if transaction is None or position is None:
-            raise LogCorrupted("there is no open transaction with rows to take a piece of", hint=_ONBOARD_AGAIN)
-        transaction.pieces += 1
-        # The last delete may be half of a change of key. Both halves belong to one piece: the other takes values that
+            raise LogCorrupted("there is no open transaction with rows to take a chunk of", hint=_ONBOARD_AGAIN)
+        transaction.chunks += 1
+        # The last delete may be half of a change of key. Both halves belong to one chunk: the other takes values that
         # the log left out from the row as it was before.
         held_back = transaction.rows[-1:] if len(transaction.rows) > 1 and transaction.rows[-1].op == "d" else []
         rows, transaction.rows = transaction.rows[: len(transaction.rows) - len(held_back)], held_back
@@ -179,7 +179,7 @@ class TransactionAssembler:
                 " goes on in the middle is unknown: Debezium's own connector class wrote this",
                 hint=_ONBOARD_AGAIN,
             )
-        self.lost_pieces = self.lost_pieces or bool(transaction.pieces)
+        self.lost_chunks = self.lost_chunks or bool(transaction.chunks)
         self._open = _OpenTransaction(transaction.id, transaction.start, record, last_offset=record.offset)
 
     def _close_without_end(self, transaction: _OpenTransaction, record: LogRecord) -> Transaction:
@@ -290,7 +290,7 @@ class TransactionAssembler:
             _names(transaction.truncated),
             transaction.ddl,
             tuple(transaction.markers),
-            transaction.pieces,
+            transaction.chunks,
             transaction.begin.follows.position if transaction.begin.follows else None,
             transaction.measure(),
         )

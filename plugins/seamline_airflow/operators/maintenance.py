@@ -138,11 +138,12 @@ class ClearDestinationsOperator(BaseOperator):
                     failed.append(exc)
                     continue
                 self.log.info(
-                    "destination %s: %d staging tables of dead runs, %d passes (%s), %d findings that were over",
+                    "destination %s: %d staging tables of dead runs, %d incremental snapshots (%s), %d findings that"
+                    " were over",
                     destination.name,
                     gone.staged,
-                    len(gone.passes),
-                    ", ".join(gone.passes) or "none",
+                    len(gone.incremental_snapshots),
+                    ", ".join(gone.incremental_snapshots) or "none",
                     gone.findings,
                 )
             if failed:

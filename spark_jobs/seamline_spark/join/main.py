@@ -1,4 +1,5 @@
-"""The joining of a run's tables as a job: their pass is a stream of its own, which lives in this process."""
+"""The joining of a run's tables as a job: their incremental snapshot is a stream of its own, which lives in this
+process."""
 
 import argparse
 import logging
@@ -13,8 +14,8 @@ from seamline.domain.runs import PUBLISH, TABLES
 from seamline.plan.list_change import ListChange
 from seamline.plan.model import Run, SyncPlan
 from seamline.ports import Sink
+from seamline.sync.incremental_snapshot import JoinPatience, JoinTools, join_stream
 from seamline.sync.onboard import let_log_go
-from seamline.sync.table_pass import JoinPatience, PassTools, join_stream
 from seamline_spark.session import as_an_application
 
 log = logging.getLogger("seamline_spark.join")
@@ -54,7 +55,7 @@ def _join(run: Run, destination: str, change: ListChange) -> str:
 
     armed = failpoints.from_environment(settings.process_environment()) or failpoints.ArmedFailpoints()
     with closing(registry.director()) as director:
-        tools = PassTools(
+        tools = JoinTools(
             director=director,
             open_log=lambda: registry.log_reader(run.plan),
             open_sink=open_sink,

@@ -74,7 +74,7 @@ _SURVIVED = "app.commit_sent"
 # Reached only by a stream that was just published, before its boundaries have ended.
 _OF_A_CUTOVER = ("cut.overlap_ended",)
 # Reached only where a transaction is larger than memory.
-_OF_PIECES = ("app.piece_staged",)
+_OF_CHUNKS = ("app.piece_staged",)
 KILLED = -signal.SIGKILL
 
 
@@ -126,15 +126,15 @@ class BankUnderFire:
         before = self._at_rest()
         if failpoint in _OF_A_CUTOVER:
             self._load_all()
-        small_pieces = self.folder / "small_pieces"
-        small_pieces.unlink(missing_ok=True)
-        if failpoint in _OF_PIECES:
-            small_pieces.touch()
+        small_chunks = self.folder / "small_chunks"
+        small_chunks.unlink(missing_ok=True)
+        if failpoint in _OF_CHUNKS:
+            small_chunks.touch()
         worker = self.start("stream", f"{failpoint}={mode}@{hit}")
         is_hold = failpoint == "app.hold"
         if is_hold:
             self._hold_again_and_again(worker)
-        with self.writers.with_batches() if failpoint in _OF_PIECES else nullcontext():
+        with self.writers.with_batches() if failpoint in _OF_CHUNKS else nullcontext():
             began = self._happened(worker, failpoint, mode)
         goes_on = mode is Mode.WAIT or (mode is Mode.ERROR and failpoint == _SURVIVED)
         if mode is Mode.ERROR and not goes_on:
@@ -148,9 +148,9 @@ class BankUnderFire:
         recovery_s = self.recovered(began)
         if mode is Mode.STOP:
             worker.wake()
-            # Its successor has ended its session. Amid a piece it does not ask the ledger why, and whoever starts it
+            # Its successor has ended its session. Amid a chunk it does not ask the ledger why, and whoever starts it
             # again asks first what is wanted.
-            wanted = (FENCED, TRANSIENT) if failpoint in _OF_PIECES else (FENCED,)
+            wanted = (FENCED, TRANSIENT) if failpoint in _OF_CHUNKS else (FENCED,)
             self.ended(worker, within_s=_ENDS_WITHIN_S, wanted=wanted)
         return self._checked(Case(self.kind, failpoint, mode, hit, recovery_s, 0, 0, ()), before)
 

@@ -13,7 +13,7 @@ SLOT = "snap.slot_created"
 ONBOARDING = sorted(name for name in NAMES if name.startswith(("snap.", "pub.")) and name != SLOT)
 COMPARING = sorted(name for name in NAMES if name.startswith("rec."))
 CAPTURING = sorted(name for name in NAMES if name.startswith("cap."))
-# Those of a pass, which is a stream too, and of its joining.
+# Those of an incremental snapshot, which is a stream too, and of its joining.
 JOINING = ("pub.commit_sent", "app.epoch_taken", "app.fetched", "app.commit_sent", "addtable.joined")
 
 

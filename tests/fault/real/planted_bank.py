@@ -39,13 +39,13 @@ _TOLD_BEFORE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """By which checks, with what they said, and how much was looked at. `is_abreast`: the stream had come to the end of
-    the log, so that the history of the clients and the source itself could be asked too."""
+    """By which checks, with what they said, and how much was looked at. `is_caught_up`: the stream had come to the end
+    of the log, so that the history of the clients and the source itself could be asked too."""
 
     by: dict[str, list[str]]
     commits: int
     transfers: int
-    is_abreast: bool
+    is_caught_up: bool
 
 
 @dataclass(kw_only=True)
@@ -125,7 +125,7 @@ class PlantedBank(BankUnderFire):
         """The last one that wrote rows without a key stands in the log topic once more, whole, and nothing follows."""
         # The capture tells nothing meanwhile, or a copy would stand inside of another transaction.
         with self.writers.still():
-            assert self._comes_abreast(), f"the stream has ended: {self.stream.said()}"
+            assert self._catches_up(), f"the stream has ended: {self.stream.said()}"
             topic, producer = self.source.plan.source.log_topic, Producer(client_settings(resolve("kafka")))
             for message in _messages(topic, *self._last_with_copies()):
                 producer.produce(topic, key=message.key(), value=message.value(), headers=message.headers() or [])
@@ -174,14 +174,14 @@ class PlantedBank(BankUnderFire):
     def caught(self) -> Caught:
         """What every check of T1 says, while no client is in the middle of something."""
         with self.writers.still():
-            is_abreast = self._comes_abreast()
+            is_caught_up = self._catches_up()
             if not self.is_over:
                 self.stop_stream()
             commits, said = self.new_commits()
             by = _by_name([*said, *map(str, check_stops(self.stops))])
             if self.is_log_true:
                 by[STATE] = self.state_differences()
-            if is_abreast:
+            if is_caught_up:
                 self._ask_clients_and_source(by)
             count = self.warehouse.findings() - self.findings_before
             by[FINDINGS] = [f"{count} findings"] if count else []
@@ -189,7 +189,7 @@ class PlantedBank(BankUnderFire):
             {name: said for name, said in by.items() if said},
             len(commits),
             sum(commit.transfers_checked for commit in commits),
-            is_abreast,
+            is_caught_up,
         )
 
     def _ask_clients_and_source(self, by: dict[str, list[str]]) -> None:
@@ -200,7 +200,7 @@ class PlantedBank(BankUnderFire):
         by[SOURCE] = differences(rows, self.source_rows())
         by[TYPED] = self.typed_differences(typed_keys(self.kind))
 
-    def _comes_abreast(self) -> bool:
+    def _catches_up(self) -> bool:
         """With everything that the source has committed; never, where the stream has ended as it should not."""
         self.order(Orders())
         marker = Marker(id=f"planted-{uuid.uuid4().hex}", kind="barrier")

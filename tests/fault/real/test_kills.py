@@ -35,7 +35,7 @@ def test_the_warehouse_sees_a_wrong_state_when_it_is_committed(bank: BankUnderFi
 
 
 def test_the_warehouse_sees_a_commit_of_rows_that_leaves_the_ledger_alone(bank: BankUnderFire) -> None:
-    """Nor is the ledger of another stream its place: a pass that writes where it should not."""
+    """Nor is the ledger of another stream its place: an incremental snapshot that writes where it should not."""
     columns = "topic, topic_id, next_offset, position, epoch"
     rows = "UPDATE live.typ SET id = id WHERE id = 0"
     others = f"INSERT INTO seamline.ledger (stream, {columns}) SELECT 'another', {columns} FROM seamline.ledger LIMIT 1"

@@ -27,7 +27,7 @@ from tests.integration.streamed import DESTINATION, Streamed, streamed
 from tests.waiting import wait_until
 
 ROWS = 500_000
-# What is read ahead and one piece, whatever the transaction: more rows need no more (tried with three million).
+# What is read ahead and one chunk, whatever the transaction: more rows need no more (tried with three million).
 MEMORY_MAX_MIB = 850
 WITHIN_S = 240.0
 # Half of the rows have a key; of those without one each is there fifty thousand times.
@@ -55,7 +55,7 @@ def test_a_million_rows_in_one_transaction_need_little_memory_and_appear_at_once
         write_whole(tmp_path / "orders.json", json.dumps(asdict(Orders())))
         fill(kind, one)
         with worker(tmp_path) as first:
-            wait_until(lambda: pieces(stream), timeout_s=WITHIN_S, what="a part of it to be put aside")
+            wait_until(lambda: chunks(stream), timeout_s=WITHIN_S, what="a part of it to be spilled")
             first.kill()
         assert visible(stream) == 0
         with worker(tmp_path) as second:
@@ -71,7 +71,7 @@ def test_a_million_rows_in_one_transaction_need_little_memory_and_appear_at_once
             memory = peak_mib(second.pid)
         assert stream.differences("account", "audit") == {}
         assert stream.findings() == 0
-        assert pieces(stream) == []
+        assert chunks(stream) == []
         assert memory < MEMORY_MAX_MIB
         tally.proven[
             f"{kind}: {2 * ROWS:,} rows of one transaction, the worker killed half-way, committed once, in {memory} MiB"
@@ -111,8 +111,8 @@ def visible(stream: Streamed) -> int:
     return int(count)
 
 
-def pieces(stream: Streamed) -> list[str]:
-    rows = stream.query("SELECT relname FROM pg_class WHERE relkind = 'r' AND starts_with(relname, 'seamline_pieces_')")
+def chunks(stream: Streamed) -> list[str]:
+    rows = stream.query("SELECT relname FROM pg_class WHERE relkind = 'r' AND starts_with(relname, 'seamline_chunks_')")
     return [name for (name,) in rows]
 
 

@@ -127,7 +127,7 @@ def judged(bank: PlantedBank, scene: Scene, plant: Plant | None) -> Caught:
 
 def test_without_a_bug_no_check_finds_anything(planted: PlantedBank) -> None:
     caught = judged(planted, nothing, None)
-    assert (caught.by, caught.is_abreast) == ({}, True)
+    assert (caught.by, caught.is_caught_up) == ({}, True)
     assert caught.commits >= COMMITS_MIN
     assert caught.transfers
 

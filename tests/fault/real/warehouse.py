@@ -81,7 +81,7 @@ class Warehouse:
             return missing(session)
 
     def leftovers(self) -> list[str]:
-        """Staged tables; pieces of large transactions are temporary, and gone with their session."""
+        """Staged tables; chunks of large transactions are temporary, and gone with their session."""
         with self.session() as session:
             rows = session.execute(
                 "SELECT oid::regclass::text FROM pg_class"

@@ -3,7 +3,7 @@
 Forked (`workers.py`), or run as `python -m tests.fault.real.worker stream|snapshot|publish|join|compare|capture
 FOLDER`. The folder holds
 `plan.json` and `run_id`, `change.json` where the run changes the tables of the stream, and `capture.json`; the stream
-reads its orders from `orders.json` there, has small pieces where a file `small_pieces` lies, and writes its last report
+reads its orders from `orders.json` there, has small chunks where a file `small_chunks` lies, and writes its last report
 to `report.json`, a snapshot leaves `snapshot.json`, a comparison `verdicts.jsonl`. Connections and failpoints come from
 the environment, and so does the name of a bug that a test has planted (`plants.py`).
 """
@@ -39,17 +39,17 @@ from seamline.plan.list_change import ListChange, entering_only
 from seamline.plan.model import Run, TablePlan, plan_from_json
 from seamline.ports import Failpoints, Orders, StreamReport
 from seamline.sync.capture import ensure_capture
+from seamline.sync.incremental_snapshot import JoinTools, join_stream
 from seamline.sync.onboard import publish
 from seamline.sync.pace import Pace
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from seamline.sync.span_loop import run_stream
-from seamline.sync.table_pass import PassTools, join_stream
 from seamline_spark.compare.main import compare_destination
 from tests.fault.real import plants
 
 DESTINATION = "warehouse"
-# By it a transfer of a thousand legs is put aside in pieces.
-SMALL_PIECES = Pace(piece_rows_max=400, poll_records_max=200)
+# By it a transfer of a thousand legs is spilled in chunks.
+SMALL_CHUNKS = Pace(chunk_rows_max=400, poll_records_max=200)
 FENCED, TRANSIENT, FINAL = 3, 4, 5
 
 
@@ -201,7 +201,7 @@ def stream(folder: Path) -> None:
             control=OrdersInFile(folder),
             schema_guard=schema_guard,
             failpoints=registry.failpoints(),
-            pace=SMALL_PIECES if (folder / "small_pieces").exists() else None,
+            pace=SMALL_CHUNKS if (folder / "small_chunks").exists() else None,
         )
 
 
@@ -232,7 +232,7 @@ def put_in_place(folder: Path) -> None:
 def join(folder: Path) -> None:
     run, change = run_of(folder), change_of(folder)
     assert change is not None, "this run changes no tables"
-    tools = PassTools(
+    tools = JoinTools(
         director=DirectorInFile(folder),
         open_log=lambda: registry.log_reader(run.plan),
         open_sink=lambda plan: registry.sink(plan, DESTINATION),

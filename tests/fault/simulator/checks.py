@@ -54,7 +54,7 @@ class Checks:
         if before is not None and covered < self._source.covered_by(before.position):
             self._tally["published an earlier position"] += 1
         if before is None:
-            # Whoever publishes a pass that is over and forgotten begins a new life of it.
+            # Whoever publishes an incremental snapshot that is over and forgotten begins a new life of it.
             course.newest_epoch = 0
         course.published, course.published_at, course.schema = covered, after.next_offset, schema
         course.published_epoch = after.epoch
@@ -70,7 +70,7 @@ class Checks:
         self._tally["joinings compared"] += 1
 
     def after_commit(self, before: LedgerRow, epoch: int) -> None:
-        """A commit of a stream, or of a pass, has had its effect."""
+        """A commit of a stream, or of an incremental snapshot, has had its effect."""
         course, after = self.courses[before.stream], self._destination.ledgers[before.stream]
         if epoch != course.newest_epoch or after.epoch < course.newest_epoch:
             raise Violation("I6 epoch", f"a commit of epoch {epoch} took effect under epoch {course.newest_epoch}")
@@ -81,7 +81,10 @@ class Checks:
             raise Violation("I6 position", f"the position fell from transaction {was} to {now}")
         course.farthest = max(course.farthest, after.next_offset)
         if after.next_offset > max(self.courses[STREAM].farthest, course.published_at):
-            raise Violation("pass ahead", f"a pass stands at {after.next_offset}, where its stream never was")
+            raise Violation(
+                "incremental snapshot ahead",
+                f"an incremental snapshot stands at {after.next_offset}, where its stream never was",
+            )
         self._nothing_beyond(before, after)
         self.state(before.stream)
 
@@ -117,7 +120,7 @@ class Checks:
         for boundary in ledger.boundaries:
             number = max(place, self._source.covered_by(boundary.position))
             self.equal({boundary.table: held[boundary.table]}, number, "I3 state")
-        self._tally["states compared" if stream == STREAM else "states of a pass compared"] += 1
+        self._tally["states compared" if stream == STREAM else "states of an incremental snapshot compared"] += 1
 
     def _carried(self, ledger: LedgerRow, held: Mapping[str, Any]) -> None:
         """No table stands there that nobody carries, and none is missing that is carried."""

@@ -14,13 +14,13 @@ from seamline.domain.errors import CommitUnknown
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.log import LogRecord, RecordKind, RowChange, Transaction
 from seamline.domain.position import BinlogPosition, Position, PostgresPosition, widen_xid
-from seamline.plan.model import PASS
+from seamline.plan.model import INCREMENTAL
 from seamline.ports import Commit, Joining, Lease, Load, Orders, Progress, Publication, Staged
-from seamline.sync import boundaries, compaction, span_loop, table_pass, transactions
+from seamline.sync import boundaries, compaction, incremental_snapshot, span_loop, transactions
+from seamline.sync.incremental_snapshot import ReaderBehind
 from seamline.sync.log_listener import LogListener
 from seamline.sync.progress import PositionTracker
 from seamline.sync.span_loop import _SpanLoop
-from seamline.sync.table_pass import ReaderBehind
 from seamline.sync.transaction_buffer import TransactionBuffer
 from seamline.sync.transactions import TransactionAssembler
 from tests import memory_sink
@@ -77,7 +77,7 @@ def unknown_commit_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     def recover(loop: Any, unknown: CommitUnknown) -> None:
         draft, loop._sent = loop._draft, None
         loop._take_lease()
-        loop._pieces = []
+        loop._chunks = []
         loop._buffer.put_back(draft.transactions)
 
     patch.setattr(_SpanLoop, "_recover", recover)
@@ -89,7 +89,7 @@ def unknown_commit_taken_for_failed(patch: pytest.MonkeyPatch) -> None:
     def recover(loop: Any, unknown: CommitUnknown) -> None:
         sent, draft, loop._sent = loop._sent, loop._draft, None
         loop._take_lease()
-        loop._pieces = []
+        loop._chunks = []
         loop._buffer.put_back(draft.transactions)
         loop._buffer.put_back(sent.draft.transactions)
 
@@ -225,11 +225,11 @@ def delete_of_a_key_change_applied_after_the_insert(patch: pytest.MonkeyPatch) -
     patch.setattr(compaction, "_keep_newest", keep)
 
 
-def pieces_of_a_large_transaction_forgotten(patch: pytest.MonkeyPatch) -> None:
+def chunks_of_a_large_transaction_forgotten(patch: pytest.MonkeyPatch) -> None:
     right = _SpanLoop._stage
 
     def stage(loop: Any, changes: Mapping[str, Any]) -> list[Staged]:
-        return [staged for staged in right(loop, dict(changes)) if not staged.batch.piece]
+        return [staged for staged in right(loop, dict(changes)) if not staged.batch.chunk]
 
     patch.setattr(_SpanLoop, "_stage", stage)
 
@@ -249,8 +249,8 @@ def transaction_applied_before_its_end(patch: pytest.MonkeyPatch) -> None:
         found = right(assembler, records)
         opened = assembler._open
         if opened is not None and opened.rows and records[-1].rows:
-            found.append(assembler.take_piece())
-            opened.pieces = 0
+            found.append(assembler.take_chunk())
+            opened.chunks = 0
         return found
 
     patch.setattr(TransactionAssembler, "feed", feed)
@@ -274,8 +274,8 @@ def transaction_continued_at_its_second_begin(patch: pytest.MonkeyPatch) -> None
     )
 
 
-def pieces_kept_of_a_transaction_that_is_told_anew(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TransactionBuffer, "forget_lost_pieces", lambda buffer: False)
+def chunks_kept_of_a_transaction_that_is_told_anew(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TransactionBuffer, "forget_lost_chunks", lambda buffer: False)
 
 
 def order_of_transactions_not_verified(patch: pytest.MonkeyPatch) -> None:
@@ -341,13 +341,13 @@ def chain_of_key_changes_not_followed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compaction, "_take_from_old_key", take)
 
 
-def unavailable_values_of_pieces_not_filled(patch: pytest.MonkeyPatch) -> None:
+def unavailable_values_of_chunks_not_filled(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory_sink, "filled", lambda image, older: image)
 
 
-def unavailable_value_of_a_moved_row_taken_from_before_its_pieces(patch: pytest.MonkeyPatch) -> None:
+def unavailable_value_of_a_moved_row_taken_from_before_its_chunks(patch: pytest.MonkeyPatch) -> None:
     right = memory_sink._moved
-    patch.setattr(memory_sink, "_moved", lambda table, change, pieces, stored: right(table, change, (), stored))
+    patch.setattr(memory_sink, "_moved", lambda table, change, chunks, stored: right(table, change, (), stored))
 
 
 # ---- tables that join -----------------------------------------------------------------------------------------------
@@ -357,11 +357,11 @@ def joined_without_comparing_places(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory_sink, "_at", lambda ledger: None)
 
 
-def pass_ahead_of_its_stream(patch: pytest.MonkeyPatch) -> None:
+def incremental_snapshot_ahead_of_its_stream(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReaderBehind, "_may_give", lambda reader, record: True)
 
 
-class LedgerOfAPassForgotten(MemorySink):
+class LedgerOfAnIncrementalSnapshotForgotten(MemorySink):
     """Each attempt begins where the snapshot was, beside rows that an attempt before has led on."""
 
     _published: ClassVar[dict[StreamId, LedgerRow]] = {}
@@ -375,14 +375,14 @@ class LedgerOfAPassForgotten(MemorySink):
 
     def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
         ledger, first = self._database.ledgers.get(stream), self._published.get(stream)
-        if ledger is not None and first is not None and PASS in stream.sync:
+        if ledger is not None and first is not None and INCREMENTAL in stream.sync:
             self._database.ledgers[stream] = replace(first, epoch=ledger.epoch)
         return super().acquire(stream, after_epoch=after_epoch)
 
 
-def ledger_of_a_pass_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LedgerOfAPassForgotten, "_published", {})
-    _sink(patch, LedgerOfAPassForgotten)
+def ledger_of_an_incremental_snapshot_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LedgerOfAnIncrementalSnapshotForgotten, "_published", {})
+    _sink(patch, LedgerOfAnIncrementalSnapshotForgotten)
 
 
 class OldEpochGoesOnAfterAJoining(MemorySink):
@@ -439,12 +439,12 @@ def transactions_of_before_expected_for_one_table_taken_for_all(patch: pytest.Mo
 
 def tables_that_leave_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
     """The ledger goes on to carry them, so the stream refuses the plan that lacks them."""
-    right = table_pass._joining
+    right = incremental_snapshot._joining
 
     def joining(*about: Any) -> Joining:
         return replace(right(*about), kept_as={})
 
-    patch.setattr(table_pass, "_joining", joining)
+    patch.setattr(incremental_snapshot, "_joining", joining)
 
 
 # ---- idle streams ---------------------------------------------------------------------------------------------------
@@ -520,9 +520,9 @@ PLANTED: dict[Plant, set[str]] = {
     truncate_ignored: {_STATE},
     identical_rows_joined: {_STATE},
     delete_of_a_key_change_applied_after_the_insert: {_SUMS, _LEGS, _STATE},
-    pieces_of_a_large_transaction_forgotten: {_FINDINGS, _SUMS, _LEGS, _STATE},
+    chunks_of_a_large_transaction_forgotten: {_FINDINGS, _SUMS, _LEGS, _STATE},
     transaction_continued_at_its_second_begin: {_STATE},
-    pieces_kept_of_a_transaction_that_is_told_anew: {_STATE},
+    chunks_kept_of_a_transaction_that_is_told_anew: {_STATE},
     counts_of_end_not_verified: {"I9 nothing beyond"},
     transaction_applied_before_its_end: {_LOG, _POSITION},
     end_of_another_transaction_accepted: {"I9 nothing beyond"},
@@ -533,11 +533,11 @@ PLANTED: dict[Plant, set[str]] = {
     unavailable_value_taken_from_the_stored_row_though_the_span_has_a_newer_one: {_STATE, _ROWS},
     unavailable_value_taken_from_whoever_had_the_new_key: {_STATE, _ROWS},
     chain_of_key_changes_not_followed: {_ROWS},
-    unavailable_values_of_pieces_not_filled: {_STATE, _ROWS},
-    unavailable_value_of_a_moved_row_taken_from_before_its_pieces: {_STATE, _ROWS},
+    unavailable_values_of_chunks_not_filled: {_STATE, _ROWS},
+    unavailable_value_of_a_moved_row_taken_from_before_its_chunks: {_STATE, _ROWS},
     joined_without_comparing_places: {"I10", _STATE},
-    pass_ahead_of_its_stream: {"pass ahead"},
-    ledger_of_a_pass_forgotten: {_BACK, _STATE},
+    incremental_snapshot_ahead_of_its_stream: {"incremental snapshot ahead"},
+    ledger_of_an_incremental_snapshot_forgotten: {_BACK, _STATE},
     old_epoch_goes_on_after_a_joining: {"I6 epoch"},
     # Or the last barrier: the boundary of a table that the stream does not carry never ends.
     plan_of_before_accepted_by_a_stream_that_starts: {_STATE, "I10"},

@@ -11,7 +11,7 @@ from typing import Any
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.digest import Segment, SegmentDigest
-from seamline.domain.errors import CommitUnknown, Fenced, NotAbreast, TransientError
+from seamline.domain.errors import CommitUnknown, Fenced, NotCaughtUp, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.position import Position
 from seamline.domain.unavailable_values import lacks_values
@@ -92,11 +92,11 @@ class SteppedSink(MemorySink):
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         self._schedule.step("stage", is_network=True)
-        if changes.piece:
-            self._schedule.tally["piece staged"] += 1
-        before = {key for piece in self.put_aside(lease, changes.table) for key in piece}
+        if changes.chunk:
+            self._schedule.tally["chunk staged"] += 1
+        before = {key for chunk in self.spill(lease, changes.table) for key in chunk}
         moved = {c.taken_from for c in changes.keyed if c.taken_from and lacks_values(c.row)}
-        self._schedule.tally["moved behind a piece"] += len(moved & before)
+        self._schedule.tally["moved behind a chunk"] += len(moved & before)
         self._schedule.tally["values left out"] += sum(lacks_values(change.row) for change in changes.keyed)
         return super().stage(lease, changes)
 
@@ -160,7 +160,7 @@ class SteppedSink(MemorySink):
         finally:
             ledger = self._database.ledgers.get(stream)
             if ledger is not None and ledger is not known:
-                what = "published" if stream == STREAM else "pass published"
+                what = "published" if stream == STREAM else "incremental snapshot published"
                 self._schedule.tally[f"{what}, generation {min(2, ledger.boundaries[0].generation)}"] += 1
                 self._checks.after_publish(known, ledger, schema=self._schema)
                 for load in loads:
@@ -176,8 +176,12 @@ class SteppedSink(MemorySink):
         try:
             with self._answer_perhaps_lost():
                 commit = super().join(stream, joining)
-        except NotAbreast:
-            self._schedule.tally["not abreast" if joining.passed_as in self._database.ledgers else "no pass yet"] += 1
+        except NotCaughtUp:
+            self._schedule.tally[
+                "not caught up"
+                if joining.incremental_stream in self._database.ledgers
+                else "no incremental snapshot yet"
+            ] += 1
             raise
         finally:
             ledger = self._database.ledgers.get(stream)
@@ -228,7 +232,7 @@ class Direction:
         apply_to = self.apply_to if self.hold_id else None
         return Orders(self.is_wanted, self.is_paused, self.hold_id, self.hold_until, apply_to)
 
-    # ports.StreamDirector, as far as barriers and passes ask
+    # ports.StreamDirector, as far as barriers and incremental snapshots ask
 
     def want(self, stream: StreamId, *, plan_json: str) -> None:
         self.schedule.step("want", is_network=True)

@@ -12,9 +12,9 @@ from seamline.domain.errors import CommitUnknown, Fenced, Refused, SeamlineError
 from seamline.domain.runs import RunKind, RunState
 from seamline.plan.list_change import ListChange, entering_only, list_change
 from seamline.plan.model import Run, SyncPlan, plan_to_json
+from seamline.sync.incremental_snapshot import JoinPatience, JoinTools, join_stream
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
-from seamline.sync.table_pass import JoinPatience, PassTools, join_stream
 from tests.fault.simulator.bank_source import TABLES
 from tests.fault.simulator.checks import Checks
 from tests.fault.simulator.ports import Direction, SteppedFailpoints, SteppedSink, SteppedSource
@@ -168,7 +168,7 @@ class Runs:
             if self.schedule.dice.random() < 0.1:
                 self.world.results.pop((run.run_id, "snapshot"), None)
             run = self._with_snapshot(run, entering_only(run, change))
-        tools = PassTools(
+        tools = JoinTools(
             director=self.direction,
             open_log=self.reader,
             open_sink=lambda plan: self._sink(plan, process),

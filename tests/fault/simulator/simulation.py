@@ -108,8 +108,8 @@ class Simulation:
         self.runs = Runs(
             self.plan, self.schedule, self.capture, self.destination, self.checks, self.direction, self.world
         )
-        # More rows than a transaction has that changes keys of notes: in pieces the product refuses those.
-        self.pace = Pace(poll_records_max=dice.choice([3, 10, 200]), piece_rows_max=dice.choice([8, 15, 1_000]))
+        # More rows than a transaction has that changes keys of notes: in chunks the product refuses those.
+        self.pace = Pace(poll_records_max=dice.choice([3, 10, 200]), chunk_rows_max=dice.choice([8, 15, 1_000]))
         if seed % IDLE_EVERY == 1:
             self.pace = replace(self.pace, idle_after_s=IDLE_AFTER_S, idle_report_every_s=IDLE_AFTER_S)
             # A source that is silent by its clock keeps its streams awake.

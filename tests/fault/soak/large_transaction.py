@@ -15,7 +15,7 @@ _ACTOR = "crowd"
 # Wide ones: few records are soon captured and read.
 _WIDE = "wide ü" * 600
 _KINDS_OF_ROWS = 10
-_COPIES = Pace().piece_bytes_max * 5 // 4 // len(_WIDE) // _KINDS_OF_ROWS
+_COPIES = Pace().chunk_bytes_max * 5 // 4 // len(_WIDE) // _KINDS_OF_ROWS
 _ROWS = _COPIES * _KINDS_OF_ROWS
 _NUMBERS = {"mariadb": f"seq_1_to_{_ROWS}", "postgres": f"generate_series(1, {_ROWS}) AS seq"}
 

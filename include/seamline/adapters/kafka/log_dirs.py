@@ -58,10 +58,10 @@ def _context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 def _read(link: socket.socket, length: int) -> bytes:
     parts = bytearray()
     while len(parts) < length:
-        piece = link.recv(length - len(parts))
-        if not piece:
+        chunk = link.recv(length - len(parts))
+        if not chunk:
             raise ConnectionError("the broker closed the connection")
-        parts += piece
+        parts += chunk
     return bytes(parts)
 
 

@@ -8,7 +8,7 @@ from seamline.domain.changes import Finding
 from seamline.domain.errors import Diverged, SeamlineError, TransientError
 from seamline.sinks.postgres.delete_insert import delete_and_insert, refused_on_the_way
 from seamline.sinks.postgres.encode import Encoded
-from seamline.sinks.postgres.statements import LAST_PIECE, SpanStatements, TableStatements
+from seamline.sinks.postgres.statements import LAST_CHUNK, SpanStatements, TableStatements
 
 # Keyed tables only: each staged row looks its key up in the live table's index, nothing else is ever right. A hash join
 # reads the whole live table; materializing a table that was empty when the plan was made makes the work quadratic (the
@@ -40,9 +40,9 @@ class SpanApplier:
                 if name not in self._staged and not _is_sent(parts):
                     self.session.execute(on.create_staging)
                     self._staged.add(name)
-                if _has_pieces(parts):
-                    # Where the session is not the one that put them aside: none is there, and their count says so.
-                    self.session.execute(on.create_pieces)
+                if _has_chunks(parts):
+                    # Where the session is not the one that spilled them: none is there, and their count says so.
+                    self.session.execute(on.create_chunks)
 
     def refused_on_the_way(self, exc: SeamlineError) -> str:
         """What a unique index said of the order in which a keyed table was written; "" for any other error."""
@@ -98,43 +98,43 @@ class SpanApplier:
         return [], 0
 
     def _bring(self, on: TableStatements, batches: Sequence[Encoded]) -> None:
-        """Into the staging table, by way of the table of pieces where there are any."""
-        in_pieces = _has_pieces(batches)
-        place = on.pieces if in_pieces else on.staging
+        """Into the staging table, by way of the table of chunks where there are any."""
+        in_chunks = _has_chunks(batches)
+        place = on.chunks if in_chunks else on.staging
         for batch in batches:
-            if not batch.rows or batch.piece:
+            if not batch.rows or batch.chunk:
                 continue
             if batch.is_sent:
                 self.session.execute(on.insert_into(place), (batch.document.decode(),), prepare=False)
             else:
                 with self.session.cursor().copy(on.copy_into(place)) as copy:
                     copy.write(batch.document)
-        if in_pieces:
+        if in_chunks:
             self._require_all_rows(on, sum(batch.rows for batch in batches))
-            # What was put aside before a TRUNCATE is undone by it.
-            emptied = [batch.piece or LAST_PIECE for batch in batches if batch.truncate_first]
+            # What was spilled before a TRUNCATE is undone by it.
+            emptied = [batch.chunk or LAST_CHUNK for batch in batches if batch.truncate_first]
             first = max(emptied, default=0)
-            self.session.execute(on.gather_pieces(first=first))
+            self.session.execute(on.gather_chunks(first=first))
             if any(batch.is_partial for batch in batches):
-                self._fill_from_pieces(on, first)
-            self.session.execute(f"DROP TABLE {on.pieces}")
+                self._fill_from_chunks(on, first)
+            self.session.execute(f"DROP TABLE {on.chunks}")
 
-    def _fill_from_pieces(self, on: TableStatements, first: int) -> None:
+    def _fill_from_chunks(self, on: TableStatements, first: int) -> None:
         columns = on.lacking_columns
         found = self.session.execute(on.lacks_values, prepare=False).fetchone() if columns else None
         # Two large relations are joined here, which a plan by the live table's index has no way for.
         self.session.execute(_ANY_PLAN)
         for column, is_lacking in zip(columns, found or (), strict=True):
             if is_lacking:
-                self.session.execute(on.fill_from_pieces(column, first=first), prepare=False)
+                self.session.execute(on.fill_from_chunks(column, first=first), prepare=False)
         self.session.execute(_KEYED_PLAN)
 
     def _require_all_rows(self, on: TableStatements, put: int) -> None:
-        """Pieces do not survive their session: what was put there must be there."""
-        row = self.session.execute(f"SELECT count(*) FROM {on.pieces}").fetchone()
+        """Chunks do not survive their session: what was put there must be there."""
+        row = self.session.execute(f"SELECT count(*) FROM {on.chunks}").fetchone()
         if row is None or row[0] != put:
             raise TransientError(
-                f"{row[0] if row else 0} rows lie aside, {put} were put there",
+                f"{row[0] if row else 0} spilled rows are there, {put} were spilled",
                 hint="the destination lost them; the span is read again",
                 table=on.table.name,
             )
@@ -190,8 +190,8 @@ class _Rows:
     parameter: tuple[str] | None
 
 
-def _has_pieces(batches: Sequence[Encoded]) -> bool:
-    return any(batch.piece for batch in batches)
+def _has_chunks(batches: Sequence[Encoded]) -> bool:
+    return any(batch.chunk for batch in batches)
 
 
 def _is_sent(batches: Sequence[Encoded]) -> bool:

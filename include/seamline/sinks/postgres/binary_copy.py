@@ -20,7 +20,7 @@ _NEGATIVE = 0x4000
 
 
 def binary_copy(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[bytes]:
-    """The pieces of one `COPY … FROM STDIN (FORMAT binary)`, whole also without a batch."""
+    """The chunks of one `COPY … FROM STDIN (FORMAT binary)`, whole also without a batch."""
     wide = [number for number, field in enumerate(schema) if pa.types.is_decimal256(field.type)]
     encoder = ArrowToPostgresBinaryEncoder(_with_bytes(schema, wide))
     yield encoder.write_header()

@@ -51,7 +51,7 @@ _CURE = f"the schema of the table changed: {PARK_IT}"
 class Encoded:
     """A batch of one table: `document` is JSON where `is_sent`, else CSV with the control columns first.
 
-    `piece` as in TableChanges; a piece is always CSV, with its number in front. `is_partial`: a row lacks values that
+    `chunk` as in TableChanges; a chunk is always CSV, with its number in front. `is_partial`: a row lacks values that
     its update did not change.
     """
 
@@ -61,7 +61,7 @@ class Encoded:
     is_sent: bool
     truncate_first: bool
     expects_deletes: bool
-    piece: int
+    chunk: int
     is_partial: bool = False
 
 
@@ -80,7 +80,7 @@ class RowEncoder:
 
     def encode(self, changes: TableChanges) -> Encoded:
         images = [change.row for change in changes.keyed] if self._table.is_keyed else list(changes.net)
-        is_sent = not changes.piece and len(images) <= _SENT_ROWS_MAX and sum(map(len, images)) <= _SENT_BYTES_MAX
+        is_sent = not changes.chunk and len(images) <= _SENT_ROWS_MAX and sum(map(len, images)) <= _SENT_BYTES_MAX
         return Encoded(
             changes.table,
             len(images),
@@ -88,7 +88,7 @@ class RowEncoder:
             is_sent,
             changes.truncate_first,
             any(change.is_delete and change.met_row for change in changes.keyed),
-            changes.piece,
+            changes.chunk,
             self._may_lack and any(map(may_lack_values, images)),
         )
 
@@ -122,8 +122,8 @@ class RowEncoder:
             keyed = changes.keyed
             # Truth as 0 and 1, which COPY reads as well.
             control = [[c.offset for c in keyed], [c.is_delete for c in keyed], [c.met_row for c in keyed]]
-        if changes.piece:
-            control.insert(0, [changes.piece] * len(images))
+        if changes.chunk:
+            control.insert(0, [changes.chunk] * len(images))
         return self._by_arrow(control, images) if images else b""
 
     def _check(self, image: bytes) -> None:

@@ -13,10 +13,10 @@ from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import Diverged
 from seamline.domain.unavailable_values import STAND_INS, filled_row, lacks_values
 from seamline.sinks.postgres.statements import (
+    CHUNK,
     DELETED,
     JSON_PARAMETER,
-    LAST_PIECE,
-    PIECE,
+    LAST_CHUNK,
     TableStatements,
     as_client_text,
 )
@@ -29,20 +29,20 @@ _Row = dict[str, Any]
 
 
 def with_old_values(
-    session: Session, on: TableStatements, changes: TableChanges, *, put_aside: Callable[[TableChanges], None]
+    session: Session, on: TableStatements, changes: TableChanges, *, spill: Callable[[TableChanges], None]
 ) -> TableChanges:
     """The changes, each with all its values but those that its own row has. Seldom anything is to be done.
 
-    Where they become too large, `put_aside` is given them part by part, as a piece, and what is returned is the rest.
+    Where they become too large, `spill` is given them part by part, as a chunk, and what is returned is the rest.
 
     To be called before anything of the span is written: the rows under the old keys are still there. What the same
-    transaction did to them before stands in its pieces.
+    transaction did to them before stands in its chunks.
     """
     wanting = [change for change in changes.keyed if _is_wanting(change)]
     if not wanting:
         return changes
-    # Of all of them before the first part is put aside: its rows are no older than the others.
-    places = _places_in_pieces(session, on, [change.taken_from or b"" for change in wanting])
+    # Of all of them before the first part is spilled: its rows are no older than the others.
+    places = _places_in_chunks(session, on, [change.taken_from or b"" for change in wanting])
     numbers = {id(change): number for number, change in enumerate(wanting, 1)}
     part = replace(changes, keyed=[])
     fetched = 0
@@ -52,7 +52,7 @@ def with_old_values(
         part.keyed.append(done)
         fetched += len(done.row) - len(change.row)
         if fetched > PART_BYTES:
-            put_aside(replace(part, piece=changes.piece or LAST_PIECE))
+            spill(replace(part, chunk=changes.chunk or LAST_CHUNK))
             part, fetched = replace(changes, keyed=[]), 0
     return part
 
@@ -61,17 +61,17 @@ def _is_wanting(change: KeyedChange) -> bool:
     return change.taken_from is not None and not change.is_delete and lacks_values(change.row)
 
 
-def _places_in_pieces(session: Session, on: TableStatements, old_keys: Sequence[bytes]) -> dict[int, list[str]]:
-    """Number of an old key, from 1 → where pieces before this one hold its row. Keys are written alike everywhere."""
+def _places_in_chunks(session: Session, on: TableStatements, old_keys: Sequence[bytes]) -> dict[int, list[str]]:
+    """Number of an old key, from 1 → where chunks before this one hold its row. Keys are written alike everywhere."""
     names = ", ".join(quoted(name) for name in on.table.key)
     same = " AND ".join(f"p.{quoted(name)} = w.{quoted(name)}" for name in on.table.key)
     statement = as_client_text(
-        f"SELECT w.{_NUMBER}, array_agg(p.ctid::text) FROM {on.pieces} AS p, ROWS FROM (json_to_recordset("
+        f"SELECT w.{_NUMBER}, array_agg(p.ctid::text) FROM {on.chunks} AS p, ROWS FROM (json_to_recordset("
         f"{JSON_PARAMETER}::json) AS ({on.wire.staging_definitions(on.table.key_columns)})) WITH ORDINALITY "
         f"AS w({names}, {_NUMBER}) WHERE {same} GROUP BY 1"
     )
-    with translated("look for old keys in the pieces of a large transaction", table=on.table.name):
-        if session.execute("SELECT to_regclass(%s)", (on.pieces,)).fetchone() == (None,):
+    with translated("look for old keys in the chunks of a large transaction", table=on.table.name):
+        if session.execute("SELECT to_regclass(%s)", (on.chunks,)).fetchone() == (None,):
             return {}
         keys = (b"[" + b",".join(old_keys) + b"]").decode()
         return {int(number): list(places) for number, places in session.execute(statement.encode(), (keys,))}
@@ -79,7 +79,7 @@ def _places_in_pieces(session: Session, on: TableStatements, old_keys: Sequence[
 
 def _completed(session: Session, on: TableStatements, change: KeyedChange, places: Sequence[str]) -> KeyedChange:
     row: _Row = orjson.loads(change.row)
-    row, is_deleted = _filled_from_pieces(session, on, row, places)
+    row, is_deleted = _filled_from_chunks(session, on, row, places)
     columns = _lacking(on, row)
     if columns and not is_deleted:
         with translated("read the values that a change of key left out", table=on.table.name):
@@ -98,15 +98,15 @@ def _completed(session: Session, on: TableStatements, change: KeyedChange, place
     return replace(change, row=orjson.dumps(row), taken_from=None)
 
 
-def _filled_from_pieces(session: Session, on: TableStatements, row: _Row, places: Sequence[str]) -> tuple[_Row, bool]:
-    """Two results: the row with the values that the newest pieces hold, and True if they delete it by its old key."""
+def _filled_from_chunks(session: Session, on: TableStatements, row: _Row, places: Sequence[str]) -> tuple[_Row, bool]:
+    """Two results: the row with the values that the newest chunks hold, and True if they delete it by its old key."""
     columns = _lacking(on, row)
     if not places or not columns:
         return row, False
     texts = ", ".join(f"p.{quoted(column.name)}::text" for column in columns)
     statement = as_client_text(
-        f"SELECT {DELETED}, {texts} FROM {on.pieces} AS p WHERE p.ctid = ANY ({JSON_PARAMETER}::tid[]) "
-        f"ORDER BY {PIECE} DESC"
+        f"SELECT {DELETED}, {texts} FROM {on.chunks} AS p WHERE p.ctid = ANY ({JSON_PARAMETER}::tid[]) "
+        f"ORDER BY {CHUNK} DESC"
     )
     with translated("read the values that a change of key left out", table=on.table.name):
         for is_deleted, *values in session.execute(statement.encode(), (places,)):

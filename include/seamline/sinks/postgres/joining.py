@@ -1,16 +1,17 @@
-"""Tables enter or leave a stream that goes on: one transaction, in which the stream and their pass stand at one offset.
+"""Tables enter or leave a stream that goes on: one transaction, in which the stream and their incremental snapshot
+stand at one offset.
 
-A pass is a stream of its own, with its tables in a schema of its own. When both ledgers say the same offset, the tables
-of the pass are what the stream's own would be.
+An incremental snapshot is a stream of its own, with its tables in a schema of its own. When both ledgers say the same
+offset, the tables of the incremental snapshot are what the stream's own would be.
 """
 
 from dataclasses import replace
 
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session
-from seamline.domain.errors import NotAbreast, Refused
+from seamline.domain.errors import NotCaughtUp, Refused
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import PASS, DestinationPlan
+from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Joining, Load
 from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres.publish import begin, lock_publishes, put_tables_in_place, set_aside
@@ -23,41 +24,41 @@ def is_done(session: Session, stream: StreamId, joining: Joining, destination: D
 
 
 def put_together(session: Session, stream: StreamId, joining: Joining, destination: DestinationPlan) -> None:
-    """Open the transaction and do all but COMMIT. Raises NotAbreast with the transaction open."""
+    """Open the transaction and do all but COMMIT. Raises NotCaughtUp with the transaction open."""
     begin(session)
-    _require_abreast(session, stream, joining)
+    _require_caught_up(session, stream, joining)
     ledger_tables.end_epoch(session, stream)
     set_aside(session, stream, joining.kept_as, destination)
     names = [table.name for table in joining.tables]
     ledger_tables.end_findings(session, stream, [*names, *joining.kept_as])
-    if joining.passed_as is not None:
+    if joining.incremental_stream is not None:
         loads = [Load(table, table.name, 0) for table in joining.tables]
-        put_tables_in_place(session, stream, loads, replace(destination, staged_in=joining.pass_schema))
-        ledger_tables.take_over_boundaries(session, stream, joining.passed_as, names)
-    _end_passes(session, stream, destination)
+        put_tables_in_place(session, stream, loads, replace(destination, staged_in=joining.incremental_schema))
+        ledger_tables.take_over_boundaries(session, stream, joining.incremental_stream, names)
+    _end_incremental_snapshots(session, stream, destination)
     ledger_tables.write_run(session, stream, joining.run_id, names)
 
 
-def _end_passes(session: Session, stream: StreamId, destination: DestinationPlan) -> None:
+def _end_incremental_snapshots(session: Session, stream: StreamId, destination: DestinationPlan) -> None:
     """Also those that were given up: their tables stand still and would hold the log for ever."""
-    prefix = f"{stream.sync}{PASS}"
+    prefix = f"{stream.sync}{INCREMENTAL}"
     for name in ledger_tables.streams_of(session, prefix, stream.destination):
         ledger_tables.forget(session, name)
         mark = name.sync.removeprefix(prefix)
-        session.execute(f"DROP SCHEMA IF EXISTS {quoted(destination.pass_schema(mark))} CASCADE")
+        session.execute(f"DROP SCHEMA IF EXISTS {quoted(destination.incremental_schema(mark))} CASCADE")
 
 
-def _require_abreast(session: Session, stream: StreamId, joining: Joining) -> None:
+def _require_caught_up(session: Session, stream: StreamId, joining: Joining) -> None:
     """Both ledgers are locked: from here on neither moves."""
     mine = ledger_tables.locked_place(session, stream)
     if mine is None:
         raise Refused(f"nothing was published for {stream}", hint="onboard the sync first", sync=stream.sync)
-    if joining.passed_as is None:
+    if joining.incremental_stream is None:
         return
-    passed = ledger_tables.locked_place(session, joining.passed_as)
+    passed = ledger_tables.locked_place(session, joining.incremental_stream)
     if passed != mine:
-        raise NotAbreast(
-            f"{stream} stands at {_told(mine)}, its pass at {_told(passed)}",
+        raise NotCaughtUp(
+            f"{stream} stands at {_told(mine)}, its incremental snapshot at {_told(passed)}",
             sync=stream.sync,
         )
 

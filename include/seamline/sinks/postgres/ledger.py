@@ -84,8 +84,8 @@ _UPGRADES = {
         "ALTER TABLE seamline.publication DROP CONSTRAINT publication_pkey, ADD PRIMARY KEY (run_id, stream)"
     ),
 }
-# Of large transactions, whose pieces are temporary tables now. Those of the epoch that the ledger has may be in use.
-_OLD_PIECES = """
+# Of large transactions, whose chunks are temporary tables now. Those of the epoch that the ledger has may be in use.
+_OLD_CHUNKS = """
 SELECT oid::regclass::text FROM pg_class
 WHERE relnamespace = 'seamline'::regnamespace AND relname ~ '^piece_[0-9a-f]{16}_[0-9]+_[0-9]+$' AND NOT EXISTS (
     SELECT FROM seamline.ledger WHERE starts_with(
@@ -109,8 +109,8 @@ def create_tables(session: Session) -> None:
         for question, statement in _UPGRADES.items():
             if session.execute(question).fetchone() is None:
                 session.execute(statement)
-        for (piece,) in session.execute(_OLD_PIECES).fetchall():
-            session.execute(f"DROP TABLE {piece}")
+        for (chunk,) in session.execute(_OLD_CHUNKS).fetchall():
+            session.execute(f"DROP TABLE {chunk}")
 
 
 def read_ledger(session: Session, stream: StreamId) -> LedgerRow | None:
@@ -276,22 +276,25 @@ def locked_place(session: Session, stream: StreamId) -> tuple[str, int] | None:
     return None if row is None else (str(row[0]), int(row[1]))
 
 
-def take_over_boundaries(session: Session, stream: StreamId, passed_as: StreamId, tables: Sequence[str]) -> None:
-    """The newest boundary that each table has in its pass begins its next generation in the stream, and what the pass
-    has found counts as found by the stream, now: under new numbers, as the stream's may be reported already."""
+def take_over_boundaries(
+    session: Session, stream: StreamId, incremental_stream: StreamId, tables: Sequence[str]
+) -> None:
+    """The newest boundary that each table has in its incremental snapshot begins its next generation in the stream, and
+    what the incremental snapshot has found counts as found by the stream, now: under new numbers, as the stream's may
+    be reported already."""
     session.execute(
         "WITH moved AS (DELETE FROM seamline.finding WHERE stream = %s AND over_at IS NULL RETURNING *)"
         " INSERT INTO seamline.finding (stream, table_name, kind, row_key, log_offset, position, found_at)"
         " SELECT %s, table_name, kind, row_key, log_offset, position, found_at FROM moved ORDER BY finding_id",
-        (str(passed_as), str(stream)),
+        (str(incremental_stream), str(stream)),
     )
     session.execute(
         "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, ended_at, shape_mark)"
         " SELECT DISTINCT ON (p.table_name) %(stream)s, p.table_name, (SELECT coalesce(max(b.generation), 0) + 1 "
         "FROM seamline.boundary b WHERE b.stream = %(stream)s AND b.table_name = p.table_name), "
         "p.position, p.high_marker, p.ended_at, p.fingerprint FROM seamline.boundary p "
-        "WHERE p.stream = %(pass)s AND p.table_name = ANY(%(tables)s) ORDER BY p.table_name, p.generation DESC",
-        {"stream": str(stream), "pass": str(passed_as), "tables": list(tables)},
+        "WHERE p.stream = %(incremental)s AND p.table_name = ANY(%(tables)s) ORDER BY p.table_name, p.generation DESC",
+        {"stream": str(stream), "incremental": str(incremental_stream), "tables": list(tables)},
     )
 
 

@@ -13,8 +13,8 @@ from seamline.sinks.postgres.wire import WireForms
 
 # https://www.postgresql.org/docs/18/ddl-system-columns.html
 _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
-# Of 1,600 that PostgreSQL has, without those that staging keeps beside a table's own: offset, deleted, met and piece or
-# found; of a keyless table copies and piece.
+# Of 1,600 that PostgreSQL has, without those that staging keeps beside a table's own: offset, deleted, met and chunk or
+# found; of a keyless table copies and chunk.
 COLUMNS_MAX, KEYLESS_COLUMNS_MAX = 1_596, 1_598
 # A row lies in one page of 8 kB (MaxHeapTupleSize). Only values that are longer than _INLINE_MAX may lie aside.
 ROW_BYTES_MAX, _INLINE_MAX, _HEADER_BYTES = 8_160, 24, 24

@@ -9,15 +9,15 @@ from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_floor import LedgerPlace
-from seamline.plan.model import PASS, DestinationPlan
+from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports.maintenance import LetGo
 from seamline.sinks.postgres.ledger import forget
 from seamline.sinks.postgres.staging import drop_abandoned
 
 # Over since their table was put in place anew; long enough to be asked for after a quarter has closed.
 FINDINGS_KEPT_DAYS = 100
-# A join that failed before a weekend is run again after it, and goes on from its pass.
-PASSES_KEPT_DAYS = 7
+# A join that failed before a weekend is run again after it, and goes on from its incremental snapshot.
+INCREMENTAL_KEPT_DAYS = 7
 
 
 class PostgresMaintenance:
@@ -35,7 +35,7 @@ class PostgresMaintenance:
         with translated("let go what nobody needs any more"):
             return LetGo(
                 findings=self._old_findings(),
-                passes=self._dead_passes(),
+                incremental_snapshots=self._end_dead_snapshots(),
                 staged=drop_abandoned(self._session, self._destination.stage_schema),
             )
 
@@ -48,26 +48,27 @@ class PostgresMaintenance:
             (FINDINGS_KEPT_DAYS,),
         ).rowcount
 
-    def _dead_passes(self) -> tuple[str, ...]:
-        """Passes into this destination's streams that have not moved for long: each would hold the log for ever."""
+    def _end_dead_snapshots(self) -> tuple[str, ...]:
+        """Incremental snapshots into this destination's streams that have not moved for long: each would hold the log
+        for ever."""
         if not self._is_there("seamline.ledger"):
             return ()
         rows = self._session.execute(
             "SELECT stream FROM seamline.ledger WHERE position(%s in stream) > 0 AND right(stream, length(%s)) = %s"
             " AND updated_at < clock_timestamp() - make_interval(days => %s) ORDER BY stream",
-            (PASS, tail := f"@{self._destination.name}", tail, PASSES_KEPT_DAYS),
+            (INCREMENTAL, tail := f"@{self._destination.name}", tail, INCREMENTAL_KEPT_DAYS),
         ).fetchall()
-        return tuple(stream for (stream,) in rows if self._end_pass(str(stream)))
+        return tuple(stream for (stream,) in rows if self._end_incremental_snapshot(str(stream)))
 
-    def _end_pass(self, stream: str) -> bool:
+    def _end_incremental_snapshot(self, stream: str) -> bool:
         """False where it has moved again. A worker that comes back finds itself fenced."""
         sync, _, destination = stream.rpartition("@")
-        schema = self._destination.pass_schema(sync.partition(PASS)[2])
+        schema = self._destination.incremental_schema(sync.partition(INCREMENTAL)[2])
         with self._session.transaction():
             found = self._session.execute(
                 "SELECT 1 FROM seamline.ledger WHERE stream = %s"
                 " AND updated_at < clock_timestamp() - make_interval(days => %s) FOR UPDATE",
-                (stream, PASSES_KEPT_DAYS),
+                (stream, INCREMENTAL_KEPT_DAYS),
             ).fetchone()
             if found is None:
                 return False
@@ -79,7 +80,7 @@ class PostgresMaintenance:
         return self._session.execute("SELECT to_regclass(%s)", (table,)).fetchone() != (None,)
 
     def ledgers(self) -> Sequence[LedgerPlace]:
-        """Those of all streams and passes in this database; () where nothing was ever published."""
+        """Those of all streams and incremental snapshots in this database; () where nothing was ever published."""
         with translated("read the ledgers"):
             try:
                 rows = self._session.execute(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session
 from seamline.domain.ledger import StreamId
-from seamline.plan.model import PASS, DestinationPlan
+from seamline.plan.model import INCREMENTAL, DestinationPlan
 
 
 def of_others(
@@ -53,8 +53,8 @@ def may_read_carriers(session: Session) -> bool | None:
 def _told(stream: StreamId, destination: DestinationPlan, table: str, carriers: Sequence[str]) -> tuple[str, str]:
     place = f"{destination.schema}.{table}"
     what = f"table {place} exists in destination {destination.name} and was not made by {stream}"
-    # What a pass carries lies in a schema of its own.
-    other = next((one for one in carriers if one.endswith(f"@{destination.name}") and PASS not in one), "")
+    # What an incremental snapshot carries lies in a schema of its own.
+    other = next((one for one in carriers if one.endswith(f"@{destination.name}") and INCREMENTAL not in one), "")
     if other:
         sync = other.partition("@")[0]
         return (

@@ -16,7 +16,7 @@ from seamline.domain.catalogue import NAME_BYTES_MAX, Table
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.ledger import StreamId
 from seamline.plan.list_change import kept_name
-from seamline.plan.model import PASS, DestinationPlan
+from seamline.plan.model import INCREMENTAL, DestinationPlan
 from seamline.ports import Load, Publication
 from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres.delete_insert import deletable, is_of
@@ -156,8 +156,9 @@ def _move(session: Session, stream: StreamId, load: Load, destination: Destinati
     moved = f"{quoted(destination.schema)}.{quoted(name)}"
     if name != load.table.name:
         session.execute(f"ALTER TABLE {moved} RENAME TO {live}")
-    # In a pass it keeps the name of its own: one like the others would be in the way when the table moves on.
-    if load.table.is_keyed and PASS not in stream.sync:
+    # In an incremental snapshot it keeps the name of its own: one like the others would be in the way when the table
+    # moves on.
+    if load.table.is_keyed and INCREMENTAL not in stream.sync:
         wanted, place = f"{load.table.name}_pkey"[:NAME_BYTES_MAX], f"{quoted(destination.schema)}.{live}"
         for name in _keys_of(session, place):
             if name != wanted and not _exists(session, destination.schema, wanted):

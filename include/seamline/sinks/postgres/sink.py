@@ -111,22 +111,22 @@ class PostgresSink:
                     self._applier_of(lease).session,
                     on,
                     changes,
-                    put_aside=lambda part: batches.append(self._put_aside(lease, part)),
+                    spill=lambda part: batches.append(self._spill(lease, part)),
                 )
             except (Diverged, SchemaConflict) as exc:
                 # A row, or a table, that is not there may have been moved by a new owner.
                 raise self._fenced_or(exc, lease) from exc
-        is_piece = changes.piece > 0
-        batches.append(self._put_aside(lease, changes) if is_piece else self._encoders[changes.table].encode(changes))
+        is_chunk = changes.chunk > 0
+        batches.append(self._spill(lease, changes) if is_chunk else self._encoders[changes.table].encode(changes))
         return Staged(changes.table, batches)
 
-    def _put_aside(self, lease: Lease, piece: TableChanges) -> Encoded:
-        on, batch = self._statements[piece.table], self._encoders[piece.table].encode(piece)
+    def _spill(self, lease: Lease, chunk: TableChanges) -> Encoded:
+        on, batch = self._statements[chunk.table], self._encoders[chunk.table].encode(chunk)
         session = self._applier_of(lease).session
         try:
-            with translated("put rows aside", table=piece.table):
-                session.execute(on.create_pieces)
-                with session.cursor().copy(on.copy_piece) as copy:
+            with translated("spill rows", table=chunk.table):
+                session.execute(on.create_chunks)
+                with session.cursor().copy(on.copy_chunk) as copy:
                     copy.write(batch.document)
         except SeamlineError as exc:
             self._drop_session()
@@ -359,7 +359,7 @@ class PostgresSink:
         if row is None:
             return Fenced(
                 f"{lease.stream}: its ledger is gone",
-                hint="a pass is over once its tables have joined; where the destination was made anew, onboard again",
+                hint="it ends once its tables have joined; where the destination was made again, onboard again",
                 sync=lease.stream.sync,
             )
         if row.epoch > lease.epoch:

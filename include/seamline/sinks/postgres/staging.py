@@ -143,11 +143,11 @@ def load(destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> i
     return fill(resolve(destination.connection), place, blocks)
 
 
-def fill(connection: Connection, place: StagedPlace, pieces: Iterable[bytes]) -> int:
+def fill(connection: Connection, place: StagedPlace, chunks: Iterable[bytes]) -> int:
     """Write a binary COPY of all columns into a staging table, which is emptied first, then its key or identity index.
     Rows written; one transaction.
 
-    An error of `pieces` leaves as it is.
+    An error of `chunks` leaves as it is.
     """
     names = ", ".join(quoted(column.name) for column in place.table.columns)
     # FREEZE needs the TRUNCATE. Later scans then write no page a second time: the key is built in four fifths of the
@@ -159,8 +159,8 @@ def fill(connection: Connection, place: StagedPlace, pieces: Iterable[bytes]) ->
             with session.transaction(), session.cursor() as cursor:
                 cursor.execute(f"TRUNCATE {relation(place)}".encode())
                 with cursor.copy(statement.encode()) as copy:
-                    for piece in _told_apart(pieces):
-                        copy.write(piece)
+                    for chunk in _told_apart(chunks):
+                        copy.write(chunk)
                 rows = cursor.rowcount
         except _SourceEnded as ended:
             raise ended.error from ended.error.__cause__
@@ -171,16 +171,16 @@ def fill(connection: Connection, place: StagedPlace, pieces: Iterable[bytes]) ->
 
 
 class _SourceEnded(Exception):
-    """Carries an error of the pieces past the server, whose log gets the text of whatever ends a COPY."""
+    """Carries an error of the chunks past the server, whose log gets the text of whatever ends a COPY."""
 
     def __init__(self, error: SeamlineError) -> None:
         super().__init__("the source's rows have ended early")
         self.error = error
 
 
-def _told_apart(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _told_apart(chunks: Iterable[bytes]) -> Iterator[bytes]:
     try:
-        yield from pieces
+        yield from chunks
     except SeamlineError as error:
         raise _SourceEnded(error) from None
 

@@ -20,10 +20,10 @@ OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD = (
     "seamline.copies",
 )
 OFFSET, DELETED, MET, COPIES = map(quoted, (OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD))
-PIECE, FOUND = quoted("seamline.piece"), quoted("seamline.found")
+CHUNK, FOUND = quoted("seamline.chunk"), quoted("seamline.found")
 _FIRST_MET, _AGE, _COPY = quoted("seamline.first_met"), quoted("seamline.age"), quoted("seamline.copy")
-# Where the rest of a transaction stands behind its pieces.
-LAST_PIECE = 2**31 - 1
+# Where the rest of a transaction stands behind its chunks.
+LAST_CHUNK = 2**31 - 1
 FINDINGS_KEPT_MAX = 1000
 # Stands for the JSON parameter while percent signs of names are doubled for the client.
 JSON_PARAMETER = "\0"
@@ -45,7 +45,7 @@ class TableStatements:
         self.live = f"{quoted(schema)}.{quoted(table.name)}"
         self.staging = f"pg_temp.seamline_staging_{number}"
         self.images = f"pg_temp.seamline_images_{number}"
-        self.pieces = f"pg_temp.seamline_pieces_{number}"
+        self.chunks = f"pg_temp.seamline_chunks_{number}"
         control = f"{OFFSET} bigint, {DELETED} boolean, {MET} boolean" if table.is_keyed else f"{COPIES} bigint"
         self._definitions = f"{control}, {wire.staging_definitions(table.columns)}"
         columns = ", ".join(quoted(column.name) for column in table.columns)
@@ -59,7 +59,7 @@ class TableStatements:
         return f"CREATE TEMPORARY TABLE seamline_staging_{self.number} ({self._definitions}) ON COMMIT DELETE ROWS"
 
     def copy_into(self, place: str) -> str:
-        """COPY of a whole batch; into a table of pieces it goes as the last one, by the column's default."""
+        """COPY of a whole batch; into a table of chunks it goes as the last one, by the column's default."""
         return f"COPY {place} ({self._fields}) FROM STDIN (FORMAT csv)"
 
     def insert_into(self, place: str) -> str:
@@ -94,31 +94,31 @@ class TableStatements:
             f"ORDER BY {OFFSET} LIMIT {FINDINGS_KEPT_MAX}"
         )
 
-    # ---- pieces ---------------------------------------------------------------------------------------------------
+    # ---- chunks ---------------------------------------------------------------------------------------------------
 
     @property
-    def create_pieces(self) -> str:
+    def create_chunks(self) -> str:
         """Temporary, so that they end with the session: whoever reads the transaction again does so in another one."""
-        columns = f"{PIECE} integer DEFAULT {LAST_PIECE}, {self._definitions}"
-        return f"CREATE TEMPORARY TABLE IF NOT EXISTS seamline_pieces_{self.number} ({columns})"
+        columns = f"{CHUNK} integer DEFAULT {LAST_CHUNK}, {self._definitions}"
+        return f"CREATE TEMPORARY TABLE IF NOT EXISTS seamline_chunks_{self.number} ({columns})"
 
     @property
-    def copy_piece(self) -> str:
-        return f"COPY {self.pieces} ({PIECE}, {self._fields}) FROM STDIN (FORMAT csv)"
+    def copy_chunk(self) -> str:
+        return f"COPY {self.chunks} ({CHUNK}, {self._fields}) FROM STDIN (FORMAT csv)"
 
-    def gather_pieces(self, *, first: int = 0) -> str:
-        """Pieces from `first` on → the staging table: the newest change of a key, with what its first one expected to
+    def gather_chunks(self, *, first: int = 0) -> str:
+        """Chunks from `first` on → the staging table: the newest change of a key, with what its first one expected to
         meet."""
-        pieces = f"{self.pieces} WHERE {PIECE} >= {first}"
+        chunks = f"{self.chunks} WHERE {CHUNK} >= {first}"
         columns = ", ".join(quoted(column.name) for column in self.table.columns)
         if not self.table.is_keyed:
-            return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {pieces}"
-        window = f"OVER (PARTITION BY {', '.join(quoted(name) for name in self.table.key)} ORDER BY {PIECE}"
+            return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {chunks}"
+        window = f"OVER (PARTITION BY {', '.join(quoted(name) for name in self.table.key)} ORDER BY {CHUNK}"
         return (
             f"INSERT INTO {self.staging} ({OFFSET}, {DELETED}, {MET}, {columns}) "
             f"SELECT {OFFSET}, {DELETED}, {_FIRST_MET}, {columns} FROM ("
             f"SELECT *, first_value({MET}) {window}) AS {_FIRST_MET}, "
-            f"row_number() {window} DESC) AS {_AGE} FROM {pieces}) AS p WHERE {_AGE} = 1"
+            f"row_number() {window} DESC) AS {_AGE} FROM {chunks}) AS p WHERE {_AGE} = 1"
         )
 
     @property
@@ -134,8 +134,8 @@ class TableStatements:
         )
         return f"SELECT {asked} FROM {self.staging} WHERE NOT {DELETED}"
 
-    def fill_from_pieces(self, column: Column, *, first: int = 0) -> str:
-        """A value that the newest change of a key left out is that of the newest piece from `first` on that has it."""
+    def fill_from_chunks(self, column: Column, *, first: int = 0) -> str:
+        """A value that the newest change of a key left out is that of the newest chunk from `first` on that has it."""
         name = quoted(column.name)
         keys = [quoted(key) for key in self.table.key]
         same = " AND ".join(f"s.{key} = p.{key}" for key in keys)
@@ -143,9 +143,9 @@ class TableStatements:
         own = ", ".join(f"p.{key}" for key in keys)
         return (
             f"UPDATE {self.staging} AS s SET {name} = p.{name} FROM ("
-            f"SELECT DISTINCT ON ({own}) {own}, p.{name} FROM {self.pieces} AS p JOIN {self.staging} AS s ON {same} "
-            f"WHERE {lacks} AND NOT {self._is_unavailable(column, of='p.')} AND p.{PIECE} >= {first} "
-            f"ORDER BY {own}, p.{PIECE} DESC) AS p WHERE {same} AND {lacks}"
+            f"SELECT DISTINCT ON ({own}) {own}, p.{name} FROM {self.chunks} AS p JOIN {self.staging} AS s ON {same} "
+            f"WHERE {lacks} AND NOT {self._is_unavailable(column, of='p.')} AND p.{CHUNK} >= {first} "
+            f"ORDER BY {own}, p.{CHUNK} DESC) AS p WHERE {same} AND {lacks}"
         )
 
     def _is_unavailable(self, column: Column, *, of: str = "") -> str:

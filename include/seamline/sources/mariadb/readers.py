@@ -3,7 +3,7 @@
 connectorx 0.4.6 can be given neither a CA nor a certificate, and does not even encrypt: its driver takes such things
 from a program, never from a URL. A task that reads through PyMySQL has one session for all its tables, which it reads
 one after another in any case. It is 12 times slower: 500,000 rows of five columns took 2.5 s instead of 0.2 s, to
-pieces of a COPY (MariaDB 11.4.5, 2 cores).
+chunks of a COPY (MariaDB 11.4.5, 2 cores).
 """
 
 from collections.abc import Callable, Sequence

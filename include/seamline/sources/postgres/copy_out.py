@@ -42,7 +42,7 @@ class CopyOut:
             raise self._translated(exc) from exc
 
     def blocks(self, statement: str) -> Iterator[bytes]:
-        """What `COPY … TO STDOUT` gives, in pieces of any size."""
+        """What `COPY … TO STDOUT` gives, in chunks of any size."""
         outlet, inlet = os.pipe()
         failed: list[psycopg2.Error] = []
         thread = threading.Thread(target=self._copy, args=(statement, inlet, failed), daemon=True)

@@ -18,8 +18,8 @@ from seamline.plan.list_change import ListChange, entering_only, list_change
 from seamline.plan.model import ParkedTable, Run
 from seamline.ports import Commit, Marker, Orders, StreamReport
 from seamline.sinks.postgres.sink import PostgresSink
+from seamline.sync.incremental_snapshot import JoinTools, join_stream
 from seamline.sync.snapshot import take_snapshot
-from seamline.sync.table_pass import PassTools, join_stream
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import Writers, in_mariadb, in_postgres, writing
 from tests.integration.captured import LATER, Captured, captured
@@ -132,7 +132,7 @@ class Joiner:
             run,
             DESTINATION.name,
             change,
-            tools=PassTools(
+            tools=JoinTools(
                 director=DirectorByHand(self.stream.control),
                 open_log=self.bank.one.open_log,
                 open_sink=lambda plan: PostgresSink(plan, plan.destinations[0], failpoints=armed),
@@ -211,7 +211,7 @@ def test_tables_are_loaded_again_in_place_and_those_who_read_them_are_undisturbe
 def test_of_two_tables_one_is_loaded_again_and_the_other_views_grants_and_readers_are_undisturbed(
     bank: Bank, warehouse: Connection
 ) -> None:
-    """No writers: so whatever row is another one was written by the pass or its joining."""
+    """No writers: so whatever row is another one was written by the incremental snapshot or its joining."""
     with joiner_of(bank, warehouse, "account", "audit") as joiner, granted_to_a_reader(warehouse) as reader:
         stream = joiner.stream
         bank.one.execute(
@@ -312,7 +312,7 @@ def test_a_table_is_parked_and_comes_back_and_its_rows_of_before_are_kept(bank: 
 
 
 @pytest.mark.parametrize("place", ["app.fetched", "app.commit_sent", "pub.commit_sent", "addtable.joined"])
-def test_a_pass_that_fails_anywhere_is_run_again_and_the_stream_goes_on_meanwhile(
+def test_an_incremental_snapshot_that_fails_anywhere_is_run_again_and_the_stream_goes_on_meanwhile(
     place: str, bank: Bank, warehouse: Connection
 ) -> None:
     with joiner_of(bank, warehouse, "account", "audit") as joiner:
@@ -324,7 +324,7 @@ def test_a_pass_that_fails_anywhere_is_run_again_and_the_stream_goes_on_meanwhil
             before = writers.committed
             wait_until(lambda: writers.committed > before + 60, timeout_s=60, what="changes behind the snapshot")
             armed = ArmedFailpoints(f"{place}=error")
-            # An answer that is lost in mid-stream is found again by the pass itself.
+            # An answer that is lost in mid-stream is found again by the incremental snapshot itself.
             with suppress(TransientError, CommitUnknown):
                 joiner.join(run, change, armed)
                 assert place == "app.commit_sent"

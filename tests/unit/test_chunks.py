@@ -1,4 +1,4 @@
-"""Transactions larger than memory: put aside in pieces, joined in the one commit of the unit."""
+"""Transactions larger than memory: spilled in chunks, joined in the one commit of the unit."""
 
 from collections.abc import Sequence
 
@@ -22,12 +22,12 @@ from tests.log_topic import (
 from tests.memory_sink import LostAnswer
 from tests.unit.test_span_loop import Stage, published
 
-# A record of the third transaction, behind its first piece.
+# A record of the third transaction, behind its first chunk.
 AMID = 18
 SLOW_S = 4.0
 
 
-def test_a_transaction_larger_than_memory_is_put_aside_in_pieces_and_committed_once() -> None:
+def test_a_transaction_larger_than_memory_is_spilled_in_chunks_and_committed_once() -> None:
     log = LogTopic()
     log.transaction(insert(ACCOUNT, id=0, name="before"))
     changes = [insert(ACCOUNT, id=n, name="a") for n in range(1, 20)] + [insert(AUDIT, actor="x", action="y")] * 5
@@ -37,14 +37,14 @@ def test_a_transaction_larger_than_memory_is_put_aside_in_pieces_and_committed_o
     stage = Stage(log, published())
     stage.reader = TopicReader(log, at_most=4)
     stage.control = ScriptedControl(stage.reader)
-    stage.run(pace=Pace(piece_rows_max=8))
+    stage.run(pace=Pace(chunk_rows_max=8))
     assert {row["name"] for row in stage.destination.rows(ACCOUNT)} == {"before", "b", "after"}
     assert len(stage.destination.rows(AUDIT)) == 5
     assert stage.destination.findings == []
     assert [row.applied_transactions for row in stage.commits] == [1, 2, 3]
 
 
-def test_a_lost_answer_in_the_commit_of_pieces_begins_again_from_the_ledger() -> None:
+def test_a_lost_answer_in_the_commit_of_chunks_begins_again_from_the_ledger() -> None:
     log = LogTopic()
     log.transaction(*[insert(AUDIT, actor="x", action=str(n)) for n in range(20)])
     destination = published()
@@ -55,14 +55,14 @@ def test_a_lost_answer_in_the_commit_of_pieces_begins_again_from_the_ledger() ->
         destination.lose_answer = LostAnswer.NOT_APPLIED if expected else None
         if expected:
             with pytest.raises(expected, match="read again"):
-                stage.run(pace=Pace(piece_rows_max=8))
+                stage.run(pace=Pace(chunk_rows_max=8))
         else:
-            stage.run(pace=Pace(piece_rows_max=8))
+            stage.run(pace=Pace(chunk_rows_max=8))
     assert len(destination.rows(AUDIT)) == 20
 
 
 @pytest.mark.parametrize("poll", [3, 100])
-def test_pieces_of_a_transaction_that_is_told_anew_are_in_no_commit(poll: int) -> None:
+def test_chunks_of_a_transaction_that_is_told_anew_are_in_no_commit(poll: int) -> None:
     log = LogTopic()
     log.begin()
     for n in range(20):
@@ -75,13 +75,13 @@ def test_pieces_of_a_transaction_that_is_told_anew_are_in_no_commit(poll: int) -
     stage = Stage(log, destination)
     stage.reader = TopicReader(log, at_most=poll)
     stage.control = ScriptedControl(stage.reader)
-    stage.run(pace=Pace(piece_rows_max=8))
+    stage.run(pace=Pace(chunk_rows_max=8))
     assert sorted(int(row["action"]) for row in destination.rows(AUDIT)) == list(range(30))
     assert len(stage.commits) == 1
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_what_is_wrong_with_a_transaction_is_told_before_what_its_pieces_have_met(
+def test_what_is_wrong_with_a_transaction_is_told_before_what_its_chunks_have_met(
     is_whole: bool,  # noqa: FBT001 (a case)
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -96,13 +96,13 @@ def test_what_is_wrong_with_a_transaction_is_told_before_what_its_pieces_have_me
     right = stage.sink.stage
 
     def missing_a_row(lease: Lease, changes: TableChanges) -> Staged:
-        if changes.piece == 2:
+        if changes.chunk == 2:
             raise Diverged("a row is not there")
         return right(lease, changes)
 
     monkeypatch.setattr(stage.sink, "stage", missing_a_row)
     with pytest.raises(Diverged if is_whole else LogCorrupted):
-        stage.run(pace=Pace(piece_rows_max=8))
+        stage.run(pace=Pace(chunk_rows_max=8))
     assert [row["name"] for row in stage.destination.rows(ACCOUNT)] == ["before"]
 
 
@@ -125,7 +125,7 @@ class SlowReader(Reader):
 
 @pytest.mark.parametrize("lost", list(LostAnswer))
 @pytest.mark.parametrize("reader", [Reader, SlowReader])
-def test_a_lost_answer_beside_what_pieces_have_met_has_the_transaction_read_again(
+def test_a_lost_answer_beside_what_chunks_have_met_has_the_transaction_read_again(
     lost: LostAnswer, reader: type[Reader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = LogTopic()
@@ -140,12 +140,12 @@ def test_a_lost_answer_beside_what_pieces_have_met_has_the_transaction_read_agai
         right = stage.sink.stage
 
         def missing_a_row(lease: Lease, changes: TableChanges) -> Staged:
-            if changes.piece == 1:
+            if changes.chunk == 1:
                 destination.lose_answer = lost if expected is TransientError else None  # noqa: B023
                 raise Diverged("a row is not there")
             return right(lease, changes)  # noqa: B023
 
         monkeypatch.setattr(stage.sink, "stage", missing_a_row)
         with pytest.raises(expected):
-            stage.run(pace=Pace(piece_rows_max=8))
+            stage.run(pace=Pace(chunk_rows_max=8))
         assert [row["name"] for row in destination.rows(ACCOUNT)] == ["before"]

@@ -1,4 +1,5 @@
-"""Tables join a stream by a pass: for any history, wherever the stream stands and the snapshot was read."""
+"""Tables join a stream by an incremental snapshot: for any history, wherever the stream stands and the snapshot was
+read."""
 
 import json
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from seamline.domain.runs import RunKind, RunState
 from seamline.plan.list_change import ListChange, kept_name
 from seamline.plan.model import Run, plan_to_json
 from seamline.ports import Commit, StreamReport
-from seamline.sync.table_pass import PassTools, ReaderBehind, join_stream
+from seamline.sync.incremental_snapshot import JoinTools, ReaderBehind, join_stream
 from tests.bank_history import History, histories
 from tests.log_topic import (
     ACCOUNT,
@@ -126,7 +127,7 @@ def run_reading(history: History, destination: MemoryDestination, covered: int) 
 
 def joined(run: Run, history: History, director: Standing, change: ListChange = CHANGE, failpoints: str = "") -> Commit:
     armed = ArmedFailpoints(failpoints)
-    tools = PassTools(
+    tools = JoinTools(
         director=director,
         open_log=lambda: TopicReader(history.log),
         open_sink=lambda plan: MemorySink(plan, director.destination, failpoints=armed),
@@ -159,7 +160,7 @@ def test_whatever_the_place_the_tables_join_exactly_and_the_stream_goes_on_exact
 
 
 @given(histories(), st.sampled_from(["app.fetched", "app.dml_half", "app.commit_acked", "app.epoch_taken"]), st.data())
-def test_a_pass_that_ended_anywhere_goes_on_from_its_own_ledger(
+def test_an_incremental_snapshot_that_ended_anywhere_goes_on_from_its_own_ledger(
     history: History, place: str, data: st.DataObject
 ) -> None:
     destination = carrying_accounts(history, len(history.log.records))
@@ -184,8 +185,10 @@ def three_transfers() -> History:
     return History(log, states)
 
 
-def test_a_pass_that_overtakes_the_stream_would_join_wrong_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: without its bound the pass applies what the stream will apply once more."""
+def test_an_incremental_snapshot_that_overtakes_the_stream_would_join_wrong_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The planted bug: without its bound the incremental snapshot applies what the stream will apply once more."""
     history = three_transfers()
     monkeypatch.setattr(ReaderBehind, "_may_give", lambda self, record: True)
     destination = carrying_accounts(history, 3)
@@ -267,7 +270,7 @@ def test_a_stream_of_which_nothing_is_heard_is_not_waited_for(state: str, age_s:
         joined(run_reading(history, destination, 0), history, Standing(destination, state=state, age_s=age_s))
 
 
-def test_of_what_lies_beyond_its_stream_a_pass_reads_one_begin_only() -> None:
+def test_of_what_lies_beyond_its_stream_an_incremental_snapshot_reads_one_begin_only() -> None:
     """MariaDB leaves a BEGIN alone for a statement of tables that nobody captures."""
     log = LogTopic()
     for _ in range(3):
@@ -279,7 +282,7 @@ def test_of_what_lies_beyond_its_stream_a_pass_reads_one_begin_only() -> None:
         assert len(reader.poll(0.1, 10)) == records, limit
 
 
-def test_tables_leave_without_any_pass() -> None:
+def test_tables_leave_without_any_incremental_snapshot() -> None:
     history = three_transfers()
     destination = carrying_accounts(history, 3)
     run = replace(run_reading(history, destination, 0), plan=sync_plan([]))

@@ -1,9 +1,10 @@
 """A table's own way into a stream that goes on: read and staged by itself, led along the log, joined at one offset.
 
-The pass is a stream of its own, into a schema of its own, with a ledger of its own, so everything that makes a stream
-exact makes it exact too. It follows the stream and never overtakes it: it reads the log only as far as the stream has
-applied it. Once it is near, the stream is held for a moment, the pass comes to the very same offset, and one
-transaction takes its tables over. That transaction itself compares both places: the hold makes it likely, not right.
+The incremental snapshot is a stream of its own, into a schema of its own, with a ledger of its own, so everything that
+makes a stream exact makes it exact too. It follows the stream and never overtakes it: it reads the log only as far as
+the stream has applied it. Once it is near, the stream is held for a moment, the incremental snapshot comes to the very
+same offset, and one transaction takes its tables over. That transaction itself compares both places: the hold makes it
+likely, not right.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ from seamline.sync.span_loop import run_stream
 
 _STANDS = ("failed", "stopped", "paused")
 _SILENT_S = 60.0
-# The pass says where it stands as often as the stream is looked at.
+# The incremental snapshot says where it stands as often as the stream is looked at.
 _PACE = Pace(
     idle_wait_s=0.05, quiet_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05
 )
@@ -54,8 +55,9 @@ class JoinPatience:
 
 
 @dataclass(frozen=True, slots=True)
-class PassTools:
-    """The world of one pass. `open_sink` and `open_schema_guard` take the plan of the pass or of the sync."""
+class JoinTools:
+    """The world of one incremental snapshot. `open_sink` and `open_schema_guard` take the plan of the incremental
+    snapshot or of the sync."""
 
     director: StreamDirector
     open_log: Callable[[], LogReader]
@@ -66,23 +68,24 @@ class PassTools:
     patience: JoinPatience = field(default_factory=JoinPatience)
 
 
-def join_stream(run: Run, destination: str, change: ListChange, *, tools: PassTools) -> Commit:
+def join_stream(run: Run, destination: str, change: ListChange, *, tools: JoinTools) -> Commit:
     """Let the run's tables enter and leave the stream into one destination, and want it by the run's plan.
 
     Resolved by the run id; may be repeated. Refused where the stream stands on purpose or has failed; TransientError
     where it could not be met.
     """
     stream = run.plan.stream_id(destination)
-    beside = _pass_plan(run, change) if change.entering else None
+    beside = _snapshot_plan(run, change) if change.entering else None
     joining = _joining(run, destination, change, beside)
     missed: TransientError | None = None
     with closing(tools.open_sink(run.plan)) as sink:
         for attempt in range(tools.patience.attempts + 1):
             lease_s = tools.patience.lease_s * 2 ** max(0, attempt - 1)
-            with _Meeting(stream, tools, lease_s=lease_s) as meeting:
-                # Only the destination knows whether this run has joined already: so it is asked before any pass.
+            with _TargetStream(stream, tools, lease_s=lease_s) as target:
+                # Only the destination knows whether this run has joined already: so it is asked before any incremental
+                # snapshot.
                 if attempt and beside is not None:
-                    _lead(run, destination, beside, meeting, tools)
+                    _lead(run, destination, beside, target, tools)
                 try:
                     commit = sink.join(stream, joining)
                 except TransientError as error:
@@ -111,20 +114,21 @@ def _joining(run: Run, destination: str, change: ListChange, beside: SyncPlan | 
     )
 
 
-def _pass_plan(run: Run, change: ListChange) -> SyncPlan:
-    """A new snapshot begins a new pass: what an older one left can never be taken for it."""
+def _snapshot_plan(run: Run, change: ListChange) -> SyncPlan:
+    """A new snapshot begins a new incremental snapshot: what an older one left can never be taken for it."""
     mark = hashlib.sha256(f"{run.run_id} {staged_snapshot(run)['low_marker']}".encode()).hexdigest()[:10]
-    return run.plan.pass_over(change.entering, mark)
+    return run.plan.incremental_plan(change.entering, mark)
 
 
-def _lead(run: Run, destination: str, beside: SyncPlan, meeting: "_Meeting", tools: PassTools) -> None:
-    """Publish the pass, unless it is under way, and run it until it stands where the held stream stands."""
+def _lead(run: Run, destination: str, beside: SyncPlan, target: "_TargetStream", tools: JoinTools) -> None:
+    """Publish the incremental snapshot, unless it is under way, and run it until it stands where the held stream
+    stands."""
     schema_guard = tools.open_schema_guard(beside)
     try:
         with closing(tools.open_log()) as log, closing(tools.open_sink(beside)) as sink:
             publish(replace(run, run_id=beside.sync, plan=beside), destination, sink=sink)
             reader = ReaderBehind(log, tools.clock)
-            control = _PassControl(meeting, reader, tools)
+            control = _IncrementalControl(target, reader, tools)
             run_stream(
                 beside,
                 destination,
@@ -142,8 +146,8 @@ def _lead(run: Run, destination: str, beside: SyncPlan, meeting: "_Meeting", too
 
 
 class ReaderBehind:
-    """ports.LogReader of a pass: gives only records before `limit`, where the stream stands, and the BEGIN that
-    follows: it alone says that a transaction without END is over."""
+    """ports.LogReader of an incremental snapshot: gives only records before `limit`, where the stream stands, and the
+    BEGIN that follows: it alone says that a transaction without END is over."""
 
     def __init__(self, log: LogReader, clock: Clock) -> None:
         self.topic, self.topic_id = log.topic, log.topic_id
@@ -181,10 +185,10 @@ class ReaderBehind:
         self._log.close()
 
 
-class _Meeting:
-    """The stream as its pass sees it: looked at, held, let go at the end of the context."""
+class _TargetStream:
+    """The stream as its incremental snapshot sees it: looked at, held, let go at the end of the context."""
 
-    def __init__(self, stream: StreamId, tools: PassTools, *, lease_s: float) -> None:
+    def __init__(self, stream: StreamId, tools: JoinTools, *, lease_s: float) -> None:
         self.stream = stream
         self._director = tools.director
         self._clock = tools.clock
@@ -192,7 +196,7 @@ class _Meeting:
         self._held_max_s = tools.patience.held_max_s
         self._hold: Hold | None = None
 
-    def __enter__(self) -> "_Meeting":
+    def __enter__(self) -> "_TargetStream":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -244,11 +248,12 @@ class _Meeting:
             hold.release()
 
 
-class _PassControl:
-    """ports.StreamControl of a pass: follow the stream, ask it to stand once near, end where it stands."""
+class _IncrementalControl:
+    """ports.StreamControl of an incremental snapshot: follow the stream, ask it to stand once near, end where it
+    stands."""
 
-    def __init__(self, meeting: _Meeting, reader: ReaderBehind, tools: PassTools) -> None:
-        self._meeting = meeting
+    def __init__(self, target: _TargetStream, reader: ReaderBehind, tools: JoinTools) -> None:
+        self._target = target
         self._reader = reader
         self._clock = tools.clock
         self._patience = tools.patience
@@ -262,9 +267,11 @@ class _PassControl:
         if not report.epoch:
             return
         if report.next_offset > max(self._reader.limit, self._reader.began_at):
-            raise InvariantViolated(f"a pass overtook {self._meeting.stream}: it stands at {report.next_offset}")
+            raise InvariantViolated(
+                f"an incremental snapshot overtook {self._target.stream}: it stands at {report.next_offset}"
+            )
         if report.next_offset > self._stands_at >= 0:
-            self._meeting.advanced()
+            self._target.advanced()
         self._stands_at = report.next_offset
 
     def orders(self) -> Orders:
@@ -275,18 +282,18 @@ class _PassControl:
         return Orders(wanted=not self._is_done)
 
     def _look(self) -> None:
-        report = self._meeting.look()
+        report = self._target.look()
         self._reader.limit = max(self._reader.limit, report.next_offset)
-        is_abreast = self._stands_at == report.next_offset
-        if self._meeting.holds(report):
-            self._is_done = is_abreast
-            if is_abreast:
+        is_caught_up = self._stands_at == report.next_offset
+        if self._target.holds(report):
+            self._is_done = is_caught_up
+            if is_caught_up:
                 # What comes now is one commit, under what is left of the lease.
-                self._meeting.advanced()
-        elif self._meeting.is_over:
-            self._meeting.let_go()
+                self._target.advanced()
+        elif self._target.is_over:
+            self._target.let_go()
             if self._asked >= self._patience.attempts:
-                raise TransientError(f"{self._meeting.stream} was asked {self._asked} times to stand and did not")
-        elif is_abreast and not self._meeting.is_asked:
-            self._meeting.ask()
+                raise TransientError(f"{self._target.stream} was asked {self._asked} times to stand and did not")
+        elif is_caught_up and not self._target.is_asked:
+            self._target.ask()
             self._asked += 1
