@@ -23,13 +23,13 @@ from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
-from seamline.domain.position import PostgresPosition
 from seamline.kinds.bulk import BulkRead, StagedPlace
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.sinks.postgres.staging import StagingArea, build_index, relation
 from seamline.sources.postgres.bulk import SnapshotReaders
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import open_session
+from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.sessions import SharedSnapshot, seen_by
 from seamline.stack.postgres import binaries
 from tests.checkout import day_and_commit

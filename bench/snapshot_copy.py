@@ -27,13 +27,13 @@ from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
-from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import RunKind, RunState
 from seamline.kinds.bulk import StagedPlace
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import TableRead
 from seamline.sinks.postgres.staging import StagingArea, build_index
 from seamline.sources.mariadb.catalogue import read_catalogue
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.sessions import open_session as open_source_session
 from seamline.sources.mariadb.sessions import views_at
 from seamline.stack.layout import Layout

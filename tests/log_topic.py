@@ -9,9 +9,10 @@ from seamline.domain.catalogue import Column, Kind, Table, fingerprint
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import StreamId
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
-from seamline.domain.position import BinlogPosition, Position
+from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Orders, Publication, StreamReport
+from seamline.sources.mariadb.position import BinlogPosition
 
 TOPIC, TOPIC_ID = "seamline.core_bank.log", "topic-1"
 FILE = "mdb-bin.000001"

@@ -13,7 +13,7 @@ from seamline.adapters.connect.endpoint import offsets_topic
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import client_settings
-from seamline.domain.position import PostgresPosition
+from seamline.sources.postgres.position import PostgresPosition
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import in_postgres, writing
 from tests.integration.captured import (

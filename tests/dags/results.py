@@ -12,7 +12,6 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_state import CutState, state_of_cut
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
-from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import (
     EXPECTATIONS,
     FAILURE,
@@ -40,6 +39,7 @@ from seamline.plan.model import (
 )
 from seamline.platform.reconciliations import not_made
 from seamline.ports import StreamReport, WantedStream
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline_airflow import parts
 from tests.integration.known import destination_plan
 

@@ -13,11 +13,11 @@ from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import TransientError
-from seamline.domain.position import BinlogPosition
 from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.cuts import PostgresCuts
+from seamline.sources.mariadb.position import BinlogPosition
 from tests.integration.databases import postgres
 
 DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "settlement")

@@ -15,10 +15,11 @@ from seamline.bulk.threads import CopyingHere
 from seamline.domain.cutover import is_covered
 from seamline.domain.errors import GateFailed
 from seamline.domain.log import LogRecord, RecordKind, RowChange
-from seamline.domain.position import Position, PostgresPosition, position_from_json
+from seamline.domain.position import Position, position_from_json
 from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import Run
 from seamline.sinks.postgres.sink import PostgresSink
+from seamline.sources.postgres.position import PostgresPosition
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.integration.bank_writers import Writers

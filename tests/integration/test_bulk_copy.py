@@ -20,7 +20,6 @@ from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import SchemaConflict, TransientError
-from seamline.domain.position import BinlogPosition
 from seamline.kinds.bulk import BulkRead, StagedPlace
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.ports import ReadView
@@ -29,6 +28,7 @@ from seamline.sinks.postgres.staging import StagingArea, fill
 from seamline.sources.mariadb import snapshot_barrier
 from seamline.sources.mariadb.bulk import BulkReaders, arrow_schema
 from seamline.sources.mariadb.one_session import OneSessionReaders
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.sessions import (
     BEGIN_SNAPSHOT,
     Address,

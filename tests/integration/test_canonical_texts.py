@@ -21,9 +21,9 @@ from seamline.domain.canonical import bucket_of, canonical_row, canonical_text, 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict
-from seamline.domain.position import BinlogPosition
 from seamline.ports import ReadView
 from seamline.sinks.postgres.types import column_definitions
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.sessions import open_session
 from seamline.sync.bucket_search import key_ranges
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database

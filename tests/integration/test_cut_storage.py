@@ -16,12 +16,12 @@ from seamline.domain.canonical import digest_of, row_text
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest
 from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
-from seamline.domain.position import BinlogPosition
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import DerivedTablePlan
 from seamline.sinks.postgres.cuts import PostgresCuts
 from seamline.sinks.postgres.derived import compare_derived, derived_table
 from seamline.sinks.postgres.types import column_definitions
+from seamline.sources.mariadb.position import BinlogPosition
 from tests.integration.cuts_published import (
     DAY,
     DESTINATION,

@@ -10,11 +10,11 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.position import BinlogPosition
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.spec.load import load_sync
 from seamline_airflow.expectations import Expectation, GateResult, StagedRows, staged_rows
 from seamline_airflow.gx_engine import KEYS_MAX, check, load_checks

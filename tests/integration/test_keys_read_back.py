@@ -14,11 +14,12 @@ from seamline.databases.mysql.read import MariaDbReadView
 from seamline.databases.postgres.read import PostgresReadView, Relation, open_views
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
-from seamline.domain.position import BinlogPosition, Position
+from seamline.domain.position import Position
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import SourcePlan
 from seamline.ports import ReadView
 from seamline.sinks.postgres.types import column_definitions
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.sessions import open_session
 from seamline.sources.postgres.catalogue import survey
 from seamline.sources.postgres.edge_values import edge_values

@@ -10,7 +10,6 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
-from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import PUBLISH, Cut, Receipt, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan, plan_to_json
@@ -22,6 +21,7 @@ from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.store import PlatformStore
 from seamline.sinks.postgres.ledger import create_tables
 from seamline.sinks.postgres.maintenance import PostgresMaintenance
+from seamline.sources.mariadb.position import BinlogPosition
 from tests.integration.cuts_published import one
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.platform_database import Server, database_of_its_own, plan

@@ -16,7 +16,6 @@ from seamline.cli.main import main
 from seamline.domain.digest import SegmentDigest
 from seamline.domain.errors import ConfigError, InvariantViolated, Refused, TransientError
 from seamline.domain.ledger import StreamId
-from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import FAILURE, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import StreamPlan, plan_to_json
@@ -28,6 +27,7 @@ from seamline.platform.host_lease import PlatformHostLease, this_process
 from seamline.platform.store import PlatformStore
 from seamline.platform.streams import PlatformStreamDirector, put_report
 from seamline.ports import StreamReport
+from seamline.sources.mariadb.position import BinlogPosition
 from tests.integration.platform_database import STREAM, Server, database_of_its_own, empty_tables, plan
 from tests.waiting import wait_until
 

@@ -24,10 +24,10 @@ from seamline.domain.errors import (
     TransientError,
 )
 from seamline.domain.ledger import StreamId
-from seamline.domain.position import BinlogPosition
 from seamline.ports import Load
 from seamline.sinks.postgres import publish as publishing
 from seamline.sinks.postgres.sink import PostgresSink
+from seamline.sources.mariadb.position import BinlogPosition
 from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import postgres, postgres_database, writer_of

@@ -17,11 +17,12 @@ from seamline.domain.catalogue import Table
 from seamline.domain.cutover import is_covered
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict, SeamlineError, TransientError
-from seamline.domain.position import PostgresPosition, position_from_json
+from seamline.domain.position import position_from_json
 from seamline.ports import Marker, Problem, ReadView
 from seamline.sources.postgres import bulk, sessions
 from seamline.sources.postgres.client import Session, role
 from seamline.sources.postgres.copy_out import CopyOut
+from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.sessions import SharedSnapshot, join_snapshot, views_at_one_snapshot
 from seamline.sources.postgres.source import PostgresSource
 from seamline.sync.snapshot import take_snapshot

@@ -13,10 +13,10 @@ from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Table
 from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
 from seamline.domain.errors import SchemaConflict, TransientError
-from seamline.domain.position import PostgresPosition
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import Session, open_session, translated
+from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.schema_guard import CatalogueGuard
 from seamline.sources.postgres.witness import CatalogueWitness
 from tests.integration.databases import postgres, postgres_database

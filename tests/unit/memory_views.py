@@ -18,8 +18,9 @@ from seamline.domain.canonical import (
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SeamlineError
-from seamline.domain.position import BinlogPosition, Position
+from seamline.domain.position import Position
 from seamline.ports import RowHash
+from seamline.sources.mariadb.position import BinlogPosition
 
 Row = dict[str, Any]
 P = BinlogPosition("0-1-100")

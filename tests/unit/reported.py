@@ -5,9 +5,9 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from seamline.domain.cut_state import CutState, state_of_cut
-from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import EXPECTATIONS, PUBLISH, Cut, Reconciliation, RunState, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, worst
+from seamline.sources.mariadb.position import BinlogPosition
 
 MOMENT = datetime(2026, 11, 21, 1, 2, 3, tzinfo=UTC)
 TODAY = MOMENT.date()

@@ -7,8 +7,10 @@ import pytest
 
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.log import LogRecord
-from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.domain.position import Position
 from seamline.ports import Orders, StreamReport
+from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.postgres.position import PostgresPosition
 from tests.log_topic import ACCOUNT, STREAM, ScriptedControl, TopicReader, gtid, position
 from tests.unit.test_span_loop import Stage, history_of_five, published
 

@@ -7,8 +7,9 @@ import pytest
 from seamline.domain.cutover import Boundary
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import LedgerRow, StreamId
-from seamline.domain.position import BinlogPosition, Position
+from seamline.domain.position import Position
 from seamline.ports import Marker, ReadView, StreamReport
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.barrier import Barrier, NotAligned, NotComparable, Patience
 from tests.unit.memory_views import ENTRY, MemoryView, entries
 

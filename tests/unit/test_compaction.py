@@ -9,7 +9,7 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.errors import LogCorrupted, SchemaConflict
 from seamline.domain.log import RowChange, Transaction
-from seamline.domain.position import BinlogPosition
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.compaction import compact
 from seamline.sync.transactions import TransactionAssembler
 from tests.bank_history import History, canonical, histories, text_of

@@ -17,12 +17,14 @@ from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_t
 from seamline.adapters.connect.trace import cure_of, has_lost_its_place, short_trace
 from seamline.adapters.tls import Tls
 from seamline.domain.errors import ConfigError, InvariantViolated
-from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.domain.position import Position
 from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.kinds.found import source_kind
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.connector import MariaDbConnector, server_id
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.postgres.connector import PostgresConnector
+from seamline.sources.postgres.position import PostgresPosition
 
 MARIADB_CONNECTOR, POSTGRES_CONNECTOR = MariaDbConnector.plugin, PostgresConnector.plugin
 

@@ -8,7 +8,6 @@ import pytest
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
-from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import EXPECTATIONS, Cut, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.staged_cut import CutMode, Published, StagedCut, StagedTable, cut_from_json, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -22,6 +21,7 @@ from seamline.plan.model import (
     SyncPlan,
     TablePlan,
 )
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.cut import publish_cut, select, with_verdicts
 
 ACCOUNT = Table("account", (Column("id", Kind.INTEGER, "bigint", length=64),), ("id",))

@@ -9,9 +9,9 @@ import pytest
 
 from seamline.domain.cut_state import CutState, Headline, newest_of_live, state_of_cut
 from seamline.domain.decision import Decision, DecisionState
-from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import Cut, NightlyMode, Reconciliation, RunState, Scope
 from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.sources.mariadb.position import BinlogPosition
 from tests.unit.reported import MATCH, MOMENT, reconciliation
 
 DAY = date(2026, 11, 20)

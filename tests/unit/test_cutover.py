@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from seamline.domain.cutover import Boundary, BoundaryGate, is_covered
 from seamline.domain.errors import InvariantViolated, LogCorrupted
-from seamline.domain.position import BinlogPosition, PostgresPosition
+from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.postgres.position import PostgresPosition
 
 
 def placed(gtid: str, number: int) -> BinlogPosition:

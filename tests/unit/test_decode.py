@@ -8,8 +8,8 @@ import pytest
 
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore, touched
-from seamline.domain.position import BinlogPosition
 from seamline.sources.mariadb.decode import BinlogDecoder, altered_tables, dropped_database, leaves_values_alone
+from seamline.sources.mariadb.position import BinlogPosition
 from tests.told import Told, decode
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}

@@ -13,9 +13,9 @@ import pytest
 from seamline.adapters.debezium.envelope import Decoder
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
-from seamline.domain.position import PostgresPosition
 from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.sources.postgres.decode import WalDecoder
+from seamline.sources.postgres.position import PostgresPosition
 from tests.told import Told, decode
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}

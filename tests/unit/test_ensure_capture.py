@@ -10,9 +10,10 @@ import pytest
 
 from seamline.domain.errors import PositionLost, Refused, TerminalError, TransientError
 from seamline.domain.log import LogRecord, RecordKind, RowChange
-from seamline.domain.position import BinlogPosition, Position
+from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Problem
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync import markers
 from seamline.sync.capture import CaptureState, ensure_capture, reset_capture, wanted_tables
 from tests.log_topic import row_record

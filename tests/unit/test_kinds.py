@@ -4,7 +4,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from seamline import installed, registry
+from seamline import registry
+from seamline.domain import installed
 from seamline.domain.errors import ConfigError
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import HoldsCuts, ReadsBack

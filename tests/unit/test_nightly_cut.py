@@ -10,7 +10,6 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.date_before import PublishedTable, late_in_words
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import Refused, TransientError
-from seamline.domain.position import BinlogPosition
 from seamline.domain.runs import Receipt, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -25,6 +24,7 @@ from seamline.plan.model import (
     TablePlan,
 )
 from seamline.ports import Load, TableRead
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.nightly_cut import CutTools, Derived, take_cut
 from tests.unit.memory_views import MemoryView, Row

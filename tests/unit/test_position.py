@@ -7,15 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.domain.errors import InvariantViolated
-from seamline.domain.position import (
-    BinlogPosition,
-    PostgresPosition,
-    binlog_file,
-    gtid_sequences,
-    position_from_json,
-    position_to_json,
-    widen_xid,
-)
+from seamline.domain.position import position_from_json, position_to_json
+from seamline.sources.mariadb.position import BinlogPosition, binlog_file, gtid_sequences
+from seamline.sources.postgres.position import PostgresPosition, widen_xid
 from seamline.sources.postgres.sessions import position_at
 from seamline.sources.postgres.slots import parse_lsn
 
@@ -122,10 +116,10 @@ def test_a_32_bit_xid_is_widened_to_the_nearest(near: int, distance: int) -> Non
 def test_a_postgres_snapshot_sees_what_was_committed_before_it(xmax: int, back: set[int]) -> None:
     in_progress = tuple(sorted(xmax - distance for distance in back if distance < xmax))
     snapshot = PostgresPosition(lsn=1, xmin=min(in_progress, default=xmax), xmax=xmax, in_progress=in_progress)
-    assert not snapshot.sees(xmax & 0xFFFFFFFF)
+    assert not snapshot.sees_xid(xmax & 0xFFFFFFFF)
     for distance in range(1, min(60, xmax)):
         xid = xmax - distance
-        assert snapshot.sees(xid & 0xFFFFFFFF) == (xid not in in_progress)
+        assert snapshot.sees_xid(xid & 0xFFFFFFFF) == (xid not in in_progress)
 
 
 EPOCH = 2**32
@@ -136,20 +130,20 @@ def test_xids_around_their_wraparound_are_told_apart(epoch: int, offset: int, di
     xmax = epoch * EPOCH + offset
     xid = xmax + distance
     assert widen_xid(xid & 0xFFFFFFFF, xmax) == xid
-    assert PostgresPosition(lsn=1, xmin=xmax, xmax=xmax).sees(xid & 0xFFFFFFFF) == (distance < 0)
+    assert PostgresPosition(lsn=1, xmin=xmax, xmax=xmax).sees_xid(xid & 0xFFFFFFFF) == (distance < 0)
 
 
 def test_a_snapshot_sees_what_lies_below_its_xmin_though_its_xmax_is_smaller() -> None:
     # A slot exports such ones: xmin follows every record of running transactions, xmax does not (PostgreSQL 18.4).
     # `2444:2443:` at 0/33525D0 saw 2443, which had committed at 0/33524A0: XidInMVCCSnapshot asks for xmin first.
     snapshot = PostgresPosition(lsn=53814736, xmin=2444, xmax=2443)
-    assert [snapshot.sees(xid) for xid in (2442, 2443, 2444)] == [True, True, False]
+    assert [snapshot.sees_xid(xid) for xid in (2442, 2443, 2444)] == [True, True, False]
 
 
 def test_a_snapshot_taken_just_after_the_wraparound_sees_what_committed_before_it() -> None:
     snapshot = PostgresPosition(lsn=1, xmin=EPOCH - 2, xmax=EPOCH + 5, in_progress=(EPOCH - 2, EPOCH + 3))
     told = [EPOCH - 3, EPOCH - 2, EPOCH - 1, EPOCH + 2, EPOCH + 3, EPOCH + 4, EPOCH + 5, EPOCH + 6]
-    assert [snapshot.sees(xid % EPOCH) for xid in told] == [True, False, True, True, False, True, False, False]
+    assert [snapshot.sees_xid(xid % EPOCH) for xid in told] == [True, False, True, True, False, True, False, False]
 
 
 def test_a_postgres_snapshot_covers_by_transaction_and_not_by_where_a_row_lies() -> None:

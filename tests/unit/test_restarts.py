@@ -9,9 +9,9 @@ from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.errors import Fenced, LogCorrupted, SchemaConflict, TransientError, WentBack
 from seamline.domain.ledger import LedgerRow, StreamId
-from seamline.domain.position import BinlogPosition
 from seamline.plan.model import StreamPlan
 from seamline.ports import Lease, Orders
+from seamline.sources.mariadb.position import BinlogPosition
 from tests.log_topic import (
     ACCOUNT,
     AUDIT,

@@ -8,9 +8,10 @@ import pytest
 from seamline.domain.catalogue import Column, Kind, Table, alterations
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import Diverged, SchemaConflict, TransientError
-from seamline.domain.position import BinlogPosition, Position
+from seamline.domain.position import Position
 from seamline.plan.model import StreamPlan
 from seamline.ports import Lease, Staged, StreamReport
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.pace import Pace
 from seamline.sync.span_loop import run_stream
 from tests.log_topic import (

@@ -15,10 +15,11 @@ from seamline.domain.catalogue import Table
 from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
 from seamline.domain.log import LogRecord, RecordKind, RowChange
-from seamline.domain.position import BinlogPosition, position_to_json
+from seamline.domain.position import position_to_json
 from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import DestinationPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Problem, ReadView, TableRead
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.log_topic import row_record

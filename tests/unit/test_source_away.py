@@ -8,9 +8,11 @@ import pytest
 from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
 from seamline.domain.errors import LogCorrupted, SchemaConflict, TransientError
 from seamline.domain.log import LogRecord
-from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.domain.position import Position
 from seamline.plan.model import StreamPlan
 from seamline.ports import Orders, StreamReport
+from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.postgres.position import PostgresPosition
 from seamline.sync.pace import Pace
 from seamline.sync.schema_proof import OpenLog
 from seamline.sync.span_loop import run_stream

@@ -15,9 +15,9 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.errors import Fenced, LogCorrupted, PositionLost, SchemaConflict, TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.log import LogRecord
-from seamline.domain.position import BinlogPosition
 from seamline.plan.model import StreamPlan, SyncPlan
 from seamline.ports import Commit, Lease, Orders, Progress, Staged, StreamReport
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.pace import Pace
 from seamline.sync.span_loop import run_stream
 from tests.bank_history import History, canonical, histories

@@ -6,8 +6,8 @@ from typing import cast
 import pytest
 
 from seamline.domain.ledger import LedgerRow, StreamId
-from seamline.domain.position import BinlogPosition
 from seamline.ports import Commit, LogReader, StreamReport
+from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync.clock import SystemClock
 from seamline.sync.stream_reports import HEARTBEATS_MISSED_S, StreamReporter
 from tests.log_topic import ManualClock

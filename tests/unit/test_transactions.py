@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.errors import LogCorrupted, SchemaConflict
 from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange, Transaction
-from seamline.domain.position import BinlogPosition, PostgresPosition
+from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.postgres.position import PostgresPosition
 from seamline.sync.stop_conditions import stop_condition
 from seamline.sync.transactions import TransactionAssembler
 from tests.log_topic import ACCOUNT, AUDIT, MARKERS, Change, LogTopic, delete, gtid, in_runs, insert, row_record, update

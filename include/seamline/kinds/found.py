@@ -2,7 +2,7 @@
 
 from typing import TypeVar, cast
 
-from seamline import installed
+from seamline.domain import installed
 from seamline.domain.errors import ConfigError
 from seamline.kinds.sink import SinkKind
 from seamline.kinds.source import SourceKind

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol, cast
 
-from seamline import installed
+from seamline.domain import installed
 from seamline.spec.destination import Destination
 from seamline.spec.source import DatabaseSource
 

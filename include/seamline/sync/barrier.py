@@ -231,7 +231,7 @@ class Barrier:
             if not all(is_same_place(position, positions[0]) for position in positions):
                 _close(opened)
                 raise NotAligned(f"the source's views stand at different positions: {', '.join(map(str, positions))}")
-            if positions[0].covers(held.position):  # type: ignore[arg-type]
+            if positions[0].covers(held.position):
                 stack.callback(_close, opened)
                 return opened
             _close(opened)
@@ -248,7 +248,7 @@ class Barrier:
             applied = ledger.next_offset
             if is_same_place(ledger.position, position):
                 return ledger
-            if ledger.position.covers(position):  # type: ignore[arg-type]
+            if ledger.position.covers(position):
                 raise NotAligned(f"the stream went beyond {position} to {ledger.position}: its hold was not kept")
             self._look_again(hold, f"the stream did not reach {position} (it is at {ledger.position})")
 

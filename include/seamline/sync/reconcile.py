@@ -41,7 +41,7 @@ def is_same_place(one: Position, other: Position) -> bool:
     """Whether two positions include exactly the same transactions."""
     if type(one) is not type(other):
         return False
-    return one.covers(other) and other.covers(one)  # type: ignore[arg-type]
+    return one.covers(other) and other.covers(one)
 
 
 def not_run(table: str, reason: str) -> TableVerdict:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
 from seamline.domain.errors import SeamlineError, SourceAway, TransientError
 from seamline.domain.log import RecordKind, RowChange, Transaction
-from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.domain.position import Position
 from seamline.ports import LogReader, SchemaGuard
 from seamline.sync.clock import Clock
 from seamline.sync.stop_conditions import marker_fields
@@ -93,7 +93,7 @@ class SchemaProof:
 
     def _is_proven(self, position: Position) -> bool:
         verified = self._guard.verified if self._guard is not None else None
-        return any(place is not None and _reaches(place, position) for place in (self._proven_by_log, verified))
+        return any(place is not None and place.reaches(position) for place in (self._proven_by_log, verified))
 
     # ---- the source ------------------------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class SchemaProof:
 
     def _believe(self, found: Sequence[CatalogueMarks]) -> None:
         for marks in found:
-            is_news = self._proven_by_log is None or _reaches(marks.through, self._proven_by_log)
+            is_news = self._proven_by_log is None or marks.through.reaches(self._proven_by_log)
             if is_news and self._guard is not None and self._guard.is_as_planned(marks.tables):
                 self._proven_by_log = marks.through
 
@@ -175,7 +175,7 @@ class _MarksAhead:
             elif record.kind is RecordKind.BEGIN:
                 self._open = []
             elif record.kind is RecordKind.END and record.position is not None:
-                found += [marks for marks in self._open if _reaches(record.position, marks.through)]
+                found += [marks for marks in self._open if record.position.reaches(marks.through)]
                 self._open = []
         return found if records else None
 
@@ -193,10 +193,3 @@ class _MarksAhead:
 def is_to_be_proven(transaction: Transaction) -> bool:
     """Whether it changes anything of the stream's tables."""
     return bool(transaction.rows or transaction.chunks or transaction.truncated)
-
-
-def _reaches(place: Position, position: Position) -> bool:
-    if isinstance(place, BinlogPosition) and isinstance(position, BinlogPosition):
-        return place.covers(position)
-    # By the place alone: a snapshot's view of transactions says nothing of the catalogue.
-    return isinstance(place, PostgresPosition) and isinstance(position, PostgresPosition) and place.lsn >= position.lsn

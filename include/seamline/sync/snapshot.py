@@ -142,7 +142,7 @@ def _require_planned_definitions(run: Run, source: Source) -> None:
 
 
 def _require_covered(low: MarkerPlace, position: Position) -> None:
-    if not position.covers(low.position):  # type: ignore[arg-type]
+    if not position.covers(low.position):
         raise Refused(
             f"the read views stand at {position}, before the low marker at {low.position}",
             hint="the source answered from an older state: is it a replica? Positions are taken from the primary only",

@@ -25,7 +25,7 @@ from seamline.domain.errors import (
 )
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.log import Span, Transaction
-from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.domain.position import Position
 from seamline.plan.model import SyncPlan
 from seamline.ports import (
     Commit,
@@ -46,7 +46,6 @@ from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.compaction import compact
 from seamline.sync.gc_tuning import ManualCollector, short_switch_interval
 from seamline.sync.pace import Pace
-from seamline.sync.progress import PositionTracker
 from seamline.sync.schema_proof import OpenLog, SchemaProof, is_to_be_proven
 from seamline.sync.stop_conditions import marker_fields, stands_alone, stop_condition
 from seamline.sync.stream_reports import StreamReporter
@@ -206,7 +205,7 @@ class _SpanLoop:
             marker_table=self._plan.source.marker_table,
             # Until the first transaction beyond a snapshot is applied, transactions from before it are expected; later
             # none may come twice.
-            after=_nowhere(position) if self._gate.expects_covered(position) else position,
+            after=position.start_of_log() if self._gate.expects_covered(position) else position,
             known=position,
             limits=BufferLimits(
                 self._plan.stream.span_changes_max,
@@ -232,7 +231,7 @@ class _SpanLoop:
         self._lease: Lease = lease
         self._ledger: LedgerRow = ledger
         self._gate = gate_of(self._stream, ledger, self._tables)
-        self._tracker = PositionTracker(ledger.position)
+        self._tracker = ledger.position.tracker()
         self._chunks: list[Staged] = []
         # What is wrong with them. END tells first whether the log has all of their transaction.
         self._chunks_trouble: Diverged | None = None
@@ -321,7 +320,7 @@ class _SpanLoop:
         # unless the stream had gone beyond it before; then it says where it stands, and who asked will see.
         self._settle()
         self._require_beyond(self._buffer.waiting, position)
-        self._commit_draft(at=position if _is_reached(self._tracker.position, position) else None)
+        self._commit_draft(at=position if position.reaches(self._tracker.position) else None)
         # Not before: after a lost answer what is covered may be passed once more.
         self._beyond = position
         self._reached_hold = hold_id
@@ -525,7 +524,7 @@ class _SpanLoop:
         )
         progress = Progress(span, draft.last_marker, tuple(draft.ended))
         if at is not None:
-            self._tracker = PositionTracker(at)
+            self._tracker = at.tracker()
         self._draft = _Draft(draft.end, draft.end)
         self._sent = _Sent(draft, submit(lambda: self._commit(stage, progress)))
         if self._sent.answer.done():
@@ -580,15 +579,3 @@ def _run_now(work: Callable[[], Commit]) -> "Future[Commit]":
     except SeamlineError as error:
         answer.set_exception(error)
     return answer
-
-
-def _is_reached(stands_at: Position, wanted: Position) -> bool:
-    if isinstance(stands_at, BinlogPosition) and isinstance(wanted, BinlogPosition):
-        return wanted.covers(stands_at)
-    return (
-        isinstance(stands_at, PostgresPosition) and isinstance(wanted, PostgresPosition) and wanted.lsn >= stands_at.lsn
-    )
-
-
-def _nowhere(position: Position) -> Position:
-    return BinlogPosition("") if isinstance(position, BinlogPosition) else PostgresPosition(0)

@@ -10,7 +10,6 @@ from seamline.domain.errors import LogCorrupted, SeamlineError
 from seamline.domain.log import LogRecord, Transaction
 from seamline.domain.position import Position
 from seamline.ports import LogReader
-from seamline.sync.progress import PositionTracker
 from seamline.sync.transactions import TransactionAssembler
 
 
@@ -43,8 +42,8 @@ class TransactionBuffer:
         self._reader = reader
         self._limits = limits
         self._assembler = TransactionAssembler(tables, marker_table=marker_table)
-        self._arrived = PositionTracker(after)
-        self._known = PositionTracker(known)
+        self._arrived = after.tracker()
+        self._known = known.tracker()
         self._transactions: deque[Transaction] = deque()
         self._changes = self._bytes = 0
         # Why nothing can be read on; the transactions before it are good.

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from seamline.domain.errors import LogCorrupted, SeamlineError
 from seamline.domain.log import LogRecord, RecordKind, RowChange, Transaction, touched
-from seamline.domain.position import Position, PostgresPosition
+from seamline.domain.position import Position
 
 _TABLE_OF, _BEFORE_OF, _AFTER_OF = (itemgetter(RowChange._fields.index(name)) for name in ("table", "before", "after"))
 _ONBOARD_AGAIN = "the log topic cannot be trusted beyond this offset: find the cause, then onboard the sync again"
@@ -191,7 +191,8 @@ class TransactionAssembler:
                 hint="its tail is lost, or it is an XA transaction, which the capture cannot carry. " + _ONBOARD_AGAIN,
                 position=str(transaction.begin.position or transaction.id),
             )
-        if isinstance(transaction.begin.position, PostgresPosition) or not _is_all(transaction, record):
+        begin = transaction.begin.position
+        if (begin is not None and begin.LOG.always_ended) or not _is_all(transaction, record):
             raise LogCorrupted(
                 f"transaction {transaction.id} has no END before offset {record.offset}, where"
                 f" {record.transaction_id} begins",
@@ -211,7 +212,7 @@ class TransactionAssembler:
             )
         _verify_counts(transaction, record)
         self._open = None
-        if transaction.position is None or isinstance(record.position, PostgresPosition):
+        if transaction.position is None or (record.position is not None and record.position.LOG.at_commit):
             # In a WAL a transaction stands where its commit ends, in a binlog where its first row begins.
             transaction.position = record.position
         return self._whole(transaction, end=record.offset + 1, committed_ms=record.ts_ms)
@@ -321,7 +322,7 @@ def _time_of(transaction: _OpenTransaction) -> int:
 
 def _is_of_either_case(truncate: LogRecord, tables: Collection[str]) -> bool:
     """Whether only the server knows if it has emptied one of these tables: a binlog has the name as it was typed."""
-    is_typed = not isinstance(truncate.position, PostgresPosition)
+    is_typed = truncate.position is None or truncate.position.LOG.names_as_typed
     return is_typed and truncate.table not in tables and bool(touched(truncate, tables))
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from seamline.domain.position import BinlogPosition, Position, gtid_sequences, position_from_json
+from seamline.domain.position import Position, position_from_json
+from seamline.sources.mariadb.position import BinlogPosition, gtid_sequences
 from tests.fault.real.anomalies import Commit
 from tests.fault.real.bank_plus import TABLES, opening_totals
 

@@ -13,11 +13,13 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import CommitUnknown, TransientError
 from seamline.domain.log import LogRecord, Transaction
-from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.domain.position import Position
 from seamline.ports import Commit, Lease, Progress, Staged
 from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres import sink as postgres_sink
 from seamline.sinks.postgres.sink import PostgresSink
+from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.postgres.position import PostgresPosition
 from seamline.sync import compaction
 from seamline.sync.transaction_buffer import TransactionBuffer
 from seamline.sync.transactions import TransactionAssembler

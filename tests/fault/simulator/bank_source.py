@@ -7,8 +7,10 @@ from enum import Enum
 from typing import Any
 
 from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.position import BinlogPosition, Position, PostgresPosition
+from seamline.domain.position import Position
 from seamline.ports import Marker
+from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.postgres.position import PostgresPosition
 from tests.bank_history import text_of
 from tests.fault.simulator.unavailable_values import BODIES, NOTE
 from tests.log_topic import Change, delete, insert, position, update

@@ -13,13 +13,14 @@ from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import CommitUnknown
 from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.domain.log import LogRecord, RecordKind, RowChange, Transaction
-from seamline.domain.position import BinlogPosition, Position, PostgresPosition, widen_xid
+from seamline.domain.position import Position
 from seamline.plan.model import INCREMENTAL
 from seamline.ports import Commit, Joining, Lease, Load, Orders, Progress, Publication, Staged
+from seamline.sources.mariadb.position import BinlogPosition, BinlogTracker
+from seamline.sources.postgres.position import PostgresPosition, widen_xid
 from seamline.sync import boundaries, compaction, incremental_snapshot, span_loop, transactions
 from seamline.sync.incremental_snapshot import ReaderBehind
 from seamline.sync.log_listener import LogListener
-from seamline.sync.progress import PositionTracker
 from seamline.sync.span_loop import _SpanLoop
 from seamline.sync.transaction_buffer import TransactionBuffer
 from seamline.sync.transactions import TransactionAssembler
@@ -112,7 +113,7 @@ def no_new_epoch_after_an_unknown_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def position_of_covered_transactions_moves_the_ledger_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PositionTracker, "has_passed", lambda tracker, transaction: False)
+    patch.setattr(BinlogTracker, "has_passed", lambda tracker, transaction: False)
 
 
 # ---- the boundary ---------------------------------------------------------------------------------------------------
@@ -432,7 +433,7 @@ def transactions_of_before_expected_for_one_table_taken_for_all(patch: pytest.Mo
 
     def expects_covered(gate: BoundaryGate, position: Position) -> bool:
         still_open = [boundary for name, boundary in gate.boundaries.items() if name not in gate._ended]
-        return any(boundary.position.covers(position) for boundary in still_open)  # type: ignore[arg-type]
+        return any(boundary.position.covers(position) for boundary in still_open)
 
     patch.setattr(BoundaryGate, "expects_covered", expects_covered)
 

@@ -7,7 +7,8 @@ from enum import Enum
 
 from seamline.domain.errors import PositionLost
 from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
-from seamline.domain.position import BinlogPosition, PostgresPosition
+from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.postgres.position import PostgresPosition
 from tests.fault.simulator.bank_source import TABLES, WIDTH, BankSource, Log, Transaction
 from tests.fault.simulator.schedule import Schedule, Violation
 from tests.fault.simulator.unavailable_values import as_told

@@ -33,7 +33,7 @@ from seamline.domain.canonical import (
 from seamline.domain.catalogue import Column, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict, TransientError
-from seamline.domain.position import BinlogPosition
+from seamline.domain.position import Position
 from seamline.ports import RowHash
 
 _KEYS_PER_STATEMENT = 500
@@ -51,7 +51,7 @@ class MariaDbReadView:
         *,
         database: str,
         tables: Sequence[Table],
-        position: BinlogPosition,
+        position: Position,
         opened_at: datetime,
         definition_of: Callable[[str], Table] | None = None,
     ) -> None:
@@ -64,7 +64,7 @@ class MariaDbReadView:
         self._letters_of: dict[str, Mapping[str, tuple[str, str]]] = {}
 
     @property
-    def position(self) -> BinlogPosition:
+    def position(self) -> Position:
         return self._position
 
     def digests(self, segment: Segment, *, run_key: str) -> Mapping[int, SegmentDigest]:

@@ -7,8 +7,9 @@ from typing import Any
 from seamline.adapters.connect.endpoint import MARKER_TABLE, CaptureEndpoint, Start, name_pattern, schema_history_topic
 from seamline.databases.mysql.canonical import quoted
 from seamline.domain.errors import InvariantViolated
-from seamline.domain.position import BinlogPosition, Position
+from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan
+from seamline.sources.mariadb.position import BinlogPosition
 
 _TLS_MODES = {"": "disable", "disable": "disable", "require": "trust"}
 

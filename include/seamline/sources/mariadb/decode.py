@@ -21,8 +21,8 @@ from seamline.adapters.debezium.envelope import (
 )
 from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange
-from seamline.domain.position import BinlogPosition, binlog_file
 from seamline.sources.mariadb.harmless import is_harmless
+from seamline.sources.mariadb.position import BinlogPosition, binlog_file
 
 # A quoted name is replaced by its number, so that nothing inside it is read; see `altered_tables`.
 _IDENTIFIER = r"(?:\0(\d+)\0|([\w$]+))"

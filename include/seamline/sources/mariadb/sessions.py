@@ -26,9 +26,9 @@ from seamline.databases.mysql.read import MariaDbReadView
 from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, TransientError
-from seamline.domain.position import BinlogPosition
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.catalogue import read_catalogue
+from seamline.sources.mariadb.position import BinlogPosition
 
 # UTC: canonical texts of instants. derived_merge: see `canonical`. The two time-outs: a view lives through long scans.
 # A table that somebody alters just now is waited for for 30 s: who alters may wait for another view of ours.

@@ -7,7 +7,7 @@ import pymysql
 
 from seamline.databases.mysql.client import open_session, role, translated
 from seamline.domain.catalogue import Table, alterations
-from seamline.domain.position import BinlogPosition
+from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
 from seamline.sources.mariadb import catalogue, marker, preflight, preflight_facts
@@ -55,7 +55,7 @@ class MariaDbSource:
         connection = role(self._source, self._source.marker)
         return marker.prune_markers(connection, self._source.marker_table, older_than_s=older_than_s, rows_max=rows_max)
 
-    def seed_position(self) -> BinlogPosition:
+    def seed_position(self) -> Position:
         """The position of a consistent snapshot: everything before it is committed, everything after comes."""
         (view,) = open_views(self._source, 1)
         with closing(view):

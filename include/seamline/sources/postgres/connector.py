@@ -6,9 +6,10 @@ from typing import Any
 from seamline.adapters.connect.endpoint import MARKER_TABLE, CaptureEndpoint, Start, name_pattern
 from seamline.databases.postgres.canonical import quoted
 from seamline.domain.errors import InvariantViolated
-from seamline.domain.position import Position, PostgresPosition
+from seamline.domain.position import Position
 from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.plan.model import SourcePlan
+from seamline.sources.postgres.position import PostgresPosition
 
 
 def postgres_settings(

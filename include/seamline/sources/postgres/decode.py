@@ -19,8 +19,8 @@ from seamline.adapters.debezium.envelope import (
 )
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, RowChange
-from seamline.domain.position import PostgresPosition
 from seamline.domain.unavailable_values import may_lack_values
+from seamline.sources.postgres.position import PostgresPosition
 
 # `<xid>:<lsn>`; END's LSN is the end of the commit record.
 _TRANSACTION = re.compile(r"(\d+):(\d+)")

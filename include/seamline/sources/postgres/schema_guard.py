@@ -17,12 +17,13 @@ from seamline.adapters.connections import Connection
 from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import PARK_IT, Table, alterations
 from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, TransientError
-from seamline.domain.position import Position, PostgresPosition
+from seamline.domain.position import Position
 from seamline.kinds.source import SeenOrigins
 from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import Session, open_session, role, source_error
 from seamline.sources.postgres.origin import table_mark, undone_alterations
+from seamline.sources.postgres.position import PostgresPosition
 
 log = logging.getLogger(__name__)
 

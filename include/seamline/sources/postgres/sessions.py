@@ -23,10 +23,10 @@ from seamline.databases.postgres.canonical import quoted, text_literal
 from seamline.databases.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
-from seamline.domain.position import PostgresPosition
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import Session, open_session, role, source_error, translated
+from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.slots import CREATION_S, exported_snapshot
 
 # A stream that is held waits at most its lease for the views.

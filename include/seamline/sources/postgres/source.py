@@ -5,12 +5,12 @@ from contextlib import closing
 
 from seamline.domain.catalogue import Table, alterations
 from seamline.domain.errors import TransientError
-from seamline.domain.position import PostgresPosition
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
 from seamline.sources.postgres import catalogue, marker, preflight, preflight_facts, sessions, slots
 from seamline.sources.postgres.client import open_session, role, translated
 from seamline.sources.postgres.origin import undone_alterations
+from seamline.sources.postgres.position import PostgresPosition
 
 
 class PostgresSource:

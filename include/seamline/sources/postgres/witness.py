@@ -8,11 +8,11 @@ import psycopg
 
 from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue_marks import CatalogueMarks
-from seamline.domain.position import PostgresPosition
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.catalogue import survey
 from seamline.sources.postgres.client import Session, open_session, role, translated
 from seamline.sources.postgres.origin import table_mark
+from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.schema_guard import LSN, MARK
 
 _ANSWER_S = 10.0

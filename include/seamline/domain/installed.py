@@ -9,8 +9,8 @@ from importlib.metadata import EntryPoint, entry_points
 
 from seamline.domain.errors import ConfigError
 
-SOURCES, SINKS = "seamline.sources", "seamline.sinks"
-_WORDS = {SOURCES: "source", SINKS: "destination"}
+SOURCES, SINKS, POSITIONS = "seamline.sources", "seamline.sinks", "seamline.positions"
+_WORDS = {SOURCES: "source", SINKS: "destination", POSITIONS: "position"}
 
 
 def names(group: str) -> tuple[str, ...]:
