@@ -13,7 +13,7 @@ import pytest
 
 from seamline import settings
 from seamline.adapters.connections import Connection
-from seamline.bulk.copy import Copied, CopyItem, copy_group, copy_one, grouped
+from seamline.bulk.copy import Copied, CopyItem, CopyTarget, copy_group, copy_one, grouped
 from seamline.databases.mysql.client import query
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.canonical import inexact_columns
@@ -88,7 +88,7 @@ def copied(tables: Sequence[Table], source: Connection, destination: Connection)
     """All tables through one task's children, at one address."""
     places = dict(StagingArea(destination, DESTINATION, run_id="bulk").create(tables))
     items = [
-        CopyItem(BulkRead(table, Segment(table.name), number), places[table.name], DESTINATION)
+        CopyItem(BulkRead(table, Segment(table.name), number), (CopyTarget(places[table.name], DESTINATION),))
         for number, table in enumerate(tables)
     ]
     copy_at_one_address(items, source)
@@ -137,8 +137,9 @@ def copied_by_one_session(
         query(session, BEGIN_SNAPSHOT)
         readers = OneSessionReaders(session, source, [BulkRead(table, Segment(table.name), 0) for table in tables])
         for number, table in enumerate(tables):
-            item = CopyItem(readers.reads[number], places[table.name], DESTINATION)
-            assert copy_one(readers, number, item).proof == str(address_of(session))
+            item = CopyItem(readers.reads[number], (CopyTarget(places[table.name], DESTINATION),))
+            (copied_now,) = copy_one(readers, number, item)
+            assert copied_now.proof == str(address_of(session))
     return places
 
 
@@ -190,7 +191,7 @@ def test_an_empty_table_proves_its_position_too(source: Connection, destination:
         cursor.execute("CREATE OR REPLACE TABLE nothing (id INT PRIMARY KEY, at TIMESTAMP(6) NULL)")
     table = Table("nothing", (Column("id", Kind.INTEGER, "int", False, 32), Column("at", Kind.INSTANT, "", True, 0, 6)))
     place = StagingArea(destination, DESTINATION, run_id="empty").create([table])["nothing"]
-    item = CopyItem(BulkRead(table, Segment("nothing"), 0), place, DESTINATION)
+    item = CopyItem(BulkRead(table, Segment("nothing"), 0), (CopyTarget(place, DESTINATION),))
     (done,) = copy_at_one_address([item], source, run="empty")
     assert done.rows == 0
 
@@ -206,7 +207,7 @@ def test_one_date_of_a_table_is_read_where_its_segment_says_so(source: Connectio
     table = Table("dated", (id_column, Column("at", Kind.INSTANT, "timestamp(6)", True, 0, 6)), ("id",))
     place = StagingArea(destination, DESTINATION, run_id="dated").create([table])["dated"]
     segment = Segment("dated", "at", "2026-01-01 16:00:00", "2026-01-02 16:00:00")
-    copy_at_one_address([CopyItem(BulkRead(table, segment, 0), place, DESTINATION)], source, run="dated")
+    copy_at_one_address([CopyItem(BulkRead(table, segment, 0), (CopyTarget(place, DESTINATION),))], source, run="dated")
     with postgres(destination) as written:
         found = written.execute(f'SELECT id FROM {place.schema}."{place.name}" ORDER BY id'.encode()).fetchall()
     assert found == [(2,), (3,)]
@@ -217,7 +218,7 @@ def test_a_table_without_a_planned_column_ends_the_read_by_name(source: Connecti
         cursor.execute("CREATE OR REPLACE TABLE moved (id INT PRIMARY KEY)")
     table = Table("moved", (Column("id", Kind.INTEGER, "int", False, 32), Column("gone", Kind.INTEGER, "int")), ("id",))
     place = StagingArea(destination, DESTINATION, run_id="moved").create([table])["moved"]
-    item = CopyItem(BulkRead(table, Segment("moved"), 0), place, DESTINATION)
+    item = CopyItem(BulkRead(table, Segment("moved"), 0), (CopyTarget(place, DESTINATION),))
     with pytest.raises((TransientError, SchemaConflict), match="moved"):
         copy_at_one_address([item], source, run="moved")
 
@@ -230,7 +231,7 @@ def test_a_text_that_the_destination_cannot_hold_ends_the_copy_with_its_cure(
         cursor.execute("INSERT INTO memo VALUES (1, 'before'), (2, CONCAT('nul', CHAR(0)))")
     table = Table("memo", (Column("id", Kind.INTEGER, "int", False, 32), Column("text", Kind.STRING, "varchar(20)")))
     place = StagingArea(destination, DESTINATION, run_id="memo").create([table])["memo"]
-    item = CopyItem(BulkRead(table, Segment("memo"), 0), place, DESTINATION)
+    item = CopyItem(BulkRead(table, Segment("memo"), 0), (CopyTarget(place, DESTINATION),))
     with pytest.raises(SchemaConflict, match="column text of table memo holds the character NUL") as refused:
         copy_at_one_address([item], source, run="memo")
     assert "WHERE INSTR(text, CHAR(0))` lists the rows" in refused.value.hint

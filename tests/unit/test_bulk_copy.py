@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.bulk.copy import CopyItem, grouped
+from seamline.bulk.copy import CopyItem, CopyTarget, grouped
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError
@@ -71,7 +71,8 @@ def _items(sizes: list[int]) -> list[CopyItem]:
     for number, rows in enumerate(sizes):
         table = Table(f"t{number}", (Column("id", Kind.INTEGER, "int"),), ("id",), rows)
         read = BulkRead(table, Segment(table.name), number)
-        items.append(CopyItem(read, StagedPlace(table, "stage", f"t{number}_1"), WAREHOUSE))
+        target = CopyTarget(StagedPlace(table, "stage", f"t{number}_1"), WAREHOUSE)
+        items.append(CopyItem(read, (target,)))
     return items
 
 

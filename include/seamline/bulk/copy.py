@@ -1,4 +1,4 @@
-"""Copying tables of a source to PostgreSQL inside one task: child processes that read, in turns, and write.
+"""Copying tables of a source to its destinations inside one task: child processes that read, in turns, and write.
 
 Every child has its own sessions at the read's one position; a few of them stream at a time, the others wait.
 """
@@ -13,6 +13,7 @@ from typing import TypeVar
 from seamline import registry
 from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.hanging import SILENCE_S
+from seamline.bulk.fan_out import load_each
 from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.kinds.bulk import BulkRead, PostgresCopy, StagedPlace, TableReaders, TableRows
 from seamline.kinds.found import sink_kind, source_kind
@@ -27,12 +28,19 @@ CHILDREN_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
-class CopyItem:
-    """One table for one destination, given by connection ids: secrets are resolved where they are used."""
+class CopyTarget:
+    """Where a table goes, by connection ids: secrets are resolved where they are used."""
 
-    read: BulkRead
     place: StagedPlace
     destination: DestinationPlan
+
+
+@dataclass(frozen=True, slots=True)
+class CopyItem:
+    """One table, which is read once, and where it goes."""
+
+    read: BulkRead
+    targets: tuple[CopyTarget, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,7 @@ def copy_group(
     order = deque(number for number, items in enumerate(group.participants) for _ in items)
     expected = len(order)
     copied: list[Copied] = []
+    read = 0
     look = partial(_why_a_reader_hangs, group.source)
     with running(works, look=look, silence_s=silence_s) as children:
         for _ in range(min(group.streaming_max, expected)):
@@ -95,13 +104,15 @@ def copy_group(
         for message in children.messages():
             if message.error is not None:
                 raise message.error
-            if isinstance(message.value, Copied):
-                copied.append(message.value)
-                report(message.value)
+            if isinstance(message.value, tuple):
+                read += 1
+                copied += message.value
+                for one in message.value:
+                    report(one)
                 if order:
                     children.send(order.popleft(), "your turn")
-    if len(copied) != expected:
-        raise InvariantViolated(f"{len(copied)} of {expected} tables were copied and no reader said why")
+    if read != expected:
+        raise InvariantViolated(f"{read} of {expected} tables were copied and no reader said why")
     return copied
 
 
@@ -136,15 +147,18 @@ def _disturbed(rows: TableRows, armed: Failpoints) -> TableRows:
     return replace(rows, batches=each(rows.batches))
 
 
-def copy_one(readers: TableReaders, index: int, item: CopyItem) -> Copied:
-    """Table number `index` of the readers into its place."""
+def copy_one(readers: TableReaders, index: int, item: CopyItem) -> tuple[Copied, ...]:
+    """Table number `index` of the readers into each of its places."""
     proofs: list[str] = []
     set_table(item.read.table.name)
     rows, armed = readers.rows(index, proven=proofs.append), registry.failpoints()
-    kind = sink_kind(item.destination.kind)
+    loads = [partial(sink_kind(to.destination.kind).load, to.destination, to.place) for to in item.targets]
     try:
-        count = kind.load(item.destination, item.place, rows if armed is None else _disturbed(rows, armed))
+        counts = load_each(rows if armed is None else _disturbed(rows, armed), loads)
     except SeamlineError as error:
         error.table = error.table or item.read.table.name
         raise
-    return Copied(item.read.table.name, item.destination.name, item.place.name, count, proofs[0])
+    return tuple(
+        Copied(item.read.table.name, to.destination.name, to.place.name, rows_written, proofs[0])
+        for to, rows_written in zip(item.targets, counts, strict=True)
+    )

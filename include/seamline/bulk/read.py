@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
-from seamline.bulk.copy import Copied, CopyGroup, CopyItem, copy_one, grouped
+from seamline.bulk.copy import Copied, CopyGroup, CopyItem, CopyTarget, copy_one, grouped
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError, TransientError
@@ -97,7 +97,11 @@ class _Tasks:
     def _stood_still(self, found: Sequence[LoadProgress]) -> TransientError:
         open_now = {name for one in found for name in one.open}
         items = [item for group in self._groups for items in group.participants for item in items]
-        tables = sorted({item.read.table.name for item in items if item.place.name in open_now or not open_now})
+        tables = sorted(
+            item.read.table.name
+            for item in items
+            if not open_now or any(target.place.name in open_now for target in item.targets)
+        )
         return TransientError(
             f"the copy has not moved for {self._still_s:.0f} s, at table {', '.join(tables)}: no row has come, and the"
             " destination works on none",
@@ -120,7 +124,8 @@ class _Here:
 
     def result(self) -> list[Copied]:
         if not self._copied:
-            self._copied = [copy_one(self._readers, number, item) for number, item in enumerate(self._items)]
+            for number, item in enumerate(self._items):
+                self._copied += copy_one(self._readers, number, item)
         return self._copied
 
 
@@ -249,14 +254,18 @@ class RunReader:
 
     def _items(self, reads: Sequence[TableRead], areas: dict[str, LoadArea]) -> list[CopyItem]:
         plan = self._run.plan
-        items: list[CopyItem] = []
-        for destination in plan.destinations:
-            places = areas[destination.name].create([read.table for read in reads])
-            for read in reads:
-                bulk = BulkRead(read.table, read.segment, len(items))
-                place = places[read.table.name]
-                items.append(CopyItem(bulk, place, destination))
-        return items
+        tables = [read.table for read in reads]
+        places = {destination.name: areas[destination.name].create(tables) for destination in plan.destinations}
+        return [
+            CopyItem(
+                BulkRead(read.table, read.segment, number),
+                tuple(
+                    CopyTarget(places[destination.name][read.table.name], destination)
+                    for destination in plan.destinations
+                ),
+            )
+            for number, read in enumerate(reads)
+        ]
 
 
 @contextmanager

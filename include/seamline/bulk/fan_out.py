@@ -1,0 +1,98 @@
+"""The rows of a table, read once and handed to several loads at the same time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from queue import Empty, Full, Queue
+from typing import Generic, TypeVar
+
+from seamline.kinds.bulk import PostgresCopy, TableRows
+
+PartT = TypeVar("PartT")
+Load = Callable[[TableRows], int]
+# Parts (batches, blocks) that may wait for one load. The slowest sets the pace, and no row is kept longer than that.
+_AHEAD = 2
+_LOOK_EVERY_S = 0.5
+
+
+class _Ended(Exception):
+    """Another load has failed, or the read: this one ends as well, and its own end says nothing."""
+
+
+class _Branch(Generic[PartT]):
+    """What one load reads: the parts as they come, until the last, or until the read has failed."""
+
+    def __init__(self) -> None:
+        self._queue: Queue[PartT | None] = Queue(_AHEAD)
+        self._is_over = False
+
+    def put(self, part: PartT | None, *, load: "Future[int]") -> None:
+        """Waits while the load is behind; returns at once where it has ended."""
+        while not load.done():
+            try:
+                self._queue.put(part, timeout=_LOOK_EVERY_S)
+            except Full:
+                continue
+            return
+
+    def end(self) -> None:
+        self._is_over = True
+
+    def parts(self) -> Iterator[PartT]:
+        while True:
+            try:
+                part = self._queue.get(timeout=_LOOK_EVERY_S)
+            except Empty:
+                if self._is_over:
+                    raise _Ended from None
+                continue
+            if part is None:
+                return
+            yield part
+
+
+def load_each(rows: TableRows, loads: Sequence[Load]) -> list[int]:
+    """What each load returns for all of `rows`, which is read once. An error of the read or of any load ends all.
+
+    Loads of several destinations run in threads; a single one runs here, as if it had been called.
+    """
+    if len(loads) == 1:
+        return [loads[0](rows)]
+    if isinstance(rows, PostgresCopy):
+        return _in_threads(rows.blocks, [lambda parts, load=load: load(PostgresCopy(parts)) for load in loads])  # type: ignore[misc]
+    return _in_threads(
+        rows.batches,
+        [lambda parts, load=load: load(replace(rows, batches=parts)) for load in loads],  # type: ignore[misc]
+    )
+
+
+def _in_threads(parts: Iterator[PartT], loads: Sequence[Callable[[Iterator[PartT]], int]]) -> list[int]:
+    branches: list[_Branch[PartT]] = [_Branch() for _ in loads]
+    with ThreadPoolExecutor(len(loads), thread_name_prefix="load") as pool:
+        running = [pool.submit(load, branch.parts()) for load, branch in zip(loads, branches, strict=True)]
+        try:
+            for part in parts:
+                _hand_over(part, branches, running)
+                if any(load.done() for load in running):
+                    break  # no load ends before its last part, but by an error
+            else:
+                _hand_over(None, branches, running)
+            wait(running, return_when=FIRST_EXCEPTION)
+        finally:
+            for branch in branches:
+                branch.end()
+    return _results(running)
+
+
+def _hand_over(part: PartT | None, branches: Sequence[_Branch[PartT]], running: "Sequence[Future[int]]") -> None:
+    for branch, load in zip(branches, running, strict=True):
+        branch.put(part, load=load)
+
+
+def _results(running: "Sequence[Future[int]]") -> list[int]:
+    """Raises what ended the first load that did not only follow another."""
+    errors = [error for load in running if (error := load.exception()) is not None]
+    for error in errors:
+        if not isinstance(error, _Ended):
+            raise error
+    return [load.result() for load in running]
