@@ -10,7 +10,7 @@ from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import CertifiesArrivals, HoldsCuts, ReadsBack
 from seamline.kinds.source import Certifies, HidesSchemaChanges
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
-from seamline.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
+from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.platform.database import Database
 from seamline.platform.expiry import PlatformExpiry
 from seamline.platform.maintenance import PlatformMaintenance
@@ -63,14 +63,14 @@ def log_reader(plan: SyncPlan) -> LogReader:
 
 
 def capture_probe(plan: SyncPlan) -> CaptureProbe:
-    from seamline.adapters.connect.capture import open_probe
+    from seamline.adapters.connect.debezium_capture import open_probe
 
     return open_probe(plan.source)
 
 
 def capture_problems(plan: SyncPlan) -> tuple[Problem, ...]:
     """What keeps the capture from running at all."""
-    from seamline.adapters.connect.capture import problems
+    from seamline.adapters.connect.debezium_capture import problems
 
     return problems(plan.source)
 

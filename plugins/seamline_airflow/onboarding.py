@@ -70,12 +70,12 @@ def ledgers(plan: SyncPlan) -> dict[str, LedgerRow | None]:
 
 def ensure_capture(run: Run) -> Mapping[str, Any]:
     from seamline import registry
-    from seamline.adapters.connect.capture import open_capture, open_topics
-    from seamline.sync import capture
+    from seamline.adapters.connect.debezium_capture import open_capture, open_topics
+    from seamline.sync import capture_lifecycle
 
     plan = run.plan
     with parts.source(plan) as source, parts.capture_registry() as carried:
-        state = capture.ensure_capture(
+        state = capture_lifecycle.ensure_capture(
             plan,
             registry=carried,
             connect=open_capture(plan.source),

@@ -34,7 +34,7 @@ from seamline_airflow.operators.step import (
     VerdictsOperator,
     WantStreamOperator,
 )
-from seamline_airflow.sensors.cutover import CutoverSensor
+from seamline_airflow.sensors.cutover_sensor import CutoverSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
 
 # Absolute weights, so that a long chain of tasks does not outrank a short urgent one.

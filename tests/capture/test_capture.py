@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from seamline.adapters.connect.capture import ConnectCaptureProbe
+from seamline.adapters.connect.debezium_capture import ConnectCaptureProbe
 from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import admin_client, client_settings
 from seamline.adapters.kafka.topics import CaptureTopics
-from seamline.domain.capture import CaptureState
+from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import ConfigError, PositionLost, Refused, TerminalError
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from seamline.adapters.connect.capture import ConnectCaptureProbe, capture_endpoint
+from seamline.adapters.connect.debezium_capture import ConnectCaptureProbe, capture_endpoint
 from seamline.adapters.connect.endpoint import CaptureEndpoint, offsets_topic
 from seamline.adapters.connect.rest import ConnectClient
-from seamline.domain.capture import CaptureState
+from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.log import RecordKind
 from seamline.plan.model import SourcePlan

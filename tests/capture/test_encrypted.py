@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from seamline import registry
-from seamline.adapters.connect import capture as connect_capture
-from seamline.adapters.connect.capture import open_capture, open_topics
+from seamline.adapters.connect import debezium_capture as connect_capture
+from seamline.adapters.connect.debezium_capture import open_capture, open_topics
 from seamline.adapters.connect.handed_over import hand_over, java_client_settings
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
@@ -30,7 +30,7 @@ from seamline.platform.streams import PlatformStreamDirector
 from seamline.ports import Marker
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sources.postgres import client as postgres_source_client
-from seamline.sync.capture import ensure_capture
+from seamline.sync.capture_lifecycle import ensure_capture
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
 from seamline.sync.source_watch import Rhythm, SourceWatch, SourceWatchThread

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seamline.adapters.connect.capture import open_probe
+from seamline.adapters.connect.debezium_capture import open_probe
 from seamline.adapters.connections import Connection
 from seamline.ports import Orders
 from seamline.sources.postgres import client, schema_guard

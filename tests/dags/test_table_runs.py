@@ -11,7 +11,7 @@ from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
 from seamline.domain.runs import PUBLISH, TABLES, RunKind, SyncState
 from seamline.plan.model import SyncPlan, TablePlan, plan_to_json
-from seamline_airflow import cutover, runs
+from seamline_airflow import cutover_state, runs
 from seamline_airflow.operators.step import TablesPreflightOperator, WantStreamOperator
 from tests.dags import results
 from tests.dags.test_runs import context
@@ -107,7 +107,7 @@ def test_the_cutover_of_joined_tables_is_the_end_of_their_boundaries() -> None:
     open_still = replace(ledger("fees"), boundaries=(Boundary("fees", results.POSITION), *ledger("entry").boundaries))
     for row, is_reached in ((ledger("entry", "fees"), True), (open_still, False), (ledger("entry"), True)):
         sink = SimpleNamespace(read_ledger=lambda stream, row=row: row)
-        state = cutover.judge(run, sink_of=lambda name, sink=sink: nullcontext(sink), reports={})  # type: ignore[misc]
+        state = cutover_state.judge(run, sink_of=lambda name, sink=sink: nullcontext(sink), reports={})  # type: ignore[misc]
         assert state.is_reached == is_reached
 
 

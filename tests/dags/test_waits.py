@@ -20,11 +20,11 @@ from seamline.ports import WantedStream
 from seamline.sync.source_watch import SOURCE_ALARMS
 from seamline.sync.stream_host import ROSTER_ALARMS
 from seamline.sync.stream_state import HOST_GONE, SILENCE_MAX_S, STILL_MAX_S, STREAM_ALARMS
-from seamline_airflow import cutover, deadline, parts
+from seamline_airflow import cutover_state, deadline, parts
 from seamline_airflow.operators.gate import NOT_CLEAN
 from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED
 from seamline_airflow.operators.step import StreamsCheckOperator
-from seamline_airflow.sensors.cutover import CutoverSensor
+from seamline_airflow.sensors.cutover_sensor import CutoverSensor
 from seamline_airflow.sensors.stream_watch import StreamWatchSensor
 from seamline_airflow.stream_health import host_troubles
 from seamline_airflow.triggers import stream_watch
@@ -71,11 +71,11 @@ def _again(trigger: Any) -> Any:
 
 
 def test_the_cutover_is_reached_by_this_runs_marker_and_by_no_other() -> None:
-    assert cutover.has_passed(_ledger(ended=True), HIGH)
-    assert cutover.has_passed(_ledger(last=HIGH), HIGH)
-    assert not cutover.has_passed(_ledger(), HIGH)
-    assert not cutover.has_passed(_ledger(ended=True, marker="high-0", last="high-0"), HIGH)
-    assert not cutover.has_passed(replace(_ledger(), boundaries=()), HIGH)
+    assert cutover_state.has_passed(_ledger(ended=True), HIGH)
+    assert cutover_state.has_passed(_ledger(last=HIGH), HIGH)
+    assert not cutover_state.has_passed(_ledger(), HIGH)
+    assert not cutover_state.has_passed(_ledger(ended=True, marker="high-0", last="high-0"), HIGH)
+    assert not cutover_state.has_passed(replace(_ledger(), boundaries=()), HIGH)
 
 
 def test_a_reached_cutover_needs_no_deferral(platform: Any) -> None:
@@ -100,7 +100,7 @@ def test_the_trigger_fires_when_the_ledger_has_applied_the_marker(
     platform: Any, monkeypatch: pytest.MonkeyPatch, passing: SeamlineError
 ) -> None:
     looks: list[int] = []
-    real = cutover.look
+    real = cutover_state.look
 
     def look(run_id: str) -> Any:
         looks.append(1)
@@ -109,7 +109,7 @@ def test_the_trigger_fires_when_the_ledger_has_applied_the_marker(
         platform.ledger = _ledger(ended=len(looks) > 3)
         return real(run_id)
 
-    monkeypatch.setattr(cutover, "look", look)
+    monkeypatch.setattr(cutover_state, "look", look)
     (event,) = _events(CutoverTrigger(results.RUN, 0.01))
     assert event["status"] == "reached"
     assert len(looks) == 4
@@ -134,7 +134,7 @@ def test_the_trigger_fires_at_once_when_the_stream_is_paused(platform: Any) -> N
 def test_a_run_without_its_snapshot_is_an_error_and_not_an_endless_wait(platform: Any) -> None:
     platform.runs[results.RUN] = results.run(result={})
     with pytest.raises(InvariantViolated, match="high marker"):
-        cutover.look(results.RUN)
+        cutover_state.look(results.RUN)
     (event,) = _events(CutoverTrigger(results.RUN, 0.01))
     assert "high marker" in event["message"]
 

@@ -13,7 +13,12 @@ from typing import Any, Protocol
 
 import pytest
 
-from seamline.adapters.connect.capture import ConnectCaptureProbe, DebeziumCapture, PlannedTopics, capture_endpoint
+from seamline.adapters.connect.debezium_capture import (
+    ConnectCaptureProbe,
+    DebeziumCapture,
+    PlannedTopics,
+    capture_endpoint,
+)
 from seamline.adapters.connect.endpoint import CaptureEndpoint, offsets_topic, schema_history_topic
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
@@ -28,7 +33,7 @@ from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Source
 from seamline.sources.mariadb.grants import grant_script, statements_of
 from seamline.sources.mariadb.source import MariaDbSource
-from seamline.sync.capture import CaptureSource, CaptureState, ensure_capture, reset_capture
+from seamline.sync.capture_lifecycle import CaptureSource, CaptureState, ensure_capture, reset_capture
 from seamline.sync.capture_watch import CaptureWatch
 from seamline.sync.stream_host import RaiseAlarm
 from seamline.sync.transactions import TransactionAssembler

@@ -17,7 +17,7 @@ from seamline.domain.ledger import StreamId
 from seamline.domain.runs import PUBLISH
 from seamline.plan.model import SyncPlan, plan_to_json
 from seamline.platform import migrate
-from seamline.platform.capture import PlatformPruningHolds
+from seamline.platform.capture_registry import PlatformPruningHolds
 from seamline.platform.database import Database
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.store import PlatformStore

@@ -14,7 +14,7 @@ from seamline.domain.runs import PUBLISH, Cut, Receipt, RunState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan, plan_to_json
 from seamline.platform import migrate
-from seamline.platform.capture import PlatformPruningHolds
+from seamline.platform.capture_registry import PlatformPruningHolds
 from seamline.platform.database import Database
 from seamline.platform.expiry import PlatformExpiry
 from seamline.platform.maintenance import PlatformMaintenance

@@ -20,7 +20,7 @@ from seamline.domain.runs import FAILURE, Cut, Receipt, Reconciliation, RunKind,
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.plan.model import StreamPlan, plan_to_json
 from seamline.platform import migrate
-from seamline.platform.capture import PlatformCaptureRegistry, PlatformPruningHolds
+from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.platform.control import PlatformStreamControl
 from seamline.platform.database import Database, Session
 from seamline.platform.host_lease import PlatformHostLease, this_process

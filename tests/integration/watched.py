@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from seamline.adapters.connect.capture import open_probe
+from seamline.adapters.connect.debezium_capture import open_probe
 from seamline.sync.capture_watch import CAPTURE_FAILED
 from seamline.sync.source_watch import SourceWatch
 from tests.integration.captured import NAMED_WITHIN_S, Captured

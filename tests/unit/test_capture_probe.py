@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from seamline.adapters.connect import capture
+from seamline.adapters.connect import debezium_capture
 from seamline.adapters.connect.rest import ConnectorStatus
-from seamline.domain.capture import CaptureState
+from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import ConfigError
 from seamline.plan.model import SourcePlan
 from seamline.stack import server_settings
@@ -46,7 +46,7 @@ class Servers:
         return self.answers.pop(0)
 
     def states(self, monkeypatch: pytest.MonkeyPatch, *, at_s: list[float]) -> list[CaptureState]:
-        monkeypatch.setattr(capture, "time", self)
+        monkeypatch.setattr(debezium_capture, "time", self)
         probe = probe_of(self)
         found = []
         for self.now_s in at_s:
@@ -54,8 +54,8 @@ class Servers:
         return found
 
 
-def probe_of(servers: Servers, hand_over: Callable[[], None] = lambda: None) -> capture.ConnectCaptureProbe:
-    return capture.ConnectCaptureProbe(
+def probe_of(servers: Servers, hand_over: Callable[[], None] = lambda: None) -> debezium_capture.ConnectCaptureProbe:
+    return debezium_capture.ConnectCaptureProbe(
         PLAN,
         client=servers,  # type: ignore[arg-type]
         topics=servers,  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def test_what_a_silent_task_left_open_is_ended_before_the_next_one_starts() -> N
 
 
 def test_the_group_of_a_worker_is_the_stacks_own() -> None:
-    assert server_settings.CONNECT["group.id"] == capture.GROUP
+    assert server_settings.CONNECT["group.id"] == debezium_capture.GROUP
 
 
 def test_a_capture_that_writes_now_and_then_is_none_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_silent_capture_that_was_restarted_is_given_twice_the_time_until_it_wr
 ) -> None:
     """A large schema history takes its time to be read, while the task says RUNNING."""
     servers = Servers(*[1000] * 5, 1100, 1100)
-    monkeypatch.setattr(capture, "time", servers)
+    monkeypatch.setattr(debezium_capture, "time", servers)
     probe = probe_of(servers)
 
     def state_at(now_s: float) -> CaptureState:
@@ -120,7 +120,7 @@ def test_a_task_that_does_not_come_to_run_has_failed_and_is_given_twice_the_time
 ) -> None:
     """Seen of a task that read its offsets for ever after the broker was killed."""
     servers = Servers(task=task)
-    monkeypatch.setattr(capture, "time", servers)
+    monkeypatch.setattr(debezium_capture, "time", servers)
     probe = probe_of(servers)
 
     def state_at(now_s: float) -> CaptureState:
@@ -139,7 +139,7 @@ def test_a_task_that_does_not_come_to_run_has_failed_and_is_given_twice_the_time
 
 def test_a_capture_that_was_stopped_meanwhile_has_its_whole_time_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = Servers(task="UNASSIGNED")
-    monkeypatch.setattr(capture, "time", servers)
+    monkeypatch.setattr(debezium_capture, "time", servers)
     probe = probe_of(servers)
     found = []
     for servers.now_s, servers.state in ((1000, "RUNNING"), (1040, "STOPPED"), (1100, "RUNNING"), (1140, "RUNNING")):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamline.domain.capture import CaptureState, CaptureStatus
+from seamline.domain.capture_status import CaptureState, CaptureStatus
 from seamline.sync.capture_watch import (
     CAPTURE_FAILED,
     CAPTURE_STOPPED,

@@ -15,7 +15,7 @@ from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Problem
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sync import markers
-from seamline.sync.capture import CaptureState, ensure_capture, reset_capture, wanted_tables
+from seamline.sync.capture_lifecycle import CaptureState, ensure_capture, reset_capture, wanted_tables
 from tests.log_topic import row_record
 
 SOURCE = SourcePlan(
@@ -319,7 +319,7 @@ def test_a_connector_whose_place_is_gone_from_the_source_s_log_is_a_lost_positio
 
 
 def test_a_connector_that_loses_its_place_while_its_marker_is_awaited_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seamline.sync.capture._PROOF_TIMEOUT_S", 5)
+    monkeypatch.setattr("seamline.sync.capture_lifecycle._PROOF_TIMEOUT_S", 5)
     world = World()
     ensure(world)
     world.state = State()
@@ -349,7 +349,7 @@ def test_a_fatal_problem_of_connect_is_told_before_anything_is_made() -> None:
 
 
 def test_a_marker_that_never_comes_is_trouble_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seamline.sync.capture._PROOF_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("seamline.sync.capture_lifecycle._PROOF_TIMEOUT_S", 0.01)
     world = World()
     ensure(world)
     world.state = State()

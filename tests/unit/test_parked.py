@@ -22,7 +22,7 @@ from seamline.plan.stages import all_stages
 from seamline.ports import Problem, Survey
 from seamline.spec.faults import DeclarationsInvalid, Fault
 from seamline.spec.load import Declarations, load_declarations
-from seamline.sync.capture import wanted_tables
+from seamline.sync.capture_lifecycle import wanted_tables
 from seamline.sync.comparison import compare_live
 from seamline.sync.cut import select
 from tests.log_topic import ACCOUNT as CARRIED

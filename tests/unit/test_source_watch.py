@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seamline.domain.capture import CaptureState, CaptureStatus
+from seamline.domain.capture_status import CaptureState, CaptureStatus
 from seamline.domain.errors import Refused, TransientError
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker

@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import cast
 
 from seamline import registry, settings
-from seamline.adapters.connect.capture import open_capture, open_topics
+from seamline.adapters.connect.debezium_capture import open_capture, open_topics
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
 from seamline.spec.faults import guess
 from seamline.spec.load import load_declarations
-from seamline.sync.capture import CaptureSource, ensure_capture, reset_capture
+from seamline.sync.capture_lifecycle import CaptureSource, ensure_capture, reset_capture
 from seamline.sync.capture_watch import CAPTURE_FAILED, CAPTURE_STOPPED
 from seamline.sync.source_watch import SOURCE_ALARMS
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from seamline import registry, settings
-from seamline.adapters.connect.capture import CONNECT_CONNECTION, open_capture, open_topics
+from seamline.adapters.connect.debezium_capture import CONNECT_CONNECTION, open_capture, open_topics
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import resolve
 from seamline.bulk.read import RunReader

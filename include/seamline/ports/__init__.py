@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from seamline.domain.canonical import FloatSummary
-from seamline.domain.capture import CaptureStatus
+from seamline.domain.capture_status import CaptureStatus
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, TableChanges
 from seamline.domain.cutover import Boundary

@@ -7,8 +7,8 @@ deletes anything: at its byte limit the log topic grows no further because the c
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from seamline.domain.capture import CaptureState, CaptureStatus
-from seamline.sync.capture import full_topic_cure
+from seamline.domain.capture_status import CaptureState, CaptureStatus
+from seamline.sync.capture_lifecycle import full_topic_cure
 from seamline.sync.stream_host import BackOff, EndAlarm, RaiseAlarm
 
 CAPTURE_FAILED = "capture_failed"

@@ -25,7 +25,7 @@ from seamline.ports import (
     TableRead,
 )
 from seamline.ports.certificates import ProbeDestination, ProbeSource
-from seamline.sync.capture import CaptureConnector, CaptureSource, LogTopics, ensure_capture
+from seamline.sync.capture_lifecycle import CaptureConnector, CaptureSource, LogTopics, ensure_capture
 from seamline.sync.clock import Clock, SystemClock
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.markers import MarkerPlace, read_until_marker

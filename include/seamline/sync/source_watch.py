@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from seamline.domain.capture import CaptureState
+from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import SeamlineError
 from seamline.plan.model import SourcePlan
 from seamline.ports import CaptureProbe, CatalogueWitness, Marker, Source

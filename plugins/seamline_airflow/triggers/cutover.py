@@ -7,7 +7,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
-from seamline_airflow import cutover, parts
+from seamline_airflow import cutover_state, parts
 
 
 class CutoverTrigger(BaseTrigger):
@@ -34,7 +34,7 @@ class CutoverTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_s)
             try:
                 # In a thread: a database that answers slowly must not stall the other triggers.
-                state = await asyncio.to_thread(cutover.look, self.run_id)
+                state = await asyncio.to_thread(cutover_state.look, self.run_id)
             except (TransientError, ConfigError) as exc:
                 # A login that is being rotated is refused for a moment.
                 self.log.warning("cutover of %s is not known now: %s", self.run_id, exc)

@@ -21,7 +21,7 @@ from typing import Any
 
 from seamline import registry, settings
 from seamline.adapters import failpoints
-from seamline.adapters.connect.capture import DebeziumCapture, PlannedTopics
+from seamline.adapters.connect.debezium_capture import DebeziumCapture, PlannedTopics
 from seamline.adapters.connect.endpoint import CaptureEndpoint
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import resolve
@@ -38,7 +38,7 @@ from seamline.domain.verdict import Verdict
 from seamline.plan.list_change import ListChange, entering_only
 from seamline.plan.model import Run, TablePlan, plan_from_json
 from seamline.ports import Failpoints, Orders, StreamReport
-from seamline.sync.capture import ensure_capture
+from seamline.sync.capture_lifecycle import ensure_capture
 from seamline.sync.incremental_snapshot import JoinTools, join_stream
 from seamline.sync.onboard import publish
 from seamline.sync.pace import Pace

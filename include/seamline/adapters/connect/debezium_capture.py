@@ -1,4 +1,5 @@
-"""The connector of one source as a capture: what `sync.capture` asks for, in Connect's and Debezium's words."""
+"""The connector of one source as a capture: what `sync.capture_lifecycle` asks for, in Connect's and Debezium's
+words."""
 
 import logging
 import time
@@ -21,7 +22,7 @@ from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.left_open import end_left_open
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.adapters.tls import tls_of
-from seamline.domain.capture import CaptureState, CaptureStatus
+from seamline.domain.capture_status import CaptureState, CaptureStatus
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.domain.position import Position
 from seamline.kinds.found import source_kind
@@ -134,7 +135,7 @@ class DebeziumCapture:
 
 
 class PlannedTopics:
-    """`LogTopics` of sync.capture: the three topics of one source's capture."""
+    """`LogTopics` of sync.capture_lifecycle: the three topics of one source's capture."""
 
     def __init__(self, source: SourcePlan, topics: CaptureTopics) -> None:
         self._source = source

@@ -6,7 +6,7 @@ from typing import Any
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from seamline_airflow import cutover
+from seamline_airflow import cutover_state
 from seamline_airflow.errors import task_errors
 from seamline_airflow.triggers.cutover import CutoverTrigger
 
@@ -23,7 +23,7 @@ class CutoverSensor(BaseSensorOperator):
 
     def execute(self, context: Any) -> dict[str, str]:
         with task_errors():
-            state = cutover.look(self.run)
+            state = cutover_state.look(self.run)
         if state.error:
             raise AirflowFailException(state.error)
         if state.is_reached:
