@@ -201,8 +201,8 @@ class JdbcSink:
             with postgres(self._warehouse) as session:
                 while not self._is_done(session):
                     assert time.perf_counter() - began < DRAIN_MAX_S, f"{self._mode}: not all events were applied"
-                    told = (self._client.status(name) for name in names)
-                    failed = [status.trace for status in told if status is not None and status.is_failed]
+                    statuses = (self._client.status(name) for name in names)
+                    failed = [status.trace for status in statuses if status is not None and status.is_failed]
                     assert not failed, failed[0]
                     time.sleep(0.1)
             return time.perf_counter() - began

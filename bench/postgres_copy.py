@@ -93,9 +93,9 @@ def report(seconds: dict[str, list[float]], *, rows: int) -> int:
     for name, times in seconds.items():
         middle, goal = statistics.median(times), GOALS.get(name)
         reached = reached and (goal is None or pipe / middle >= goal)
-        told = f"{pipe / middle:6.2f}x the pipe, goal {goal}" if goal else ""
+        ratio = f"{pipe / middle:6.2f}x the pipe, goal {goal}" if goal else ""
         spread = f"{middle:6.2f} s ({min(times):.2f} to {max(times):.2f})"
-        print(f"{name:10s} {spread} {rows / middle / 1000:7.0f} krow/s {told}")
+        print(f"{name:10s} {spread} {rows / middle / 1000:7.0f} krow/s {ratio}")
     return 0 if reached else 1
 
 

@@ -103,10 +103,10 @@ def main() -> int:
                 sql.execute(statement)
         for _ in range(chosen.rounds + 1):
             planted.append(_ours(bank, warehouse, table, breaks=3))
-    return _tell(chosen.rows, {name: costs[1:] for name, costs in scans.items()}, ours[1:], planted[1:])
+    return _report(chosen.rows, {name: costs[1:] for name, costs in scans.items()}, ours[1:], planted[1:])
 
 
-def _tell(rows: int, scans: dict[str, list[Cost]], ours: list[Cost], planted: list[Cost]) -> int:
+def _report(rows: int, scans: dict[str, list[Cost]], ours: list[Cost], planted: list[Cost]) -> int:
     print(f"{rows:,} rows, median of {len(ours)} rounds side by side; processor seconds of both servers")
     print(f"{'':38}{'clock':>10}{'':8}{'processor':>10}{'':8}{'MariaDB':>9}{'PostgreSQL':>12}")
     reference = _median(scans["SHA-256"])

@@ -108,8 +108,8 @@ def report(seconds: dict[str, list[float]], spent: dict[str, list[float]], *, ro
         spread = f"{middle:.2f} ({min(times):.2f} to {max(times):.2f})"
         ratio, goal = middle / own, GOALS.get(name)
         reached = reached and (goal is None or ratio >= goal)
-        told = f"{ratio:11.2f}x {goal or '':>6}" if goal else ""
-        print(f"{name:18s} {spread:>20s} {rows / middle / 1000:8.0f} {statistics.median(spent[name]):18.2f} {told}")
+        compared = f"{ratio:11.2f}x {goal or '':>6}" if goal else ""
+        print(f"{name:18s} {spread:>20s} {rows / middle / 1000:8.0f} {statistics.median(spent[name]):18.2f} {compared}")
     return 0 if reached else 1
 
 

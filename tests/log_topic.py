@@ -8,7 +8,7 @@ from typing import Any
 from seamline.domain.catalogue import Column, Kind, Table, fingerprint
 from seamline.domain.cutover import Boundary
 from seamline.domain.ledger import StreamId
-from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
+from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange
 from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Orders, Publication, StreamReport
@@ -111,9 +111,9 @@ class LogTopic:
     _offset: int = 0
     _number: int = 0
     _row: int = 0
-    # What the next BEGIN says of the transaction told before it.
-    before: ToldBefore | None = None
-    # The transaction that has begun and has no END yet, and how many records of it are told.
+    # What the next BEGIN says of the transaction records before it.
+    before: PrecedingTransaction | None = None
+    # The transaction that has begun and has no END yet, and how many records of it are records.
     begun: Position | None = None
     odd: int = 0
     # When a transaction was committed; without it each is a millisecond later than the one before.
@@ -147,7 +147,7 @@ class LogTopic:
         self._row = 0
         position = BinlogPosition(gtid(self._number))
         if self.begun is not None and self.begun != position:
-            self.before = ToldBefore(self.begun, has_end=False, records=self.odd)
+            self.before = PrecedingTransaction(self.begun, has_end=False, records=self.odd)
         self.begun, self.odd = position, 0
         self._add(RecordKind.BEGIN, transaction_id=gtid(self._number), position=position, follows=self.before)
         return self._number
@@ -164,7 +164,7 @@ class LogTopic:
 
     def finish(self, counts: dict[str, int] | None = None) -> None:
         found = self._seen if counts is None else counts
-        self.before, self.begun = ToldBefore(BinlogPosition(gtid(self._number)), has_end=True), None
+        self.before, self.begun = PrecedingTransaction(BinlogPosition(gtid(self._number)), has_end=True), None
         self._add(
             RecordKind.END,
             transaction_id=gtid(self._number),
@@ -206,7 +206,7 @@ class LogTopic:
         elif change.after is None:
             yield "d", change.before, None
         elif self._key(change.table, change.before) != self._key(change.table, change.after):
-            # A key change is told as delete and insert, both under one row id.
+            # A key change is records as delete and insert, both under one row id.
             yield "d", change.before, None
             yield "c", None, change.after
         else:
@@ -219,7 +219,7 @@ class LogTopic:
         return _json({column: row[column] for column in table.key})
 
     def _add_row(self, table: str, op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
-        self._add_told(
+        self._write_row(
             RowChange(
                 self._next_offset(),
                 table,
@@ -230,7 +230,7 @@ class LogTopic:
             )
         )
 
-    def _add_told(self, row: RowChange) -> None:
+    def _write_row(self, row: RowChange) -> None:
         self.records.append(row_record(row, gtid(self._number), self._place()))
 
     def _place(self) -> BinlogPosition:
@@ -252,14 +252,14 @@ def row_record(row: RowChange, transaction_id: str = "", position: Position | No
 
 def in_runs(records: Sequence[LogRecord]) -> list[LogRecord]:
     """Rows of one transaction that follow each other as one record, as a decoder tells them."""
-    told: list[LogRecord] = []
+    joined: list[LogRecord] = []
     for record in records:
-        last = told[-1] if told else record
+        last = joined[-1] if joined else record
         if record.rows and last.rows and record is not last and record.transaction_id == last.transaction_id:
-            told[-1] = replace(last, rows=[*last.rows, *record.rows])
+            joined[-1] = replace(last, rows=[*last.rows, *record.rows])
         else:
-            told.append(record)
-    return told
+            joined.append(record)
+    return joined
 
 
 def _json(row: dict[str, Any]) -> bytes:
@@ -319,7 +319,7 @@ class ScriptedControl:
 
     @property
     def states(self) -> list[str]:
-        """States in the order they were told, each run of equal ones once."""
+        """States in the order they were records, each run of equal ones once."""
         found: list[str] = []
         for report in self.reports:
             if not found or found[-1] != report.state:

@@ -5,7 +5,7 @@ needs, and the DAG processor nothing at all.
 """
 
 from seamline import settings
-from seamline.domain.changes import Finding, FindingsTold
+from seamline.domain.changes import Finding, FindingsReported
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import CertifiesArrivals, HoldsCuts, ReadsBack
 from seamline.kinds.source import Certifies, HidesSchemaChanges
@@ -86,7 +86,9 @@ def destination_views(plan: SyncPlan, destination_name: str, count: int) -> list
     return list(kind.open_live(plan, destination, count))
 
 
-def findings(plan: SyncPlan, destination_name: str, *, after: FindingsTold) -> tuple[tuple[Finding, ...], FindingsTold]:
+def findings(
+    plan: SyncPlan, destination_name: str, *, after: FindingsReported
+) -> tuple[tuple[Finding, ...], FindingsReported]:
     """What a stream met that its log did not promise, beyond `after`, and how far all of it goes."""
     destination = plan.destination(destination_name)
     kind = power(sink_kind(destination.kind), ReadsBack, to="be compared with the source")

@@ -37,12 +37,12 @@ def task_errors() -> Iterator[None]:
         take_from_airflow()
         yield
     except (ConfigError, TerminalError, InvariantViolated) as exc:
-        raise AirflowFailException(_told(exc)) from exc
+        raise AirflowFailException(_described(exc)) from exc
     except (TransientError, CommitUnknown) as exc:
-        raise AirflowException(_told(exc)) from exc
+        raise AirflowException(_described(exc)) from exc
 
 
-def _told(error: SeamlineError) -> str:
+def _described(error: SeamlineError) -> str:
     text = f"{type(error).__name__}: {error}"
     log.error("%s", text)
     return text

@@ -228,9 +228,9 @@ def _launch(folder: Path, job: DriverJob) -> DriverHandle:
 
 
 def _handle(folder: Path, text: str) -> DriverHandle:
-    pid, kernel_start, *told = text.split()
+    pid, kernel_start, *rest = text.split()
     # An earlier version's wrapper does not say where it runs.
-    where = told[0] if told else ""
+    where = rest[0] if rest else ""
     return DriverHandle(int(pid), int(kernel_start), where.partition(".")[0] or _boot_id(), str(folder), where)
 
 

@@ -71,13 +71,13 @@ def _kept(run: DagRun, day: date) -> Any:
 def test_the_form_of_the_night_refuses_no_date_and_one_to_come_and_takes_one_that_has_ended(people: People) -> None:
     person = people.sign_in("operator")
     day = _newest_date()
-    for filled, told in (
+    for filled, logged in (
         ({}, "this run has no business date"),
         ({"business_date": "2999-01-01"}, f"the newest date that has ended is {day}"),
     ):
         run = _trigger(person, filled)
         assert {name for name, state in _ended(person.office, run).items() if state != "upstream_failed"} == {"open"}
-        assert told in _log(person.office, run, "open")
+        assert logged in _log(person.office, run, "open")
     run = _trigger(
         person,
         {"business_date": str(day), "reason": "before the audit"},

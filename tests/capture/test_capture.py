@@ -15,7 +15,14 @@ from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import ConfigError, PositionLost, Refused, TerminalError
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
-from tests.integration.captured import NULLS_AND_DEFAULTS, Captured, assert_too_large_is_told, captured, finish, replay
+from tests.integration.captured import (
+    NULLS_AND_DEFAULTS,
+    Captured,
+    assert_too_large_is_reported,
+    captured,
+    finish,
+    replay,
+)
 from tests.integration.databases import mariadb
 from tests.waiting import wait_until
 
@@ -159,7 +166,7 @@ def test_a_session_without_full_row_images_stops_the_capture_with_its_cure(bank:
 
 def test_a_row_that_no_record_holds_stops_its_table_and_no_other(bank: Captured) -> None:
     bank.execute("ALTER TABLE account MODIFY memo LONGTEXT")
-    assert_too_large_is_told(bank)
+    assert_too_large_is_reported(bank)
 
 
 def test_rows_that_a_foreign_key_deletes_by_itself_never_reach_the_log(bank: Captured) -> None:

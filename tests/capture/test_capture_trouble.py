@@ -66,7 +66,7 @@ def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(
     assert killed_at < whole_at, "the worker was killed too late to prove anything"
     assert not re.search(r"Skip [1-9]\d* (events|rows) on streaming start", worker.log()), "a part was passed over"
     assert MEMO not in worker.log(), "the log of Connect holds values of rows"
-    assert state.told_again == 1
+    assert state.repeated == 1
     assert_equals_source(bank, state)
 
 
@@ -94,7 +94,7 @@ def test_a_worker_killed_behind_a_change_of_structure_knows_it_and_tells_the_row
     for column in ("b", "c"):
         before = bank.topics.end_offset()
         bank.execute(f"ALTER TABLE account ADD COLUMN {column} INT DEFAULT 7")
-        wait_until(lambda before=before: is_ddl_told(bank, before), timeout_s=30, what="the statement in the topic")
+        wait_until(lambda before=before: is_ddl_in_log(bank, before), timeout_s=30, what="the statement in the topic")
         worker.kill()
         worker.start()
         bank.ensure()
@@ -132,7 +132,7 @@ def assert_equals_source(bank: Captured, state: Replayed) -> None:
         assert state.holds(table) == sorted(bank.rows(table), key=repr), table
 
 
-def is_ddl_told(bank: Captured, start: int) -> bool:
+def is_ddl_in_log(bank: Captured, start: int) -> bool:
     with closing(bank.open_log()) as reader:
         reader.assign(start)
         return any(record.kind is RecordKind.DDL for record in reader.poll(1.0, 1_000))

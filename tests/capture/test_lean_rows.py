@@ -38,12 +38,12 @@ def test_a_row_is_told_with_what_a_stream_reads_and_with_nothing_else(bank: Capt
         "TRUNCATE TABLE audit",
         "INSERT INTO audit (a, memo) VALUES (2, 'y')",
     )
-    told = [value for value in values_of(bank, start, finish(bank)) if "op" in value]
+    logged = [value for value in values_of(bank, start, finish(bank)) if "op" in value]
     of_source = OF_BINLOG if bank.source_plan.kind == "mariadb" else OF_WAL
-    assert {tuple(value) for value in told} == {("before", "after", "source", "op")}
-    assert {tuple(value["source"]) for value in told} == {tuple(of_source)}
-    assert [value["op"] for value in told if value["source"]["table"] == "account"] == ["c", "c", "u", "d", "c", "d"]
-    assert [value["op"] for value in told if value["source"]["table"] == "audit"] == ["c", "t", "c"]
+    assert {tuple(value) for value in logged} == {("before", "after", "source", "op")}
+    assert {tuple(value["source"]) for value in logged} == {tuple(of_source)}
+    assert [value["op"] for value in logged if value["source"]["table"] == "account"] == ["c", "c", "u", "d", "c", "d"]
+    assert [value["op"] for value in logged if value["source"]["table"] == "audit"] == ["c", "t", "c"]
 
 
 def test_the_rows_behind_an_alter_have_the_new_columns(bank: Captured) -> None:

@@ -9,7 +9,7 @@ import pytest
 from seamline.domain.log import touched
 from seamline.sync.transactions import TransactionAssembler
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, told_marker
+from tests.integration.captured import Captured, captured, marker_in_log
 from tests.integration.replicated import restorable_mariadb
 
 TABLES = ("account", "audit")
@@ -38,7 +38,7 @@ def bank(stack: RunningStack) -> Iterator[Captured]:
 def test_every_statement_of_a_table_is_seen_whatever_case_it_was_typed_in(bank: Captured) -> None:
     bank.ensure()
     bank.execute("INSERT INTO Account VALUES (1, 1, 'x')", *STATEMENTS, "ALTER TABLE Later COMMENT 'not of the sync'")
-    told_marker(bank)
+    marker_in_log(bank)
     transactions = TransactionAssembler(TABLES, marker_table=bank.source_plan.marker_table)
     with closing(bank.open_log()) as reader:
         reader.assign(bank.kafka.offsets(bank.source_plan.log_topic)[0])

@@ -11,7 +11,7 @@ from seamline.domain.errors import LogCorrupted, SeamlineError, TerminalError
 from seamline.domain.log import touched
 from seamline.sync.transactions import TransactionAssembler
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, finish, replay, told_marker
+from tests.integration.captured import Captured, captured, finish, marker_in_log, replay
 from tests.integration.databases import mariadb, mariadb_database
 from tests.waiting import wait_until
 
@@ -107,7 +107,7 @@ def assert_stopped(bank: Captured, words: str = "binlog_format was not ROW") -> 
 
 def test_nothing_behind_what_cannot_be_read_is_told_however_often_the_capture_is_started(bank: Captured) -> None:
     """Debezium's client reads on for a moment: what it told then would hide that something is missing."""
-    told_marker(bank)
+    marker_in_log(bank)
     bank.connector.stop()
     end = bank.topics.end_offset()
     bank.execute(*STATEMENTS["of the format STATEMENT"])
@@ -188,7 +188,7 @@ def test_a_statement_that_nobody_can_read_is_told_of_the_tables_that_it_may_touc
     bank.execute("CREATE TABLE aside (id INT)", "CREATE TABLE aside2 (id INT) WITH SYSTEM VERSIONING")
     bank.execute("DROP TABLE audit", "SET SESSION system_versioning_alter_history = KEEP", *MAY_TOUCH)
     bank.execute("INSERT INTO account (id, a) VALUES (2, 2)", "INSERT INTO audit (id) VALUES (3)")
-    told_marker(bank)
+    marker_in_log(bank)
     transactions = TransactionAssembler(("account", "audit"), marker_table=bank.source_plan.marker_table)
     with closing(bank.open_log()) as reader:
         reader.assign(0)
@@ -217,7 +217,7 @@ def test_rows_of_a_table_that_was_altered_where_the_log_does_not_tell_it_stop_th
     """So does a statement that Debezium has misunderstood: what it makes of the table is not what the server names."""
     bank.execute("ALTER TABLE account ADD (at DATETIME, mood ENUM('glad', 'sad'))")
     bank.execute("INSERT INTO account (id, a) VALUES (2, 22)")
-    told_marker(bank)
+    marker_in_log(bank)
     bank.execute("SET SESSION sql_log_bin = 0", ALTERED_BESIDE_THE_LOG[how])
     bank.execute("INSERT INTO account (id, a) VALUES (3, 33)")
     assert_stopped(bank, "A statement was not understood: odd_writers.account has ")
@@ -235,9 +235,9 @@ def test_an_xa_transaction_of_a_captured_table_stops_the_stream_by_name(bank: Ca
             transactions.feed(reader.poll(1.0, 1_000))
             return transactions.trouble
 
-        told = wait_until(trouble, timeout_s=60, what="the stop")
-    assert isinstance(told, LogCorrupted)
-    assert "XA" in str(told)
+        stopped_by = wait_until(trouble, timeout_s=60, what="the stop")
+    assert isinstance(stopped_by, LogCorrupted)
+    assert "XA" in str(stopped_by)
 
 
 def test_an_xa_transaction_of_another_database_is_passed_over(bank: Captured) -> None:

@@ -19,7 +19,7 @@ from tests.integration.bank_writers import in_postgres, writing
 from tests.integration.captured import (
     NULLS_AND_DEFAULTS,
     assert_begins_again,
-    assert_too_large_is_told,
+    assert_too_large_is_reported,
     finish,
     lost_by_name,
     replay,
@@ -73,7 +73,7 @@ def test_a_null_is_told_as_null_where_the_column_has_a_default(bank: PostgresCap
 
 
 def test_a_row_that_no_record_holds_stops_its_table_and_no_other(bank: PostgresCaptured) -> None:
-    assert_too_large_is_told(bank)
+    assert_too_large_is_reported(bank)
 
 
 def test_a_table_that_is_published_and_not_captured_yet_is_passed_over(bank: PostgresCaptured) -> None:
@@ -148,7 +148,7 @@ def test_a_transaction_whose_connector_ended_in_its_middle_is_told_again_whole(
     bank.ensure()
     state = replay(bank, finish(bank))
     assert ended_at < start + ROWS, f"the worker was {ending} too late to prove anything"
-    assert state.told_again > 0
+    assert state.repeated > 0
     assert state.holds("account") == sorted(bank.rows("account"), key=repr)
     assert state.holds("audit") == bank.rows("audit")
 

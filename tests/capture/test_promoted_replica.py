@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, lost_by_name, told_marker
+from tests.integration.captured import Captured, captured, lost_by_name, marker_in_log
 from tests.integration.captured_postgres import captured_postgres
 from tests.integration.replicated import TakeOver, replicated_mariadb, replicated_postgres
 from tests.integration.watched import watched
@@ -42,7 +42,7 @@ def test_a_promoted_replica_is_named_within_a_minute_and_not_gone_on_with(
 ) -> None:
     bank.ensure()
     bank.execute("INSERT INTO account VALUES (1, 1, 'of the first')")
-    told_marker(bank)
+    marker_in_log(bank)
     with watched(bank) as alarms:
         take_over()
         assert bank.rows("account") == [(1, 1, "of the first")]

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, assert_begins_again, captured, lost_by_name, replay, told_marker
+from tests.integration.captured import Captured, assert_begins_again, captured, lost_by_name, marker_in_log, replay
 from tests.integration.databases import mariadb
 from tests.waiting import wait_until
 
@@ -80,7 +80,7 @@ def test_a_binlog_that_began_anew_and_has_passed_the_place_is_not_the_one_that_t
 def test_a_place_in_a_file_that_is_gone_is_the_same_place_where_nothing_behind_it_is_gone(bank: Captured) -> None:
     bank.execute("SET SESSION gtid_domain_id = 5", "INSERT INTO account VALUES (2, 2, 'of another domain')")
     bank.ensure()
-    told_marker(bank)
+    marker_in_log(bank)
     bank.connector.stop()
     read = binlogs(bank)
     bank.execute("FLUSH BINARY LOGS")
@@ -92,14 +92,14 @@ def test_a_place_in_a_file_that_is_gone_is_the_same_place_where_nothing_behind_i
     wait_until(is_purged, timeout_s=30, what="the server to let the old files go")
     bank.execute("INSERT INTO account VALUES (3, 3, 'in the next file')")
     bank.ensure()
-    assert replay(bank, told_marker(bank)).holds("account") == [
+    assert replay(bank, marker_in_log(bank)).holds("account") == [
         (1, 1, "never told"),
         (2, 2, "of another domain"),
         (3, 3, "in the next file"),
     ]
 
 
-def told(bank: Captured) -> list[bytes]:
+def rows_in_topic(bank: Captured) -> list[bytes]:
     """The new images of all rows in the log."""
     images: list[bytes] = []
     with closing(bank.open_log()) as reader:
@@ -111,7 +111,9 @@ def told(bank: Captured) -> list[bytes]:
 
 def test_a_hole_in_the_gtids_stops_the_capture_before_what_comes_behind_it(bank: Captured) -> None:
     bank.ensure()
-    wait_until(lambda: b"never told" in b"".join(told(bank)), timeout_s=30, what="the transaction before the hole")
+    wait_until(
+        lambda: b"never told" in b"".join(rows_in_topic(bank)), timeout_s=30, what="the transaction before the hole"
+    )
     ((newest,),) = bank.rows_of("SELECT @@GLOBAL.gtid_binlog_pos")
     domain, _, sequence = str(newest).split(",")[0].split("-")
     began_s = time.monotonic()
@@ -121,4 +123,4 @@ def test_a_hole_in_the_gtids_stops_the_capture_before_what_comes_behind_it(bank:
     )
     bank.wait_until_failed()
     lost_by_name(bank, rf"GTID {domain}-\d+-{int(sequence) + 5} follows number {sequence} of", since_s=began_s)
-    assert b"behind it" not in b"".join(told(bank))
+    assert b"behind it" not in b"".join(rows_in_topic(bank))

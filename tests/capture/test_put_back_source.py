@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, lost_by_name, stored, told_marker
+from tests.integration.captured import Captured, captured, lost_by_name, marker_in_log, stored
 from tests.integration.captured_postgres import captured_postgres
 from tests.integration.replicated import Backup, restorable_mariadb, restorable_postgres
 from tests.integration.watched import watched
@@ -80,7 +80,7 @@ def bank(backup: Backup, kind: str) -> Iterator[Captured]:
     with KINDS[kind][1](f"put_back_{kind}") as one:
         one.ensure()
         one.execute("INSERT INTO account VALUES (1, 1, 'in the backup')")
-        told_marker(one)
+        marker_in_log(one)
         backup.take()
         one.client.restart_all(one.connector.name)
         one.ensure()
@@ -91,7 +91,7 @@ def bank(backup: Backup, kind: str) -> Iterator[Captured]:
 def test_a_source_that_was_put_back_from_a_backup_is_named_within_a_minute_and_not_gone_on_with(
     bank: Captured, backup: Backup
 ) -> None:
-    told_marker(bank)
+    marker_in_log(bank)
     with watched(bank) as alarms:
         backup.put_back()
         assert bank.rows("account") == [(1, 1, "in the backup")]
@@ -106,7 +106,7 @@ def test_a_source_that_was_put_back_and_has_written_past_the_place_is_named_with
     bank: Captured, backup: Backup, write_past: WritePast
 ) -> None:
     """The marker that it lacks is seconds old."""
-    marker = told_marker(bank)
+    marker = marker_in_log(bank)
     wait_until(lambda: stored(bank).get("seamline_marker") == marker, timeout_s=30, what="the marker in the offset")
     bank.connector.stop()
     backup.put_back()

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, lost_by_name, replay, stored, told_marker
+from tests.integration.captured import Captured, captured, lost_by_name, marker_in_log, replay, stored
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.waiting import wait_until
 
@@ -26,7 +26,7 @@ def bank(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Captur
 def stopped_behind_a_marker(bank: Captured) -> str:
     """The id of the marker that the capture has told last, seconds ago."""
     bank.ensure()
-    marker = told_marker(bank)
+    marker = marker_in_log(bank)
     wait_until(lambda: stored(bank).get("seamline_marker") == marker, timeout_s=30, what="the marker in the offset")
     bank.connector.stop()
     return marker
@@ -44,7 +44,7 @@ def test_a_source_that_does_not_hold_the_last_marker_of_the_log_is_not_gone_on_w
     # Who knows that it was only deleted says so.
     put_back_row(bank, marker)
     bank.ensure()
-    assert replay(bank, told_marker(bank)).holds("account") == [(1, 1, "another")]
+    assert replay(bank, marker_in_log(bank)).holds("account") == [(1, 1, "another")]
 
 
 def test_the_last_marker_stays_the_witness_over_later_transactions_and_starts(bank: Captured) -> None:
@@ -59,7 +59,7 @@ def test_the_last_marker_stays_the_witness_over_later_transactions_and_starts(ba
 @pytest.mark.parametrize("statement", ["DELETE FROM seamline_marker", "TRUNCATE TABLE seamline_marker"])
 def test_a_capture_that_was_told_of_the_deletion_of_its_witness_has_none(statement: str, bank: Captured) -> None:
     bank.ensure()
-    marker = told_marker(bank)
+    marker = marker_in_log(bank)
     wait_until(lambda: stored(bank).get("seamline_marker") == marker, timeout_s=30, what="the marker in the offset")
     bank.execute(statement, "INSERT INTO account VALUES (1, 1, 'later')")
     wait_until(lambda: "seamline_marker" not in stored(bank), timeout_s=30, what="the place without a witness")
@@ -79,7 +79,7 @@ def test_a_marker_that_is_shown_a_moment_later_than_the_log_tells_it_is_waited_f
         name = bank.connector.name
         status = bank.client.wait_for(name, lambda one: one.is_running or one.is_failed, what="to a start")
         assert status.is_running, status.error
-        assert replay(bank, told_marker(bank)).transactions
+        assert replay(bank, marker_in_log(bank)).transactions
 
 
 def has_missed_it(bank: PostgresCaptured) -> bool:
@@ -95,7 +95,7 @@ def has_missed_it(bank: PostgresCaptured) -> bool:
 def test_another_server_at_the_address_is_named_and_not_gone_on_with(bank: Captured) -> None:
     """A promoted replica holds the markers too. Here the store says that the log is of another one."""
     bank.ensure()
-    told_marker(bank)
+    marker_in_log(bank)
     bank.connector.stop()
     own = stored(bank)["seamline_server"]
     bank.client.put_offset(

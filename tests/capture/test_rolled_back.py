@@ -145,9 +145,9 @@ def bank(stack: RunningStack) -> Iterator[Captured]:
 def test_what_a_transaction_has_rolled_back_is_not_told_though_the_binlog_has_it(bank: Captured, how: str) -> None:
     bank.execute("BEGIN", *UNDONE[how])
     bank.execute("INSERT INTO account VALUES (999, 9, 'behind it')")
-    told = replay(bank, finish(bank)).holds("account")
-    assert sorted(told) == sorted(row for row in bank.rows("account") if row != (1, 1, "x") or row in told)
-    assert (999, 9, "behind it") in told
+    logged = replay(bank, finish(bank)).holds("account")
+    assert sorted(logged) == sorted(row for row in bank.rows("account") if row != (1, 1, "x") or row in logged)
+    assert (999, 9, "behind it") in logged
 
 
 @pytest.mark.parametrize("how", NOT_UNDERSTOOD)

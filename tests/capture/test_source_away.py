@@ -15,7 +15,7 @@ from seamline.sources.postgres import client, schema_guard
 from seamline.sources.postgres.witness import open_witness
 from seamline.sync.source_watch import SourceWatch
 from tests.conftest import RunningStack
-from tests.integration.captured import told_marker
+from tests.integration.captured import marker_in_log
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
 from tests.integration.databases import postgres_database
 from tests.integration.replicated import QUICK, Backup, Server, restorable_postgres
@@ -111,7 +111,7 @@ def test_what_the_log_proves_arrives_while_the_source_is_away_and_the_rest_when_
             bank.execute("INSERT INTO audit VALUES (1, 'held back')")
             beat()
         bank.execute("DELETE FROM account WHERE id = 10", "INSERT INTO audit VALUES (2, 'behind the newest heartbeat')")
-        told_marker(bank)
+        marker_in_log(bank)
         if away is stopped:
             # Nothing that a worker keeps in memory is needed: the next one has never had an answer.
             stream.stop()

@@ -30,7 +30,7 @@ LAST = "last-of-the-topic"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Topic:
     """A source's topic as it was told: its messages, and where each of the test's transactions lies in them."""
 
     bank: Captured
@@ -44,7 +44,7 @@ class Told:
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
-def told(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Told]:
+def topic(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Topic]:
     with KINDS[request.param](f"tampered_{request.param}") as bank:
         bank.ensure()
         (view,) = bank.source.open_views(1)
@@ -64,7 +64,7 @@ def told(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Told]:
         begins = tuple(max(n for n in range(row) if statuses[n] == "BEGIN") for row in own)
         ends = tuple(statuses.index("END", row) + 1 for row in own)
         assert len(own) == TRANSACTIONS
-        yield Told(bank, at, tuple(messages), begins, ends)
+        yield Topic(bank, at, tuple(messages), begins, ends)
 
 
 def in_one_transaction(bank: Captured, *statements: str) -> None:
@@ -88,52 +88,52 @@ def messages_of(bank: Captured) -> list[Message]:
     return found
 
 
-Tampering = Callable[[Told], list[Message]]
+Tampering = Callable[[Topic], list[Message]]
 
 
-def as_it_was(told: Told) -> list[Message]:
-    return list(told.messages)
+def as_it_was(topic: Topic) -> list[Message]:
+    return list(topic.messages)
 
 
-def a_transaction_twice(told: Told) -> list[Message]:
-    return [*told.messages[: told.ends[4]], *told.transaction(4), *told.messages[told.ends[4] :]]
+def a_transaction_twice(topic: Topic) -> list[Message]:
+    return [*topic.messages[: topic.ends[4]], *topic.transaction(4), *topic.messages[topic.ends[4] :]]
 
 
-def rewound(told: Told) -> list[Message]:
-    return [*told.messages[: told.ends[4]], *told.messages[told.begins[1] :]]
+def rewound(topic: Topic) -> list[Message]:
+    return [*topic.messages[: topic.ends[4]], *topic.messages[topic.begins[1] :]]
 
 
-def two_in_the_other_order(told: Told) -> list[Message]:
-    before, between = told.messages[: told.begins[4]], told.messages[told.ends[4] : told.begins[5]]
-    return [*before, *told.transaction(5), *between, *told.transaction(4), *told.messages[told.ends[5] :]]
+def two_in_the_other_order(topic: Topic) -> list[Message]:
+    before, between = topic.messages[: topic.begins[4]], topic.messages[topic.ends[4] : topic.begins[5]]
+    return [*before, *topic.transaction(5), *between, *topic.transaction(4), *topic.messages[topic.ends[5] :]]
 
 
-def a_row_twice(told: Told) -> list[Message]:
-    place = told.ends[5] - 2
-    return [*told.messages[: place + 1], *told.messages[place:]]
+def a_row_twice(topic: Topic) -> list[Message]:
+    place = topic.ends[5] - 2
+    return [*topic.messages[: place + 1], *topic.messages[place:]]
 
 
-def a_row_lost(told: Told) -> list[Message]:
-    place = told.ends[5] - 2
-    return [*told.messages[:place], *told.messages[place + 1 :]]
+def a_row_lost(topic: Topic) -> list[Message]:
+    place = topic.ends[5] - 2
+    return [*topic.messages[:place], *topic.messages[place + 1 :]]
 
 
-def an_end_lost(told: Told) -> list[Message]:
-    place = told.ends[5] - 1
-    return [*told.messages[:place], *told.messages[place + 1 :]]
+def an_end_lost(topic: Topic) -> list[Message]:
+    place = topic.ends[5] - 1
+    return [*topic.messages[:place], *topic.messages[place + 1 :]]
 
 
-def a_begin_lost(told: Told) -> list[Message]:
-    place = told.begins[5]
-    return [*told.messages[:place], *told.messages[place + 1 :]]
+def a_begin_lost(topic: Topic) -> list[Message]:
+    place = topic.begins[5]
+    return [*topic.messages[:place], *topic.messages[place + 1 :]]
 
 
-def all_behind_a_begin_lost(told: Told) -> list[Message]:
-    return [*told.messages[: told.begins[5] + 1], *told.messages[told.ends[5] :]]
+def all_behind_a_begin_lost(topic: Topic) -> list[Message]:
+    return [*topic.messages[: topic.begins[5] + 1], *topic.messages[topic.ends[5] :]]
 
 
-def a_transaction_lost(told: Told) -> list[Message]:
-    return [*told.messages[: told.begins[5]], *told.messages[told.ends[5] :]]
+def a_transaction_lost(topic: Topic) -> list[Message]:
+    return [*topic.messages[: topic.begins[5]], *topic.messages[topic.ends[5] :]]
 
 
 # Each with what the stream says, and how many of the transactions it has applied until then, whole.
@@ -150,9 +150,9 @@ TAMPERED: dict[Tampering, tuple[str, int]] = {
 }
 
 
-def applied_from(told: Told, messages: Sequence[Message]) -> tuple[LogCorrupted | None, list[int], int]:
+def applied_from(topic: Topic, messages: Sequence[Message]) -> tuple[LogCorrupted | None, list[int], int]:
     """A stream over these messages: what stopped it, the accounts and the copies that it has left behind."""
-    bank, name = told.bank, f"seamline-test.tampered.{uuid.uuid4().hex[:8]}"
+    bank, name = topic.bank, f"seamline-test.tampered.{uuid.uuid4().hex[:8]}"
     topic_id = bank.kafka.ensure_log(name)
     producer = Producer(client_settings(resolve("kafka")))
     for message in messages:
@@ -168,8 +168,8 @@ def applied_from(told: Told, messages: Sequence[Message]) -> tuple[LogCorrupted 
                 tables=tuple(TablePlan(table.name, table=table) for table in tables),
             )
             stream = Streamed(replace(bank, plan=plan), plan, warehouse, tables)
-            boundaries = tuple(Boundary(table.name, told.at, high_marker="high-1") for table in tables)
-            publication = Publication("run-1", name, topic_id, 0, told.at, boundaries)
+            boundaries = tuple(Boundary(table.name, topic.at, high_marker="high-1") for table in tables)
+            publication = Publication("run-1", name, topic_id, 0, topic.at, boundaries)
             stream.sink().publish(stream.stream, stage_empty(stream), publication=publication)
             stream.start()
             wait_until(
@@ -186,14 +186,16 @@ def applied_from(told: Told, messages: Sequence[Message]) -> tuple[LogCorrupted 
         bank.kafka.delete(name)
 
 
-def test_the_topic_as_it_was_told_is_applied_whole(told: Told) -> None:
-    assert applied_from(told, as_it_was(told)) == (None, list(range(TRANSACTIONS)), TRANSACTIONS * COPIES)
+def test_the_topic_as_it_was_told_is_applied_whole(topic: Topic) -> None:
+    assert applied_from(topic, as_it_was(topic)) == (None, list(range(TRANSACTIONS)), TRANSACTIONS * COPIES)
 
 
 @pytest.mark.parametrize("tampering", list(TAMPERED), ids=lambda tampering: tampering.__name__)
-def test_a_topic_that_was_tampered_with_stops_the_stream_at_the_last_good_end(told: Told, tampering: Tampering) -> None:
+def test_a_topic_that_was_tampered_with_stops_the_stream_at_the_last_good_end(
+    topic: Topic, tampering: Tampering
+) -> None:
     said, whole = TAMPERED[tampering]
-    error, accounts, copies = applied_from(told, tampering(told))
+    error, accounts, copies = applied_from(topic, tampering(topic))
     assert error is not None
     assert said in str(error)
     assert (accounts, copies) == (list(range(whole)), whole * COPIES)

@@ -11,7 +11,7 @@ import pymysql
 import pytest
 
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, replay, told_marker
+from tests.integration.captured import Captured, captured, marker_in_log, replay
 from tests.integration.databases import mariadb
 from tests.integration.replicated import Server, restorable_mariadb
 from tests.integration.watched import watched
@@ -32,7 +32,7 @@ def bank(server: Server) -> Iterator[Captured]:
     with captured("torn") as one:
         one.ensure()
         one.execute("INSERT INTO account VALUES (1, 1, 'before')")
-        told_marker(one)
+        marker_in_log(one)
         yield one
 
 
@@ -70,5 +70,5 @@ def test_what_a_killed_server_has_left_of_a_transaction_in_its_binlog_is_not_tol
     with watched(bank):
         assert any(torn(server, bank, least_bytes=least_bytes) for _ in range(ATTEMPTS)), "every commit has won"
         bank.execute("INSERT INTO account VALUES (2, 2, 'after')")
-        told = replay(bank, told_marker(bank)).holds("account")
-    assert sorted(told) == [(1, 1, "before"), (2, 2, "after")]
+        logged = replay(bank, marker_in_log(bank)).holds("account")
+    assert sorted(logged) == [(1, 1, "before"), (2, 2, "after")]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, replay, stored, told_marker
+from tests.integration.captured import Captured, captured, marker_in_log, replay, stored
 from tests.integration.captured_postgres import captured_postgres
 from tests.integration.replicated import Backup, restorable_mariadb, restorable_postgres
 from tests.integration.watched import watched
@@ -48,7 +48,7 @@ def server(stack: RunningStack, kind: str) -> Iterator[Backup]:
 def bank(server: Backup, kind: str) -> Iterator[Captured]:
     with KINDS[kind][1](f"unconfirmed_{kind}") as one:
         one.ensure()
-        told_marker(one)
+        marker_in_log(one)
         yield one
 
 
@@ -98,7 +98,7 @@ def test_a_marker_that_a_standby_has_not_confirmed_is_waited_for_and_the_watch_s
             assert "goes on by itself" in said and "no longer available" not in said
         wait_until(lambda: is_running(bank) and not alarms.raised, timeout_s=60, what="the capture to go on by itself")
     bank.execute("INSERT INTO account VALUES (1, 1, 'behind it')")
-    assert replay(bank, told_marker(bank)).holds("account") == [(1, 1, "behind it")]
+    assert replay(bank, marker_in_log(bank)).holds("account") == [(1, 1, "behind it")]
 
 
 def is_running(bank: Captured) -> bool:

@@ -173,8 +173,8 @@ class Engine:
         def answered() -> bool:
             return daemon.poll() is not None or self.docker("version").returncode == 0
 
-        is_told = wait_until(answered, timeout_s=STARTED_WITHIN_S)
-        if not is_told or daemon.poll() is not None:
+        has_answered = wait_until(answered, timeout_s=STARTED_WITHIN_S)
+        if not has_answered or daemon.poll() is not None:
             raise CannotStart(f"dockerd does not start here: {_last_line(log.read_text(errors='replace'))}")
 
     def _run(self, what: str, command: Sequence[str], *, env: Mapping[str, str] | None = None, **more: Path) -> None:

@@ -52,9 +52,9 @@ def test_the_superusers_are_in_no_container_that_runs_and_no_password_in_a_log(r
     own = [one for name, one in running.states().items() if "seamline/airflow" in one["Config"]["Image"]]
     for one in own:
         if one["State"]["Running"]:
-            told = " ".join(one["Config"]["Env"])
-            assert secrets["POSTGRES_ROOT_PASSWORD"] not in told
-            assert secrets["CORE_BANK_ROOT_PASSWORD"] not in told
+            environment = " ".join(one["Config"]["Env"])
+            assert secrets["POSTGRES_ROOT_PASSWORD"] not in environment
+            assert secrets["CORE_BANK_ROOT_PASSWORD"] not in environment
     said = running.compose("logs")
     assert [name for name, value in secrets.items() if len(value) > 20 and value in said] == []
     assert "passwords.json" in running.compose("logs", "init")

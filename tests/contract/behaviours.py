@@ -381,7 +381,7 @@ def a_key_that_is_deleted_and_inserted_again_keeps_the_new_row(world: World) -> 
 
 
 @behaviour
-def keys_of_several_columns_are_told_apart(world: World) -> None:
+def keys_of_several_columns_are_kept_apart(world: World) -> None:
     stream = published(world)
     rows = [{"tx": tx, "leg": leg, "amount": "1.0000"} for tx in (1, 2) for leg in (1, 2)]
     stream.span(*[insert(TRANSFER, **row) for row in rows])
@@ -473,7 +473,7 @@ def thousands_of_identical_rows_are_counted_exactly(world: World) -> None:
 
 
 @behaviour
-def rows_that_a_loose_comparison_would_join_are_told_apart(world: World) -> None:
+def rows_that_a_loose_comparison_would_join_are_kept_apart(world: World) -> None:
     stream = published(world)
     kept = [{"actor": actor, "action": action} for actor in ("a", "A", "a ", "ä") for action in (None, "", " ", "~")]
     gone = {"actor": "a", "action": ""}

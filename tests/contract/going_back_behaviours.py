@@ -29,9 +29,9 @@ def _goes_back(world: World, stream: Applying, ledger: LedgerRow) -> None:
     """Who had its commits confirmed is told and writes nothing; who comes next goes on from the ledger."""
     world.put_back(ledger)
     before = world.rows(ACCOUNT)
-    with pytest.raises(WentBack, match=f"stands at offset {ledger.next_offset} under epoch {ledger.epoch}") as told:
+    with pytest.raises(WentBack, match=f"stands at offset {ledger.next_offset} under epoch {ledger.epoch}") as raised:
         stream.span(insert(ACCOUNT, **account(9)))
-    assert "seamline stream restart settlement warehouse" in told.value.hint
+    assert "seamline stream restart settlement warehouse" in raised.value.hint
     with pytest.raises(WentBack):
         stream.sink.acquire(STREAM, after_epoch=stream.lease.epoch)
     assert world.rows(ACCOUNT) == before

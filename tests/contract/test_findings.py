@@ -1,11 +1,11 @@
-"""Which findings a comparison is told: each until its table is put in place anew, whatever happens to the others."""
+"""Which findings a comparison is records: each until its table is put in place anew, whatever happens to the others."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.domain.changes import FindingsTold
+from seamline.domain.changes import FindingsReported
 from seamline.ports import Joining
 from seamline.sinks.postgres.findings import read_findings
 from seamline.sinks.postgres.ledger import create_tables
@@ -22,23 +22,23 @@ def world(sink_database: Connection) -> Iterator[PostgresWorld]:
     one.close()
 
 
-NOTHING = FindingsTold()
+NOTHING = FindingsReported()
 
 
-def told(world: PostgresWorld, *, after: FindingsTold = NOTHING) -> list[str]:
+def reported(world: PostgresWorld, *, after: FindingsReported = NOTHING) -> list[str]:
     return [finding.table for finding in read_findings(world.session, STREAM, after=after)[0]]
 
 
 def test_a_finding_is_told_still_when_another_table_has_joined(world: PostgresWorld) -> None:
     carrying(world, ACCOUNT).span(delete(ACCOUNT, **account(9)))
     world.sink().join(STREAM, passed(world, TRANSFER, rows=[LEG], at=10))
-    assert told(world) == ["account"]
+    assert reported(world) == ["account"]
 
 
 def test_a_finding_is_over_when_its_table_was_loaded_again(world: PostgresWorld) -> None:
     carrying(world, ACCOUNT).span(delete(ACCOUNT, **account(9)))
     world.sink().join(STREAM, passed(world, ACCOUNT, rows=[account(1)], at=10))
-    assert told(world) == []
+    assert reported(world) == []
 
 
 def test_what_an_incremental_snapshot_has_found_is_told_by_the_stream_though_a_later_one_was_told_before(
@@ -53,7 +53,7 @@ def test_what_an_incremental_snapshot_has_found_is_told_by_the_stream_though_a_l
     found, through = read_findings(world.session, STREAM, after=NOTHING)
     assert [one.table for one in found] == ["account"]
     world.sink().join(STREAM, joining)
-    assert told(world, after=through) == ["transfer"]
+    assert reported(world, after=through) == ["transfer"]
 
 
 def test_what_is_found_after_the_destination_was_put_back_is_told_though_its_number_was_told_before(
@@ -63,7 +63,7 @@ def test_what_is_found_after_the_destination_was_put_back_is_told_though_its_num
     stream.span(delete(ACCOUNT, **account(9)))
     before, far = read_findings(world.session, STREAM, after=NOTHING)
     assert len(before) == 1
-    assert told(world, after=far) == []
+    assert reported(world, after=far) == []
     # As a backup from before it leaves the table: its numbers begin again.
     world.session.execute("TRUNCATE seamline.finding RESTART IDENTITY")
     assert read_findings(world.session, STREAM, after=far) == ((), far)
@@ -71,7 +71,7 @@ def test_what_is_found_after_the_destination_was_put_back_is_told_though_its_num
     found, now = read_findings(world.session, STREAM, after=far)
     assert [one.table for one in found] == ["account"]
     assert now.number == far.number
-    assert told(world, after=now) == []
+    assert reported(world, after=now) == []
 
 
 @pytest.mark.parametrize("is_upgraded", [False, True], ids=["as it was left", "upgraded"])
@@ -86,7 +86,7 @@ def test_what_an_earlier_version_found_is_told_until_its_own_table_was_loaded_ag
     )
     if is_upgraded:
         create_tables(world.session)
-    assert told(world) == ["account"]
+    assert reported(world) == ["account"]
 
 
 def test_a_ledger_of_an_earlier_version_is_read_and_written_without_the_schemas_of_its_tables(
@@ -105,4 +105,4 @@ def test_a_ledger_of_an_earlier_version_is_read_and_written_without_the_schemas_
 def test_a_publish_ends_the_findings_of_before(world: PostgresWorld) -> None:
     carrying(world, ACCOUNT).span(delete(ACCOUNT, **account(9)))
     carrying(world, ACCOUNT, run_id="run-2")
-    assert told(world) == []
+    assert reported(world) == []

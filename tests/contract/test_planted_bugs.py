@@ -226,7 +226,7 @@ ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     epoch_not_compared: "two_leases_of_one_sink_do_not_mix_their_epochs",
     offset_not_compared: "a_replayed_span_changes_nothing",
     deletes_dropped: "inserts_updates_and_deletes_reach_their_rows",
-    hash_without_text: "rows_that_a_loose_comparison_would_join_are_told_apart",
+    hash_without_text: "rows_that_a_loose_comparison_would_join_are_kept_apart",
     copies_not_counted: "thousands_of_identical_rows_are_counted_exactly",
     commit_error_swallowed: "a_commit_that_never_arrived_is_found_missing",
     truncate_forgotten: "a_truncate_removes_all_rows_and_keeps_what_comes_after",

@@ -56,9 +56,9 @@ def row(table: Table, number: int, **changed: str | None) -> dict[str, int | str
     return {**values, "id": number, **changed}
 
 
-def lacking(told: Mapping[str, str]) -> dict[str, int | str | None]:
+def lacking(given: Mapping[str, str]) -> dict[str, int | str | None]:
     """An update of row 1 that says of the first 250 values only these: a page holds no more that lie out of line."""
-    return {**row(WIDE, 1), **dict.fromkeys([column.name for column in WIDE.columns[1:251]], UNAVAILABLE), **told}
+    return {**row(WIDE, 1), **dict.fromkeys([column.name for column in WIDE.columns[1:251]], UNAVAILABLE), **given}
 
 
 def image(values: Mapping[str, int | str | None]) -> bytes:

@@ -70,11 +70,11 @@ def test_a_comparison_on_demand_is_as_green_as_its_verdict(
     assert run_id.startswith("settlement/reconcile/2026-11-19/")
     assert platform.runs[run_id].kind == RunKind.RECONCILE
     assert platform.finished == {run_id: "succeeded" if colour == "success" else "failed"}
-    told = platform.runs[run_id].result.get(FAILURE)
+    failure = platform.runs[run_id].result.get(FAILURE)
     if colour == "success":
-        assert told is None
+        assert failure is None
     else:
-        assert (told["task"], "account BREAK" in told["error"], "INCONCLUSIVE" in told["cure"]) == (
+        assert (failure["task"], "account BREAK" in failure["error"], "INCONCLUSIVE" in failure["cure"]) == (
             "verdicts",
             True,
             True,

@@ -278,8 +278,8 @@ def test_a_signature_names_who_and_why_or_is_none(platform: results.Platform) ->
 
 def test_a_reason_is_one_line_that_moves_no_cursor(platform: results.Platform) -> None:
     question = _judged(platform, "warehouse: account BREAK, 1 breaks")
-    told = {"reason": " late\n\x1b[2J file,\u2028 Zürich\t"}
-    answer = {**_answer("Approve"), "params_input": told}
+    reason = {"reason": " late\n\x1b[2J file,\u2028 Zürich\t"}
+    answer = {**_answer("Approve"), "params_input": reason}
     assert question.signature(answer) == "approver: late [2J file, Zürich"
     answer["responded_by_user"] = {"id": "7", "name": "\x1b[1mboss: fine\r\n"}
     assert question.signature(answer) == "[1mboss fine: late [2J file, Zürich"

@@ -91,7 +91,7 @@ class Scene:
     def written(self) -> Mapping[str, Any]:
         """All that a `publish` and a `start_stream` leave behind; nothing of it may be there twice."""
         with self.platform.open() as session:
-            told = dict(
+            state = dict(
                 result=session.execute(
                     "select result - 'snapshot' from run where run_id = %s", (self.seamline_run,)
                 ).fetchall(),
@@ -101,13 +101,15 @@ class Scene:
             )
         with postgres(self.destination) as session:
             if session.execute("SELECT to_regclass('seamline.ledger')").fetchone() == (None,):
-                return told
-            told["ledger"] = session.execute("SELECT next_offset, epoch, applied_units FROM seamline.ledger").fetchall()
-            told["publications"] = session.execute("SELECT run_id, stream FROM seamline.publication").fetchall()
-            told["boundaries"] = session.execute("SELECT table_name, generation FROM seamline.boundary").fetchall()
+                return state
+            state["ledger"] = session.execute(
+                "SELECT next_offset, epoch, applied_units FROM seamline.ledger"
+            ).fetchall()
+            state["publications"] = session.execute("SELECT run_id, stream FROM seamline.publication").fetchall()
+            state["boundaries"] = session.execute("SELECT table_name, generation FROM seamline.boundary").fetchall()
             for table in _PLAN.tables:
-                told[table.name] = session.execute(f"SELECT * FROM settlement.{table.name} ORDER BY 1").fetchall()
-        return told
+                state[table.name] = session.execute(f"SELECT * FROM settlement.{table.name} ORDER BY 1").fetchall()
+        return state
 
 
 @dataclass(frozen=True)

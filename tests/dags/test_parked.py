@@ -51,9 +51,9 @@ def night(platform: results.Platform) -> results.Platform:
 def test_the_suite_passes_with_a_parked_table_that_is_told_and_misses_one_that_is_not() -> None:
     run = results.run(plan=plan())
     assert _judge(found(NOT_RUN, ENTRY, scope=Scope.CUT), run).verdict is Verdict.MATCH
-    untold = _judge(found(ENTRY, scope=Scope.CUT), run)
-    assert untold.verdict is Verdict.NOT_RUN
-    assert [outcome.expectation.why for outcome in untold.missing][:1] == ["every table of the plan was compared"]
+    without_it = _judge(found(ENTRY, scope=Scope.CUT), run)
+    assert without_it.verdict is Verdict.NOT_RUN
+    assert [outcome.expectation.why for outcome in without_it.missing][:1] == ["every table of the plan was compared"]
 
 
 def test_the_suite_asks_nothing_of_sums_and_derived_tables_of_a_parked_table() -> None:

@@ -74,11 +74,11 @@ def test_everything_that_is_wrong_is_told_at_once(
     )
     with pytest.raises(AirflowFailException) as caught:
         execute(plan_json)
-    told = str(caught.value)
+    message = str(caught.value)
     for part in ("settlement.yaml:5  tables[0]: database bank: there is no table `account`", "row image is MINIMAL"):
-        assert part in told
+        assert part in message
     for part in ("no tested connector", "no CREATE", "correct it", "binlog_row_image=FULL", "install it", "the script"):
-        assert part in told
+        assert part in message
     assert platform.runs == {}
 
 

@@ -87,8 +87,8 @@ def test_the_newest_take_of_a_cleared_run_is_the_one_that_failed(platform: resul
 def test_a_run_that_was_never_written_down_leaves_nothing(platform: results.Platform, key: str | None) -> None:
     before = dict(platform.runs)
     task = SimpleNamespace(plan_json=plan_to_json(results.plan()))
-    for told in (NIGHTLY.failed, NIGHTLY.goes_on, NIGHTLY.ended):
-        told(_context("open", key, task=task))
+    for result in (NIGHTLY.failed, NIGHTLY.goes_on, NIGHTLY.ended):
+        result(_context("open", key, task=task))
     assert platform.runs == before
     assert platform.finished == {}
 
@@ -105,10 +105,10 @@ def test_a_run_that_somebody_ended_in_airflow_says_so_and_waits_for_nobody(platf
 
 def test_what_a_task_has_told_stays_when_airflow_ends_the_run(platform: results.Platform) -> None:
     NIGHTLY.failed(_context(exception=_error(PositionLost("gone", hint="onboard again"))))
-    told = dict(platform.runs[results.RUN].result)
+    result = dict(platform.runs[results.RUN].result)
     NIGHTLY.ended(_context(reason="task_failure"))
     NIGHTLY.ended({"reason": "timed_out"})
-    assert platform.runs[results.RUN].result == told
+    assert platform.runs[results.RUN].result == result
 
 
 @pytest.mark.parametrize("kind", [RunKind.ONBOARD, RunKind.TABLES, RunKind.RECONCILE])
@@ -170,5 +170,5 @@ def test_airflows_dag_processor_tells_of_a_task_whose_process_is_gone(
         "context_from_server": {"dag_run": dag_run, "max_tries": 2, "task_reschedule_count": 0},
     }  # fmt: skip
     _execute_task_callbacks(bag, TaskCallbackRequest.model_validate(request), structlog.get_logger())
-    told = platform.runs[results.RUN].result[FAILURE]
-    assert (told["task"], "killed" in told["error"]) == ("cut", True)
+    result = platform.runs[results.RUN].result[FAILURE]
+    assert (result["task"], "killed" in result["error"]) == ("cut", True)

@@ -163,18 +163,18 @@ def test_the_watch_tells_the_lag_of_its_streams_when_it_begins_and_again_and_aga
     platform.reports = {results.STREAM: results.report(lag_s=1.25, epoch=1, next_offset=40, log_end_offset=47)}
     line = "settlement@warehouse: streaming, lag 1.2 s (7 records)"
     watch = _watch()
-    told: list[str] = []
-    monkeypatch.setattr(watch.log, "info", lambda text, *values: told.append(text % values))
+    logged: list[str] = []
+    monkeypatch.setattr(watch.log, "info", lambda text, *values: logged.append(text % values))
     with pytest.raises(TaskDeferred):
         watch.execute(_day(datetime.now(UTC).date()))
-    assert [said for said in told if line in said] != []
-    monkeypatch.setattr(stream_watch, "_TELLS_EVERY_S", 0.0)
+    assert [said for said in logged if line in said] != []
+    monkeypatch.setattr(stream_watch, "_LOG_EVERY_S", 0.0)
     until = (datetime.now(UTC) + timedelta(seconds=0.2)).isoformat()
     trigger = StreamWatchTrigger("settlement", ["warehouse"], until, 0.02)
-    told.clear()
-    monkeypatch.setattr(trigger.log, "info", lambda text, *values: told.append(text % values))
+    logged.clear()
+    monkeypatch.setattr(trigger.log, "info", lambda text, *values: logged.append(text % values))
     assert _events(trigger) == [{"status": "ended"}]
-    assert len([said for said in told if line in said]) > 1
+    assert len([said for said in logged if line in said]) > 1
 
 
 def test_the_watch_of_a_date_that_has_ended_is_over(platform: Any) -> None:
@@ -251,13 +251,13 @@ def test_a_paused_stream_is_seen_as_paused_and_red_once_it_holds_back_too_much(p
         results.STREAM: results.report(state="paused", epoch=1, lag_s=51.0, next_offset=10, log_end_offset=36_447)
     }
     look = StreamsCheckOperator(task_id="look")
-    told: list[str] = []
-    look.log.info = lambda text, *values: told.append(text % values)  # type: ignore[method-assign]
+    logged: list[str] = []
+    look.log.info = lambda text, *values: logged.append(text % values)  # type: ignore[method-assign]
     platform.alarms = {("stream_late", "settlement@warehouse"): "it was late before it was paused"}
     with pytest.raises(AirflowException, match="settlement@warehouse: paused: by ann on desk"):
         look.execute({})
-    assert "paused since 2026-11-19 08:00:00 +00:00" in told[0]
-    assert "by ann on desk, “it moves”; it holds back 36,437 records" in told[0]
+    assert "paused since 2026-11-19 08:00:00 +00:00" in logged[0]
+    assert "by ann on desk, “it moves”; it holds back 36,437 records" in logged[0]
     assert platform.alarms == {}, "within the limit, and the lag of before is over"
     platform.reports[results.STREAM] = replace(platform.reports[results.STREAM], lag_s=61.0)
     with pytest.raises(AirflowException, match="paused: by ann on desk"):

@@ -28,7 +28,7 @@ from seamline.ports import StreamReport
 from seamline.stack import credentials, leftovers, supervisor
 from seamline.stack.layout import Layout
 from tests.e2e import brokerage
-from tests.e2e.secrets_told import secrets_told
+from tests.e2e.leaked_secrets import leaked_secrets
 from tests.waiting import wait_until
 
 DEMO_WITHIN_S = 900
@@ -105,11 +105,11 @@ def test_the_report_shows_positions_totals_and_why_a_table_did_not_run(demo: sub
 
 
 def test_status_says_the_same_on_the_terminal(demo: subprocess.CompletedProcess[str]) -> None:
-    told = seamline("status", within_s=60).stdout
-    (live,) = [line for line in told.splitlines() if "live tables" in line]
-    assert live.startswith("MATCH"), told
-    assert all(table in told for table in LIVE_TABLES), told
-    assert f"{SYNC}@warehouse" in told and "lag" in told, told
+    output = seamline("status", within_s=60).stdout
+    (live,) = [line for line in output.splitlines() if "live tables" in line]
+    assert live.startswith("MATCH"), output
+    assert all(table in output for table in LIVE_TABLES), output
+    assert f"{SYNC}@warehouse" in output and "lag" in output, output
 
 
 def test_every_verdict_is_a_match_at_a_position_or_explains_itself(demo: subprocess.CompletedProcess[str]) -> None:
@@ -156,15 +156,15 @@ def test_a_viewer_looks_and_starts_nothing(demo: subprocess.CompletedProcess[str
 
 def test_no_log_no_command_line_and_no_stored_plan_tells_a_secret(demo: subprocess.CompletedProcess[str]) -> None:
     layout = Layout(settings.load())
-    assert secrets_told(layout) == []
+    assert leaked_secrets(layout) == []
     planted = layout.logs / "planted.log"
     planted.write_text(f"password={password('viewer')}\n", encoding="utf-8")
     registry.platform().raise_alarm("planted", "planted", credentials.load_or_make(layout)["warehouse"])
-    told = secrets_told(layout)
+    output = leaked_secrets(layout)
     planted.unlink()
     registry.platform().end_alarm("planted", "planted")
-    assert f"{planted}: airflow_user_viewer" in told
-    assert any(one.startswith("seamline.") and one.endswith(": warehouse") for one in told)
+    assert f"{planted}: airflow_user_viewer" in output
+    assert any(one.startswith("seamline.") and one.endswith(": warehouse") for one in output)
 
 
 def test_a_second_sync_from_postgres_is_onboarded_and_cut_under_writers_and_all_agree(

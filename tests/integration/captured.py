@@ -26,7 +26,7 @@ from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.log_reader import KafkaLogReader, open_log_reader
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.errors import PositionLost
-from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
+from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange
 from seamline.domain.position import Position
 from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
@@ -233,7 +233,7 @@ def _revoke_what_others_need(source: SourcePlan) -> None:
         cursor.execute(f"REVOKE RELOAD ON *.* FROM '{resolve(source.reader).login}'@'%'")
 
 
-def as_told(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ARG001
+def as_logged(table: str, row: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ARG001
     return row
 
 
@@ -247,9 +247,9 @@ class Replayed:
     keyed: dict[str, dict[bytes, tuple[Any, ...]]] = field(default_factory=dict)
     keyless: dict[str, Counter[tuple[Any, ...]]] = field(default_factory=dict)
     transactions: int = 0
-    told_again: int = 0
+    repeated: int = 0
     rows: int = 0
-    meant: Callable[[str, tuple[Any, ...]], tuple[Any, ...]] = as_told
+    meant: Callable[[str, tuple[Any, ...]], tuple[Any, ...]] = as_logged
 
     def holds(self, table: str) -> list[tuple[Any, ...]]:
         if table in self.keyless:
@@ -275,7 +275,7 @@ def finish(one: Captured) -> str:
     return marker.id
 
 
-def told_marker(one: Captured) -> str:
+def marker_in_log(one: Captured) -> str:
     """The id of a marker that is committed and stands in the log."""
     marker_id = finish(one)
     replay(one, marker_id)
@@ -310,7 +310,7 @@ def assert_begins_again(one: Captured) -> None:
     assert replay(one, finish(one)).holds("account") == [(9, 9, "in the new log")]
 
 
-def told_rows(one: Captured, table: str, count: int) -> list[dict[str, Any]]:
+def rows_in_log(one: Captured, table: str, count: int) -> list[dict[str, Any]]:
     """The newest images of the first rows of a table in the log, at least so many."""
     found: list[dict[str, Any]] = []
     with closing(one.open_log()) as reader:
@@ -325,7 +325,7 @@ def told_rows(one: Captured, table: str, count: int) -> list[dict[str, Any]]:
     return found
 
 
-def assert_too_large_is_told(one: Captured) -> None:
+def assert_too_large_is_reported(one: Captured) -> None:
     """A row that no record holds: its transaction is whole, and only a stream of its table has to stop."""
     one.ensure()
     one.execute(
@@ -341,12 +341,12 @@ def assert_too_large_is_told(one: Captured) -> None:
     with closing(one.open_log()) as reader:
         reader.assign(0)
 
-        def is_told() -> bool:
+        def is_there() -> bool:
             made = transactions.feed(reader.poll(1.0, 1_000))
             rows.extend(row for transaction in made for row in transaction.rows)
             return any(marker_id in str(transaction.markers) for transaction in made)
 
-        wait_until(is_told, timeout_s=60, what="the marker")
+        wait_until(is_there, timeout_s=60, what="the marker")
     assert transactions.trouble is None
     images: dict[tuple[str, str], list[tuple[bool, bool]]] = {}
     for row in rows:
@@ -364,12 +364,12 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
     counted: Counter[str] = Counter()
     open_id, is_last = "", False
     begun: Position | None = None
-    before: ToldBefore | None = None
+    before: PrecedingTransaction | None = None
     odd = chains = 0
     for record in _records(reader):
         if record.kind is RecordKind.BEGIN:
             if begun is not None and record.transaction_id != open_id:
-                before = ToldBefore(begun, has_end=False, records=odd)
+                before = PrecedingTransaction(begun, has_end=False, records=odd)
             # The first BEGIN of a chain names none.
             chains += record.follows is None
             assert record.follows in (None, before) or before is None, record
@@ -378,7 +378,7 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
                 f"{open_id} has rows and no END before {record.transaction_id}"
             )
             # A restarted connector tells an open transaction again, all of it.
-            state.told_again += bool(transaction)
+            state.repeated += bool(transaction)
             assert record.is_whole, record
             transaction = []
             counted = Counter()
@@ -395,7 +395,7 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
             state.transactions += 1
             transaction = []
             assert record.position is not None
-            open_id, begun, before = "", None, ToldBefore(record.position, has_end=True)
+            open_id, begun, before = "", None, PrecedingTransaction(record.position, has_end=True)
             if is_last:
                 assert chains <= 1 + one.places_put, "a BEGIN names nothing although something was told before it"
                 return state

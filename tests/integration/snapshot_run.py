@@ -215,7 +215,7 @@ def by_row_address(transaction: Position, snapshot: Position) -> bool:
     return transaction.lsn <= snapshot.lsn
 
 
-def told_by(
+def found_by(
     bank: Captured,
     through: str,
     position: Position,

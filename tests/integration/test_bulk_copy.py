@@ -285,8 +285,8 @@ def test_what_ends_the_source_s_rows_stays_out_of_the_destination_s_log(destinat
     place = StagingArea(destination, DESTINATION, run_id="broken").create([FLOATS])["floats"]
     with pytest.raises(SchemaConflict, match="4711-secret"):
         fill(destination, place, binary_copy(broken(), schema))
-    told = Layout(settings.load()).log_of("postgres").read_text(encoding="utf-8", errors="replace")
-    assert "the source's rows have ended early" in told
-    assert "4711-secret" not in told
+    logged = Layout(settings.load()).log_of("postgres").read_text(encoding="utf-8", errors="replace")
+    assert "the source's rows have ended early" in logged
+    assert "4711-secret" not in logged
     with postgres(destination) as session:
         assert session.execute(f'SELECT count(*) FROM {place.schema}."{place.name}"'.encode()).fetchone() == (0,)

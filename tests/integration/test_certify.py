@@ -250,15 +250,15 @@ def test_null_into_columns_with_defaults_stays_null_and_a_connector_that_puts_de
     kind: str, request: pytest.FixtureRequest, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one: Captured = request.getfixturevalue("bank" if kind == "mariadb" else "ledger")
-    given, told, unknown = GIVEN[kind]
+    given, expected, unknown = GIVEN[kind]
     one.execute(*given)
     ended, document = certified(one, folder, "given")
     assert set(verdicts(document, "given").values()) == {"SAME"}, document
     assert ended == 0
     found = tried(document)
-    assert {name: found[name] for name in told} == told
+    assert {name: found[name] for name in expected} == expected
     sent = {name for name, text in found.items() if text == "NULL was sent against it"}
-    assert set(found) - sent == set(told)
+    assert set(found) - sent == set(expected)
     assert left_behind(one, warehouse) == []
     monkeypatch.setitem(connector_config._VALUES, "value.converter.replace.null.with.default", "true")
     ended, document = certified(one, folder, "given")
@@ -410,9 +410,9 @@ def test_a_certificate_that_is_interrupted_in_a_transaction_leaves_nothing_behin
     right = probes.transactions
 
     def torn(probe: Probe, path: ProbePath, **how: Any) -> Sequence[Sequence[str]]:
-        told = right(probe, path, **how)
+        expected = right(probe, path, **how)
         # The statement behind the first ends in an error, with a row of the transaction written.
-        return told if path is ProbePath.SNAPSHOT else [[*told[0], "SELECT nowhere"]]
+        return expected if path is ProbePath.SNAPSHOT else [[*expected[0], "SELECT nowhere"]]
 
     monkeypatch.setattr(probes, "transactions", torn)
     certified(one, folder, "kinds")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, told_rows
+from tests.integration.captured import Captured, captured, rows_in_log
 from tests.integration.kinds import LENIENT
 
 # The server's own default is utf8mb4; each of these is in another set, and columns of other types stand between them.
@@ -59,7 +59,7 @@ def test_a_text_is_read_in_the_character_set_that_the_server_names(bank: Capture
         f"INSERT INTO letters VALUES ({WRITTEN})",
         "DELETE FROM letters",
     )
-    rows = told_rows(bank, "letters", 6)
+    rows = rows_in_log(bank, "letters", 6)
     assert [row["id"] for row in rows] == [1, 1, 2, 1, 1, 2]
     assert [texts(row) for row in rows] == [READ] * 6
     all_letters = ", ".join(every_letter(name) for name in sets)
@@ -67,7 +67,7 @@ def test_a_text_is_read_in_the_character_set_that_the_server_names(bank: Capture
         "SET SESSION group_concat_max_len = 1000000",
         f"{LENIENT} INSERT INTO of_two_bytes SELECT 1, {all_letters}, '汉'",
     )
-    (row,) = told_rows(bank, "of_two_bytes", 1)
+    (row,) = rows_in_log(bank, "of_two_bytes", 1)
     shown = ", ".join(f"CONVERT(in_{name} USING utf8mb4)" for name in sets)
     assert [tuple(row.values())[1:]] == bank.rows_of(f"SELECT {shown}, k FROM of_two_bytes")
     # As few as the smallest of them has.

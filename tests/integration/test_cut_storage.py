@@ -226,8 +226,8 @@ def test_a_repeat_after_a_later_run_does_not_turn_the_pointer_back(sql: Any, dat
 
 def test_a_repeat_tells_who_signed_when_it_was_written_down(cuts: PostgresCuts, sql: Any) -> None:
     cut = staged("r1", {"entry": stage(sql, "e1", 3)}, verdict=Verdict.BREAK)
-    told = [publish(cuts, cut, signed_by=name) for name in ("olga: late file", "bob: again")]
-    assert [one.signed_by for one in told] == ["olga: late file"] * 2
+    published = [publish(cuts, cut, signed_by=name) for name in ("olga: late file", "bob: again")]
+    assert [one.signed_by for one in published] == ["olga: late file"] * 2
 
 
 def test_a_signature_that_an_earlier_attempt_did_not_need_is_written_down(
@@ -384,14 +384,14 @@ def test_the_views_of_another_sync_are_not_taken_for_this_ones(cuts: PostgresCut
 
 def test_a_view_of_somebody_else_is_not_overwritten(cuts: PostgresCuts, sql: Any) -> None:
     sql.execute("CREATE SCHEMA settlement CREATE VIEW settlement.entry_proven AS SELECT 1 AS mine")
-    with pytest.raises(SchemaConflict, match='"settlement"."entry_proven" is a view that no sync made') as told:
+    with pytest.raises(SchemaConflict, match='"settlement"."entry_proven" is a view that no sync made') as raised:
         publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
-    assert "ALTER VIEW" in told.value.hint
+    assert "ALTER VIEW" in raised.value.hint
     assert one(sql, "SELECT mine FROM settlement.entry_proven") == 1
     sql.execute("DROP VIEW settlement.entry_proven; CREATE TABLE settlement.entry_proven AS SELECT 1 AS live")
-    with pytest.raises(SchemaConflict, match="entry_proven. is a table") as told:
+    with pytest.raises(SchemaConflict, match="entry_proven. is a table") as raised:
         publish(cuts, staged("r2", {"entry": stage(sql, "e2", 3)}))
-    assert "drop" not in told.value.hint.lower(), "rows of a live table are not what is in the way"
+    assert "drop" not in raised.value.hint.lower(), "rows of a live table are not what is in the way"
 
 
 def test_a_run_whose_cut_stands_at_another_position_is_not_taken_for_it(cuts: PostgresCuts, sql: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import SchemaConflict
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, told_rows
+from tests.integration.captured import Captured, captured, rows_in_log
 from tests.integration.databases import postgres_database
 from tests.integration.streamed import streamed
 from tests.waiting import wait_until
@@ -60,7 +60,7 @@ def test_a_date_that_is_none_is_told_from_null_and_from_every_real_one(bank: Cap
         "UPDATE dated SET d = NULL, m = NULL, t = NULL WHERE id = 1",
         "DELETE FROM dated WHERE id = 2",
     )
-    rows = told_rows(bank, "dated", len(odd) + 3)
+    rows = rows_in_log(bank, "dated", len(odd) + 3)
     first = {"d": -719_162, "dn": 2_932_896, "m": None, "un": 0, "t": None, "tn": "1970-01-01T00:00:01Z"}
     assert rows[0] == {"id": 0, **first}
     assert [row | {"id": 0} for row in rows[1 : len(odd) + 1]] == [{"id": 0, **NONE_AS}] * len(odd)

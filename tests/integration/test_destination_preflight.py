@@ -110,9 +110,9 @@ def test_names_that_nightly_cuts_would_take_are_told_with_a_cure_that_loses_noth
         own = "SELECT FROM seamline.cut_table WHERE sync = 'settlement'"
         session.execute(f"CREATE VIEW settlement_cut.account_current AS {own}".encode())
     assert problems(PLAN, WAREHOUSE) == ()
-    told = {one.what.split(": ", 1)[1]: one for one in problems(nightly, WAREHOUSE)}
-    assert all(one.is_fatal for one in told.values())
-    cures = {what.split(",")[0]: one.cure for what, one in told.items()}
+    found = {one.what.split(": ", 1)[1]: one for one in problems(nightly, WAREHOUSE)}
+    assert all(one.is_fatal for one in found.values())
+    cures = {what.split(",")[0]: one.cure for what, one in found.items()}
     assert cures.keys() == {
         '"settlement"."account_proven" is a table',
         '"settlement_cut"."transfer_current" is a table',

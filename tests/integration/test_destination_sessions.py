@@ -75,9 +75,9 @@ def test_a_question_of_which_every_packet_is_lost_is_given_up(
 ) -> None:
     """What the system was told: to lose packets, which only a router does, takes one."""
     with closing(open_session(database)) as session, socket.socket(fileno=session.fileno()) as wire:
-        told_ms = wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        user_timeout_ms = wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
         wire.detach()
-    assert 0 < told_ms <= 60_000
+    assert 0 < user_timeout_ms <= 60_000
 
 
 def test_a_row_too_large_for_an_index_stops_the_stream_by_name(world: PostgresWorld) -> None:

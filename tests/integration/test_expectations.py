@@ -124,8 +124,8 @@ def test_each_planted_fault_is_found_and_no_value_is_told(
     result = _judged(plan, server, checkout)
     assert result.verdict is verdict
     failed = result.to_json()["failed"]
-    told = [(entry["rows"], sorted(entry["keys"])) for entry in failed if why in entry["why"]]
-    assert (rows, [f'{{"id": "{key}"}}' for key in keys]) in told, failed
+    listed = [(entry["rows"], sorted(entry["keys"])) for entry in failed if why in entry["why"]]
+    assert (rows, [f'{{"id": "{key}"}}' for key in keys]) in listed, failed
     assert SECRET not in str(failed)
     assert (server.password or "no password") not in str(failed)
 

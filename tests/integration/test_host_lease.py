@@ -125,8 +125,8 @@ def test_only_the_host_that_ran_an_idle_stream_keeps_its_last_words_young(server
     first, second = Holder("node1", 1, 1), Holder("node2", 2, 2)
     lease_of(server, first).take()
 
-    def age_s(*, told: str, kept_by: Holder) -> float:
-        director.put_report(StreamReport(STREAM, told, next_offset=7, host=str(first)))
+    def age_s(*, state: str, kept_by: Holder) -> float:
+        director.put_report(StreamReport(STREAM, state, next_offset=7, host=str(first)))
         hours = (
             "update stream_report set reported_at = reported_at - interval '9 h', moved_at = moved_at - interval '9 h'"
         )
@@ -136,17 +136,17 @@ def test_only_the_host_that_ran_an_idle_stream_keeps_its_last_words_young(server
         assert left == (frozenset() if found < 60 else {STREAM}), "the host knows whom it cannot speak for"
         return found
 
-    assert age_s(told="streaming", kept_by=first) < 60
+    assert age_s(state="streaming", kept_by=first) < 60
     kept = director.latest_report(STREAM)
     assert kept is not None
     assert (kept.still_s, kept.is_idle) == (0, True), "it had nothing to come further for, and no worker"
     assert kept.since is not None
-    assert age_s(told="streaming", kept_by=second) > 3600, "it never ran there"
-    assert age_s(told="failed", kept_by=first) > 3600, "it has no last words of a stream that streams"
+    assert age_s(state="streaming", kept_by=second) > 3600, "it never ran there"
+    assert age_s(state="failed", kept_by=first) > 3600, "it has no last words of a stream that streams"
     director.put_report(StreamReport(STREAM, "streaming", next_offset=7, host=str(first)))
     assert not director.latest_reports()[STREAM].is_idle, "a worker speaks again"
     lease_of(server, first).release()
-    assert age_s(told="streaming", kept_by=first) > 3600, "the lease is another's by now, or nobody's"
+    assert age_s(state="streaming", kept_by=first) > 3600, "the lease is another's by now, or nobody's"
 
 
 def test_a_host_hears_who_is_held(server: Server) -> None:

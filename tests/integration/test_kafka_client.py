@@ -10,7 +10,7 @@ from seamline.adapters.kafka.client import admin_client, client_settings
 from tests.conftest import RunningStack
 
 # Holds the client's own thread in the answer until the asker is gone; the thread is then the last to hold the answer.
-TOLD_BY_THE_CLIENTS_THREAD = """
+REPORTED_BY_THE_CLIENTS_THREAD = """
 import json, sys, threading, weakref
 from confluent_kafka.admin import AdminClient
 from seamline.adapters.kafka.topics import CaptureTopics
@@ -41,7 +41,7 @@ def test_an_answer_that_the_clients_own_thread_gives_up_last_does_not_end_the_pr
 ) -> None:
     settings = json.dumps(client_settings(stack.connection("kafka")))
     done = subprocess.run(
-        [sys.executable, "-c", TOLD_BY_THE_CLIENTS_THREAD, settings],
+        [sys.executable, "-c", REPORTED_BY_THE_CLIENTS_THREAD, settings],
         cwd=checkout / "include",
         capture_output=True,
         text=True,

@@ -156,10 +156,10 @@ def test_what_is_needed_or_young_is_still_read_and_who_comes_from_before_is_told
         reader.assign(40)
     with (
         closing(registry.log_reader(scene.plan)) as reader,
-        pytest.raises(PositionLost, match="begins at offset 40, wanted 39: 1 offsets were deleted") as told,
+        pytest.raises(PositionLost, match="begins at offset 40, wanted 39: 1 offsets were deleted") as raised,
     ):
         reader.assign(39)
-    assert "log.keep_days" in told.value.hint
+    assert "log.keep_days" in raised.value.hint
 
 
 def test_what_a_paused_stream_an_incremental_snapshot_a_hold_and_an_unpublished_run_need_stays(scene: Scene) -> None:

@@ -308,6 +308,6 @@ def test_the_stack_puts_no_password_into_the_binlog_which_the_capture_may_read(s
     with closing(mariadb(resolve("core_bank_capture"))) as session:
         ((file, offset, *_),) = query(session, "SHOW MASTER STATUS")
         provision(settings.load())
-        told = " ".join(str(event[-1]) for event in query(session, f"SHOW BINLOG EVENTS IN '{file}' FROM {offset}"))
-    assert "ALTER USER" in told and "CREATE USER" in told
-    assert [secret for secret in secrets if secret in told] == []
+        logged = " ".join(str(event[-1]) for event in query(session, f"SHOW BINLOG EVENTS IN '{file}' FROM {offset}"))
+    assert "ALTER USER" in logged and "CREATE USER" in logged
+    assert [secret for secret in secrets if secret in logged] == []

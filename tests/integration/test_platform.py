@@ -501,7 +501,7 @@ def test_a_hold_is_heard_obeyed_up_to_a_position_and_ends_by_itself(
 
 
 def test_a_stream_that_tries_in_vain_is_known_to_stand_still(server: Server, director: PlatformStreamDirector) -> None:
-    def told(state: str, next_offset: int = 0) -> float:
+    def reported(state: str, next_offset: int = 0) -> float:
         report = StreamReport(STREAM, state, next_offset=next_offset)
         Database(server.open).transact(lambda session: put_report(session, report))
         return director.latest_reports()[STREAM].still_s
@@ -510,20 +510,20 @@ def test_a_stream_that_tries_in_vain_is_known_to_stand_still(server: Server, dir
         moved = "update stream_report set moved_at = moved_at - interval '10 minutes'"
         Database(server.open).transact(lambda session: session.execute(moved))
 
-    told("streaming", 10)
+    reported("streaming", 10)
     minutes_pass()
     for state, offset in (("streaming", 10), ("backing_off", 0), ("starting", 0), ("streaming", 10)):
-        assert 600 <= told(state, offset) < 660
-    assert told("streaming", 11) == 0
+        assert 600 <= reported(state, offset) < 660
+    assert reported("streaming", 11) == 0
     minutes_pass()
-    assert told("paused", 11) == 0
-    assert told("catching_up", 11) < 60
-    told("stopped", 11)
+    assert reported("paused", 11) == 0
+    assert reported("catching_up", 11) < 60
+    reported("stopped", 11)
     minutes_pass()
-    assert told("starting") < 60, "it was stopped meanwhile"
+    assert reported("starting") < 60, "it was stopped meanwhile"
     hours = "update stream_report set moved_at = moved_at - interval '9 h', reported_at = reported_at - interval '9 h'"
     Database(server.open).transact(lambda session: session.execute(hours))
-    assert told("streaming", 11) < 60, "its host was away meanwhile"
+    assert reported("streaming", 11) < 60, "its host was away meanwhile"
 
 
 def test_a_stream_that_is_not_wanted_cannot_be_held(director: PlatformStreamDirector) -> None:
@@ -540,17 +540,17 @@ def test_a_report_tells_its_host_and_age_and_each_state_is_an_event(
         for state in ("starting", "streaming", "streaming"):
             control.report(replace(report, state=state))
             wait_until(
-                lambda wanted=state: (told := director.latest_report(STREAM)) and told.state == wanted,
+                lambda wanted=state: (reported := director.latest_report(STREAM)) and reported.state == wanted,
                 timeout_s=5,
                 what="the report",
             )
         control.report(replace(report, state="stopped"))
-    told = director.latest_report(STREAM)
-    assert told is not None
-    assert 0 <= told.age_s < 5
+    reported = director.latest_report(STREAM)
+    assert reported is not None
+    assert 0 <= reported.age_s < 5
     events = director.events(STREAM, since=start, until=start + timedelta(hours=1))
     assert [event.state for event in events] == ["starting", "streaming", "stopped"]
-    assert replace(told, age_s=0) == replace(report, state="stopped", host="node1/1/1", since=events[-1].at)
+    assert replace(reported, age_s=0) == replace(report, state="stopped", host="node1/1/1", since=events[-1].at)
 
 
 def test_a_stream_goes_on_while_the_platform_database_is_away(server: Server, director: PlatformStreamDirector) -> None:
@@ -576,8 +576,8 @@ def test_a_stream_goes_on_while_the_platform_database_is_away(server: Server, di
         wait_until(lambda: not control.orders().hold_id, timeout_s=5, what="the lease to end by the clock")
         server.mend()
 
-        def told() -> bool:
+        def reported() -> bool:
             latest = director.latest_report(STREAM)
             return latest is not None and latest.transactions == 2 and latest.reports_dropped >= 3
 
-        wait_until(told, timeout_s=5, what="the newest report after the cut")
+        wait_until(reported, timeout_s=5, what="the newest report after the cut")

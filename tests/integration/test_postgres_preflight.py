@@ -260,8 +260,8 @@ def test_a_table_that_a_sync_gets_later_is_judged_as_the_first_ones(root: Connec
 def test_the_statement_of_a_cure_is_the_cure(root: Connection, statements: list[str]) -> None:
     run(*statements)
     (problem,) = problems()
-    _, _, told = problem.cure.partition(" run ")
-    run(*(told or problem.cure).split("; "))
+    _, _, cure = problem.cure.partition(" run ")
+    run(*(cure or problem.cure).split("; "))
     assert problems() == ()
 
 

@@ -39,11 +39,11 @@ from tests.integration.snapshot_run import (
     Rows,
     by_row_address,
     caught_before_publish,
+    found_by,
     run_of,
     snapshot_amid,
     staged_as_the_log_says,
     staged_names,
-    told_by,
     tools_of,
     transactions_of,
 )
@@ -201,7 +201,7 @@ def a_table_is_published_amid_writers(
 def test_of_a_transaction_amid_which_its_table_is_published_the_snapshot_holds_all_and_the_log_tells_the_rest(
     is_passed: bool, bank: PostgresCaptured, warehouse: Connection, later: str
 ) -> None:
-    """Its rows before that moment are never told, those behind it are: a delete of a row that nobody inserted. Of one
+    """Its rows before that moment are never records, those behind it are: a delete of a row that nobody inserted. Of one
     that the connector reads before it has the table, nothing is."""
     tables = (*TABLES, later)
     publish = (grant(bank, later), f"ALTER PUBLICATION {bank.source_plan.publication} ADD TABLE {later}")
@@ -215,8 +215,8 @@ def test_of_a_transaction_amid_which_its_table_is_published_the_snapshot_holds_a
     if is_passed:
         assert list(transactions_of(bank, last_marker(bank)))
     assert bank.ensure(bank.with_tables(*tables)).changed
-    told = [row for _, _, rows in transactions_of(bank, last_marker(bank)) for row in rows if row.table == later]
-    assert [(row.op, row.key) for row in told] == ([] if is_passed else [("d", key_of((1,)))])
+    logged = [row for _, _, rows in transactions_of(bank, last_marker(bank)) for row in rows if row.table == later]
+    assert [(row.op, row.key) for row in logged] == ([] if is_passed else [("d", key_of((1,)))])
     run = run_of(bank, tables)
     snapshot = take_snapshot(run, tools_of(bank, run, Records()))
     staged = staged_as_the_log_says(bank, warehouse, snapshot, TABLES)
@@ -305,7 +305,7 @@ def test_a_transaction_that_writes_and_stays_open_is_named_and_leaves_no_slot(
 ) -> None:
     """Again and again while it is waited for, and in the error at the end."""
     monkeypatch.setattr("seamline.sources.postgres.slots._QUIET_S", 0.1)
-    monkeypatch.setattr("seamline.sources.postgres.slots._TOLD_EVERY_S", 0.1)
+    monkeypatch.setattr("seamline.sources.postgres.slots._REPORTED_EVERY_S", 0.1)
     first_id = next(FIRST_IDS)
     with closing(in_postgres(bank.root)) as writer, closing(in_postgres(bank.root)) as reader:
         reader.execute("SELECT count(*) FROM account")
@@ -318,9 +318,9 @@ def test_a_transaction_that_writes_and_stays_open_is_named_and_leaves_no_slot(
             pass
         assert f"pid {reader.info.backend_pid}" not in str(caught.value), "who only reads is not waited for"
         who = f"pid {writer.info.backend_pid}, user {writer.info.user}, application night batch, "
-        told = [one.message for one in caplog.records if who in one.message]
-        assert who in str(caught.value) and len(told) > 1
-        assert all("at most 1 s" in one for one in told)
+        logged = [one.message for one in caplog.records if who in one.message]
+        assert who in str(caught.value) and len(logged) > 1
+        assert all("at most 1 s" in one for one in logged)
         wait_until(lambda: not temporary_slots(bank), timeout_s=10, what="the slot to be gone")
         writer.commit()
         with views_at_one_snapshot(bank.source_plan, 1, tables=(), patience_s=10.0) as opened:
@@ -594,7 +594,7 @@ def test_a_change_is_placed_by_its_transaction_and_not_by_the_address_of_its_row
         seen = view.rows("account", [str(first_id + number) for number in range(3)])
         position = view.position
     assert len(seen) == 2, "the snapshot holds what was waited for and not the third"
-    by_transaction, by_address = told_by(bank, last_marker(bank), position, TABLES, is_covered, by_row_address)
+    by_transaction, by_address = found_by(bank, last_marker(bank), position, TABLES, is_covered, by_row_address)
     found = [key_of((first_id + number,)) for number in range(3)]
     assert [key in by_transaction.keyed["account"] for key in found] == [True, True, False]
     assert [key in by_address.keyed["account"] for key in found] == [True, True, True], "it would be in neither"

@@ -186,7 +186,7 @@ def test_a_session_tells_its_own_address_while_others_tell_theirs(bank: Captured
         alone = [address_of(session) for session in sessions]
         assert len(set(alone)) == len(alone)
         with ThreadPoolExecutor(len(sessions)) as pool:
-            told = list(pool.map(lambda session: {address_of(session) for _ in range(300)}, sessions))
-        assert told == [{address} for address in alone]
+            addresses = list(pool.map(lambda session: {address_of(session) for _ in range(300)}, sessions))
+        assert addresses == [{address} for address in alone]
     finally:
         close_all(sessions)

@@ -93,24 +93,24 @@ FROM_ELSEWHERE = {
 
 
 def test_of_a_statement_that_nobody_can_read_is_known_what_it_may_touch() -> None:
-    assert told_of(TOUCHED, "touched", "bank") == TOUCHED
-    assert told_of(FROM_ELSEWHERE, "touched", "crm") == FROM_ELSEWHERE
+    assert output_for(TOUCHED, "touched", "bank") == TOUCHED
+    assert output_for(FROM_ELSEWHERE, "touched", "crm") == FROM_ELSEWHERE
 
 
 def test_each_statement_is_taken_for_what_it_is() -> None:
-    assert told_of(SAID, "verb") == SAID
+    assert output_for(SAID, "verb") == SAID
 
 
 def test_debezium_reads_what_the_server_runs() -> None:
-    assert told_of(AS_RUN, "as run") == AS_RUN
+    assert output_for(AS_RUN, "as run") == AS_RUN
 
 
-def told_of(statements: Iterable[str], *what: str) -> dict[str, str]:
+def output_for(statements: Iterable[str], *what: str) -> dict[str, str]:
     known = settings.load()
     home = java.find(Layout(known), settings.process_environment()).home
     (plugin,) = (known.env / "connect-plugins").glob("debezium-connector-mariadb-*")
     path = f"{plugin}/*:{known.env}/jars/kafka/*"
-    told = subprocess.run(
+    ran = subprocess.run(
         [str(home / "bin" / "java"), "-cp", path, str(PROGRAM), *what],
         input="\n".join(statements),
         capture_output=True,
@@ -118,4 +118,4 @@ def told_of(statements: Iterable[str], *what: str) -> dict[str, str]:
         timeout=60,
         check=True,
     )
-    return dict(zip(statements, told.stdout.splitlines(), strict=True))
+    return dict(zip(statements, ran.stdout.splitlines(), strict=True))

@@ -7,7 +7,7 @@ import pytest
 from seamline.adapters.connections import Connection
 from seamline.domain.errors import SchemaConflict
 from tests.conftest import RunningStack
-from tests.integration.captured import Captured, captured, told_marker
+from tests.integration.captured import Captured, captured, marker_in_log
 from tests.integration.databases import postgres_database
 from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT
 from tests.integration.streamed import Streamed, streamed
@@ -164,7 +164,7 @@ def test_a_table_that_was_altered_before_it_was_loaded_is_reported_in_its_new_sc
 ) -> None:
     """The capture has known it in the old one."""
     bank.ensure()
-    told_marker(bank)
+    marker_in_log(bank)
     bank.execute(statement)
     with streamed(bank, warehouse, "account") as stream:
         stream.start()
@@ -234,7 +234,7 @@ def captured_as_stubs(bank: Captured, *tables: str) -> None:
     bank.execute(*(f"CREATE TABLE {name} (id INT PRIMARY KEY)" for name in tables))
     wanted = bank.with_tables(*tables)
     bank.ensure(wanted)
-    told_marker(bank)
+    marker_in_log(bank)
     bank.execute(*(f"DROP TABLE {name}" for name in tables))
 
 

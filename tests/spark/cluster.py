@@ -31,22 +31,26 @@ class Cluster:
 def standalone_cluster(folder: Path) -> Iterator[Cluster]:
     work = folder / "work"
     with ExitStack() as stack:
-        told = stack.enter_context(
+        announced = stack.enter_context(
             _daemon(
-                folder / "master.log", "master.Master", "--port", "0", tells=r"Spark master at (spark://(.+):(\d+))"
+                folder / "master.log",
+                "master.Master",
+                "--port",
+                "0",
+                announced_by=r"Spark master at (spark://(.+):(\d+))",
             )
         )
         stack.enter_context(
             _daemon(
                 folder / "worker.log", "worker.Worker", "--cores", "4", "--memory", "1g", "--work-dir", str(work),
-                told[1], tells="Successfully registered with master",
+                announced[1], announced_by="Successfully registered with master",
             )
         )  # fmt: skip
-        yield Cluster(told[2], int(told[3]), work)
+        yield Cluster(announced[2], int(announced[3]), work)
 
 
 @contextmanager
-def _daemon(log: Path, name: str, *arguments: str, tells: str) -> Iterator["re.Match[str]"]:
+def _daemon(log: Path, name: str, *arguments: str, announced_by: str) -> Iterator["re.Match[str]"]:
     """Running, from the moment that its log `tells`."""
     with log.open("wb") as output:
         daemon = subprocess.Popen(
@@ -59,13 +63,13 @@ def _daemon(log: Path, name: str, *arguments: str, tells: str) -> Iterator["re.M
             stderr=output,
         )  # fmt: skip
 
-    def told() -> "re.Match[str] | None":
+    def announced() -> "re.Match[str] | None":
         text = log.read_text(encoding="utf-8")
         assert daemon.poll() is None, text
-        return re.search(tells, text)
+        return re.search(announced_by, text)
 
     try:
-        yield wait_until(told, timeout_s=60, what=f"Spark's {name}")
+        yield wait_until(announced, timeout_s=60, what=f"Spark's {name}")
     finally:
         # It has nothing to save, and its executors end without it.
         daemon.kill()

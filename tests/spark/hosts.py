@@ -84,18 +84,18 @@ class Hosts:
 
     # ---- what simple streams write ---------------------------------------------------------------------------------
 
-    def told(self, sync: str) -> dict[str, int]:
+    def written(self, sync: str) -> dict[str, int]:
         """What the stream wrote last; {} before its first word."""
         place = self.folder / sync
         return json.loads(place.read_text(encoding="utf-8")) if place.exists() else {}
 
     def pid(self, sync: str) -> int:
-        return wait_until(lambda: self.told(sync).get("pid"), timeout_s=START_S, what=f"{sync} to run") or 0
+        return wait_until(lambda: self.written(sync).get("pid"), timeout_s=START_S, what=f"{sync} to run") or 0
 
     def moves_on(self, sync: str) -> None:
-        before = self.told(sync)
+        before = self.written(sync)
         wait_until(
-            lambda: (now := self.told(sync))["turns"] > before["turns"] and now["pid"] == before["pid"],
+            lambda: (now := self.written(sync))["turns"] > before["turns"] and now["pid"] == before["pid"],
             timeout_s=10,
             what=f"{sync} to go on undisturbed",
         )

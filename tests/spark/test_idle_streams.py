@@ -58,10 +58,10 @@ def test_an_idle_stream_is_told_of_as_one_that_streams(idle: Chain) -> None:
     host, began = idle.host_is_up(), time.monotonic()
 
     def is_long_ago() -> bool:
-        told = idle.hosts.report(idle.sync)
-        assert told is not None
-        assert told.state == "streaming"
-        assert told.age_s < YOUNG_S
+        report = idle.hosts.report(idle.sync)
+        assert report is not None
+        assert report.state == "streaming"
+        assert report.age_s < YOUNG_S
         assert not workers(host)
         return time.monotonic() - began > 2 * YOUNG_S
 
@@ -85,7 +85,7 @@ def test_streams_get_their_workers_back_while_the_platform_database_is_away(idle
     finally:
         idle.hosts.admit_all()
     wait_until(
-        lambda: (told := idle.hosts.report(idle.sync)) is not None and told.age_s < YOUNG_S,
+        lambda: (report := idle.hosts.report(idle.sync)) is not None and report.age_s < YOUNG_S,
         timeout_s=60,
         what="the stream to be heard again",
     )
@@ -95,13 +95,15 @@ def test_an_idle_stream_answers_who_holds_it(idle: Chain) -> None:
     director, stream = idle.hosts.director, stream_of(idle)
     hold_id = director.hold(stream, lease_s=60)
     wait_until(
-        lambda: (told := idle.hosts.report(idle.sync)) is not None and (told.state, told.hold_id) == ("held", hold_id),
+        lambda: (
+            (report := idle.hosts.report(idle.sync)) is not None and (report.state, report.hold_id) == ("held", hold_id)
+        ),
         timeout_s=60,
         what="the stream to stand",
     )
     director.release(hold_id)
     wait_until(
-        lambda: (told := idle.hosts.report(idle.sync)) is not None and told.state == "streaming",
+        lambda: (report := idle.hosts.report(idle.sync)) is not None and report.state == "streaming",
         timeout_s=60,
         what="the stream to go on",
     )

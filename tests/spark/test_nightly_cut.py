@@ -264,10 +264,10 @@ def test_the_next_night_finds_what_came_after_the_cut_of_the_date_before(
     day = ended() - timedelta(days=4)
     publish(run_nightly("5a", day))
     quiet = run_nightly("5b", day + timedelta(days=1))
-    told = {one["table"]: one for one in reconciled(platform, quiet).evidence[DATE_BEFORE]}  # type: ignore[attr-defined]
+    before = {one["table"]: one for one in reconciled(platform, quiet).evidence[DATE_BEFORE]}  # type: ignore[attr-defined]
     # Writers go on with old orders; entries of an ended date are never added by them.
-    assert told.keys() == {"ledger_entry", "payment_order"}
-    assert (told["ledger_entry"]["business_date"], told["ledger_entry"]["is_same"]) == (str(day), True)
+    assert before.keys() == {"ledger_entry", "payment_order"}
+    assert (before["ledger_entry"]["business_date"], before["ledger_entry"]["is_same"]) == (str(day), True)
     noon = datetime(day.year, day.month, day.day, 4)  # noqa: DTZ001 - UTC noon of Shanghai, naive for the driver
     with closing(mariadb(bank)) as session, session.cursor() as cursor:
         cursor.execute("INSERT INTO ledger_entry VALUES (-9, -1, 1, 'CNY', 5, %s, 'late')", (noon,))

@@ -130,7 +130,7 @@ def test_an_airflow_task_runs_the_job_on_the_cluster_that_its_connection_names(
 
 
 def test_an_unknown_run_is_told_by_its_id(store: PlatformStore) -> None:
-    told = run_job("nobody/onboard/-/1")
-    assert told.returncode == Refused.exit_code
-    assert "there is no run 'nobody/onboard/-/1'" in told.stderr
-    assert "Traceback" not in told.stderr
+    ended = run_job("nobody/onboard/-/1")
+    assert ended.returncode == Refused.exit_code
+    assert "there is no run 'nobody/onboard/-/1'" in ended.stderr
+    assert "Traceback" not in ended.stderr

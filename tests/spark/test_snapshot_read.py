@@ -245,12 +245,12 @@ def _open_readers(session: object) -> int:
 
 
 @pytest.mark.parametrize(
-    ("ddl", "value", "told"),
+    ("ddl", "value", "message"),
     [("DATE", "'0000-00-00'", "a date that is none"), ("VARCHAR(9)", "'a\0b'", "NUL")],
     ids=["zero date", "NUL character"],
 )
 def test_a_value_that_the_destination_cannot_hold_is_refused_by_name(
-    ddl: str, value: str, told: str, spark: SparkSession, bank: Connection, warehouse: Connection
+    ddl: str, value: str, message: str, spark: SparkSession, bank: Connection, warehouse: Connection
 ) -> None:
     with closing(mariadb(bank)) as session, session.cursor() as cursor:
         cursor.execute(f"CREATE OR REPLACE TABLE odd (id INT PRIMARY KEY, v {ddl})")
@@ -261,7 +261,7 @@ def test_a_value_that_the_destination_cannot_hold_is_refused_by_name(
         SparkReader(spark.sparkContext, run).open_read(reads_of(run)) as read,
     ):
         read.stage(DESTINATION)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     with postgres(warehouse) as session:
         left = session.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'settlement_stage'").fetchall()
         assert left == []

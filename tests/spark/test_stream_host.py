@@ -60,7 +60,7 @@ def test_a_killed_worker_is_replaced_and_the_other_streams_do_not_notice(shared:
     killed = shared.pid("one")
     shared.pid("two"), shared.pid("three")
     os.kill(killed, signal.SIGKILL)
-    wait_until(lambda: shared.told("one")["pid"] != killed, timeout_s=15, what="a new worker")
+    wait_until(lambda: shared.written("one")["pid"] != killed, timeout_s=15, what="a new worker")
     shared.moves_on("two")
     shared.moves_on("three")
 
@@ -76,7 +76,7 @@ def test_a_stream_ends_alone_when_it_is_no_longer_wanted_and_by_force_when_it_is
     wait_until(lambda: shared.state("deaf") == "stopped", timeout_s=10, what="its last report")
     shared.moves_on("other")
     want(shared, "good")
-    wait_until(lambda: shared.told("good")["pid"] != good, timeout_s=15, what="the stream to be back")
+    wait_until(lambda: shared.written("good")["pid"] != good, timeout_s=15, what="the stream to be back")
 
 
 def test_a_second_host_names_the_first_and_exits_with_its_own_code(shared: Hosts) -> None:
@@ -104,7 +104,7 @@ def test_streams_and_restarts_go_on_while_the_platform_database_is_away(shared: 
     shared.refuse_all()
     os.kill(killed, signal.SIGKILL)
     again = wait_until(
-        lambda: pid if (pid := shared.told("lonely")["pid"]) != killed else None, timeout_s=20, what="a new worker"
+        lambda: pid if (pid := shared.written("lonely")["pid"]) != killed else None, timeout_s=20, what="a new worker"
     )
     shared.moves_on("two")
     wait_until(lambda: "is away" in shared.log(), timeout_s=20, what="the host to notice")
@@ -121,7 +121,7 @@ def test_a_suspended_worker_is_replaced(shared: Hosts) -> None:
     frozen = shared.pid("frozen")
     shared.pid("one")
     os.kill(frozen, signal.SIGSTOP)
-    wait_until(lambda: shared.told("frozen")["pid"] != frozen, timeout_s=150, what="another worker")
+    wait_until(lambda: shared.written("frozen")["pid"] != frozen, timeout_s=150, what="another worker")
     assert is_gone(frozen)
     shared.moves_on("one")
 
@@ -135,7 +135,9 @@ def test_a_killed_host_leaves_no_process_and_the_next_one_takes_over_at_once(hos
     first.kill()
     wait_until(lambda: all(is_gone(pid) for pid in everything), timeout_s=15, what="every process to be gone")
     hosts.start("--slots", "4")
-    wait_until(lambda: hosts.told("one")["pid"] != workers[0], timeout_s=START_S, what="the stream under the new host")
+    wait_until(
+        lambda: hosts.written("one")["pid"] != workers[0], timeout_s=START_S, what="the stream under the new host"
+    )
 
 
 def test_a_killed_jvm_or_daemon_takes_its_workers_along(hosts: Hosts) -> None:
@@ -147,7 +149,7 @@ def test_a_killed_jvm_or_daemon_takes_its_workers_along(hosts: Hosts) -> None:
     os.kill(daemon, signal.SIGKILL)
     wait_until(lambda: is_gone(worker), timeout_s=10, what="the worker to follow its daemon")
     again = wait_until(
-        lambda: pid if (pid := hosts.told("one")["pid"]) != worker else None, timeout_s=20, what="the stream again"
+        lambda: pid if (pid := hosts.written("one")["pid"]) != worker else None, timeout_s=20, what="the stream again"
     )
     jvm = next(process for process in session_of(host.pid) if "java" in process.name())
     jvm.kill()

@@ -88,9 +88,9 @@ def test_a_host_that_slept_until_another_took_its_pool_commits_nothing_when_it_w
         other = chain.hosts.start("--slots", "4")
         wait_until(
             lambda: (
-                (told := chain.hosts.report(chain.sync)) is not None
-                and told.state in ("streaming", "catching_up")
-                and f"/{other.pid}/" in told.host
+                (report := chain.hosts.report(chain.sync)) is not None
+                and report.state in ("streaming", "catching_up")
+                and f"/{other.pid}/" in report.host
             ),
             timeout_s=START_S,
             what="the other host's stream",

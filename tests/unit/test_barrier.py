@@ -189,13 +189,13 @@ def test_the_wait_for_a_stream_with_much_before_it_is_told_with_its_rate(caplog:
     world = World(behind=10_000, records_per_s=100.0)
     with world.barrier().aligned(1):
         assert world.time >= 70
-    told = [record.getMessage() for record in caplog.records]
-    assert told[0].endswith(
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged[0].endswith(
         "it is streaming, 0 s and 10,000 records behind, and applies 100 records/s: about 100 s (heard 0 s ago);"
         " near is 30 s, waited 0 of 600 s"
     )
-    assert len([line for line in told if line.startswith("waiting until")]) == 5, "again every 15 s"
-    assert told[-1].startswith("asking the stream to stand still: stream=settlement@warehouse needed_s=")
+    assert len([line for line in logged if line.startswith("waiting until")]) == 5, "again every 15 s"
+    assert logged[-1].startswith("asking the stream to stand still: stream=settlement@warehouse needed_s=")
 
 
 def test_a_stream_that_never_comes_near_is_inconclusive_with_its_numbers_and_was_not_held() -> None:
@@ -273,10 +273,10 @@ def test_a_stream_that_refuses_the_hold_is_not_waited_for() -> None:
 
 def test_the_last_word_of_a_pause_does_not_speak_for_a_stream_that_was_let_go() -> None:
     world = World()
-    told = iter(["paused", "paused", "paused"])
+    logged = iter(["paused", "paused", "paused"])
     late = world.latest_report
     world.latest_report = lambda stream: (  # type: ignore[method-assign]
-        StreamReport(STREAM, state) if (state := next(told, "")) else late(stream)
+        StreamReport(STREAM, state) if (state := next(logged, "")) else late(stream)
     )
     with world.barrier().aligned(1):
         assert world.released == ["h1"], "at the first attempt"

@@ -204,9 +204,9 @@ def test_moments_that_python_cannot_tell_are_literals_as_postgresql_writes_them(
     within, cycles = FAR[text]
     canonical = canonical_text(Column("at", Kind.INSTANT, "timestamptz"), within)
     assert canonical is not None
-    told = str(int(canonical) + cycles * _YEARS_400)
-    assert literal_text(Column("d", Kind.DATETIME, "timestamp"), told) == text
-    assert readable_text(Column("d", Kind.INSTANT, "timestamptz"), told) == f"{text} UTC"
+    moment = str(int(canonical) + cycles * _YEARS_400)
+    assert literal_text(Column("d", Kind.DATETIME, "timestamp"), moment) == text
+    assert readable_text(Column("d", Kind.INSTANT, "timestamptz"), moment) == f"{text} UTC"
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_what_is_no_number_is_told_as_it_is(kind: Kind) -> None:
 @given(st.lists(st.one_of(st.none(), st.text(alphabet="~a", max_size=3)), max_size=2))
 def test_no_group_counterfeits_null(texts: list[str | None]) -> None:
     key = group_key(texts)
-    told = [None if text == "~" else text.removeprefix("~") if text.startswith("~") else text for text in key]
-    assert told == texts
+    read = [None if text == "~" else text.removeprefix("~") if text.startswith("~") else text for text in key]
+    assert read == texts
 
 
 def test_a_date_is_its_iso_text() -> None:

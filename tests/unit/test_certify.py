@@ -126,7 +126,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ProbeRun, name, lambda self: None)
 
 
-def told(certificate: Certificate) -> list[tuple[str, str, str | None, str | None]]:
+def unlike(certificate: Certificate) -> list[tuple[str, str, str | None, str | None]]:
     (destination,) = certificate.destinations
     return [(one.column, u.against, u.wanted, u.found) for one in destination.columns for u in one.unlike]
 
@@ -141,26 +141,26 @@ def test_paths_that_agree_with_each_other_and_with_the_source_are_the_same() -> 
 def test_both_paths_wrong_in_the_same_way_are_different_from_the_source() -> None:
     certificate = certified(World(stored_view=View({"id": "2", "rate": "0.1"})))
     assert certificate.verdict is Parity.DIFFERENT
-    assert {one[:2] for one in told(certificate)} == {("id", "source")}
+    assert {one[:2] for one in unlike(certificate)} == {("id", "source")}
 
 
 def test_paths_that_differ_are_told_with_both_texts() -> None:
     world = World(stored_unlike=[StoredUnlike("rate", 2, "-0", "0")])
-    assert told(certified(world)) == [("rate", "snapshot", "-0", "0")]
+    assert unlike(certified(world)) == [("rate", "snapshot", "-0", "0")]
 
 
 def test_a_double_is_the_source_s_within_its_own_precision_and_not_beyond() -> None:
     near = View({"id": "1", "rate": "0.10000000000000002"})
     assert certified(World(stored_view=near)).verdict is Parity.SAME
     far = View({"id": "1", "rate": "0.1000001"})
-    assert {one[0] for one in told(certified(World(stored_view=far)))} == {"rate"}
+    assert {one[0] for one in unlike(certified(World(stored_view=far)))} == {"rate"}
 
 
 @pytest.mark.parametrize("side", ["source_view", "stored_view"])
 def test_a_row_that_is_missing_on_a_side_is_different_in_every_column(side: str) -> None:
     lost = View({"id": "1", "rate": "0.1"}, lost=frozenset({"3"}))
     certificate = certified(World(**cast(Any, {side: lost})))
-    assert {one[0] for one in told(certificate)} == {"id", "rate"}
+    assert {one[0] for one in unlike(certificate)} == {"id", "rate"}
 
 
 def test_a_column_that_takes_none_of_its_values_is_not_sent() -> None:
@@ -187,7 +187,7 @@ def test_a_default_is_told_with_whether_null_was_sent_against_it() -> None:
 
 def test_a_default_in_place_of_null_is_different() -> None:
     world = World(kept={"rate": Default("0.5")}, stored_unlike=[StoredUnlike("rate", 2, None, "0.5")])
-    assert told(certified(world)) == [("rate", "snapshot", None, "0.5")]
+    assert unlike(certified(world)) == [("rate", "snapshot", None, "0.5")]
 
 
 def test_a_path_that_ends_leaves_nothing_compared_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

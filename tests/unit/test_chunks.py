@@ -62,7 +62,7 @@ def test_a_lost_answer_in_the_commit_of_chunks_begins_again_from_the_ledger() ->
 
 
 @pytest.mark.parametrize("poll", [3, 100])
-def test_chunks_of_a_transaction_that_is_told_anew_are_in_no_commit(poll: int) -> None:
+def test_chunks_of_a_transaction_that_is_repeated_are_in_no_commit(poll: int) -> None:
     log = LogTopic()
     log.begin()
     for n in range(20):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.domain.catalogue import Kind, Table
-from seamline.domain.changes import Finding, FindingsTold
+from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import TransientError
@@ -28,7 +28,7 @@ PLAN = SyncPlan(
     reconcile=ReconcilePlan((ControlTotalPlan("entry", "amount", ("currency",)),)),
     config_hash="abc",
 )
-TOLD = FindingsTold(12, "2026-03-05T17:00:00.000000Z")
+REPORTED = FindingsReported(12, "2026-03-05T17:00:00.000000Z")
 RUN = Run("r1", "settlement", RunKind.RECONCILE, None, PLAN, RunState.RUNNING)
 
 
@@ -62,27 +62,27 @@ def test_a_sync_that_catches_up_is_not_run() -> None:
 
 
 def test_findings_of_the_stream_break_the_next_reconciliation_only() -> None:
-    met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), TOLD)
+    met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), REPORTED)
     first = live(World(), findings=lambda: met)
     assert first.verdict is Verdict.BREAK
-    assert findings_reported(first.evidence) == TOLD
-    assert findings_reported({}) == FindingsTold()
-    assert live(World(), findings=lambda: StreamFindings((), TOLD)).verdict is Verdict.MATCH
+    assert findings_reported(first.evidence) == REPORTED
+    assert findings_reported({}) == FindingsReported()
+    assert live(World(), findings=lambda: StreamFindings((), REPORTED)).verdict is Verdict.MATCH
 
 
 def test_findings_break_a_reconciliation_whose_views_are_lost_on_the_way() -> None:
-    met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), TOLD)
+    met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), REPORTED)
     world = World(faults={"digests": TransientError("the server went away")})
     found = live(world, findings=lambda: met)
     assert found.verdict is Verdict.BREAK
     assert [entry.type for entry in found.tables[0].breaks] == [BreakType.FINDING]
     assert "the server went away" in found.tables[0].reason
-    assert findings_reported(found.evidence) == TOLD
+    assert findings_reported(found.evidence) == REPORTED
 
 
 def test_a_barrier_that_failed_reports_no_finding() -> None:
-    met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), TOLD)
-    assert findings_reported(live(World(never_holds=True), findings=lambda: met).evidence) == FindingsTold()
+    met = StreamFindings((Finding("entry", "update met no row", "{}", 3),), REPORTED)
+    assert findings_reported(live(World(never_holds=True), findings=lambda: met).evidence) == FindingsReported()
 
 
 def test_many_tables_share_few_views_and_no_view_serves_two_at_once() -> None:

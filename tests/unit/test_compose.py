@@ -177,9 +177,9 @@ def test_connect_has_the_local_settings_and_no_other(compose: dict[str, Any]) ->
     given = dict(compose["services"]["connect"]["environment"])
     # Debezium's image takes some settings without the prefix.
     assert not set(CONNECT_RENAMED.values()) & set(given), "the entrypoint would write its own over it"
-    told = {name if name in CONNECT_PLACES else _setting(name): given[name] for name in given}
+    settings = {name if name in CONNECT_PLACES else _setting(name): given[name] for name in given}
     local = {f"CONNECT_{name.upper().replace('.', '_')}": value for name, value in server_settings.CONNECT.items()}
-    assert {name: told[name] for name in told.keys() - CONNECT_PLACES} == local
+    assert {name: settings[name] for name in settings.keys() - CONNECT_PLACES} == local
     assert given["HEAP_OPTS"].split() == [option for option in kafka.HEAP if option.startswith("-Xm")]
 
 

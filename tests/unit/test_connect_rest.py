@@ -24,15 +24,15 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectClient]:
 def test_offsets_that_are_not_told_in_time_may_be_held_by_the_transaction_of_a_task_that_was_given_up(
     silent: ConnectClient,
 ) -> None:
-    with pytest.raises(TransientError, match=r"did not answer GET /connectors/one/offsets in 0\.2 s") as told:
+    with pytest.raises(TransientError, match=r"did not answer GET /connectors/one/offsets in 0\.2 s") as raised:
         silent.offset("one")
-    assert "ends by itself within 10 minutes" in told.value.hint
+    assert "ends by itself within 10 minutes" in raised.value.hint
 
 
 def test_any_other_silence_sends_to_the_log_of_connect(silent: ConnectClient) -> None:
-    with pytest.raises(TransientError, match=r"did not answer GET /connectors/one/status") as told:
+    with pytest.raises(TransientError, match=r"did not answer GET /connectors/one/status") as raised:
         silent.status("one")
-    assert "seamline status" in told.value.hint
+    assert "seamline status" in raised.value.hint
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ def test_what_stands_below_a_misspelt_key_is_read_as_it_was_meant(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "causes"),
     [
         ("guarantee: at_least_once", "guarantees:", ["unknown key", "has no value"]),
         (
@@ -153,11 +153,11 @@ def test_what_stands_below_a_misspelt_key_is_read_as_it_was_meant(tmp_path: Path
     ],
 )
 def test_a_misspelt_key_is_told_whatever_is_wrong_below_it(
-    tmp_path: Path, before: str, after: str, told: list[str]
+    tmp_path: Path, before: str, after: str, causes: list[str]
 ) -> None:
     text = SYNC.replace("nightly:", "guarantee: at_least_once\nnightly:").replace(before, after)
     faults = faults_of(tmp_path, {SYNC_FILE: text})
-    assert sorted(fault.cause for fault in faults) == sorted(told)
+    assert sorted(fault.cause for fault in faults) == sorted(causes)
 
 
 def test_what_cannot_be_read_is_not_what_is_missing(tmp_path: Path) -> None:

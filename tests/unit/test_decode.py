@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore, touched
+from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange, touched
 from seamline.sources.mariadb.decode import BinlogDecoder, altered_tables, dropped_database, leaves_values_alone
 from seamline.sources.mariadb.position import BinlogPosition
-from tests.told import Told, decode
+from tests.log_messages import Message, decode
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
 for line in Path(__file__).with_name("mariadb_records.jsonl").read_text(encoding="utf-8").splitlines():
@@ -21,7 +21,7 @@ OFFSET = 77
 
 
 def decoded(key: bytes | None, value: bytes | None, *, name: str = "seamline-core_bank") -> LogRecord:
-    (record,) = decode(BinlogDecoder(name, "bank"), Told(OFFSET, key, value))
+    (record,) = decode(BinlogDecoder(name, "bank"), Message(OFFSET, key, value))
     return record
 
 
@@ -42,9 +42,9 @@ def altered(name: str, **fields: Any) -> bytes:
 
 def test_a_begin_of_ours_names_the_bracket_before_it_and_others_name_none() -> None:
     ours = decoded(None, altered("begin", seamline_follows="END 0-7-3086"))
-    assert ours.follows == ToldBefore(BinlogPosition("0-7-3086"), has_end=True)
+    assert ours.follows == PrecedingTransaction(BinlogPosition("0-7-3086"), has_end=True)
     alone = decoded(None, altered("begin", seamline_follows="BEGIN 0-7-3086 2"))
-    assert alone.follows == ToldBefore(BinlogPosition("0-7-3086"), has_end=False, records=2)
+    assert alone.follows == PrecedingTransaction(BinlogPosition("0-7-3086"), has_end=False, records=2)
     for first in (None, ""):
         assert decoded(None, altered("begin", seamline_follows=first)).follows is None
     with pytest.raises(LogCorrupted, match="BEGIN of transaction 'elsewhere'"):
@@ -110,19 +110,19 @@ def test_row_images_and_keys_stay_the_bytes_they_were(
 def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None:
     names = ("key change, old key", "key change, new key", "update", "heartbeat", "update")
     decoder = BinlogDecoder("seamline-core_bank", "bank")
-    told = decode(decoder, *(Told(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
-    assert [[row.op for row in record.rows] for record in told] == [["d", "c"], ["u"], [], ["u"]]
-    assert [(record.offset, record.end) for record in told] == [(77, 79), (79, 80), (80, 81), (81, 82)]
-    assert told[0].position == BinlogPosition("0-7-3088", "binlog.000001", 136819988)
-    assert told[1].position is told[3].position, "also behind a heartbeat: where its first row stands"
+    records = decode(decoder, *(Message(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
+    assert [[row.op for row in record.rows] for record in records] == [["d", "c"], ["u"], [], ["u"]]
+    assert [(record.offset, record.end) for record in records] == [(77, 79), (79, 80), (80, 81), (81, 82)]
+    assert records[0].position == BinlogPosition("0-7-3088", "binlog.000001", 136819988)
+    assert records[1].position is records[3].position, "also behind a heartbeat: where its first row stands"
 
 
 def test_a_truncate_ends_the_rows_before_it() -> None:
     decoder = BinlogDecoder("seamline-core_bank", "bank")
     values = (RECORDS["insert"][1], altered("truncate", source__gtid="0-7-3087"), RECORDS["insert"][1])
-    told = decode(decoder, *(Told(OFFSET + n, b"{}", value) for n, value in enumerate(values)))
-    assert [record.kind for record in told] == [RecordKind.ROWS, RecordKind.TRUNCATE, RecordKind.ROWS]
-    assert [record.end for record in told] == [78, 79, 80]
+    records = decode(decoder, *(Message(OFFSET + n, b"{}", value) for n, value in enumerate(values)))
+    assert [record.kind for record in records] == [RecordKind.ROWS, RecordKind.TRUNCATE, RecordKind.ROWS]
+    assert [record.end for record in records] == [78, 79, 80]
 
 
 @pytest.mark.parametrize("op", ["c", "u"])
@@ -133,10 +133,10 @@ def test_an_image_that_is_null_is_none_and_not_a_text(op: str) -> None:
 
 def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
     decoder = BinlogDecoder("seamline-core_bank", "bank")
-    told: list[LogRecord] = []
+    records: list[LogRecord] = []
     with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: an unknown record"):
-        decoder.decode([Told(OFFSET, *RECORDS["insert"]), Told(OFFSET + 1, None, b"{}")], told)
-    assert told == [EXPECTED["insert"]]
+        decoder.decode([Message(OFFSET, *RECORDS["insert"]), Message(OFFSET + 1, None, b"{}")], records)
+    assert records == [EXPECTED["insert"]]
 
 
 @pytest.mark.parametrize(
@@ -312,8 +312,8 @@ def test_ddl_names_the_table_of_each_pair_of_a_rename() -> None:
 
 
 def test_what_a_recovery_start_tells_of_structures_is_no_ddl() -> None:
-    told = altered("alter", source__gtid=None, source__snapshot="true")
-    assert decoded(None, told).kind is RecordKind.HEARTBEAT
+    records = altered("alter", source__gtid=None, source__snapshot="true")
+    assert decoded(None, records).kind is RecordKind.HEARTBEAT
 
 
 def test_an_end_without_captured_rows_counts_nothing() -> None:
@@ -382,7 +382,7 @@ def test_text_of_the_envelope_that_is_no_utf_8_stops_and_names_the_offset(field:
 @pytest.mark.parametrize("name", [name for name, (_, value) in RECORDS.items() if value[2:8] == b"before"])
 def test_a_row_reads_the_same_without_what_our_connector_leaves_out(name: str) -> None:
     key, value = RECORDS[name]
-    told = json.loads(value)
-    source = {field: told["source"][field] for field in ("name", "ts_ms", "db", "table", "gtid", "file", "pos")}
-    lean = {"before": told["before"], "after": told["after"], "source": source, "op": told["op"]}
+    row = json.loads(value)
+    source = {field: row["source"][field] for field in ("name", "ts_ms", "db", "table", "gtid", "file", "pos")}
+    lean = {"before": row["before"], "after": row["after"], "source": source, "op": row["op"]}
     assert decoded(key, json.dumps(lean, separators=(",", ":")).encode()) == of(name)

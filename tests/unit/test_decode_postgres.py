@@ -12,11 +12,11 @@ import pytest
 
 from seamline.adapters.debezium.envelope import Decoder
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
+from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange
 from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.sources.postgres.decode import WalDecoder
 from seamline.sources.postgres.position import PostgresPosition
-from tests.told import Told, decode
+from tests.log_messages import Message, decode
 
 RECORDS: dict[str, tuple[bytes | None, bytes]] = {}
 for line in Path(__file__).with_name("postgres_records.jsonl").read_text(encoding="utf-8").splitlines():
@@ -31,7 +31,7 @@ def decoder(*, name: str = "seamline-core_bank", database: str = "bank", schema:
 
 
 def decoded(key: bytes | None, value: bytes | None, **source: str) -> LogRecord:
-    (record,) = decode(decoder(**source), Told(OFFSET, key, value))
+    (record,) = decode(decoder(**source), Message(OFFSET, key, value))
     return record
 
 
@@ -52,7 +52,7 @@ def altered(name: str, **fields: Any) -> bytes:
 
 def test_a_begin_of_ours_names_the_end_before_it() -> None:
     begin = decoded(None, altered("begin", seamline_follows="END 791:41687000"))
-    assert begin.follows == ToldBefore(PostgresPosition(41687000, 791), has_end=True)
+    assert begin.follows == PrecedingTransaction(PostgresPosition(41687000, 791), has_end=True)
 
 
 EXPECTED = {
@@ -147,8 +147,8 @@ def test_only_a_row_whose_log_left_values_out_is_partial(name: str) -> None:
 
 
 def test_a_row_that_lacks_values_tells_the_key_it_had_before() -> None:
-    told = Told(OFFSET, *RECORDS["key change, new key"], (("__debezium.oldkey", b'{"id":1}'),))
-    ((row,),) = (record.rows for record in decode(decoder(), told))
+    message = Message(OFFSET, *RECORDS["key change, new key"], (("__debezium.oldkey", b'{"id":1}'),))
+    ((row,),) = (record.rows for record in decode(decoder(), message))
     assert (row.is_partial, row.old_key) == (True, b'{"id":1}')
 
 
@@ -160,33 +160,33 @@ def test_a_row_belongs_to_its_transaction_and_table() -> None:
 
 def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None:
     names = ("key change, old key", "key change, new key", "delete, key only", "heartbeat", "delete, key only")
-    told = decode(decoder(), *(Told(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
-    assert [[row.op for row in record.rows] for record in told] == [["d", "c"], ["d"], [], ["d"]]
-    assert [(record.offset, record.end) for record in told] == [(77, 79), (79, 80), (80, 81), (81, 82)]
-    assert [record.transaction_id for record in told] == ["794", "800", "", "800"]
-    assert told[1].position is told[3].position
-    assert told[1].position == PostgresPosition(41801968, 800)
+    records = decode(decoder(), *(Message(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
+    assert [[row.op for row in record.rows] for record in records] == [["d", "c"], ["d"], [], ["d"]]
+    assert [(record.offset, record.end) for record in records] == [(77, 79), (79, 80), (80, 81), (81, 82)]
+    assert [record.transaction_id for record in records] == ["794", "800", "", "800"]
+    assert records[1].position is records[3].position
+    assert records[1].position == PostgresPosition(41801968, 800)
 
 
 def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
-    told: list[LogRecord] = []
+    records: list[LogRecord] = []
     with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: an unknown record"):
-        decoder().decode([Told(OFFSET, *RECORDS["insert"]), Told(OFFSET + 1, None, b"{}")], told)
-    assert told == [EXPECTED["insert"]]
+        decoder().decode([Message(OFFSET, *RECORDS["insert"]), Message(OFFSET + 1, None, b"{}")], records)
+    assert records == [EXPECTED["insert"]]
 
 
 def test_a_truncate_between_rows_of_its_transaction_belongs_to_it_and_keeps_them_apart() -> None:
     values = (RECORDS["insert"][1], altered("truncate", source__txId=792, source__lsn=41687300), RECORDS["insert"][1])
-    told = decode(decoder(), *(Told(OFFSET + n, b"{}", value) for n, value in enumerate(values)))
-    assert [record.kind for record in told] == [RecordKind.ROWS, RecordKind.TRUNCATE, RecordKind.ROWS]
-    assert [record.end for record in told] == [78, 79, 80]
-    assert len({(record.transaction_id, record.position) for record in told}) == 1
+    records = decode(decoder(), *(Message(OFFSET + n, b"{}", value) for n, value in enumerate(values)))
+    assert [record.kind for record in records] == [RecordKind.ROWS, RecordKind.TRUNCATE, RecordKind.ROWS]
+    assert [record.end for record in records] == [78, 79, 80]
+    assert len({(record.transaction_id, record.position) for record in records}) == 1
 
 
 def test_a_message_between_rows_keeps_them_apart() -> None:
     names = ("insert", "message", "insert")
-    told = decode(decoder(), *(Told(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
-    assert [[row.table for row in record.rows] for record in told] == [["account"], ["@messages"], ["account"]]
+    records = decode(decoder(), *(Message(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
+    assert [[row.table for row in record.rows] for record in records] == [["account"], ["@messages"], ["account"]]
 
 
 def test_messages_are_counted_under_a_name_that_no_table_is_asked_for() -> None:
@@ -256,7 +256,7 @@ def test_anything_else_stops_and_names_the_offset(value: bytes | None) -> None:
 @pytest.mark.parametrize("name", [name for name, (_, value) in RECORDS.items() if value[2:8] == b"before"])
 def test_a_row_reads_the_same_without_what_our_connector_leaves_out(name: str) -> None:
     key, value = RECORDS[name]
-    told = json.loads(value)
-    source = {field: told["source"][field] for field in ("name", "ts_ms", "db", "schema", "table", "txId", "lsn")}
-    lean = {"before": told["before"], "after": told["after"], "source": source, "op": told["op"]}
+    row = json.loads(value)
+    source = {field: row["source"][field] for field in ("name", "ts_ms", "db", "schema", "table", "txId", "lsn")}
+    lean = {"before": row["before"], "after": row["after"], "source": source, "op": row["op"]}
     assert decoded(key, json.dumps(lean, separators=(",", ":")).encode()) == of(name)

@@ -158,5 +158,5 @@ def test_a_run_that_takes_long_says_now_and_then_what_it_is_at(monkeypatch: pyte
 
 def test_a_date_that_ends_amid_a_demo_does_not_move_its_dates() -> None:
     before = datetime(2026, 11, 23, 15, 59, 59, tzinfo=UTC)
-    told = Story(None, sync_plan(), Progress(), began=before)  # type: ignore[arg-type]
-    assert told.last_date() == date(2026, 11, 22)
+    story = Story(None, sync_plan(), Progress(), began=before)  # type: ignore[arg-type]
+    assert story.last_date() == date(2026, 11, 22)

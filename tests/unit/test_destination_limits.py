@@ -50,7 +50,7 @@ def test_a_row_that_fits_no_page_whatever_it_holds_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "is_told"),
+    ("column", "is_reported"),
     [
         (Column("k", Kind.STRING, "varchar(676)", nullable=False, length=676), False),
         (Column("k", Kind.STRING, "varchar(677)", nullable=False, length=677), True),
@@ -58,8 +58,8 @@ def test_a_row_that_fits_no_page_whatever_it_holds_is_refused() -> None:
         (Column("k", Kind.BYTES, "blob", nullable=False), True),
     ],
 )
-def test_a_key_that_may_outgrow_an_index_is_told(column: Column, is_told: bool) -> None:
+def test_a_key_that_may_outgrow_an_index_is_told(column: Column, is_reported: bool) -> None:
     found = [what for what, _ in advice(Table("t", (column,), ("k",)), MARIADB)]
     assert [what.startswith("a key of table t may be longer than the 2,704 bytes") for what in found] == [
         True
-    ] * is_told
+    ] * is_reported

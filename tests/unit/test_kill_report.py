@@ -4,7 +4,7 @@ from collections import Counter
 
 from seamline.adapters.failpoints import Mode
 from tests.fault.real.bank_under_fire import Case
-from tests.fault.real.report import TOLD_MAX, WANTED, End, PlantedBug, Tally, written
+from tests.fault.real.report import LISTED_MAX, WANTED, End, PlantedBug, Tally, written
 
 
 def test_the_report_counts_cases_and_tells_every_violation() -> None:
@@ -36,12 +36,12 @@ def test_the_report_of_a_part_names_the_failpoints_and_modes_that_it_left_out() 
 
 
 def test_a_flood_of_violations_is_told_in_part_and_counted_in_full() -> None:
-    many = tuple(f"torn: commit {number}" for number in range(TOLD_MAX + 7))
+    many = tuple(f"torn: commit {number}" for number in range(LISTED_MAX + 7))
     text = written(
         Tally("1", cases=[Case("mariadb", "app.fetched", Mode.KILL9, 3, 2.0, 40, 90, many)]), tests=1, failed=1
     )
-    assert f", {TOLD_MAX + 7} violations;" in text
-    assert text.endswith(f"- torn: commit {TOLD_MAX - 1}\n- and 7 more\n")
+    assert f", {LISTED_MAX + 7} violations;" in text
+    assert text.endswith(f"- torn: commit {LISTED_MAX - 1}\n- and 7 more\n")
 
 
 def test_planted_bugs_are_told_apart_and_count_for_nothing() -> None:

@@ -21,9 +21,9 @@ def test_a_marker_amid_rows_is_found_and_its_transaction_s_end() -> None:
     reader = TopicReader(log)
     reader.assign(0)
     found = read_until_marker(reader, marker_table=MARKERS, marker_id="m1", timeout_s=5)
-    told = next(row for record in log.records for row in record.rows if row.table == MARKERS)
-    end = next(record for record in log.records if record.offset > told.offset and record.counts)
-    assert (found.offset, found.next_offset, found.position) == (told.offset, end.offset + 1, end.position)
+    marker = next(row for record in log.records for row in record.rows if row.table == MARKERS)
+    end = next(record for record in log.records if record.offset > marker.offset and record.counts)
+    assert (found.offset, found.next_offset, found.position) == (marker.offset, end.offset + 1, end.position)
 
 
 def test_another_marker_is_not_the_one_that_is_looked_for() -> None:

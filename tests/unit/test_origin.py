@@ -98,7 +98,7 @@ UNDONE = {
         LOADED, published=""
     ),
     "t became a partition: the log may tell its changes as those of the partitioned table": msgspec.structs.replace(
-        LOADED, may_be_told_as_root=True
+        LOADED, may_be_published_as_root=True
     ),
     "the replica identity of t is not its primary key any more": msgspec.structs.replace(LOADED, identity="i"),
 }
@@ -120,7 +120,7 @@ def test_what_an_earlier_version_did_not_keep_is_not_compared_and_what_it_kept_i
     assert undone_alterations(table(of_before), table(LOADED)) == []
     for said, later in UNDONE.items():
         is_found = later.row_type == "700" and later.publication == PLACES[1] and later.published == PLACES[2]
-        is_found = is_found and "for a while" not in said and not later.may_be_told_as_root
+        is_found = is_found and "for a while" not in said and not later.may_be_published_as_root
         assert undone_alterations(table(of_before), table(later)) == ([said] if is_found else [])
 
 

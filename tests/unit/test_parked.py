@@ -33,7 +33,7 @@ from tests.unit.reported import MATCH, reconciliation
 from tests.unit.test_barrier import World
 from tests.unit.test_list_change import carrying
 from tests.unit.test_plan import ACCOUNT, LEDGER
-from tests.unit.test_status import Platform, told
+from tests.unit.test_status import Platform, status_of
 
 WHY = "zero dates, mended on Monday"
 PARKED_ACCOUNT = SYNC.replace("- account\n", f"- {{name: account, parked: '{WHY}'}}\n")
@@ -277,7 +277,7 @@ def test_status_tells_a_parked_table_and_stays_zero(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     live_tables = reconciliation(MATCH, NOT_RUN)
-    assert told(monkeypatch, Platform([live_tables], cuts=[reported.cut(MATCH, NOT_RUN)])) == 0
+    assert status_of(monkeypatch, Platform([live_tables], cuts=[reported.cut(MATCH, NOT_RUN)])) == 0
     said = capsys.readouterr().out
     assert said.count(f"parked: {WHY}") == 2
     assert said.count(", partial") == 2
@@ -288,7 +288,7 @@ def test_status_tells_a_parked_table_and_stays_zero(
 def test_status_is_red_where_another_table_is_not_a_match(monkeypatch: pytest.MonkeyPatch) -> None:
     for verdict in (Verdict.BREAK, Verdict.INCONCLUSIVE, Verdict.NOT_RUN):
         other = TableVerdict("entry", verdict, reason="the stream is catching up")
-        assert told(monkeypatch, Platform([reconciliation(MATCH, NOT_RUN, other)])) == 1
+        assert status_of(monkeypatch, Platform([reconciliation(MATCH, NOT_RUN, other)])) == 1
 
 
 def test_a_report_of_a_sync_with_a_parked_table_begins_with_the_verdict_of_the_others() -> None:

@@ -142,8 +142,8 @@ def test_a_snapshot_sees_what_lies_below_its_xmin_though_its_xmax_is_smaller() -
 
 def test_a_snapshot_taken_just_after_the_wraparound_sees_what_committed_before_it() -> None:
     snapshot = PostgresPosition(lsn=1, xmin=EPOCH - 2, xmax=EPOCH + 5, in_progress=(EPOCH - 2, EPOCH + 3))
-    told = [EPOCH - 3, EPOCH - 2, EPOCH - 1, EPOCH + 2, EPOCH + 3, EPOCH + 4, EPOCH + 5, EPOCH + 6]
-    assert [snapshot.sees_xid(xid % EPOCH) for xid in told] == [True, False, True, True, False, True, False, False]
+    xids = [EPOCH - 3, EPOCH - 2, EPOCH - 1, EPOCH + 2, EPOCH + 3, EPOCH + 4, EPOCH + 5, EPOCH + 6]
+    assert [snapshot.sees_xid(xid % EPOCH) for xid in xids] == [True, False, True, True, False, True, False, False]
 
 
 def test_a_postgres_snapshot_covers_by_transaction_and_not_by_where_a_row_lies() -> None:

@@ -260,11 +260,11 @@ def test_a_table_whose_changes_cannot_be_followed_is_fatal(
 def test_a_partition_is_refused_where_its_changes_may_be_told_as_those_of_its_root() -> None:
     facts = with_table("account", is_partition=True)
     assert check(facts) == ()
-    problem = the_problem(replace(facts, publication=replace(PUBLICATION, tells_roots=True)))
+    problem = the_problem(replace(facts, publication=replace(PUBLICATION, publishes_roots=True)))
     assert problem.is_fatal
     assert "account is a partition" in problem.what
     assert "publish_via_partition_root = false" in problem.cure
-    assert check(replace(GOOD, publication=replace(PUBLICATION, tells_roots=True))) == ()
+    assert check(replace(GOOD, publication=replace(PUBLICATION, publishes_roots=True))) == ()
 
 
 def test_a_keyed_table_may_log_its_whole_old_rows() -> None:

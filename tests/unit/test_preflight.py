@@ -264,9 +264,9 @@ class Forbidden:
         raise pymysql.err.OperationalError(1227, "Access denied; you need REPLICA MONITOR")
 
 
-@pytest.mark.parametrize(("running", "told"), [("0", ()), ("1", ("another server",))])
+@pytest.mark.parametrize(("running", "primaries"), [("0", ()), ("1", ("another server",))])
 def test_a_replica_is_known_as_one_to_a_login_that_may_not_see_its_primary(
-    running: str, told: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    running: str, primaries: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight_facts, "query", lambda session, text: (("Slaves_running", running),))
-    assert preflight_facts._primaries(Forbidden()) == told  # type: ignore[arg-type]  # noqa: SLF001
+    assert preflight_facts._primaries(Forbidden()) == primaries  # type: ignore[arg-type]  # noqa: SLF001

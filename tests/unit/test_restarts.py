@@ -29,7 +29,7 @@ from tests.memory_sink import LostAnswer, MemorySink
 from tests.unit.test_span_loop import Stage, WatchedSink, published
 
 
-def told_in_another_order(log: LogTopic) -> None:
+def reordered(log: LogTopic) -> None:
     log.begin(2)
     log.row(update(ACCOUNT, {"id": 1, "name": "a"}, {"id": 1, "name": "b"}))
     log.finish()
@@ -38,18 +38,18 @@ def told_in_another_order(log: LogTopic) -> None:
     log.finish()
 
 
-def told_twice(log: LogTopic) -> None:
+def repeated(log: LogTopic) -> None:
     for _ in range(2):
         log.begin(1)
         log.row(insert(AUDIT, actor="x", action="once"))
         log.finish()
 
 
-@pytest.mark.parametrize("tell", [told_in_another_order, told_twice])
-def test_disorder_is_seen_across_a_restart_before_the_high_marker_too(tell: Callable[[LogTopic], None]) -> None:
+@pytest.mark.parametrize("disturb", [reordered, repeated])
+def test_disorder_is_seen_across_a_restart_before_the_high_marker_too(disturb: Callable[[LogTopic], None]) -> None:
     log, destination = LogTopic(), published()
     destination.keyed["account"] = {(1,): {"id": 1, "name": "a"}}
-    tell(log)
+    disturb(log)
     one_by_one = sync_plan(stream=StreamPlan(span_changes_max=1))
     with pytest.raises(TransientError):
         Stage(log, destination, plan=one_by_one).run(failpoints=ArmedFailpoints("app.commit_acked=error@1"))

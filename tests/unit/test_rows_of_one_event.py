@@ -14,8 +14,8 @@ from seamline.domain.log import RowChange
 from seamline.sinks.postgres.encode import RowEncoder
 from seamline.sinks.postgres.wire_postgres import POSTGRES
 from seamline.sources.mariadb.decode import BinlogDecoder
+from tests.log_messages import Message, decode
 from tests.toast_log import to_json
-from tests.told import Told, decode
 
 SOURCE, DATABASE, GTID = "seamline-core_bank", "bank", "0-7-12"
 NAMES = ("id", "memo", "after", "before", "source", "op", 'a"after', "ü")
@@ -41,11 +41,11 @@ def record(images: Images, *, pos: int, op: str, table: str = "account") -> byte
 
 
 def decoded(values: Sequence[bytes]) -> list[RowChange]:
-    told = decode(
+    records = decode(
         BinlogDecoder(SOURCE, DATABASE),
-        *(Told(n, b"key %d" % n, value) for n, value in enumerate(values)),
+        *(Message(n, b"key %d" % n, value) for n, value in enumerate(values)),
     )
-    return [row for one in told for row in one.rows]
+    return [row for one in records for row in one.rows]
 
 
 @st.composite
@@ -64,10 +64,10 @@ def events(draw: st.DrawFn) -> Event:
 
 
 @given(st.lists(events(), max_size=5), st.sampled_from((0, 100)))
-def test_rows_of_an_event_are_what_each_record_tells(told: list[Event], apart: int) -> None:
+def test_rows_of_an_event_are_what_each_record_tells(records: list[Event], apart: int) -> None:
     values, expected, pos, last = [], [], 4, ("", "")
-    for table, op, rows in told:
-        # A change of key is told as a delete and an insert that stand at one place.
+    for table, op, rows in records:
+        # A change of key is records as a delete and an insert that stand at one place.
         pos += 100 if (table, op) == last else apart
         last = (table, op)
         for before, after in rows:
@@ -119,8 +119,8 @@ def test_a_heartbeat_amid_the_rows_of_an_event_parts_them() -> None:
     beat = b'{"ts_ms":1795224433517}'
     decoder = BinlogDecoder(SOURCE, DATABASE)
     values = [inserted(1), inserted(2), inserted(3), beat, inserted(4), inserted(5)]
-    told = decode(decoder, *(Told(n, b"", value) for n, value in enumerate(values)))
-    assert [[row.after for row in one.rows] for one in told] == [
+    records = decode(decoder, *(Message(n, b"", value) for n, value in enumerate(values)))
+    assert [[row.after for row in one.rows] for one in records] == [
         [b'{"id":1}', b'{"id":2}', b'{"id":3}'],
         [],
         [b'{"id":4}', b'{"id":5}'],

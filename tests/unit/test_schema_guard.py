@@ -89,8 +89,8 @@ ALTERATIONS: dict[str, tuple[Table, list[str]]] = {
 
 @pytest.mark.parametrize("alteration", ALTERATIONS)
 def test_each_alteration_of_a_table_is_told_in_words(alteration: str) -> None:
-    found, told = ALTERATIONS[alteration]
-    assert alterations(ENTRY, found) == told
+    found, expected = ALTERATIONS[alteration]
+    assert alterations(ENTRY, found) == expected
 
 
 def test_a_key_that_was_added_to_a_table_without_one_is_told() -> None:

@@ -46,7 +46,7 @@ class World:
     plan: SyncPlan = PLAN
     low_marker_at: str = "0-1-99"
     staged: dict[str, list[Row]] = field(default_factory=lambda: {name: list(rows) for name, rows in CONTENT.items()})
-    told: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
     markers: list[Marker] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     results: dict[str, Any] = field(default_factory=dict)
@@ -57,15 +57,15 @@ class World:
 
     def altered(self, planned: Sequence[Table]) -> list[str]:
         assert tuple(planned) == tuple(table.definition for table in self.plan.tables)
-        self.told.append("definitions")
+        self.steps.append("definitions")
         return list(self.alterations)
 
     def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
-        self.told.append("preflight")
+        self.steps.append("preflight")
         return tuple(self.problems)
 
     def commit_marker(self, marker: Marker) -> None:
-        self.told.append(f"{marker.kind} marker")
+        self.steps.append(f"{marker.kind} marker")
         self.markers.append(marker)
 
     topic, topic_id = SOURCE.log_topic, "topic-1"
@@ -78,7 +78,7 @@ class World:
 
     def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
         after = f'{{"id": "{self.markers[0].id}"}}'.encode()
-        self.told.append("low marker read")
+        self.steps.append("low marker read")
         at = BinlogPosition(self.low_marker_at)
         return [
             LogRecord(510, RecordKind.BEGIN, transaction_id="u"),
@@ -87,33 +87,33 @@ class World:
         ]
 
     def close(self) -> None:
-        self.told.append("log closed")
+        self.steps.append("log closed")
 
     # pruning, platform, failpoints
     def hold_log(self, topic: str, *, holder: str, offset: int, lease_s: float) -> str:
         assert (topic, offset) == (SOURCE.log_topic, 500)
-        self.told.append("hold")
+        self.steps.append("hold")
         return holder
 
     def release_log(self, hold_id: str) -> None: ...
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:
-        self.told.append("result")
+        self.steps.append("result")
         self.results[key] = value
 
     def put_receipt(self, run_id: str, receipt: Receipt) -> None:
         self.receipts.append(receipt)
 
     def reach(self, name: str) -> None:
-        self.told.append(name)
+        self.steps.append(name)
 
     # reading
     @contextmanager
     def open_read(self, reads: Sequence[TableRead]) -> Iterator["World"]:
         assert [read.table.name for read in reads] == [table.name for table in self.plan.tables]
-        self.told.append("views open")
+        self.steps.append("views open")
         yield self
-        self.told.append("views closed")
+        self.steps.append("views closed")
 
     @property
     def position(self) -> BinlogPosition:
@@ -126,7 +126,7 @@ class World:
         return [_Both(CONTENT)]
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
-        self.told.append("staged")
+        self.steps.append("staged")
         return [Load(table.definition, f"{table.name}_1", len(self.staged[table.name])) for table in self.plan.tables]
 
     def digest(self, segment: Segment) -> SegmentDigest:
@@ -136,7 +136,7 @@ class World:
     def open_staged(
         self, destination: DestinationPlan, loads: Sequence[Load], count: int
     ) -> Iterator[Sequence[ReadView]]:
-        self.told.append("compared")
+        self.steps.append("compared")
         yield [self.compared]
 
     @cached_property
@@ -183,7 +183,7 @@ def run(plan: SyncPlan = PLAN) -> Run:
 def test_markers_lie_on_both_sides_of_the_open_views() -> None:
     world = World()
     snapshot = take_snapshot(run(), world.tools)
-    assert world.told == [
+    assert world.steps == [
         "hold",
         "low marker",
         "low marker read",
@@ -215,21 +215,21 @@ def test_what_was_altered_between_the_plan_and_the_views_is_refused() -> None:
     world = World(alterations=["the primary key of entry is now none, was id"])
     with pytest.raises(SchemaConflict, match="since this run was planned: the primary key of entry is now none"):
         take_snapshot(run(), world.tools)
-    assert "staged" not in world.told
+    assert "staged" not in world.steps
 
 
 def test_a_source_that_cannot_be_captured_any_more_is_refused_before_it_is_read() -> None:
     world = World(problems=[Problem("1 prepared XA transaction", "end it"), Problem("slow", "", is_fatal=False)])
     with pytest.raises(Refused, match=r"^1 prepared XA transaction \(sync s\)"):
         take_snapshot(run(), world.tools)
-    assert "views open" not in world.told
+    assert "views open" not in world.steps
 
 
 def test_views_older_than_the_low_marker_are_refused() -> None:
     world = World(low_marker_at="0-1-101")
     with pytest.raises(Refused, match="before the low marker"):
         take_snapshot(run(), world.tools)
-    assert "staged" not in world.told
+    assert "staged" not in world.steps
 
 
 def test_a_staged_table_that_differs_is_named_and_leaves_nothing_to_publish() -> None:
@@ -245,12 +245,13 @@ def test_a_staged_table_that_differs_is_named_and_leaves_nothing_to_publish() ->
 
 
 @pytest.mark.parametrize(
-    ("table", "told"), [("rate", r'rate BREAK 1 value value \{"id": "4"\}'), ("keyless", "keyless BREAK 1 value value")]
+    ("table", "steps"),
+    [("rate", r'rate BREAK 1 value value \{"id": "4"\}'), ("keyless", "keyless BREAK 1 value value")],
 )
-def test_a_double_that_differs_in_a_staged_table_leaves_nothing_to_publish(table: str, told: str) -> None:
+def test_a_double_that_differs_in_a_staged_table_leaves_nothing_to_publish(table: str, steps: str) -> None:
     world = World(plan=RATES)
     world.staged[table][4] = {"id": 4, "rate": 1.3333}
-    with pytest.raises(GateFailed, match=told):
+    with pytest.raises(GateFailed, match=steps):
         take_snapshot(run(RATES), world.tools)
     assert not world.results
 
@@ -309,7 +310,7 @@ def test_a_silent_log_is_no_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seamline.sync.snapshot.MARKER_WITHIN_S", 0.0)
     with pytest.raises(TransientError, match="was committed in the source but not read"):
         take_snapshot(run(), world.tools)
-    assert "views open" not in world.told
+    assert "views open" not in world.steps
 
 
 def test_publish_hands_over_boundaries_and_the_place_after_the_low_marker() -> None:

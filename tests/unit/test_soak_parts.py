@@ -12,7 +12,7 @@ import pytest
 from tests.fault.soak.journal import Begun, Done, Ended, Journal, page
 from tests.fault.soak.link import Link, State, link_to
 from tests.fault.soak.nemesis import FAULTS, all_suspended
-from tests.fault.soak.test_soak import fault_of, told_if_it_fails
+from tests.fault.soak.test_soak import fault_of, reported_if_it_fails
 from tests.waiting import wait_until
 
 RUN = Begun("postgres", "abc")
@@ -38,12 +38,12 @@ def test_the_page_counts_what_went_wrong_of_both_kinds(tmp_path: Path) -> None:
     assert "**0 violations**" in page(journal)
     journal.add(Done("postgres", "Kafka killed", 1.0, 70.0, 90.0, 40, ("torn: a transfer",)))
     journal.add(Ended("postgres", 1_010, 1_800, 20, 80, ("lost: a row",)))
-    told = page(journal)
-    assert "2 faults of 1 kinds" in told
-    assert "1,808 transfers committed, 124 commits of the destination checked" in told
-    assert "**2 violations**; slowest recovery 70 s" in told
-    assert "- torn: a transfer" in told
-    assert "- lost: a row" in told
+    text = page(journal)
+    assert "2 faults of 1 kinds" in text
+    assert "1,808 transfers committed, 124 commits of the destination checked" in text
+    assert "**2 violations**; slowest recovery 70 s" in text
+    assert "- torn: a transfer" in text
+    assert "- lost: a row" in text
 
 
 def test_a_soak_of_which_no_run_came_to_its_end_has_failed(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_runs_that_were_broken_off_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [AssertionError("hangs"), RuntimeError("no such table")])
 def test_whatever_ends_a_soak_stands_in_its_journal(tmp_path: Path, error: Exception) -> None:
     journal = Journal.open(tmp_path / "soak.jsonl", seed="17")
-    with pytest.raises(type(error)), told_if_it_fails(journal, "postgres", "Kafka killed"):
+    with pytest.raises(type(error)), reported_if_it_fails(journal, "postgres", "Kafka killed"):
         raise error
     assert journal.violations("postgres")[0] == f"Kafka killed: {error!r}"
 
@@ -77,9 +77,9 @@ def test_every_fault_of_a_source_comes_once_before_any_comes_again(kind: str) ->
     possible = {fault.name for fault in FAULTS if kind in fault.kinds}
     assert len(possible) >= 12
     for turn in (0, 1):
-        told = [fault_of(FAULTS, "17", kind, turn * len(possible) + number).name for number in range(len(possible))]
-        assert sorted(told) == sorted(possible)
-        assert told == [
+        text = [fault_of(FAULTS, "17", kind, turn * len(possible) + number).name for number in range(len(possible))]
+        assert sorted(text) == sorted(possible)
+        assert text == [
             fault_of(FAULTS, "17", kind, turn * len(possible) + number).name for number in range(len(possible))
         ]
 

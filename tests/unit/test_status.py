@@ -58,7 +58,7 @@ STREAMING = StreamReport(STREAM, "streaming", epoch=3, age_s=1.0)
 WANTED = WantedStream(STREAM, plan_to_json(sync_plan()), 1)
 
 
-def told(
+def status_of(
     monkeypatch: pytest.MonkeyPatch,
     platform: Platform,
     *arguments: str,
@@ -77,16 +77,16 @@ def told(
 
 
 def test_a_match_is_zero_and_a_break_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, Platform([reconciliation(MATCH)])) == 0
-    assert told(monkeypatch, Platform([reconciliation(MATCH, BREAK)])) == 1
+    assert status_of(monkeypatch, Platform([reconciliation(MATCH)])) == 0
+    assert status_of(monkeypatch, Platform([reconciliation(MATCH, BREAK)])) == 1
 
 
 def test_a_cut_of_which_nothing_was_published_is_not_zero_and_no_match(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     live = [reconciliation(MATCH)]
-    assert told(monkeypatch, Platform(live, cuts=[cut(MATCH)])) == 0
-    assert told(monkeypatch, Platform(live, cuts=[cut(MATCH, publish={})])) == 1
+    assert status_of(monkeypatch, Platform(live, cuts=[cut(MATCH)])) == 0
+    assert status_of(monkeypatch, Platform(live, cuts=[cut(MATCH, publish={})])) == 1
     assert "NOT PUBLISHED  settlement → warehouse, business date" in capsys.readouterr().out
 
 
@@ -94,14 +94,14 @@ def test_a_cut_on_its_way_is_no_fault_and_no_match(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on_its_way = replace(cut(MATCH, publish={}), is_running=True)
-    assert told(monkeypatch, Platform([reconciliation(MATCH)], cuts=[on_its_way])) == 0
+    assert status_of(monkeypatch, Platform([reconciliation(MATCH)], cuts=[on_its_way])) == 0
     assert "RUNNING  " in capsys.readouterr().out
     broken = replace(cut(BREAK, publish={}), is_running=True)
-    assert told(monkeypatch, Platform([reconciliation(MATCH)], cuts=[broken])) == 1
+    assert status_of(monkeypatch, Platform([reconciliation(MATCH)], cuts=[broken])) == 1
 
 
 def test_a_sync_that_was_not_reconciled_yet_is_not_red(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(monkeypatch, Platform([], state=None)) == 0
+    assert status_of(monkeypatch, Platform([], state=None)) == 0
 
 
 def test_a_wrong_declaration_is_told_and_hides_no_verdict(
@@ -109,7 +109,7 @@ def test_a_wrong_declaration_is_told_and_hides_no_verdict(
 ) -> None:
     folder = write_declarations(tmp_path, {"syncs/treasury.yaml": "sync: treasury\n"})
     monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(folder))
-    assert told(monkeypatch, Platform([reconciliation(MATCH)])) == 1
+    assert status_of(monkeypatch, Platform([reconciliation(MATCH)])) == 1
     said = capsys.readouterr().out
     assert "settlement: enabled" in said
     assert "MATCH" in said
@@ -118,7 +118,7 @@ def test_a_wrong_declaration_is_told_and_hides_no_verdict(
 
 def test_an_open_alarm_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     late = alarm("verdict_late", "settlement 2026-11-20", "no verdict yet")
-    assert told(monkeypatch, Platform([reconciliation(MATCH)], alarms=(late,))) == 1
+    assert status_of(monkeypatch, Platform([reconciliation(MATCH)], alarms=(late,))) == 1
 
 
 def alarm(kind: str, subject: str, message: str) -> Alarm:
@@ -130,7 +130,7 @@ def test_of_a_stream_that_spoke_again_status_says_that_its_alarm_is_over(
 ) -> None:
     platform = Platform([reconciliation(MATCH)], alarms=(alarm("stream_silent", str(STREAM), "no word for 70 s"),))
     for age_s, code, said in ((2.0, 0, "is over"), (80.0, 1, "no word for 70 s")):
-        assert told(monkeypatch, platform, streams=[replace(STREAMING, age_s=age_s)], wanted=[WANTED]) == code
+        assert status_of(monkeypatch, platform, streams=[replace(STREAMING, age_s=age_s)], wanted=[WANTED]) == code
         assert said in capsys.readouterr().out
 
 
@@ -151,7 +151,7 @@ def test_a_stream_that_failed_was_not_heard_or_is_paused_is_not_zero(
         ),
         (replace(STREAMING, state="starting"), WANTED, 0, "starting"),
     ):
-        assert told(monkeypatch, platform, streams=[report], wanted=[wanted]) == code
+        assert status_of(monkeypatch, platform, streams=[report], wanted=[wanted]) == code
         text = capsys.readouterr().out
         assert said in text
         if wanted.paused:
@@ -163,7 +163,7 @@ def test_beside_a_dead_capture_no_lag_is_told(
 ) -> None:
     dead = alarm(CAPTURE_FAILED, sync_plan().source.name, "the connector failed")
     platform = Platform([reconciliation(MATCH)], alarms=(dead,))
-    assert told(monkeypatch, platform, streams=[STREAMING], wanted=[WANTED]) == 1
+    assert status_of(monkeypatch, platform, streams=[STREAMING], wanted=[WANTED]) == 1
     text = capsys.readouterr().out
     assert "capture down since 2026-11-21 09:02:03 +08:00, lag unknown: the connector failed" in text
     assert "streaming" not in text
@@ -172,5 +172,5 @@ def test_beside_a_dead_capture_no_lag_is_told(
 def test_an_unknown_sync_is_refused_with_the_name_that_was_meant(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert told(monkeypatch, Platform([], state=None), "settlemnt") == 2
+    assert status_of(monkeypatch, Platform([], state=None), "settlemnt") == 2
     assert "Did you mean `settlement`?" in capsys.readouterr().err

@@ -12,10 +12,10 @@ from seamline.sync.stream_host import (
     GiveUp,
     Outcome,
     RaiseAlarm,
+    SendReport,
     Start,
     StreamRoster,
     TaskEnd,
-    Tell,
 )
 
 
@@ -32,7 +32,7 @@ def starts(actions: list[Action]) -> list[tuple[str, int]]:
 
 
 def states(actions: list[Action]) -> list[tuple[str, str]]:
-    return [(action.report.stream.sync, action.report.state) for action in actions if isinstance(action, Tell)]
+    return [(action.report.stream.sync, action.report.state) for action in actions if isinstance(action, SendReport)]
 
 
 def alarms(actions: list[Action]) -> list[str]:

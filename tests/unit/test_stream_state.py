@@ -56,8 +56,8 @@ def report(**fields: Any) -> StreamReport:
     return StreamReport(**{**known, **fields})
 
 
-def judged(told: StreamReport | None, asked: WantedStream | None = None, **fields: Any) -> StreamState:
-    return stream_state(asked or wanted(), told, **{"lag_max_s": 60, "now": NOW, **fields})
+def judged(report: StreamReport | None, asked: WantedStream | None = None, **fields: Any) -> StreamState:
+    return stream_state(asked or wanted(), report, **{"lag_max_s": 60, "now": NOW, **fields})
 
 
 @pytest.mark.parametrize(

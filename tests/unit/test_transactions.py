@@ -234,9 +234,9 @@ def test_a_truncate_that_writes_a_table_in_another_case_stops_the_stream_for_it_
     typed, _ = transactions_of(log)
     assert typed.truncated == ()
     ended = {name: Boundary(name, BinlogPosition(gtid(1)), ended=True) for name in ("account", "audit")}
-    told = stop_condition(typed, ended.keys(), BoundaryGate(ended))
-    assert isinstance(told, SchemaConflict)
-    assert "TRUNCATE TABLE Audit, which may be audit" in str(told)
+    stop = stop_condition(typed, ended.keys(), BoundaryGate(ended))
+    assert isinstance(stop, SchemaConflict)
+    assert "TRUNCATE TABLE Audit, which may be audit" in str(stop)
 
 
 def test_a_truncate_of_a_wal_is_of_the_table_of_that_name_only() -> None:
@@ -412,7 +412,7 @@ def test_an_end_still_counts_what_a_transaction_of_a_wal_was_told_of_the_second_
         one_transaction(records)
 
 
-def test_chunks_of_a_transaction_that_is_told_anew_are_lost_which_is_said_once() -> None:
+def test_chunks_of_a_transaction_that_is_repeated_are_lost_which_is_said_once() -> None:
     whole = wal(wal_row("account", 1), wal_row("account", 2))
     made = assembler()
     made.feed(whole[:2])

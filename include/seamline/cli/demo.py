@@ -66,7 +66,7 @@ class Demo:
             boot.up(self.layout, components.choose(only=[WRITERS]), self.progress)
         try:
             with self.phase("runs"):
-                dates = self.tell()
+                dates = self.say_what_to_look_at()
         except SeamlineError:
             self.show_state()
             raise
@@ -79,7 +79,7 @@ class Demo:
         nightly = self.plan().nightly
         fill_bank(size, timezone=nightly.timezone if nightly else "UTC", say=self.progress.say)
 
-    def tell(self) -> list[date]:
+    def say_what_to_look_at(self) -> list[date]:
         """Run the DAGs; return the business dates that were cut."""
         made = credentials.load_or_make(self.layout)
         address = f"http://127.0.0.1:{self.layout.settings.ports.airflow}"

@@ -203,8 +203,8 @@ def literal_text(column: Column, canonical: str) -> str:
 
 def readable_text(column: Column, canonical: str) -> str:
     """The same for a person: an instant says that it is told in UTC."""
-    is_told_in_utc = column.kind is Kind.INSTANT and _is_number(canonical)
-    return literal_text(column, canonical) + (" UTC" if is_told_in_utc else "")
+    is_written_in_utc = column.kind is Kind.INSTANT and _is_number(canonical)
+    return literal_text(column, canonical) + (" UTC" if is_written_in_utc else "")
 
 
 def named_text(columns: Sequence[Column], texts: Sequence[str | None]) -> str:

@@ -55,7 +55,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class FindingsTold:
+class FindingsReported:
     """How far a destination's findings are reported: their newest number, and when the newest was kept there.
 
     Numbers alone do not tell: a destination that was put back from a backup counts from there again. `kept_at` is by

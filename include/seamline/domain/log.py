@@ -63,7 +63,7 @@ class LogRecord:
     ts_ms: int = 0
     tables: tuple[str, ...] = ()
     is_whole: bool = False
-    follows: "ToldBefore | None" = None
+    follows: "PrecedingTransaction | None" = None
 
     @property
     def end(self) -> int:
@@ -89,7 +89,7 @@ def touched(ddl: LogRecord, tables: Collection[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldBefore:
+class PrecedingTransaction:
     """A transaction, and whether an END closed it; one without has so many `records`, TRUNCATE or DDL."""
 
     position: Position

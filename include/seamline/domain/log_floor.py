@@ -81,17 +81,17 @@ def log_floor(log: LogEnds, *, answers: Sequence[Answer], streams: Collection[st
             *(() if places else [(log.begins, "whoever is to come, for no ledger in this log is known yet,")]),
         ]
     )
-    told = tuple(_told(offset, who, log) for offset, who in needs)
+    reasons = tuple(_described(offset, who, log) for offset, who in needs)
     unknown = tuple(_unknown(log, answers, places, streams))
     below = log.begins if unknown else max(log.begins, needs[0][0])
-    return Floor(below, told, unknown)
+    return Floor(below, reasons, unknown)
 
 
 def _is_of(place: LedgerPlace, log: LogEnds) -> bool:
     return (place.topic, place.topic_id) == (log.topic, log.topic_id)
 
 
-def _told(offset: int, who: str, log: LogEnds) -> str:
+def _described(offset: int, who: str, log: LogEnds) -> str:
     if offset < log.begins:
         return f"{who} needs records from offset {offset} on, which are gone: onboard its sync again"
     return f"{who} needs records from offset {offset} on"

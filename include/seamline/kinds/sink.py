@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from seamline.domain.changes import Finding, FindingsTold
+from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
@@ -104,8 +104,8 @@ class ReadsBack(Protocol):
         """A view of tables of a published cut, to be held against the source at `position`."""
 
     def findings(
-        self, destination: DestinationPlan, stream: StreamId, *, after: FindingsTold
-    ) -> tuple[tuple[Finding, ...], FindingsTold]:
+        self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
+    ) -> tuple[tuple[Finding, ...], FindingsReported]:
         """What the stream met that its log did not promise, beyond `after`, and how far all of it goes."""
 
 

@@ -120,7 +120,7 @@ class HostCoordinator:
         """Let every stream of this host stop at its next END; they hear it from the database by themselves."""
         self._say(("stop",), self._lease.begin_stop)
 
-    def tell(self, report: StreamReport) -> None:
+    def report(self, report: StreamReport) -> None:
         said = replace(report, host=str(self._holder))
         self._say(("report", str(report.stream)), lambda: self._director.put_report(said))
 
@@ -206,7 +206,7 @@ class HostCoordinator:
             return
         mine = str(self._holder)
         reports = self._director.latest_reports().items()
-        heard = (stream for stream, told in reports if told.host == mine and told.age_s <= self._silence_s)
+        heard = (stream for stream, report in reports if report.host == mine and report.age_s <= self._silence_s)
         self._hear(HeardFrom(tuple(heard)))
 
     def _say_words(self) -> None:

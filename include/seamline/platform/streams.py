@@ -289,7 +289,7 @@ class PlatformStreamDirector:
         """
 
         def work(session: Session) -> frozenset[StreamId]:
-            told = session.execute(
+            spoken_for = session.execute(
                 "update stream_report set reported_at = clock_timestamp(), moved_at = clock_timestamp(),"
                 " document = document || '{\"is_idle\": true}'"
                 " from unnest(%s::text[], %s::text[]) as idle (sync, destination)"
@@ -299,7 +299,7 @@ class PlatformStreamDirector:
                 " returning stream_report.sync, stream_report.destination",
                 ([one.sync for one in streams], [one.destination for one in streams], holder, holder),
             )
-            return frozenset(streams) - {StreamId(*row) for row in told}
+            return frozenset(streams) - {StreamId(*row) for row in spoken_for}
 
         return self._database.transact(work)
 

@@ -66,11 +66,11 @@ def add_faults(document: Document, error: ValidationError, model: type[BaseModel
         # pydantic counts only the right items; the wrong ones are told on their own.
         is_counted_wrong = detail["type"] == "too_short" and bool(detail["input"])
         cause, cure = _say(document, detail, path, model)
-        if not is_misspelt and not is_counted_wrong and not _is_told(document, path, cause):
+        if not is_misspelt and not is_counted_wrong and not _is_reported(document, path, cause):
             document.fault(path, cause, cure or _described(path, model))
 
 
-def _is_told(document: Document, path: Path_, cause: str) -> bool:
+def _is_reported(document: Document, path: Path_, cause: str) -> bool:
     """That a key is unknown says nothing of its value, nor the value of the key."""
     causes = document.causes(path)
     return cause in causes if cause == UNKNOWN_KEY else any(other != UNKNOWN_KEY for other in causes)

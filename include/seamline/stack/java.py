@@ -74,10 +74,10 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 def version_of(binary: Path) -> int | None:
     """The major version: from the `release` file beside it, else by asking it; None if neither tells."""
     try:
-        told = (binary.parent.parent / "release").read_text(encoding="utf-8")
+        release = (binary.parent.parent / "release").read_text(encoding="utf-8")
     except OSError:
-        told = _ask(binary)
-    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', told)
+        release = _ask(binary)
+    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', release)
     return int(match.group(1)) if match else None
 
 

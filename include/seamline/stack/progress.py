@@ -27,13 +27,13 @@ class Progress:
             self._out.flush()
 
     @contextmanager
-    def saying(self, tell: Callable[[], str], *, every_s: float = 15.0) -> Iterator[None]:
+    def saying(self, text: Callable[[], str], *, every_s: float = 15.0) -> Iterator[None]:
         """Say what `tell` gives now and then, until the block ends."""
         is_over = threading.Event()
 
         def repeat() -> None:
             while not is_over.wait(every_s):
-                self.say(tell())
+                self.say(text())
 
         thread = threading.Thread(target=repeat, daemon=True)
         thread.start()

@@ -66,9 +66,9 @@ class SessionBeside:
         for line in self._process.stdout or ():
             sys.stdout.write(f"{self._number}| {line}")
             sys.stdout.flush()
-            told = _LAYER_LINE.match(line.strip())
-            if told is not None and told["layer"] in {layer.name for layer in self._layers}:
-                layer = told["layer"]
-                self._said[layer] = told["said"]
+            line_of_layer = _LAYER_LINE.match(line.strip())
+            if line_of_layer is not None and line_of_layer["layer"] in {layer.name for layer in self._layers}:
+                layer = line_of_layer["layer"]
+                self._said[layer] = line_of_layer["said"]
             elif layer and NAMED_FAILURE.match(line):
                 self._failures.setdefault(layer, []).append(line.rstrip())

@@ -38,7 +38,7 @@ NOT_RUN = 64
 _NOT_RUN_LINE = re.compile(r"^!+ .*\b(?P<said>not run: .+?) !+$")
 _ENDS_ALONE_WITHIN_S = 5.0
 _ENDS_WITHIN_S = 10.0
-_TOLD_MAX = 160
+_COMMAND_MAX = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ def _end_leftovers(at: Settings, *, keep: Sequence[str]) -> list[str]:
     named = []
     for process in found:
         with contextlib.suppress(psutil.Error):
-            named.append(" ".join(process.cmdline())[-_TOLD_MAX:])
+            named.append(" ".join(process.cmdline())[-_COMMAND_MAX:])
             process.kill()
     wait_until(lambda: not any(_is_leftover(process, at, keep) for process in found), timeout_s=_ENDS_WITHIN_S)
     return named

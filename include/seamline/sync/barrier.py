@@ -61,7 +61,7 @@ class Patience:
     attempts: int = 3
     look_every_s: float = 0.02
     wait_look_s: float = 0.5
-    tell_every_s: float = 15.0
+    report_every_s: float = 15.0
     views_max_age_s: float = 1_800.0
 
     @staticmethod
@@ -191,7 +191,7 @@ class Barrier:
             self.taken.waited_s += self.clock.now() - began
 
     def _near(self, began: float, allowed_s: float) -> Distance | None:
-        patience, told_at = self.patience, -math.inf
+        patience, reported_at = self.patience, -math.inf
         while True:
             report = self.director.latest_report(self.stream)
             if report is None or report.state not in _MAY_COME_NEAR:
@@ -206,8 +206,8 @@ class Barrier:
                     f" {patience.near_s:g} s are allowed before it is held",
                     hint="compare again when it has caught up, or let it be waited for longer: `reconcile.wait_max_s`",
                 )
-            if now - told_at >= patience.tell_every_s:
-                told_at = now
+            if now - reported_at >= patience.report_every_s:
+                reported_at = now
                 log.info(
                     "waiting until the stream is near: stream=%s %s; near is %g s, waited %.0f of %g s",
                     self.stream, distance.in_words, patience.near_s, now - began, patience.wait_max_s,

@@ -75,7 +75,7 @@ def certify(plan: SyncPlan, own: SyncPlan, tools: CertifyTools) -> Certificate:
         try:
             run.send()
         except (TerminalError, InvariantViolated) as error:
-            trouble = _told(error)
+            trouble = _described(error)
         parities = tuple(_parity(run.plan, name, on, chosen, trouble, tools) for name, on in destinations.items())
         versions = (("source", tools.probes.version()), *tools.versions)
         kinds = {column.kind for table in plan.tables for column in table.definition.columns}
@@ -103,7 +103,7 @@ def _probe_name(table: str) -> str:
     return f"{name[: NAME_BYTES_MAX - 9]}_{hashlib.sha256(table.encode()).hexdigest()[:8]}"
 
 
-def _told(error: SeamlineError) -> str:
+def _described(error: SeamlineError) -> str:
     return f"{error.message}. {error.hint}".rstrip(". ") + "."
 
 

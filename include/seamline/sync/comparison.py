@@ -11,7 +11,7 @@ from typing import Any
 
 from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Table
-from seamline.domain.changes import Finding, FindingsTold
+from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused, SeamlineError, TransientError
 from seamline.domain.runs import Reconciliation, Scope
@@ -55,7 +55,7 @@ class StreamFindings:
     """What the stream met that the log did not promise and nobody was told of; `told`: how far all of it goes."""
 
     found: tuple[Finding, ...] = ()
-    told: FindingsTold = FindingsTold()
+    reported: FindingsReported = FindingsReported()
 
     def of(self, table: str) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.found if finding.table == table)
@@ -246,13 +246,13 @@ def compare_live(
         return _judged(blank, plan, _all(plan, inconclusive, exc), clock())
 
 
-def findings_reported(newest: Mapping[str, object]) -> FindingsTold:
+def findings_reported(newest: Mapping[str, object]) -> FindingsReported:
     """How far findings of a stream were reported, by the evidence of the newest reconciliation of its live tables that
     has `FINDINGS_THROUGH`. What this very run has reported does not count: a repeat replaces it, and must say it again.
     """
     if FINDINGS_THROUGH not in newest:
-        return FindingsTold()
-    return FindingsTold(int(str(newest[FINDINGS_THROUGH])), str(newest.get(FINDINGS_KEPT_AT, "")))
+        return FindingsReported()
+    return FindingsReported(int(str(newest[FINDINGS_THROUGH])), str(newest.get(FINDINGS_KEPT_AT, "")))
 
 
 def _whole(table: Table, met: StreamFindings) -> Work:
@@ -262,12 +262,12 @@ def _whole(table: Table, met: StreamFindings) -> Work:
 
 def _at(blank: Reconciliation, aligned: Aligned, met: StreamFindings) -> Reconciliation:
     committed = datetime.fromtimestamp(aligned.position_ms / 1000, UTC) if aligned.position_ms else None
-    told = {
+    through = {
         "held_s": round(aligned.held_s, 3),
-        FINDINGS_THROUGH: met.told.number,
-        FINDINGS_KEPT_AT: met.told.kept_at,
+        FINDINGS_THROUGH: met.reported.number,
+        FINDINGS_KEPT_AT: met.reported.kept_at,
     }
-    return replace(blank, position=aligned.position, position_time=committed, evidence={**blank.evidence, **told})
+    return replace(blank, position=aligned.position, position_time=committed, evidence={**blank.evidence, **through})
 
 
 def _all(plan: SyncPlan, verdict: Callable[[str, str], TableVerdict], exc: SeamlineError) -> tuple[TableVerdict, ...]:

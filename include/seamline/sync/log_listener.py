@@ -47,11 +47,11 @@ class LogListener:
     def __init__(self, begins: int, *, marker_table: str, now_s: float) -> None:
         self._begins = self._next = begins
         self._marker_table = marker_table
-        self._told: dict[str, int] = {}
+        self._seen: dict[str, int] = {}
         # Of statements, which may write a table's name in another case (`touched`).
         self._changed: dict[str, int] = {}
         # Where it told last what is every stream's business: which tables the capture carries.
-        self._told_all = -1
+        self._seen_all = -1
         self._heard_s = now_s
 
     def take_in(self, records: Sequence[LogRecord], *, now_s: float) -> None:
@@ -63,7 +63,7 @@ class LogListener:
                 # Also of rows that are missing: it is the worker that finds this out.
                 for table, rows in (record.counts or {}).items():
                     if rows and table != self._marker_table:
-                        self._told[table] = record.offset
+                        self._seen[table] = record.offset
             elif record.kind in (RecordKind.DDL, RecordKind.TRUNCATE):
                 self._statement(record)
         if records:
@@ -71,7 +71,7 @@ class LogListener:
 
     def _statement(self, record: LogRecord) -> None:
         if record.tables == WHOLE_DATABASE:
-            self._told_all = record.offset
+            self._seen_all = record.offset
         else:
             names = (record.table, *record.tables)
             self._changed |= dict.fromkeys((name.casefold() for name in names), record.offset)
@@ -80,9 +80,9 @@ class LogListener:
         """Why this stream needs a worker; "" while it does not."""
         if idle.next_offset < self._begins:
             return f"the log was not listened to before offset {self._begins}"
-        told = [self._told.get(table, -1) for table in idle.tables]
+        seen = [self._seen.get(table, -1) for table in idle.tables]
         changed = [self._changed.get(table.casefold(), -1) for table in idle.tables]
-        last = max((self._told_all, *told, *changed))
+        last = max((self._seen_all, *seen, *changed))
         if last >= idle.next_offset:
             return f"offset {last}"
         if self._next - idle.next_offset > _BEHIND_MAX:
@@ -96,9 +96,9 @@ class LogListener:
     def _rows(self, rows: Sequence[RowChange]) -> None:
         for row in rows:
             if row.table != self._marker_table:
-                self._told[row.table] = row.offset
+                self._seen[row.table] = row.offset
             elif row.op == "c" and marker_fields(row)["kind"] not in _MARKERS_OF_OTHERS:
-                self._told_all = row.offset
+                self._seen_all = row.offset
 
 
 class LogListenerThread:

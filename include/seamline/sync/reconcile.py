@@ -83,8 +83,8 @@ def compare_table(
 def _not_compared(name: str, reason: str, *, position: str, met: tuple[Break, ...]) -> TableVerdict:
     if not met:
         return inconclusive(name, reason, position=position)
-    told = f"{len(met)} findings of the stream; the rows were not compared: {reason}"
-    return TableVerdict(name, Verdict.BREAK, told, position, breaks=met, breaks_total=len(met))
+    reason_text = f"{len(met)} findings of the stream; the rows were not compared: {reason}"
+    return TableVerdict(name, Verdict.BREAK, reason_text, position, breaks=met, breaks_total=len(met))
 
 
 def _compare(
@@ -226,10 +226,12 @@ def _readable(table: Table, texts: Texts | None) -> dict[str, str | None] | None
     """Values as a person reads them: moments are not told in microseconds."""
     if texts is None:
         return None
-    return {column.name: _told(column, texts[column.name]) for column in table.columns if column.name in texts}
+    return {
+        column.name: _readable_value(column, texts[column.name]) for column in table.columns if column.name in texts
+    }
 
 
-def _told(column: Column, text: str | None) -> str | None:
+def _readable_value(column: Column, text: str | None) -> str | None:
     return None if text is None else readable_text(column, text)
 
 

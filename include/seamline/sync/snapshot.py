@@ -163,7 +163,7 @@ def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: Destinat
         keyed = [load.table.name for load in loads if load.table.is_keyed]
         raise GateFailed(
             f"staged tables differ from the source at {read.position}: "
-            + "; ".join(_told(verdict, keyed) for verdict in wrong),
+            + "; ".join(_described(verdict, keyed) for verdict in wrong),
             hint="nothing was published. Clear the task to take a new snapshot; if it stays so, keep the staged tables "
             "as evidence",
             sync=run.sync,
@@ -185,7 +185,7 @@ def _stage(run: Run, tools: SnapshotTools, read: BulkRead, destination: Destinat
     ]
 
 
-def _told(verdict: TableVerdict, keyed: Collection[str]) -> str:
+def _described(verdict: TableVerdict, keyed: Collection[str]) -> str:
     """Keys, and no values: without a key only the kind of break is named."""
     breaks = verdict.breaks[:BREAKS_NAMED]
     named = ", ".join(f"{found.type} {found.key if verdict.table in keyed else ''}".strip() for found in breaks)

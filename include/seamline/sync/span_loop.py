@@ -174,11 +174,11 @@ class _SpanLoop:
                 try:
                     if not orders.wanted:
                         self._commit_draft()
-                        self._tell("stopped")
+                        self._report("stopped")
                         return self._reporter.last
                     self._obey(orders)
                     if self._is_idle(orders):
-                        self._tell("streaming")
+                        self._report("streaming")
                         return replace(self._reporter.last, state="idle")
                 except (CommitUnknown, SourceAway) as trouble:
                     self._recover(trouble)
@@ -298,7 +298,7 @@ class _SpanLoop:
         if self._reporter.is_news(state, hold_id):
             self._commit_draft()
             self._failpoints.reach("app.hold")
-        self._tell_if_due(state, self._pace.idle_report_every_s, hold_id=hold_id)
+        self._report_if_due(state, self._pace.idle_report_every_s, hold_id=hold_id)
         self._clock.sleep(self._pace.standing_wait_s)
         self._free_at = self._clock.now()
 
@@ -314,7 +314,7 @@ class _SpanLoop:
             )
         if not self._buffer:
             self._raise_trouble()
-            self._tell_if_due(self._reporter.last.state, self._pace.idle_report_every_s)
+            self._report_if_due(self._reporter.last.state, self._pace.idle_report_every_s)
             return
         # A transaction beyond the position was seen, so everything covered is applied: the state *is* that position,
         # unless the stream had gone beyond it before; then it says where it stands, and who asked will see.
@@ -324,7 +324,7 @@ class _SpanLoop:
         # Not before: after a lost answer what is covered may be passed once more.
         self._beyond = position
         self._reached_hold = hold_id
-        self._tell("held", hold_id=hold_id)
+        self._report("held", hold_id=hold_id)
 
     def _require_beyond(self, transactions: Iterable[Transaction], position: Position | None) -> None:
         """Coverage flips once: behind the first transaction that a hold's position does not cover none is covered."""
@@ -365,13 +365,13 @@ class _SpanLoop:
         if not self._buffer.found_records and not self._buffer:
             self._reporter.catch_up(self._ledger)
         every = self._pace.report_every_s if self._buffer.found_records else self._pace.idle_report_every_s
-        self._tell_if_due("catching_up" if self._gate.is_open else "streaming", every)
+        self._report_if_due("catching_up" if self._gate.is_open else "streaming", every)
 
     def _wait_for_source(self) -> None:
         """What comes next is proven neither by the source, which is away, nor by the log."""
         self._settle()
         self._commit_draft()
-        self._tell_if_due("waiting", self._pace.idle_report_every_s)
+        self._report_if_due("waiting", self._pace.idle_report_every_s)
         self._clock.sleep(self._pace.idle_wait_s)
         self._free_at = self._clock.now()
 
@@ -562,14 +562,14 @@ class _SpanLoop:
 
     # ---- reports --------------------------------------------------------------------------------------------------
 
-    def _tell(self, state: str, *, hold_id: str = "") -> None:
+    def _report(self, state: str, *, hold_id: str = "") -> None:
         waits_for = self._proof.trouble if state == "waiting" else ""
         self._reporter.report(state, self._ledger, epoch=self._lease.epoch, hold_id=hold_id, waits_for=waits_for)
         self._failpoints.reach("app.reported")
 
-    def _tell_if_due(self, state: str, every_s: float, *, hold_id: str = "") -> None:
+    def _report_if_due(self, state: str, every_s: float, *, hold_id: str = "") -> None:
         if self._reporter.is_due(state, every_s=every_s, hold_id=hold_id):
-            self._tell(state, hold_id=hold_id)
+            self._report(state, hold_id=hold_id)
 
 
 def _run_now(work: Callable[[], Commit]) -> "Future[Commit]":

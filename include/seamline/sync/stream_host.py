@@ -72,7 +72,7 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class SendReport:
     """Report a stream that has no task to speak for itself."""
 
     report: StreamReport
@@ -100,7 +100,7 @@ class EndAlarm:
     subject: str
 
 
-Action = Start | Cancel | Tell | GiveUp | RaiseAlarm | EndAlarm
+Action = Start | Cancel | SendReport | GiveUp | RaiseAlarm | EndAlarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class _Entry:
     stop_asked_s: float | None = None
     is_silent: bool = False
     is_cancelled: bool = False
-    told: tuple[str, str] = ("", "")
+    reported: tuple[str, str] = ("", "")
     alarm: str = ""
     idle: IdleStream | None = None
 
@@ -280,7 +280,7 @@ class StreamRoster:
         return []
 
     def _due_at_the_end(self, stream: StreamId, entry: _Entry) -> list[Action]:
-        actions = self._told(stream, entry, "stopped", "")
+        actions = self._report_once(stream, entry, "stopped", "")
         if entry.wanted is None:
             del self._entries[stream]
         return actions
@@ -288,10 +288,10 @@ class StreamRoster:
     def _due_while_waiting(self, stream: StreamId, entry: _Entry, wanted: WantedStream, now_s: float) -> list[Action]:
         if entry.is_final:
             entry.has_slot = False
-            actions = self._told(stream, entry, "failed", entry.error)
+            actions = self._report_once(stream, entry, "failed", entry.error)
             return [*actions, GiveUp(stream, entry.final_want, entry.error)] if actions else []
         if not entry.has_slot and self._slots_taken() >= self._capacity:
-            return self._told(
+            return self._report_once(
                 stream,
                 entry,
                 NO_SLOT,
@@ -302,19 +302,19 @@ class StreamRoster:
             return []
         if entry.retry_s > now_s:
             # A stop at its own wish is no failure and needs no word.
-            return self._told(stream, entry, "backing_off", entry.error) if entry.failures else []
+            return self._report_once(stream, entry, "backing_off", entry.error) if entry.failures else []
         entry.attempt += 1
         entry.running, entry.started_s, entry.final_want = wanted, now_s, -1
-        entry.told = ("", "")
+        entry.reported = ("", "")
         return [*self._end_alarm(stream, entry), Start(wanted, entry.attempt)]
 
     def _slots_taken(self) -> int:
         return sum(entry.has_slot or entry.running is not None for entry in self._entries.values())
 
-    def _told(self, stream: StreamId, entry: _Entry, state: str, error: str) -> list[Action]:
-        if entry.told == (state, error):
+    def _report_once(self, stream: StreamId, entry: _Entry, state: str, error: str) -> list[Action]:
+        if entry.reported == (state, error):
             return []
-        entry.told = (state, error)
+        entry.reported = (state, error)
         alarm = {NO_SLOT: NO_SLOT, "failed": STREAM_FAILED}.get(state, "")
         actions: list[Action] = []
         if alarm != entry.alarm:
@@ -322,7 +322,7 @@ class StreamRoster:
         if alarm:
             entry.alarm = alarm
             actions.append(RaiseAlarm(alarm, str(stream), error))
-        return [*actions, Tell(StreamReport(stream, state, error=error))]
+        return [*actions, SendReport(StreamReport(stream, state, error=error))]
 
     def _end_alarm(self, stream: StreamId, entry: _Entry) -> list[Action]:
         alarm, entry.alarm = entry.alarm, ""

@@ -20,7 +20,7 @@ class StreamReporter:
         self._control = control
         self._reader = reader
         self._clock = clock
-        self._told_at = -math.inf
+        self._reported_at = -math.inf
         # None: nothing was counted since the stream began.
         self._lag_s: float | None = None
         self._silent_s = 0.0
@@ -69,11 +69,11 @@ class StreamReporter:
             hold_id=hold_id,
             error=_waiting(ledger, ends, waits_for) if waits_for else "",
         )
-        self._told_at = self._clock.now()
+        self._reported_at = self._clock.now()
         self._control.report(self.last)
 
     def is_due(self, state: str, *, every_s: float, hold_id: str = "") -> bool:
-        return self.is_news(state, hold_id) or self._clock.now() - self._told_at >= every_s
+        return self.is_news(state, hold_id) or self._clock.now() - self._reported_at >= every_s
 
     def is_news(self, state: str, hold_id: str) -> bool:
         return (self.last.state, self.last.hold_id) != (state, hold_id)

@@ -182,8 +182,8 @@ def alarms_over_now(
 
 
 def not_wanted(stream: StreamId, report: StreamReport | None) -> StreamState:
-    told = f": {report.error}" if report is not None and report.error else ""
-    return StreamState(stream, Word.STOPPED, f"it is not wanted{told}", report.since if report else None)
+    last_report = f": {report.error}" if report is not None and report.error else ""
+    return StreamState(stream, Word.STOPPED, f"it is not wanted{last_report}", report.since if report else None)
 
 
 def stream_state(
@@ -253,8 +253,8 @@ def _by_whom(wanted: WantedStream) -> str:
 
 
 def _not_heard(report: StreamReport, host: HostLike | None, now: datetime) -> StreamState:
-    told = f"no word for {report.age_s:.0f} s, the last was {report.state}"
-    why = "; ".join(part for part in (told, report.error, _of_host(host)) if part)
+    last_report = f"no word for {report.age_s:.0f} s, the last was {report.state}"
+    why = "; ".join(part for part in (last_report, report.error, _of_host(host)) if part)
     since = now - timedelta(seconds=report.age_s)
     alarm = SILENT if report.age_s > SILENCE_MAX_S else ""
     return StreamState(report.stream, Word.UNKNOWN, why, since, alarm=alarm)

@@ -147,7 +147,7 @@ class TransactionBuffer:
                 if transaction.is_empty:
                     # Debezium's own MariaDB class tells its last transaction once more at a start, without rows.
                     continue
-                self.trouble = _told_twice(transaction)
+                self.trouble = _repeated(transaction)
                 return
             self._arrived.advance_to(transaction.position)
             self._transactions.append(transaction)
@@ -174,7 +174,7 @@ def _one_lost(transaction: Transaction) -> SeamlineError:
     )
 
 
-def _told_twice(transaction: Transaction) -> SeamlineError:
+def _repeated(transaction: Transaction) -> SeamlineError:
     return LogCorrupted(
         f"offset {transaction.start}: transaction {transaction.id} comes after a later one or a second time",
         hint="the log topic tells something twice or comes from a restored source; onboard the sync again",

@@ -80,9 +80,9 @@ def name_of(answer: Mapping[str, Any]) -> str:
     return one_line(str(user.get("name") or user.get("id") or "").replace(":", " ")) or "somebody"
 
 
-def one_line(told: object) -> str:
+def one_line(text: object) -> str:
     """As terminals may show it too: nothing in it moves a cursor."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in str(told or "")).split())
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in str(text or "")).split())
 
 
 def _subject(run: Run) -> str:

@@ -49,11 +49,11 @@ class GXCheckOperator(BaseOperator):
             result = GateResult(tuple(outcomes))
             store.put_result(run.run_id, EXPECTATIONS, result.to_json())
             store.put_result(run.run_id, DECISION, None)
-            self._tell(run, result)
+            self._report(run, result)
             self._require(run, result)
         return result.to_json()
 
-    def _tell(self, run: Run, result: GateResult) -> None:
+    def _report(self, run: Run, result: GateResult) -> None:
         met = sum(outcome.is_met for outcome in result.outcomes)
         self.log.info("suite %s: %d of %d expectations met", suite_of(run), met, len(result.outcomes))
         for outcome in result.outcomes:

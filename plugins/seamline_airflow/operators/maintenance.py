@@ -53,14 +53,14 @@ class PruneLogOperator(BaseOperator):
                     self.log.error("%s: %s", one.source.log_topic, exc)
                     failed.append(exc)
                     continue
-                self._tell(one.source.name, pruned, store)
+                self._report(one.source.name, pruned, store)
                 deleted[one.source.name] = pruned.records if pruned else 0
             _end_alarms_of_others(store, {one.source.name for one in users})
             if failed:
                 raise failed[0]
         return deleted
 
-    def _tell(self, source: str, pruned: Pruned | None, store: Any) -> None:
+    def _report(self, source: str, pruned: Pruned | None, store: Any) -> None:
         if pruned is None:
             self.log.info("source %s has no log topic", source)
             store.end_alarm(LOG_NOT_PRUNED, source)

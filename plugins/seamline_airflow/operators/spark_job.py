@@ -135,13 +135,13 @@ class SparkJobOperator(SparkSubmitOperator):
 
     def _follow(self, handle: DriverHandle) -> None:
         """Show the driver's log until it has ended; raise unless it succeeded."""
-        offset, told = 0, _LastWords(Path(self.job).stem)
+        offset, last_words = 0, _LastWords(Path(self.job).stem)
         while True:
             status = self._launcher.status(handle)
             lines, offset = read_new(handle.log, offset)
             for line in lines:
                 self.log.info("%s", line)
-                told.hear(line)
+                last_words.hear(line)
             if status is not DriverStatus.RUNNING and not lines:
                 break
             if not lines:
@@ -151,7 +151,7 @@ class SparkJobOperator(SparkSubmitOperator):
         code = self._launcher.exit_code(handle)
         how = "vanished without an exit code" if code is None else f"ended with exit code {code}"
         message = f"the driver of {self.job} {how}; its log is {handle.log}"
-        raise (AirflowFailException if code in EXIT_CODES_FINAL else AirflowException)(message) from told.error
+        raise (AirflowFailException if code in EXIT_CODES_FINAL else AirflowException)(message) from last_words.error
 
     def _forget(self, context: Any) -> None:
         if (store := context.get("task_state_store")) is not None:

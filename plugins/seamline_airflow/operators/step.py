@@ -40,16 +40,16 @@ class StepOperator(BaseOperator):
     def execute(self, context: Any) -> Any:
         with task_errors(), parts.platform() as store:
             parts.reach("dag.double_run")
-            told = self.step(context, store)
+            result = self.step(context, store)
             # All is done and written down, and Airflow does not know it yet.
             parts.reach("dag.state_written")
-            return told
+            return result
 
     def step(self, context: Any, store: Any) -> Any:
         raise NotImplementedError
 
 
-def tell(log: Any, problems: Sequence[Problem]) -> None:
+def log_problems(log: Any, problems: Sequence[Problem]) -> None:
     for problem in problems:
         log.warning("%s%s → %s", f"{problem.table}: " if problem.table else "", problem.what, problem.cure)
 
@@ -63,7 +63,7 @@ class PreflightOperator(StepOperator):
 
     def step(self, context: Any, store: Any) -> str:
         plan, problems = onboarding.preflight(plan_from_json(self.plan_json))
-        tell(self.log, problems)
+        log_problems(self.log, problems)
         refuse_fatal(problems, sync=plan.sync)
         run_id = runs.take_of(store, self.run)
         self.open_run(context, store, plan, run_id)
@@ -265,7 +265,7 @@ class SourceCheckOperator(BaseOperator):
         with task_errors(), parts.platform() as store:
             plan = runs.onboarded_plan(store, plan_from_json(self.plan_json))
             problems = onboarding.check_source(plan)
-            tell(self.log, problems)
+            log_problems(self.log, problems)
             refuse_fatal(problems, sync=plan.sync)
             return len(problems)
 

@@ -78,7 +78,7 @@ async def _guarded(request: Request, call_next: Callable[[Request], Awaitable[Re
 
 
 @app.exception_handler(SeamlineError)
-def _told(request: Request, error: SeamlineError) -> Response:
+def _error_answer(request: Request, error: SeamlineError) -> Response:
     """The platform database is away or not migrated: say so, with the cure."""
     return HTMLResponse(_pages.get_template("trouble.html").render(message=str(error)), status_code=503)
 

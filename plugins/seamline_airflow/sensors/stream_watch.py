@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowException
 from seamline.domain.calendar import day_of
 from seamline_airflow.errors import task_errors
 from seamline_airflow.run_context import stream_date
-from seamline_airflow.triggers.stream_watch import StreamWatchTrigger, look, tell, wrong
+from seamline_airflow.triggers.stream_watch import StreamWatchTrigger, log_streams, look, wrong
 
 # The trigger itself ends at the date's end; the deadline is for a triggerer that is not there.
 _SPARE = timedelta(minutes=15)
@@ -42,7 +42,7 @@ class StreamWatchSensor(BaseSensorOperator):
             date = stream_date(context, timezone=self.timezone)
             until = day_of(date, timezone=self.timezone).end
             streams = look(self.sync, self.destinations)
-            tell(self.log, streams)
+            log_streams(self.log, streams)
             found = wrong(streams)
         if found:
             raise AirflowException("; ".join(f"{trouble.subject}: {trouble.message}" for trouble in found))

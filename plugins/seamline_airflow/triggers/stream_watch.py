@@ -17,7 +17,7 @@ from seamline_airflow import parts, stream_health
 from seamline_airflow.stream_health import Trouble, in_words, trouble_of
 
 # How often the task's log gets a line per stream.
-_TELLS_EVERY_S = 60.0
+_LOG_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def _not_there(state: StreamState) -> Trouble | None:
     return Trouble(ENDED, str(state.stream), state.why) if state.word is Word.STOPPED else None
 
 
-def tell(log: Any, streams: Sequence[Seen]) -> None:
+def log_streams(log: Any, streams: Sequence[Seen]) -> None:
     """State, lag and place of each stream, into the log of a task."""
     for one in streams:
         log.info("%s", in_words(one.state, one.report))
@@ -77,7 +77,7 @@ class StreamWatchTrigger(BaseTrigger):
 
     async def _awaited(self) -> dict[str, str]:
         until = datetime.fromisoformat(self.until)
-        tells_at = time.monotonic() + _TELLS_EVERY_S
+        log_at = time.monotonic() + _LOG_EVERY_S
         while True:
             # The sensor has just looked; an event in the very second of the deferral would be lost (`CutoverTrigger`).
             left_s = (until - datetime.now(UTC)).total_seconds()
@@ -85,9 +85,9 @@ class StreamWatchTrigger(BaseTrigger):
             try:
                 streams = await asyncio.to_thread(look, self.sync, self.destinations)
                 found = wrong(streams)
-                if time.monotonic() >= tells_at:
-                    tells_at = time.monotonic() + _TELLS_EVERY_S
-                    tell(self.log, streams)
+                if time.monotonic() >= log_at:
+                    log_at = time.monotonic() + _LOG_EVERY_S
+                    log_streams(self.log, streams)
             except (TransientError, ConfigError) as exc:
                 # A login that is being rotated is refused for a moment.
                 self.log.warning("the streams of %s are not known now: %s", self.sync, exc)

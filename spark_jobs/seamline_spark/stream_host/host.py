@@ -22,10 +22,10 @@ from seamline.sync.stream_host import (
     GiveUp,
     IdleStream,
     RaiseAlarm,
+    SendReport,
     Start,
     StreamRoster,
     TaskEnd,
-    Tell,
     Woken,
 )
 from seamline_spark.stream_host.spark_streams import SparkStreams
@@ -151,8 +151,8 @@ class StreamHost:
             case Cancel():
                 log.warning("cancelling stream that did not stop: stream=%s", action.stream)
                 self._streams.cancel(action)
-            case Tell():
-                self._coordinator.tell(action.report)
+            case SendReport():
+                self._coordinator.report(action.report)
             case GiveUp():
                 self._coordinator.give_up(action.stream, want_number=action.want_number, error=action.error)
             case RaiseAlarm():

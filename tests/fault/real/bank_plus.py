@@ -273,7 +273,7 @@ class _Writer:
                     (self._writer, self.number + 1, attempt_id),
                 )
         except (RowGoneError, pymysql.err.MySQLError, psycopg.Error) as exc:
-            self._tell(attempt_id, kind, Outcome.FAIL, legs, audit)
+            self._report(attempt_id, kind, Outcome.FAIL, legs, audit)
             if not _is_expected(exc):
                 raise
             session.rollback()
@@ -282,7 +282,7 @@ class _Writer:
             with session.cursor() as cursor:
                 self._make_a_draft(cursor)
             session.rollback()
-            self._tell(attempt_id, kind, Outcome.FAIL, legs, audit)
+            self._report(attempt_id, kind, Outcome.FAIL, legs, audit)
             return
         self._commit(session, attempt_id, kind, legs, audit)
 
@@ -290,14 +290,14 @@ class _Writer:
         try:
             session.commit()
         except (pymysql.err.MySQLError, psycopg.Error):
-            self._tell(attempt_id, kind, Outcome.INFO, legs, audit)
+            self._report(attempt_id, kind, Outcome.INFO, legs, audit)
             raise
         self.number += 1
-        self._tell(attempt_id, kind, Outcome.OK, legs, audit)
+        self._report(attempt_id, kind, Outcome.OK, legs, audit)
         if legs and legs != BATCH_LEGS:
             self._movable.append(attempt_id * _IDS_PER_ATTEMPT)
 
-    def _tell(self, attempt_id: int, kind: str, outcome: Outcome, legs: int, audit: Counter[AuditRow]) -> None:
+    def _report(self, attempt_id: int, kind: str, outcome: Outcome, legs: int, audit: Counter[AuditRow]) -> None:
         number = self.number if outcome is Outcome.OK else self.number + 1
         self._history.append(Attempt(attempt_id, self._writer, kind, outcome, number, legs, audit))
 

@@ -195,15 +195,15 @@ class BankUnderFire:
         self.start("stream")
         self.recovered(time.monotonic())
         self._new_run()
-        told = self.folder / "verdicts.jsonl"
-        told.unlink(missing_ok=True)
+        verdicts = self.folder / "verdicts.jsonl"
+        verdicts.unlink(missing_ok=True)
         began = self._disturbed("compare", failpoint, mode)
         # The hold of the one that died ends with its lease.
         self.order(Orders())
         self._done("compare")
         recovery_s = self.recovered(began)
         case = self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
-        saved = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
+        saved = [json.loads(line) for line in verdicts.read_text(encoding="utf-8").splitlines()]
         assert [verdict for verdict, _ in saved[-1].values()] == [Verdict.MATCH] * len(TABLES)
         # The disturbed one may have failed; what it must not do is see a difference that is none.
         wrong = [f"{name}: {said}" for one in saved for name, said in one.items() if said[0] == Verdict.BREAK]
@@ -228,8 +228,10 @@ class BankUnderFire:
         self.source.execute(f"INSERT INTO {table} VALUES (1)")
         recovery_s = self.recovered(began)
         case = self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
-        told = self.replay.told(table)
-        return case if told == 1 else replace(case, violations=(*case.violations, f"{told} rows of {table} were told"))
+        found = self.replay.row_count(table)
+        if found == 1:
+            return case
+        return replace(case, violations=(*case.violations, f"{found} rows of {table} are in the log"))
 
     def _disturbed(self, step: str, failpoint: str, mode: Mode) -> float:
         """One attempt at a step of a run, disturbed and over; when it happened. It counts only if the next finds it."""

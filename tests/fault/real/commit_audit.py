@@ -166,8 +166,8 @@ def commits(session: "psycopg.Connection[Any]", *, after: int = 0) -> list[Commi
         return [_commit(**row) for row in cursor]
 
 
-def _commit(*, position: Any, committer: str, **told: Any) -> Commit:
-    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+def _commit(*, position: Any, committer: str, **columns: Any) -> Commit:
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in columns.items()}
     return Commit(place=place(position_from_json(position)), owner_epoch=_owner_epoch(committer), **plain)
 
 

@@ -58,7 +58,7 @@ class History:
         with self._lock:
             return len(self._attempts)
 
-    def told(self, first: int, end: int) -> Sequence[Attempt]:
+    def between(self, first: int, end: int) -> Sequence[Attempt]:
         """From the `first` on, which counts from 0, to the one before `end`."""
         with self._lock:
             return tuple(self._attempts[first:end])

@@ -80,8 +80,10 @@ class HostedBank(BankUnderFire):
         wait_until(self._is_streaming, timeout_s=START_S, what="the stream in its host")
 
     def _is_streaming(self) -> bool:
-        told = self.hosts.report(self.source.plan.sync)
-        return told is not None and f"/{self.host.pid}/" in told.host and told.state in ("streaming", "catching_up")
+        report = self.hosts.report(self.source.plan.sync)
+        return (
+            report is not None and f"/{self.host.pid}/" in report.host and report.state in ("streaming", "catching_up")
+        )
 
     def start(self, what: str, arming: str = "") -> Worker:
         if what != "stream":

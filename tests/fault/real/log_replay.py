@@ -64,7 +64,7 @@ class LogReplay:
                 transaction = []
         assert not transaction, f"the ledger stands at {offset}, inside a transaction"
 
-    def told(self, table: str) -> int:
+    def row_count(self, table: str) -> int:
         """Rows of a table with a key, which need not be of the stream."""
         return len(self._state.keyed.get(table, {}))
 

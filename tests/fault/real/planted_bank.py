@@ -34,7 +34,7 @@ _STEP_S = 150.0
 # One more, beside those of the bank; how long it holds each of its transactions open at least.
 _SLOW_WRITER = 99
 _HELD_S = 0.1
-_TOLD_BEFORE = 2_000
+_READ_BEFORE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class PlantedBank(BankUnderFire):
             what=f"{COMMITS_MIN} commits of the stream",
         )
 
-    def tell_a_transaction_again(self) -> None:
+    def repeat_a_transaction(self) -> None:
         """The last one that wrote rows without a key stands in the log topic once more, whole, and nothing follows."""
         # The capture tells nothing meanwhile, or a copy would stand inside of another transaction.
         with self.writers.still():
@@ -137,9 +137,9 @@ class PlantedBank(BankUnderFire):
         first, behind = self.source.kafka.offsets(self.source.plan.source.log_topic)
         found, begin, has_copies, at = (0, 0), 0, False, 0
         with closing(self.source.open_log()) as reader:
-            reader.assign(max(first, behind - _TOLD_BEFORE))
+            reader.assign(max(first, behind - _READ_BEFORE))
             while at < behind - 1:
-                for record in reader.poll(1.0, _TOLD_BEFORE):
+                for record in reader.poll(1.0, _READ_BEFORE):
                     at = record.end - 1
                     if record.kind is RecordKind.BEGIN:
                         begin, has_copies = at, False

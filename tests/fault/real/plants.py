@@ -102,19 +102,19 @@ def boundary_off_by_one() -> None:
 def boundary_by_the_lsn_of_rows() -> None:
     """A row that was written before the snapshot is taken for one inside, whenever its transaction was committed."""
     right, right_rows = compaction._dropped_tables, TransactionAssembler._rows
-    told_at: dict[str, Position | None] = {}
+    position_of_row: dict[str, Position | None] = {}
 
     def rows(assembler: TransactionAssembler, record: LogRecord) -> None:
-        told_at[record.transaction_id] = record.position
+        position_of_row[record.transaction_id] = record.position
         right_rows(assembler, record)
 
     def dropped_tables(transaction: Transaction, gate: BoundaryGate) -> frozenset[str]:
         names = set(right(transaction, gate))
         for row in transaction.rows:
-            told, at = told_at[transaction.id], gate.boundaries[row.table].position
-            assert isinstance(told, PostgresPosition)
+            at_row, at = position_of_row[transaction.id], gate.boundaries[row.table].position
+            assert isinstance(at_row, PostgresPosition)
             assert isinstance(at, PostgresPosition)
-            names |= {row.table} if told.lsn < at.lsn else set()
+            names |= {row.table} if at_row.lsn < at.lsn else set()
         return frozenset(names)
 
     TransactionAssembler._rows = rows  # type: ignore[method-assign]

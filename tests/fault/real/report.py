@@ -10,7 +10,7 @@ from tests.checkout import day_and_commit
 from tests.dags.places import PLACES
 from tests.fault.real.bank_under_fire import Case
 
-TOLD_MAX = 20
+LISTED_MAX = 20
 # Those of DAGs are met by the layer `dags`.
 WANTED = NAMES - PLACES.keys()
 
@@ -87,7 +87,7 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
     yield "| mode | cases | failpoints | commits checked | slowest recovery, s | violations |"
     yield "|---|---|---|---|---|---|"
     for mode in Mode:
-        yield _told_of(mode, [case for case in tally.cases if case.mode is mode])
+        yield _summary_of(mode, [case for case in tally.cases if case.mode is mode])
     yield ""
     yield "| source | failpoint | mode | at hit | back after s | commits checked | transfers checked | violations |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -106,8 +106,8 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
             f"| {end.source} | {end.attempts} | {end.committed} | {end.transactions} | {end.commits} |"
             f" {len(end.anomalies)} |"
         )
-    yield from _told_of_troubles(tally.troubles)
-    yield from _told_of_planted(tally.planted)
+    yield from _list_of_troubles(tally.troubles)
+    yield from _list_of_planted(tally.planted)
     if tally.proven:
         yield ""
         yield "Beside them:"
@@ -124,12 +124,12 @@ def _lines(tally: Tally, tests: int, failed: int) -> Iterator[str]:
         yield ""
         yield "Violations:"
         yield ""
-        yield from (f"- {said}" for said in violations[:TOLD_MAX])
-        if len(violations) > TOLD_MAX:
-            yield f"- and {len(violations) - TOLD_MAX} more"
+        yield from (f"- {said}" for said in violations[:LISTED_MAX])
+        if len(violations) > LISTED_MAX:
+            yield f"- and {len(violations) - LISTED_MAX} more"
 
 
-def _told_of_troubles(troubles: Sequence[Trouble]) -> Iterator[str]:
+def _list_of_troubles(troubles: Sequence[Trouble]) -> Iterator[str]:
     if not troubles:
         return
     yield ""
@@ -141,7 +141,7 @@ def _told_of_troubles(troubles: Sequence[Trouble]) -> Iterator[str]:
         yield f"| {one.source} | {one.what} | {one.recovery_s:.1f} | {one.commits} | {len(one.violations)} |"
 
 
-def _told_of_planted(bugs: Sequence[PlantedBug]) -> Iterator[str]:
+def _list_of_planted(bugs: Sequence[PlantedBug]) -> Iterator[str]:
     if not bugs:
         return
     yield ""
@@ -154,7 +154,7 @@ def _told_of_planted(bugs: Sequence[PlantedBug]) -> Iterator[str]:
         yield f"| {one.source} | {one.bug.replace('_', ' ')} | {checks} | {one.commits} |"
 
 
-def _told_of(mode: Mode, cases: Sequence[Case]) -> str:
+def _summary_of(mode: Mode, cases: Sequence[Case]) -> str:
     commits, violations = sum(case.commits for case in cases), sum(len(case.violations) for case in cases)
     slowest = max((case.recovery_s for case in cases), default=0.0)
     reached = len({case.failpoint for case in cases})

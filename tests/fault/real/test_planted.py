@@ -70,9 +70,9 @@ def open_transactions_at_the_views(bank: PlantedBank) -> None:
     bank.stream_on()
 
 
-def told_again(bank: PlantedBank) -> None:
+def repeated(bank: PlantedBank) -> None:
     nothing(bank)
-    bank.tell_a_transaction_again()
+    bank.repeat_a_transaction()
 
 
 Scene = Callable[[PlantedBank], None]
@@ -89,7 +89,7 @@ CAUGHT_BY: Mapping[Plant, tuple[Scene, set[str]]] = {
     plants.instants_shifted: (nothing, {STATE, TYPED}),
     plants.decimals_cut: (nothing, {TORN, STATE, TYPED}),
     # The last of its source: its log topic is no model of anything afterwards.
-    plants.repeats_not_dropped: (told_again, {DUPLICATED, SOURCE}),
+    plants.repeats_not_dropped: (repeated, {DUPLICATED, SOURCE}),
 }
 # Where a bug is the same for both kinds of source, one of them is enough.
 OF_SOURCE = {

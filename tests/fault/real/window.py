@@ -22,7 +22,7 @@ class Window:
 
     def wrong_before(self, end: int) -> list[str]:
         """Of the attempts that nobody looked at yet, up to the one before `end`. The committed ones must be visible."""
-        attempts = self._history.told(self._looked_at, end)
+        attempts = self._history.between(self._looked_at, end)
         dump = self._warehouse.dump_of([attempt.attempt_id for attempt in attempts])
         self._looked_at = end
         return [str(one) for one in check_window(attempts, dump)]

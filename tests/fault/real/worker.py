@@ -61,12 +61,12 @@ class OrdersInFile:
         self._report = folder / "report.json"
 
     def orders(self) -> Orders:
-        told = json.loads(self._orders.read_text(encoding="utf-8"))
-        return Orders(**told | {"apply_to": told["apply_to"] and position_from_json(told["apply_to"])})
+        document = json.loads(self._orders.read_text(encoding="utf-8"))
+        return Orders(**document | {"apply_to": document["apply_to"] and position_from_json(document["apply_to"])})
 
     def report(self, report: StreamReport) -> None:
-        told = {"state": report.state, "hold_id": report.hold_id, "next_offset": report.next_offset}
-        write_whole(self._report, json.dumps(told))
+        document = {"state": report.state, "hold_id": report.hold_id, "next_offset": report.next_offset}
+        write_whole(self._report, json.dumps(document))
 
 
 class DirectorInFile:
@@ -133,9 +133,9 @@ class VerdictsInFile:
         return {}
 
     def save_reconciliation(self, reconciliation: Reconciliation) -> None:
-        told = {table.table: [table.verdict, table.reason] for table in reconciliation.tables}
+        document = {table.table: [table.verdict, table.reason] for table in reconciliation.tables}
         with (self._folder / "verdicts.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(document) + "\n")
 
 
 class ListInFile:
@@ -163,8 +163,8 @@ class ListInFile:
 
 
 def write_orders(folder: Path, orders: Orders) -> None:
-    told = asdict(orders) | {"apply_to": orders.apply_to and position_to_json(orders.apply_to)}
-    write_whole(folder / "orders.json", json.dumps(told))
+    document = asdict(orders) | {"apply_to": orders.apply_to and position_to_json(orders.apply_to)}
+    write_whole(folder / "orders.json", json.dumps(document))
 
 
 def write_whole(file: Path, text: str) -> None:

@@ -149,18 +149,18 @@ def xmax_asked_before_xmin(patch: pytest.MonkeyPatch) -> None:
 
 def boundary_by_the_lsn_of_rows(patch: pytest.MonkeyPatch) -> None:
     right, right_rows = compaction._dropped_tables, TransactionAssembler._rows
-    told_at: dict[str, Position | None] = {}
+    position_of_row: dict[str, Position | None] = {}
 
     def rows(assembler: TransactionAssembler, record: LogRecord) -> None:
-        told_at[record.transaction_id] = record.position
+        position_of_row[record.transaction_id] = record.position
         right_rows(assembler, record)
 
     def dropped(transaction: Transaction, gate: BoundaryGate) -> frozenset[str]:
         names = set(right(transaction, gate))
         for row in transaction.rows:
-            told, at = told_at[transaction.id], gate.boundaries[row.table].position
-            if isinstance(told, PostgresPosition) and isinstance(at, PostgresPosition):
-                names |= {row.table} if told.lsn < at.lsn else set()
+            at_row, at = position_of_row[transaction.id], gate.boundaries[row.table].position
+            if isinstance(at_row, PostgresPosition) and isinstance(at, PostgresPosition):
+                names |= {row.table} if at_row.lsn < at.lsn else set()
         return frozenset(names)
 
     patch.setattr(TransactionAssembler, "_rows", rows)
@@ -275,7 +275,7 @@ def transaction_continued_at_its_second_begin(patch: pytest.MonkeyPatch) -> None
     )
 
 
-def chunks_kept_of_a_transaction_that_is_told_anew(patch: pytest.MonkeyPatch) -> None:
+def chunks_kept_of_a_transaction_that_is_repeated(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionBuffer, "forget_lost_chunks", lambda buffer: False)
 
 
@@ -468,7 +468,7 @@ def hold_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_SpanLoop, "_obey", lambda loop, orders: right(loop, Orders(paused=orders.paused)))
 
 
-def hold_told_and_not_kept(patch: pytest.MonkeyPatch) -> None:
+def hold_reported_and_not_kept(patch: pytest.MonkeyPatch) -> None:
     right = _SpanLoop._stand_still
 
     def stand(loop: Any, state: str, hold_id: str) -> None:
@@ -488,7 +488,7 @@ def one_transaction_too_many_before_a_barrier(patch: pytest.MonkeyPatch) -> None
                 loop._settle()
                 loop._commit_draft(at=position)
                 loop._reached_hold = hold_id
-                loop._tell("held", hold_id=hold_id)
+                loop._report("held", hold_id=hold_id)
                 return
 
     patch.setattr(_SpanLoop, "_apply_up_to", apply_up_to)
@@ -523,7 +523,7 @@ PLANTED: dict[Plant, set[str]] = {
     delete_of_a_key_change_applied_after_the_insert: {_SUMS, _LEGS, _STATE},
     chunks_of_a_large_transaction_forgotten: {_FINDINGS, _SUMS, _LEGS, _STATE},
     transaction_continued_at_its_second_begin: {_STATE},
-    chunks_kept_of_a_transaction_that_is_told_anew: {_STATE},
+    chunks_kept_of_a_transaction_that_is_repeated: {_STATE},
     counts_of_end_not_verified: {"I9 nothing beyond"},
     transaction_applied_before_its_end: {_LOG, _POSITION},
     end_of_another_transaction_accepted: {"I9 nothing beyond"},
@@ -547,6 +547,6 @@ PLANTED: dict[Plant, set[str]] = {
     tables_that_leave_stay_where_they_are: {"I10"},
     rows_not_heard_for_an_idle_stream: {"idle"},
     hold_ignored: {"I10"},
-    hold_told_and_not_kept: {"I10"},
+    hold_reported_and_not_kept: {"I10"},
     one_transaction_too_many_before_a_barrier: {_POSITION},
 }

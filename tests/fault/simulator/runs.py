@@ -102,7 +102,7 @@ class Runs:
                 return
             if self._unfinished():
                 self._unfinished = None
-                self._tell(change)
+                self._report(change)
                 return
             # The next attempt comes when its owner's back-off is over: the stream goes on meanwhile.
             for _ in range(self.schedule.dice.randint(1, 120)):
@@ -220,9 +220,9 @@ class Runs:
         self.wanted = tuple(name for name in _NAMES if name in carried)
         return [name for name in again if name in carried]
 
-    def _tell(self, change: ListChange) -> None:
-        told: dict[str, Any] = {"added": change.added, "loaded again": change.again, "removed": change.removed}
-        for what, names in told.items():
+    def _report(self, change: ListChange) -> None:
+        named: dict[str, Any] = {"added": change.added, "loaded again": change.again, "removed": change.removed}
+        for what, names in named.items():
             self.schedule.tally[f"tables {what}"] += len(names)
 
     def _pass_time(self, seconds: float) -> None:

@@ -25,8 +25,8 @@ def seeds_of(asked: str) -> range:
     """The seeds that are asked for; where nothing is, the first 2,000."""
     if not asked:
         return range(SEEDS)
-    told = re.fullmatch("([0-9]+)(?:-([0-9]+))?", asked)
-    seeds = range(int(told[1]), int(told[2] or int(told[1]) + 1)) if told else range(0)
+    match = re.fullmatch("([0-9]+)(?:-([0-9]+))?", asked)
+    seeds = range(int(match[1]), int(match[2] or int(match[1]) + 1)) if match else range(0)
     if not seeds:
         raise ValueError(f"SEAMLINE_SEED={asked} names no seed: give one, as 17, or a range, as 2000-20000")
     return seeds

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from seamline.domain.errors import PositionLost
-from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
+from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.postgres.position import PostgresPosition
 from tests.fault.simulator.bank_source import TABLES, WIDTH, BankSource, Log, Transaction
 from tests.fault.simulator.schedule import Schedule, Violation
-from tests.fault.simulator.unavailable_values import as_told
+from tests.fault.simulator.unavailable_values import as_in_log
 from tests.log_topic import MARKERS, TOPIC_ID, Change, LogTopic, TopicReader, gtid, row_record
 
 
@@ -22,7 +22,7 @@ class Loss(Enum):
     WHOLE = "a lost transaction"
     TAIL = "a lost tail"
     ORDER = "a reordered transaction"
-    TWICE = "a transaction told twice"
+    TWICE = "a transaction records twice"
     TOPIC = "a topic made anew"
     PURGED = "records pruned below the ledger"
 
@@ -32,26 +32,26 @@ class WalTopic(LogTopic):
     """As PostgreSQL's connector writes it: BEGIN and END carry LSNs, TRUNCATE lies between them and is counted, large
     values that stayed are left out."""
 
-    told: Transaction | None = None
+    committed: Transaction | None = None
     change: Change | None = None
 
     def _xid(self) -> int:
-        assert self.told is not None
-        return self.told.xid % WIDTH
+        assert self.committed is not None
+        return self.committed.xid % WIDTH
 
     def begin(self, number: int | None = None) -> int:
-        assert self.told is not None
-        self._number, self._seen, self._row = self.told.number, {}, 0
-        at = PostgresPosition(self.told.row_lsn, self._xid())
+        assert self.committed is not None
+        self._number, self._seen, self._row = self.committed.number, {}, 0
+        at = PostgresPosition(self.committed.row_lsn, self._xid())
         self._add(RecordKind.BEGIN, transaction_id=str(self._xid()), position=at, follows=self.before)
         return self._number
 
     def finish(self, counts: dict[str, int] | None = None) -> None:
-        assert self.told is not None
+        assert self.committed is not None
         self._add(
             RecordKind.END,
             transaction_id=str(self._xid()),
-            position=PostgresPosition(self.told.commit_lsn, self._xid()),
+            position=PostgresPosition(self.committed.commit_lsn, self._xid()),
             total=sum(self._seen.values()),
             counts=dict(self._seen),
             ts_ms=self.now_ms(),
@@ -65,17 +65,17 @@ class WalTopic(LogTopic):
         self.finish()
 
     def _row_lsn(self) -> int:
-        assert self.told is not None
-        return self.told.row_lsn
+        assert self.committed is not None
+        return self.committed.row_lsn
 
     def row(self, change: Change) -> None:
         self.change = change
         LogTopic.row(self, change)
 
-    def _add_told(self, row: RowChange) -> None:
+    def _write_row(self, row: RowChange) -> None:
         assert self.change is not None
         at = PostgresPosition(self._row_lsn(), self._xid())
-        self.records.append(row_record(as_told(self.change, row), str(self._xid()), at))
+        self.records.append(row_record(as_in_log(self.change, row), str(self._xid()), at))
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Capture:
     """Carries transactions from the source into the topic. `ends[n]`: the last offset of transaction n there.
 
     `lost_at`: the offset from which on nothing must be applied, once a loss has happened; `disordered`: the
-    transactions told twice or out of order; `missing`: the one that is not in the topic at all.
+    transactions records twice or out of order; `missing`: the one that is not in the topic at all.
     """
 
     source: BankSource
@@ -131,18 +131,18 @@ class Capture:
                 wait()
 
     def carry(self) -> None:
-        told = self.source.commits[self.carried]
-        self.carried = told.number
-        if not self._loses_now(told):
-            self._write(told)
+        committed = self.source.commits[self.carried]
+        self.carried = committed.number
+        if not self._loses_now(committed):
+            self._write(committed)
         elif self.loss is Loss.WHOLE:
-            self._lose_whole(told)
+            self._lose_whole(committed)
         elif self.loss is Loss.ORDER:
-            self._swap(told)
+            self._swap(committed)
         elif self.loss is Loss.TWICE:
-            self._tell_twice(told)
+            self._write_twice(committed)
         else:
-            self._lose_rows(told)
+            self._lose_rows(committed)
 
     def lose_topic(self, ledger_offset: int) -> None:
         """What happens to a topic as a whole."""
@@ -162,14 +162,14 @@ class Capture:
 
     # ---- losses -----------------------------------------------------------------------------------------------------
 
-    def _loses_now(self, told: Transaction) -> bool:
+    def _loses_now(self, committed: Transaction) -> bool:
         by_transaction = self.loss in (Loss.ROW, Loss.WHOLE, Loss.TAIL, Loss.ORDER, Loss.TWICE) and self.lost_at is None
-        return by_transaction and told.rows >= 1 and self.may_lose() and self.dice.random() < 0.5
+        return by_transaction and committed.rows >= 1 and self.may_lose() and self.dice.random() < 0.5
 
-    def _lose_rows(self, told: Transaction) -> None:
+    def _lose_rows(self, committed: Transaction) -> None:
         records = self.topic.records
         start, begins_at = len(records), self.topic.end
-        self._write(told, is_plain=True)
+        self._write(committed, is_plain=True)
         places = [place for place in range(start, len(records)) if records[place].rows]
         if self.loss is Loss.ROW:
             del records[self.dice.choice([*places, start, len(records) - 1])]
@@ -178,58 +178,58 @@ class Capture:
         self.lost_at = begins_at
         self._count_loss()
 
-    def _lose_whole(self, told: Transaction) -> None:
-        if told.number == len(self.source.commits):
+    def _lose_whole(self, committed: Transaction) -> None:
+        if committed.number == len(self.source.commits):
             # The one behind it shows the loss.
-            self._write(told)
+            self._write(committed)
             return
-        self.lost_at, self.missing = self.topic.end, told.number
-        self._ended_nowhere(told.number)
+        self.lost_at, self.missing = self.topic.end, committed.number
+        self._ended_nowhere(committed.number)
         self._count_loss()
 
-    def _swap(self, told: Transaction) -> None:
-        later = self.source.commits[told.number] if told.number < len(self.source.commits) else None
+    def _swap(self, committed: Transaction) -> None:
+        later = self.source.commits[committed.number] if committed.number < len(self.source.commits) else None
         if later is None or not later.rows:
-            self._write(told)
+            self._write(committed)
             return
         self.lost_at = self.topic.end
         self._write(later, is_plain=True)
-        self._write(told, is_plain=True)
-        self.carried, self.disordered = later.number, (told.number, later.number)
+        self._write(committed, is_plain=True)
+        self.carried, self.disordered = later.number, (committed.number, later.number)
         self._count_loss()
 
-    def _tell_twice(self, told: Transaction) -> None:
-        self._write(told, is_plain=True)
+    def _write_twice(self, committed: Transaction) -> None:
+        self._write(committed, is_plain=True)
         first_end, self.lost_at = self.last_end, self.topic.end
-        self._write(told, is_plain=True)
-        self.ends[told.number], self.disordered = first_end, (told.number,)
+        self._write(committed, is_plain=True)
+        self.ends[committed.number], self.disordered = first_end, (committed.number,)
         self._count_loss()
 
     # ---- writing ----------------------------------------------------------------------------------------------------
 
-    def _write(self, told: Transaction, *, is_plain: bool = False) -> None:
+    def _write(self, committed: Transaction, *, is_plain: bool = False) -> None:
         topic = self.topic
         if isinstance(topic, WalTopic):
-            topic.told = told
-        self._put_behind(told)
-        if told.truncated:
-            topic.transactions = told.number - 1
-            topic.truncate(told.truncated)
-            self._ended(told.number)
+            topic.committed = committed
+        self._put_behind(committed)
+        if committed.truncated:
+            topic.transactions = committed.number - 1
+            topic.truncate(committed.truncated)
+            self._ended(committed.number)
         else:
-            topic.begin(told.number)
-            self._write_rows(told, may_restart=not is_plain)
+            topic.begin(committed.number)
+            self._write_rows(committed, may_restart=not is_plain)
             topic.finish()
-            self._ended(told.number)
+            self._ended(committed.number)
 
-    def _put_behind(self, told: Transaction) -> None:
-        if told.number == 1:
+    def _put_behind(self, committed: Transaction) -> None:
+        if committed.number == 1:
             return
-        before, is_wal = self.source.commits[told.number - 2], self.source.log is Log.WAL
+        before, is_wal = self.source.commits[committed.number - 2], self.source.log is Log.WAL
         lsn, xid = before.commit_lsn, before.xid % WIDTH
         at = PostgresPosition(lsn, xid) if is_wal else BinlogPosition(gtid(before.number))
         has_end = is_wal or not before.truncated
-        self.topic.before, self.topic.begun = ToldBefore(at, has_end, records=0 if has_end else 1), None
+        self.topic.before, self.topic.begun = PrecedingTransaction(at, has_end, records=0 if has_end else 1), None
 
     def _ended_nowhere(self, number: int) -> None:
         self.ends += [-1] * (number + 1 - len(self.ends))
@@ -238,18 +238,18 @@ class Capture:
         self._ended_nowhere(number)
         self.ends[number] = self.last_end = self.last_offset
 
-    def _write_rows(self, told: Transaction, *, may_restart: bool) -> None:
-        topic, rows = self.topic, told.changes
-        if told.marker is not None:
-            row = {"id": told.marker.id, "kind": told.marker.kind, "payload": "{}", "at": 0}
+    def _write_rows(self, committed: Transaction, *, may_restart: bool) -> None:
+        topic, rows = self.topic, committed.changes
+        if committed.marker is not None:
+            row = {"id": committed.marker.id, "kind": committed.marker.kind, "payload": "{}", "at": 0}
             rows = (Change(MARKERS, after=row), *rows)
         waiting = list(rows)
         while waiting:
             topic.row(waiting.pop(0))
             if may_restart and self.dice.random() < 0.03:
                 # After a restart in mid-transaction the connector tells all of it again.
-                topic.begin(told.number)
-                self.schedule.tally["BEGIN told again"] += 1
+                topic.begin(committed.number)
+                self.schedule.tally["BEGIN records again"] += 1
                 waiting = list(rows)
             if may_restart and self.dice.random() < 0.05:
                 topic.heartbeat()

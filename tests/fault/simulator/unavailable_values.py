@@ -18,7 +18,7 @@ NOTE = Table(
 BODIES = ("large one", "large two", "small", None)
 
 
-def as_told(change: Change, row: RowChange) -> RowChange:
+def as_in_log(change: Change, row: RowChange) -> RowChange:
     """What a WAL tells otherwise of a row of this change: no row before it but its key, and no value that stayed."""
     if change.table != NOTE.name:
         return row

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-TOLD_MAX = 20
+LISTED_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ class Journal:
 
 
 def _read(line: Mapping[str, Mapping[str, Any]]) -> Begun | Done | Ended:
-    ((kind, told),) = line.items()
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+    ((kind, content),) = line.items()
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
     (made,) = (made for made in (Begun, Done, Ended) if made.__name__ == kind)
     return made(**fields)
 
@@ -143,7 +143,7 @@ def _page(journal: Journal) -> Iterator[str]:
         yield ""
         yield "Violations:"
         yield ""
-        yield from (f"- {said}" for said in violations[:TOLD_MAX])
+        yield from (f"- {said}" for said in violations[:LISTED_MAX])
 
 
 def _row(name: str, faults: Sequence[Done]) -> str:

@@ -51,19 +51,19 @@ def test_after_every_fault_the_stream_goes_on_by_itself_and_nothing_is_lost_or_d
                 number = len(journal.of(kind))
                 scene.chance.seed(f"{journal.seed}/{kind}/{number}")
                 fault = fault_of(faults, journal.seed, kind, number)
-                with told_if_it_fails(journal, kind, fault.name):
+                with reported_if_it_fails(journal, kind, fault.name):
                     done = one_fault(scene, fault)
                 journal.add(done)
                 print(f"{number}: {done}")
                 assert done.violations == ()
-            with told_if_it_fails(journal, kind, "the end"):
+            with reported_if_it_fails(journal, kind, "the end"):
                 journal.add(end_of(scene.bank))
     assert journal.of(kind)
     assert journal.violations(kind) == []
 
 
 @contextmanager
-def told_if_it_fails(journal: Journal, kind: str, what: str) -> Iterator[None]:
+def reported_if_it_fails(journal: Journal, kind: str, what: str) -> Iterator[None]:
     """A stream that stopped, a wait that never ended, a checker that saw nothing: no report may pass over it."""
     try:
         yield
@@ -95,7 +95,7 @@ def one_fault(scene: Scene, fault: Fault) -> Done:
     before = bank.warehouse.commits_seen()
     print(f"{time.strftime('%H:%M:%S')} {fault.name}", flush=True)
     fault.make(scene)
-    told, over = len(bank.writers.history), time.monotonic()
+    attempted, over = len(bank.writers.history), time.monotonic()
     lasted_s = over - began
     allowed_s = max(RECOVERY_MAX_S, 5 * lasted_s)
     recovery_s = bank.recovered(over, within_s=allowed_s)
@@ -106,7 +106,7 @@ def one_fault(scene: Scene, fault: Fault) -> Done:
     )
     new, violations = bank.new_commits()
     violations += bank.state_differences()
-    violations += scene.window.wrong_before(told)
+    violations += scene.window.wrong_before(attempted)
     if not any(commit.transfers_checked for commit in new):
         violations.append(f"{fault.name}: not one transfer was looked at")
     if recovery_s > allowed_s:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.log import LogRecord, RecordKind, RowChange, ToldBefore
+from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange
 from seamline.domain.position import Position
 
 RECAPTURE = "stop the sync and onboard it again; the log topic must be written by its own capture only"
@@ -112,7 +112,7 @@ def bracket(
             position,
             ts_ms=record.ts_ms,
             is_whole=record.seamline == "whole",
-            follows=_told_before(offset, record, position_of) if record.seamline_follows else None,
+            follows=_preceding(offset, record, position_of) if record.seamline_follows else None,
         )
     if record.event_count is None:
         raise LogCorrupted(f"offset {offset}: END of {record.id} carries no counts", hint=RECAPTURE)
@@ -135,11 +135,11 @@ def _position(offset: int, record: Record, transaction: str, position_of: Callab
     return position
 
 
-def _told_before(offset: int, record: Record, position_of: Callable[[str], Position | None]) -> ToldBefore:
+def _preceding(offset: int, record: Record, position_of: Callable[[str], Position | None]) -> PrecedingTransaction:
     """`END 0-7-12`; or `BEGIN 0-7-12 1`: without END, and with one record."""
     last, _, rest = (record.seamline_follows or "").partition(" ")
     transaction, _, records = rest.partition(" ")
-    return ToldBefore(_position(offset, record, transaction, position_of), last == "END", int(records or 0))
+    return PrecedingTransaction(_position(offset, record, transaction, position_of), last == "END", int(records or 0))
 
 
 def unknown_record(offset: int, value: bytes) -> LogCorrupted:

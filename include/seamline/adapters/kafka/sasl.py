@@ -45,14 +45,14 @@ def _scram(ask: Ask, hash_name: str, login: str, password: str) -> None:
     name = login.replace("=", "=3D").replace(",", "=2C")
     nonce = secrets.token_urlsafe(24)
     first = f"n={name},r={nonce}"
-    told = _authenticate(ask, f"n,,{first}".encode()).decode()
-    said = dict(part.split("=", 1) for part in told.split(","))
+    answer = _authenticate(ask, f"n,,{first}".encode()).decode()
+    said = dict(part.split("=", 1) for part in answer.split(","))
     iterations = int(said["i"])
     if not said["r"].startswith(nonce) or not 0 < iterations <= _ITERATIONS_MAX:
         raise ConnectionError("the broker's SCRAM answer is not one to this login")
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), base64.b64decode(said["s"]), iterations)
     without_proof = f"c=biws,r={said['r']}"
-    message = f"{first},{told},{without_proof}".encode()
+    message = f"{first},{answer},{without_proof}".encode()
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), message, hash_name)
     proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))

@@ -6,7 +6,7 @@ import psycopg
 
 from seamline.adapters.connections import resolve
 from seamline.databases.postgres.client import Session, open_session, translated
-from seamline.domain.changes import Finding, FindingsTold
+from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.ledger import IS_FROM_BEFORE_A_LOAD
@@ -15,9 +15,9 @@ _LISTED = 1_000
 
 
 def read_findings(
-    session: Session, stream: StreamId, *, after: FindingsTold
-) -> tuple[tuple[Finding, ...], FindingsTold]:
-    """The first findings of each table that were not told yet, and how far all that there are go (`after` where there
+    session: Session, stream: StreamId, *, after: FindingsReported
+) -> tuple[tuple[Finding, ...], FindingsReported]:
+    """The first findings of each table that were not reported yet, and how far all that there are go (`after` where there
     are none). Those from before their table was put in place anew are over."""
     with translated("read the findings of the stream"):
         try:
@@ -38,13 +38,13 @@ def read_findings(
             ).fetchall()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return (), after
-    told = FindingsTold(*newest) if newest and newest[0] is not None else after
-    return tuple(Finding(*row) for row in rows), told
+    reported = FindingsReported(*newest) if newest and newest[0] is not None else after
+    return tuple(Finding(*row) for row in rows), reported
 
 
 def findings_of(
-    destination: DestinationPlan, stream: StreamId, *, after: FindingsTold
-) -> tuple[tuple[Finding, ...], FindingsTold]:
+    destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
+) -> tuple[tuple[Finding, ...], FindingsReported]:
     """As `read_findings`, in a session of its own."""
     with closing(open_session(resolve(destination.connection), application_name="seamline findings")) as session:
         return read_findings(session, stream, after=after)

@@ -58,10 +58,10 @@ def _require_caught_up(session: Session, stream: StreamId, joining: Joining) -> 
     passed = ledger_tables.locked_place(session, joining.incremental_stream)
     if passed != mine:
         raise NotCaughtUp(
-            f"{stream} stands at {_told(mine)}, its incremental snapshot at {_told(passed)}",
+            f"{stream} stands at {_described(mine)}, its incremental snapshot at {_described(passed)}",
             sync=stream.sync,
         )
 
 
-def _told(place: tuple[str, int] | None) -> str:
+def _described(place: tuple[str, int] | None) -> str:
     return f"offset {place[1]} of topic {place[0]}" if place else "no place yet"

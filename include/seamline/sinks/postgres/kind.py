@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from seamline.domain.changes import Finding, FindingsTold
+from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
@@ -81,8 +81,8 @@ class Postgres:
         return open_published(plan, destination, tables, position=position)
 
     def findings(
-        self, destination: DestinationPlan, stream: StreamId, *, after: FindingsTold
-    ) -> tuple[tuple[Finding, ...], FindingsTold]:
+        self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
+    ) -> tuple[tuple[Finding, ...], FindingsReported]:
         from seamline.sinks.postgres.findings import findings_of
 
         return findings_of(destination, stream, after=after)

@@ -21,7 +21,7 @@ def of_others(
     found = [str(name) for (name,) in there]
     carriers = _carriers(session, found) if found else {}
     return {
-        table: _told(stream, destination, table, carriers.get(table, ()))
+        table: _described(stream, destination, table, carriers.get(table, ()))
         for table in found
         if str(stream) not in carriers.get(table, ())
     }
@@ -50,7 +50,7 @@ def may_read_carriers(session: Session) -> bool | None:
     return None if row is None else bool(row[0])
 
 
-def _told(stream: StreamId, destination: DestinationPlan, table: str, carriers: Sequence[str]) -> tuple[str, str]:
+def _described(stream: StreamId, destination: DestinationPlan, table: str, carriers: Sequence[str]) -> tuple[str, str]:
     place = f"{destination.schema}.{table}"
     what = f"table {place} exists in destination {destination.name} and was not made by {stream}"
     # What an incremental snapshot carries lies in a schema of its own.

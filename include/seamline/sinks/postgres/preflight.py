@@ -44,7 +44,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
         publisher, writer = sessions[destination.connection], sessions[destination.writer]
         with translated(f"check {name}"):
             # Both logins tell the same of the server.
-            fatal = dict(told for session in sessions.values() for told in _of_each(session, destination, tables))
+            fatal = dict(problem for session in sessions.values() for problem in _of_each(session, destination, tables))
             fatal.update(_of_the_publisher(publisher, destination))
             fatal.update(_of_definitions(plan))
             fatal.update(_of_cuts(publisher, plan, destination))
@@ -54,10 +54,10 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
                 *_checked_row_by_row(publisher, destination, tables),
                 *_reading_kept_rows(publisher, destination, tables),
                 *(
-                    told
+                    problem
                     for table in plan.tables
                     if table.table
-                    for told in advice_on(table.table, WIRE_FORMS[plan.source.kind])
+                    for problem in advice_on(table.table, WIRE_FORMS[plan.source.kind])
                 ),
             )
         return (

@@ -7,7 +7,7 @@ from seamline.adapters.connections import resolve
 from seamline.databases.postgres.canonical import quoted, text_literal
 from seamline.databases.postgres.client import Session, open_session, translated
 from seamline.domain.catalogue import Column
-from seamline.domain.changes import Finding, FindingsTold
+from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.errors import Refused
 from seamline.domain.probe import KEY, Probe, StoredUnlike
 from seamline.plan.model import DestinationPlan, SyncPlan
@@ -67,7 +67,7 @@ class PostgresProbed:
 
     def findings(self) -> Sequence[Finding]:
         with self._session() as session:
-            return read_findings(session, self._stream, after=FindingsTold())[0]
+            return read_findings(session, self._stream, after=FindingsReported())[0]
 
     def remove(self) -> None:
         """Schemas, and what the ledger says of the stream. A repeat changes nothing."""

@@ -147,9 +147,9 @@ class PostgresSink:
             raise self._fenced_or(exc, lease) from exc
         except SeamlineError as exc:
             self._abandon(applier.session)
-            told = exc if exc.table not in batches else self._naming_nul(exc, batches[exc.table])
-            told.position = told.position or f"offsets [{progress.span.start}, {progress.span.end})"
-            raise told from exc.__cause__
+            named = exc if exc.table not in batches else self._naming_nul(exc, batches[exc.table])
+            named.position = named.position or f"offsets [{progress.span.start}, {progress.span.end})"
+            raise named from exc.__cause__
         except BaseException:
             self._abandon(applier.session)
             raise

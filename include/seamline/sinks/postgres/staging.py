@@ -80,14 +80,14 @@ class StagingArea:
     def drop(self) -> None:
         """Drop the tables of this attempt."""
         with closing(self._session()) as session, translated("drop staging tables"):
-            for name, told in _staged_in(session, self._schema):
-                if told["attempt"] == self._attempt:
+            for name, label in _staged_in(session, self._schema):
+                if label["attempt"] == self._attempt:
                     _drop(session, self._schema, name)
 
     def _drop_leftovers(self, session: Session) -> None:
         """Drop what dead attempts left: of this run all but this attempt's tables, of other runs what is old."""
-        for name, told in _staged_in(session, self._schema):
-            if told["run"] == self._run and told["attempt"] != self._attempt:
+        for name, label in _staged_in(session, self._schema):
+            if label["run"] == self._run and label["attempt"] != self._attempt:
                 _drop(session, self._schema, name)
         drop_abandoned(session, self._schema)
 
@@ -110,7 +110,7 @@ def drop_abandoned(session: Session, schema: str) -> int:
     row = session.execute("SELECT extract(epoch FROM now())::bigint").fetchone()
     oldest = (row[0] if row else 0) - ABANDONED_AFTER_S
     return sum(
-        _drop(session, schema, name) for name, told in _staged_in(session, schema) if int(told["made"], 16) < oldest
+        _drop(session, schema, name) for name, label in _staged_in(session, schema) if int(label["made"], 16) < oldest
     )
 
 
@@ -159,7 +159,7 @@ def fill(connection: Connection, place: StagedPlace, chunks: Iterable[bytes]) ->
             with session.transaction(), session.cursor() as cursor:
                 cursor.execute(f"TRUNCATE {relation(place)}".encode())
                 with cursor.copy(statement.encode()) as copy:
-                    for chunk in _told_apart(chunks):
+                    for chunk in _separated(chunks):
                         copy.write(chunk)
                 rows = cursor.rowcount
         except _SourceEnded as ended:
@@ -178,7 +178,7 @@ class _SourceEnded(Exception):
         self.error = error
 
 
-def _told_apart(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _separated(chunks: Iterable[bytes]) -> Iterator[bytes]:
     try:
         yield from chunks
     except SeamlineError as error:

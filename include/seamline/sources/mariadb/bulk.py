@@ -208,7 +208,7 @@ class BulkReaders:
         )
         # The first session waits at the barrier for all of this participant; it is connected and prepared by then.
         gate = self._locks.arrive(attempt=self._attempt, participant=self._participant) if number == 0 else ()
-        told = self._locks.tell_address(attempt=self._attempt, session=read.session)
+        publish = self._locks.publish_address(attempt=self._attempt, session=read.session)
         # The coordinator has a limit for this.
         with _foreign_errors(read.table), native_wait(""):
             return connectorx.read_sql(
@@ -216,7 +216,7 @@ class BulkReaders:
                 statement,
                 return_type="arrow_stream",
                 batch_size=BATCH_ROWS,
-                pre_execution_query=[*SESSION_SETTINGS, *gate, BEGIN_SNAPSHOT, *told],
+                pre_execution_query=[*SESSION_SETTINGS, *gate, BEGIN_SNAPSHOT, *publish],
             )
 
     def _start_lock(self, number: int) -> str:

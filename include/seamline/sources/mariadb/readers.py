@@ -80,7 +80,7 @@ class EncryptedReaders:
         for statement in (*self._locks.arrive(attempt=attempt, participant=self._participant), BEGIN_SNAPSHOT):
             client.query(self._session, statement)
         for read in self._reads:
-            for statement in self._locks.tell_address(attempt=attempt, session=read.session):
+            for statement in self._locks.publish_address(attempt=attempt, session=read.session):
                 client.query(self._session, statement)
 
     def _close_session(self) -> None:

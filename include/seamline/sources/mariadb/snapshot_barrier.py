@@ -70,11 +70,13 @@ class BarrierLocks:
         )
         return f"DO GET_LOCK({ready},0)", f"DO GET_LOCK({gate},{ARRIVAL_S})"
 
-    def tell_address(self, *, attempt: int, session: int) -> tuple[str, ...]:
+    def publish_address(self, *, attempt: int, session: int) -> tuple[str, ...]:
         """Statements by which an open snapshot says where it stands; `session` counts over all participants."""
         digest = f"LEFT(SHA2({ADDRESS_TEXT},256),{_AT_DIGITS})"
-        tell = f"DO GET_LOCK(CONCAT({text_literal(self.name('at-', attempt=attempt, participant=session))},{digest}),0)"
-        return READ_ADDRESS, tell
+        publish = (
+            f"DO GET_LOCK(CONCAT({text_literal(self.name('at-', attempt=attempt, participant=session))},{digest}),0)"
+        )
+        return READ_ADDRESS, publish
 
 
 def take(session: "Session[Any]", name: str, *, patience_s: float = 0.0) -> bool:

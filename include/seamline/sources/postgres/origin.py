@@ -53,9 +53,9 @@ class ColumnOrigin(msgspec.Struct, frozen=True):
 class Origin(msgspec.Struct, frozen=True):
     """`file` is another one after each rewrite of the table; `identity` is relreplident. `row_type` is the xmin of its
     row in pg_type, which has the table's name, schema and owner. `publication` and `published` are oid and xmin of the
-    publication and of the table's place in it, "" where there is none. `may_be_told_as_root`: it is a partition, and
-    its publication tells the changes of partitions as of a partitioned table above them, once that is published. None
-    in an origin of before this was kept."""
+    publication and of the table's place in it, "" where there is none. `may_be_published_as_root`: it is a partition,
+    and its publication gives changes of partitions as those of a partitioned table above them, once that is published.
+    None in an origin of before this was kept."""
 
     table: int
     file: int
@@ -64,16 +64,17 @@ class Origin(msgspec.Struct, frozen=True):
     row_type: str | None = None
     publication: str | None = None
     published: str | None = None
-    may_be_told_as_root: bool | None = None
+    # Under the name that plans and the platform database keep it by.
+    may_be_published_as_root: bool | None = msgspec.field(default=None, name="may_be_told_as_root")
 
 
 def read_origins(session: Session, source: SourcePlan, tables: list[str]) -> dict[str, str]:
     """`Table.origin` of each of these tables."""
     found: dict[str, Origin] = {}
     asked = {"schema": source.schema, "tables": tables, "publication": source.publication}
-    for name, oid, file, identity, row_type, *told in session.execute(_ORIGINS, asked).fetchall():
-        publication, published, may_be_told_as_root, column, *of_column = told
-        of_publication = (publication, published, may_be_told_as_root)
+    for name, oid, file, identity, row_type, *rest in session.execute(_ORIGINS, asked).fetchall():
+        publication, published, may_be_published_as_root, column, *of_column = rest
+        of_publication = (publication, published, may_be_published_as_root)
         origin = found.setdefault(str(name), Origin(oid, file, identity, {}, row_type, *of_publication))
         origin.columns[str(column)] = ColumnOrigin(*of_column)
     return {name: msgspec.json.encode(origin).decode() for name, origin in found.items()}
@@ -119,7 +120,7 @@ def undone_alterations(planned: Table, found: Table) -> list[str]:
             if old.version != new.version and not _is_version_of_rewrite(old, new)
         ]
     texts += [text for name, (old, new) in pairs.items() for text in _labels(name, old, new)]
-    texts += _left_untold(planned.name, was, now)
+    texts += _possibly_unpublished(planned.name, was, now)
     if was.identity != now.identity and now.identity not in "df":
         texts.append(f"the replica identity of {planned.name} is not its primary key any more")
     return texts
@@ -136,7 +137,7 @@ def _labels(name: str, old: ColumnOrigin, new: ColumnOrigin) -> list[str]:
     return texts
 
 
-def _left_untold(table: str, was: Origin, now: Origin) -> list[str]:
+def _possibly_unpublished(table: str, was: Origin, now: Origin) -> list[str]:
     """That the log may lack changes. pgoutput and the connector go by name, and what they pass over leaves no sign."""
     texts = []
     if was.row_type not in (None, now.row_type):
@@ -151,7 +152,7 @@ def _left_untold(table: str, was: Origin, now: Origin) -> list[str]:
         )
     elif was.published not in (None, now.published):
         texts.append(f"{table} was not, or not as a whole, in its publication: changes may be missing")
-    if was.may_be_told_as_root is False and now.may_be_told_as_root:
+    if was.may_be_published_as_root is False and now.may_be_published_as_root:
         texts.append(f"{table} became a partition: the log may tell its changes as those of the partitioned table")
     return texts
 

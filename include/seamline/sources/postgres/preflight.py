@@ -69,7 +69,7 @@ class PublicationFacts:
     schemas: tuple[str, ...] = ()
     row_filtered: frozenset[str] = frozenset()
     column_listed: frozenset[str] = frozenset()
-    tells_roots: bool = False  # publish_via_partition_root
+    publishes_roots: bool = False  # publish_via_partition_root
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def published_tables(facts: SourceFacts) -> Sequence[Problem]:
         if table.name in found.column_listed:
             what = f"publication {name} shows only some columns of table {table.name}"
             problems.append(Problem(what, f"let the table's owner run {again}", table=table.name))
-        if table.is_partition and found.tells_roots:
+        if table.is_partition and found.publishes_roots:
             what = (
                 f"table {table.name} is a partition, and publication {name} tells the changes of partitions as of a"
                 " partitioned table above them, once somebody adds that"

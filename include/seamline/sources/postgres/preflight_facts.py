@@ -138,7 +138,7 @@ def _publication(session: Session, source: SourcePlan) -> PublicationFacts | Non
     ).fetchall()
     if not rows:
         return None
-    is_for_all_tables, tells_roots, *published, schemas = rows[0]
+    is_for_all_tables, publishes_roots, *published, schemas = rows[0]
     listed = session.execute(
         "SELECT tablename, rowfilter IS NOT NULL FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s",
         (source.publication, source.schema),
@@ -158,7 +158,7 @@ def _publication(session: Session, source: SourcePlan) -> PublicationFacts | Non
         schemas=tuple(schemas),
         row_filtered=frozenset(str(name) for name, is_filtered in listed if is_filtered),
         column_listed=frozenset(str(row[0]) for row in column_listed),
-        tells_roots=tells_roots,
+        publishes_roots=publishes_roots,
     )
 
 

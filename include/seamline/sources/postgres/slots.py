@@ -27,7 +27,7 @@ CREATION_S = 60.0
 _PLUGIN = "pgoutput"
 _PAUSE_S = 0.2
 # A slot usually takes less than that; then those that it waits for are named, and again and again.
-_QUIET_S, _TOLD_EVERY_S = 3.0, 15.0
+_QUIET_S, _REPORTED_EVERY_S = 3.0, 15.0
 _HOLDERS = """
 SELECT w.pid, a.usename, a.application_name, to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')
 FROM (SELECT unnest(pg_blocking_pids(%(pid)s)) AS pid UNION SELECT pid FROM pg_locks
@@ -149,7 +149,7 @@ class _Waiting:
         started = time.monotonic()
         pause_s = _QUIET_S
         while not self._is_over.wait(min(pause_s, max(started + self._patience_s - time.monotonic(), 0))):
-            waited_s, pause_s = time.monotonic() - started, _TOLD_EVERY_S
+            waited_s, pause_s = time.monotonic() - started, _REPORTED_EVERY_S
             holders = self._holders()
             if self._is_over.is_set():
                 return

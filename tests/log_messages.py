@@ -8,7 +8,7 @@ from seamline.domain.log import LogRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Message:
     at: int
     its_key: bytes | None
     its_value: bytes | None
@@ -27,7 +27,7 @@ class Told:
         return self.its_headers
 
 
-def decode(decoder: Decoder, *messages: Told) -> list[LogRecord]:
-    told: list[LogRecord] = []
-    decoder.decode(messages, told)
-    return told
+def decode(decoder: Decoder, *messages: Message) -> list[LogRecord]:
+    records: list[LogRecord] = []
+    decoder.decode(messages, records)
+    return records

@@ -14,7 +14,7 @@ from tests.integration.streamed import streamed
 PUBLICATION = "ALTER PUBLICATION {publication}"
 ROW = "INSERT INTO account VALUES (1, 1, 'x', 'glad')"
 # What is done, and what is said of it. Each statement is a transaction.
-UNTOLD = {
+UNLOGGED = {
     "renamed": (
         ("ALTER TABLE account RENAME TO maint; INSERT INTO maint VALUES (1); ALTER TABLE maint RENAME TO account",),
         "account was renamed or moved to another schema",
@@ -68,22 +68,22 @@ UNTOLD = {
 @pytest.fixture
 def bank(stack: RunningStack) -> Iterator[PostgresCaptured]:
     create = ("CREATE TYPE mood AS ENUM ('glad', 'sad')", ACCOUNT, "ALTER TABLE account ADD felt mood", AUDIT, FULL)
-    with captured_postgres("untold_pg", create=create) as one:
+    with captured_postgres("unlogged_pg", create=create) as one:
         yield one
 
 
 @pytest.fixture
 def warehouse(stack: RunningStack) -> Iterator[Connection]:
-    with postgres_database("untold_pg_warehouse") as connection:
+    with postgres_database("unlogged_pg_warehouse") as connection:
         yield connection
 
 
-@pytest.mark.parametrize("name", UNTOLD)
+@pytest.mark.parametrize("name", UNLOGGED)
 def test_changes_that_the_log_lacks_or_tells_otherwise_stop_the_stream_before_the_next_one(
     name: str, bank: PostgresCaptured, warehouse: Connection
 ) -> None:
     """They are the first since the connector's task started: it has not met the table under its own name yet."""
-    statements, said = UNTOLD[name]
+    statements, said = UNLOGGED[name]
     with streamed(bank, warehouse, "account", "audit") as stream:
         stream.start()
         bank.execute(*(one.format(publication=bank.source_plan.publication) for one in statements))

@@ -16,7 +16,7 @@ DATABASES = ("seamline", "airflow")
 _NO_SECRETS = frozenset({"kafka_cluster_id"})
 
 
-def secrets_told(layout: Layout) -> list[str]:
+def leaked_secrets(layout: Layout) -> list[str]:
     """Each place with the name of the secret that it tells."""
     made = credentials.load_or_make(layout)
     known = {name: value for name, value in made.items() if name not in _NO_SECRETS}
@@ -29,7 +29,7 @@ def _in_files(layout: Layout, known: dict[str, str]) -> Iterator[str]:
         for path in folder.rglob("*"):
             if path.is_file():
                 looked_at += 1
-                yield from _told(str(path), _text(path), known)
+                yield from _leaks(str(path), _text(path), known)
     assert looked_at > 20, "there are hardly any logs: was this the right folder?"
 
 
@@ -42,7 +42,7 @@ def _in_command_lines(layout: Layout, known: dict[str, str]) -> Iterator[str]:
     assert len(found) > 5, "the stack hardly runs"
     for process in found:
         try:
-            yield from _told(f"command line of {process.program}", _text(Path(f"/proc/{process.pid}/cmdline")), known)
+            yield from _leaks(f"command line of {process.program}", _text(Path(f"/proc/{process.pid}/cmdline")), known)
         except FileNotFoundError:
             continue
 
@@ -62,10 +62,10 @@ def _in_databases(known: dict[str, str]) -> Iterator[str]:
             for schema, table in tables:
                 statement = sql.SQL("SELECT t::text FROM {} t").format(sql.Identifier(schema, table))
                 for (row,) in session.execute(statement):
-                    yield from _told(f"{database}.{schema}.{table}", row, known)
+                    yield from _leaks(f"{database}.{schema}.{table}", row, known)
 
 
-def _told(place: str, text: str, known: dict[str, str]) -> Iterator[str]:
+def _leaks(place: str, text: str, known: dict[str, str]) -> Iterator[str]:
     for name, value in known.items():
         if value in text:
             yield f"{place}: {name}"
