@@ -38,7 +38,7 @@ def test_a_failed_run_is_told_after_the_verdicts_and_the_way_into_airflow(
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(demo.boot, "up", lambda *_: None)
     monkeypatch.setattr(demo.Demo, "fill_bank", lambda *_: None)
-    monkeypatch.setattr(demo.Demo, "tell", fail)
+    monkeypatch.setattr(demo.Demo, "say_what_to_look_at", fail)
     monkeypatch.setattr(demo.status, "newest_verdicts", lambda *_: demo.status.Newest([], [broken], ZoneInfo("UTC")))
     assert main(["demo"]) == TerminalError.exit_code
     said = capsys.readouterr()
