@@ -111,9 +111,9 @@ class LogTopic:
     _offset: int = 0
     _number: int = 0
     _row: int = 0
-    # What the next BEGIN says of the transaction records before it.
+    # What the next BEGIN says of the transaction sent before it.
     before: PrecedingTransaction | None = None
-    # The transaction that has begun and has no END yet, and how many records of it are records.
+    # The transaction that has begun and has no END yet, and how many records of it there are.
     begun: Position | None = None
     odd: int = 0
     # When a transaction was committed; without it each is a millisecond later than the one before.
@@ -206,7 +206,7 @@ class LogTopic:
         elif change.after is None:
             yield "d", change.before, None
         elif self._key(change.table, change.before) != self._key(change.table, change.after):
-            # A key change is records as delete and insert, both under one row id.
+            # A key change is sent as delete and insert, both under one row id.
             yield "d", change.before, None
             yield "c", None, change.after
         else:
@@ -251,7 +251,7 @@ def row_record(row: RowChange, transaction_id: str = "", position: Position | No
 
 
 def in_runs(records: Sequence[LogRecord]) -> list[LogRecord]:
-    """Rows of one transaction that follow each other as one record, as a decoder tells them."""
+    """Rows of one transaction that follow each other as one record, as a decoder gives them."""
     joined: list[LogRecord] = []
     for record in records:
         last = joined[-1] if joined else record
@@ -319,7 +319,7 @@ class ScriptedControl:
 
     @property
     def states(self) -> list[str]:
-        """States in the order they were records, each run of equal ones once."""
+        """States in the order they were given, each run of equal ones once."""
         found: list[str] = []
         for report in self.reports:
             if not found or found[-1] != report.state:

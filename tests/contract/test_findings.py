@@ -1,4 +1,4 @@
-"""Which findings a comparison is records: each until its table is put in place anew, whatever happens to the others."""
+"""Which findings a comparison is given: each until its table is put in place anew, whatever happens to the others."""
 
 from collections.abc import Iterator
 

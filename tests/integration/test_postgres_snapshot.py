@@ -201,7 +201,7 @@ def a_table_is_published_amid_writers(
 def test_of_a_transaction_amid_which_its_table_is_published_the_snapshot_holds_all_and_the_log_tells_the_rest(
     is_passed: bool, bank: PostgresCaptured, warehouse: Connection, later: str
 ) -> None:
-    """Its rows before that moment are never records, those behind it are: a delete of a row that nobody inserted. Of one
+    """Its rows before that moment are never reported, those behind it are: a delete of a row nobody inserted. Of one
     that the connector reads before it has the table, nothing is."""
     tables = (*TABLES, later)
     publish = (grant(bank, later), f"ALTER PUBLICATION {bank.source_plan.publication} ADD TABLE {later}")

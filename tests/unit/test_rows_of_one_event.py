@@ -67,7 +67,7 @@ def events(draw: st.DrawFn) -> Event:
 def test_rows_of_an_event_are_what_each_record_tells(records: list[Event], apart: int) -> None:
     values, expected, pos, last = [], [], 4, ("", "")
     for table, op, rows in records:
-        # A change of key is records as a delete and an insert that stand at one place.
+        # A change of key is written as a delete and an insert that stand at one place.
         pos += 100 if (table, op) == last else apart
         last = (table, op)
         for before, after in rows:

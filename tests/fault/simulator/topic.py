@@ -22,8 +22,8 @@ class Loss(Enum):
     WHOLE = "a lost transaction"
     TAIL = "a lost tail"
     ORDER = "a reordered transaction"
-    TWICE = "a transaction records twice"
-    TOPIC = "a topic made anew"
+    TWICE = "a transaction sent twice"
+    TOPIC = "a topic made again"
     PURGED = "records pruned below the ledger"
 
 
@@ -83,7 +83,7 @@ class Capture:
     """Carries transactions from the source into the topic. `ends[n]`: the last offset of transaction n there.
 
     `lost_at`: the offset from which on nothing must be applied, once a loss has happened; `disordered`: the
-    transactions records twice or out of order; `missing`: the one that is not in the topic at all.
+    transactions sent twice or out of order; `missing`: the one that is not in the topic at all.
     """
 
     source: BankSource
@@ -247,9 +247,9 @@ class Capture:
         while waiting:
             topic.row(waiting.pop(0))
             if may_restart and self.dice.random() < 0.03:
-                # After a restart in mid-transaction the connector tells all of it again.
+                # After a restart in mid-transaction the connector sends all of it again.
                 topic.begin(committed.number)
-                self.schedule.tally["BEGIN records again"] += 1
+                self.schedule.tally["BEGIN repeated"] += 1
                 waiting = list(rows)
             if may_restart and self.dice.random() < 0.05:
                 topic.heartbeat()
@@ -286,7 +286,7 @@ class SimulatedReader(TopicReader):
 
     def _require_same_topic(self) -> None:
         if self.topic_id != self._capture.topic_id:
-            raise PositionLost("the log topic was made anew")
+            raise PositionLost("the log topic was made again")
         if not self.assigned:
             raise Violation("reader", "polled before it was assigned")
         records = self._log.records

@@ -17,8 +17,8 @@ _LISTED = 1_000
 def read_findings(
     session: Session, stream: StreamId, *, after: FindingsReported
 ) -> tuple[tuple[Finding, ...], FindingsReported]:
-    """The first findings of each table that were not reported yet, and how far all that there are go (`after` where there
-    are none). Those from before their table was put in place anew are over."""
+    """The first findings of each table that were not reported yet, and how far all that there are go (`after` where
+    there are none). Those from before their table was put in place anew are over."""
     with translated("read the findings of the stream"):
         try:
             newest = session.execute(
