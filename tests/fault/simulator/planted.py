@@ -134,7 +134,7 @@ def boundary_off_by_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def transactions_in_progress_taken_for_seen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PostgresPosition, "sees", lambda at, xid: widen_xid(xid, at.xmax) < at.xmax)
+    patch.setattr(PostgresPosition, "sees_xid", lambda at, xid: widen_xid(xid, at.xmax) < at.xmax)
 
 
 def xmax_asked_before_xmin(patch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def xmax_asked_before_xmin(patch: pytest.MonkeyPatch) -> None:
         wide = widen_xid(xid, at.xmax)
         return wide < at.xmax and wide not in at.in_progress
 
-    patch.setattr(PostgresPosition, "sees", sees)
+    patch.setattr(PostgresPosition, "sees_xid", sees)
 
 
 def boundary_by_the_lsn_of_rows(patch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def boundary_by_the_lsn_of_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def xid_of_64_bits_compared_with_one_of_32(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PostgresPosition, "sees", lambda at, xid: xid < at.xmax and xid not in at.in_progress)
+    patch.setattr(PostgresPosition, "sees_xid", lambda at, xid: xid < at.xmax and xid not in at.in_progress)
 
 
 def boundary_ends_at_any_marker(patch: pytest.MonkeyPatch) -> None:
