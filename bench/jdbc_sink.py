@@ -229,7 +229,7 @@ class JdbcSink:
             "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
             "tasks.max": "1",
             "topics": topic,
-            # The log tells decimals as texts: the server is to read them.
+            # The log holds decimals as texts: the server is to read them.
             "connection.url": f"jdbc:postgresql://{at}?stringtype=unspecified"
             f"&reWriteBatchedInserts={str(is_rewritten).lower()}",
             "connection.username": self._warehouse.login,

@@ -1,7 +1,7 @@
 """Reconciliation of one large table, MariaDB with PostgreSQL, against a plain text-hash scan of both sides.
 
-The reference is what one would write by hand: one checksum per side over all rows. It tells whether both are equal,
-and nothing else. Ours tells it per bucket and lists the rows. Both run side by side in one go, both sides at once, on
+The reference is what one would write by hand: one checksum per side over all rows. It says whether both are equal,
+and nothing else. Ours says it per bucket and lists the rows. Both run side by side in one go, both sides at once, on
 the servers of the local stack; medians of interleaved rounds.
 `./seamline exec python -m bench.reconcile --rows 2000000`
 """

@@ -222,7 +222,7 @@ def _by_spark_jdbc(
 ) -> StagedPlace:
     place = area.create([bench.table])["entry"]
     source, destination = bench.source, bench.destination
-    # `jdbc:mysql` is what Spark's dialect knows; the driver takes it when it is told so.
+    # `jdbc:mysql` is what Spark's dialect knows; the driver takes it with a setting.
     url = (
         f"jdbc:mysql://{source.host}:{source.port}/{source.database}?permitMysqlScheme&tinyInt1isBit=false&timezone=UTC"
     )

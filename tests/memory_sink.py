@@ -263,7 +263,7 @@ class MemorySink:
 
 
 def _is_my_lost_answer(row: LedgerRow, lease: Lease, progress: Progress) -> bool:
-    """Compare: False to go on with the commit, True if it was done before; else the error that tells why not."""
+    """Compare: False to go on with the commit, True if it was done before; else the error that says why not."""
     span = progress.span
     if row.epoch != lease.epoch:
         raise Fenced(f"{lease.stream}: epoch {lease.epoch} is over, the ledger's is {row.epoch}")

@@ -1,4 +1,4 @@
-"""A table whose log may leave values out, told as PostgreSQL's log tells it: a value that is stored out of line comes
+"""A table whose log may leave values out, logged as PostgreSQL does it: a value that is stored out of line comes
 only when it changes, a delete carries its key alone, a change of key is a delete and an insert that names the old key.
 """
 

@@ -16,7 +16,7 @@ _DAY_MINUTES = 24 * 60
 
 
 class RunCreated(BaseDeadlineReference):
-    """The moment at which a run is made. The plugin tells Airflow of this class.
+    """The moment at which a run is made. The plugin registers this class with Airflow.
 
     Airflow's own DAGRUN_QUEUED_AT would be as good, but no task of a run that has it can be cleared: 3.3.2 takes the
     interval, as it is stored, for seconds (`_recalculate_dagrun_queued_at_deadlines`), and the API answers 500.

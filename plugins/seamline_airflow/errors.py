@@ -21,7 +21,7 @@ from seamline_airflow.logins import take_from_airflow
 
 log = logging.getLogger(__name__)
 
-# Exit codes by which a Spark driver tells the same three stories (`SeamlineError.exit_code`; 2 is a wrong setting).
+# Exit codes by which a Spark driver says which of the three it was (`SeamlineError.exit_code`; 2 is a wrong setting).
 EXIT_CODES_FINAL = frozenset({ConfigError.exit_code, TerminalError.exit_code, InvariantViolated.exit_code})
 
 

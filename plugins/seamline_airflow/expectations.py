@@ -113,7 +113,7 @@ def result_frames(run: Run, destination: str, found: Reconciliation | None) -> t
     """The result tables of one destination, as far as the gate looks at them."""
     verdicts = {verdict.table: verdict for verdict in (found.tables if found else ())}
     plan = run.plan
-    # A parked table has nothing to compare, and is told: without its NOT_RUN the results are not whole.
+    # A parked table has nothing to compare, and is reported: without its NOT_RUN the results are not whole.
     named = (*(table.name for table in plan.tables), *(table.name for table in plan.parked))
     planned = tuple(dict.fromkeys([*named, *_derived(plan, verdicts)]))
     return (

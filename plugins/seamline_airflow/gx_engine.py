@@ -27,7 +27,7 @@ def load_checks(declarations: Path, suite: str) -> tuple[Check, ...]:
     declared = read_folder(declarations).expectations.get(suite)
     if declared is None or declared.spec is None:
         faults = "; ".join(str(fault) for fault in declared.document.faults) if declared else "there is no such file"
-        raise ConfigError(f"suite {suite} cannot be used: {faults}", hint="`seamline validate` tells all that is wrong")
+        raise ConfigError(f"suite {suite} cannot be used: {faults}", hint="`seamline validate` lists all that is wrong")
     return tuple((check.table, check.type, check.kwargs, check.why or check.type) for check in declared.spec.checks)
 
 
@@ -147,7 +147,7 @@ def _text(column: Column, value: Any) -> str | None:
 
 
 def _raised(info: Any) -> bool:
-    """GX tells errors flat for an expectation and nested by metric."""
+    """GX reports errors flat for an expectation and nested by metric."""
     if not isinstance(info, Mapping):
         return False
     return bool(info.get("raised_exception")) or any(_raised(inner) for inner in info.values())

@@ -64,7 +64,7 @@ class DriverJob:
 
 @dataclass(frozen=True, slots=True)
 class DriverHandle:
-    """JSON-able name of one driver. `kernel_start` (clock ticks after `boot_id`) tells a reused process id apart, and
+    """JSON-able name of one driver. `kernel_start` (clock ticks after `boot_id`) distinguishes a reused process id, and
     `space` that of another container; "" in a handle of an earlier version."""
 
     pid: int

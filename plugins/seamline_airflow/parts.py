@@ -1,4 +1,4 @@
-"""What tasks and triggers take from the composition root, built anew for each use and closed after it.
+"""What tasks and triggers take from the composition root, built again for each use and closed after it.
 
 Imported inside functions only: the clients behind the registry stay out of the parsing of DAGs.
 """

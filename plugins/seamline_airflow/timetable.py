@@ -17,7 +17,7 @@ class BusinessDayTimetable(CronPartitionTimetable):
 
     The tick stays at local midnight and the key is the date that has just ended. A tick at 00:30 would be wrong: a
     key given by hand decodes to 00:00, so a backfill would double some dates and drop its last one (Airflow 3.3.2
-    tells partitions apart by date and time, not by key). Hence only the start is moved, never the tick.
+    distinguishes partitions by date and time, not by key). Hence only the start is moved, never the tick.
     """
 
     def __init__(self, *, timezone: Any, delay_minutes: int = 30) -> None:

@@ -24,7 +24,7 @@ _UNLESS_SAID = {
 
 
 def submitted_conf(name: str) -> SparkConf:
-    """What spark-submit was told; alone, a local Spark under this name.
+    """What spark-submit was given; alone, a local Spark under this name.
 
     Made before there is a JVM, a SparkConf is empty (4.1.3), and what is set in it then overrules the Spark connection.
     """

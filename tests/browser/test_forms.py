@@ -111,7 +111,7 @@ def _waits(office: Office, run: DagRun) -> None:
     wait_until(lambda: _approve(office, run) == "awaiting_input", timeout_s=WITHIN_S, what="the question")
 
 
-def test_a_cut_is_signed_with_a_reason_only_by_who_knows_the_row_and_is_told_to_be_the_one(people: People) -> None:
+def test_a_cut_is_signed_with_a_reason_only_by_who_knows_the_row_and_is_said_to_be_the_one(people: People) -> None:
     day = _newest_date()
     order = _order_below_zero(day)
     operator, approver = people.sign_in("operator"), people.sign_in("approver")

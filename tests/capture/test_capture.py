@@ -80,8 +80,8 @@ def test_a_virtual_column_of_mariadb_is_in_the_log_as_the_source_shows_it(bank: 
     assert state.holds("audit") == bank.rows_of("SELECT a, memo, twice, loud FROM audit") == [(1, "z", 2, "Z")]
 
 
-def test_a_null_is_told_as_null_where_the_column_has_a_default(bank: Captured) -> None:
-    """Connect's converters put the default in its place unless they are told not to."""
+def test_a_null_is_reported_as_null_where_the_column_has_a_default(bank: Captured) -> None:
+    """Connect's converters put the default in its place unless a setting says not to."""
     for table in ("account", "audit"):
         bank.execute(f"ALTER TABLE {table} MODIFY a INT DEFAULT 7, MODIFY memo VARCHAR(200) DEFAULT 'none'")
     bank.ensure()

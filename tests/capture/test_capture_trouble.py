@@ -70,7 +70,7 @@ def test_a_worker_killed_in_mid_transaction_loses_and_doubles_nothing(
     assert_equals_source(bank, state)
 
 
-def test_a_worker_killed_between_transactions_tells_none_of_them_again(
+def test_a_worker_killed_between_transactions_sends_none_of_them_again(
     bank: Captured, stack: RunningStack, worker: ConnectWorker
 ) -> None:
     """A table without a key would hold twice what comes twice."""
@@ -85,10 +85,10 @@ def test_a_worker_killed_between_transactions_tells_none_of_them_again(
     assert_equals_source(bank, replay_all(bank))
 
 
-def test_a_worker_killed_behind_a_change_of_structure_knows_it_and_tells_the_rows_after_it(
+def test_a_worker_killed_behind_a_change_of_structure_knows_it_and_sends_the_rows_after_it(
     bank: Captured, stack: RunningStack, worker: ConnectWorker
 ) -> None:
-    """Such a statement has a BEGIN and no END, and is told again with it."""
+    """Such a statement has a BEGIN and no END, and is sent again with it."""
     bank.ensure()
     replay_all(bank)
     for column in ("b", "c"):
@@ -138,13 +138,13 @@ def is_ddl_in_log(bank: Captured, start: int) -> bool:
         return any(record.kind is RecordKind.DDL for record in reader.poll(1.0, 1_000))
 
 
-def test_a_worker_that_slept_in_mid_transaction_tells_no_row_of_it_twice(
+def test_a_worker_that_slept_in_mid_transaction_sends_no_row_of_it_twice(
     bank: Captured, stack: RunningStack, worker: ConnectWorker
 ) -> None:
-    """Debezium's binlog client, left to itself, connects again then and tells the transaction from its first row on."""
+    """Debezium's binlog client, left to itself, connects again then and sends the transaction from its first row on."""
     bank.ensure()
     with in_mid_transaction(bank, stack) as whole_at:
-        # Debezium looks after its session every minute by default; ours was once told to do so every ten seconds.
+        # Debezium looks after its session every minute by default; ours was once set to do so every ten seconds.
         worker.suspend(13)
         slept_at = bank.topics.end_offset()
     assert slept_at < whole_at, "the worker slept too late to prove anything"
@@ -221,7 +221,7 @@ def test_connect_away_is_trouble_that_may_pass(worker: ConnectWorker) -> None:
         away.status("any")
 
 
-def test_a_source_that_is_away_or_refuses_the_login_is_told_apart(
+def test_a_source_that_is_away_or_refuses_the_login_is_distinguished(
     bank: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = bank.root

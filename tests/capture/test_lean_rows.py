@@ -26,7 +26,7 @@ def bank(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Captur
         yield one
 
 
-def test_a_row_is_told_with_what_a_stream_reads_and_with_nothing_else(bank: Captured) -> None:
+def test_a_row_is_reported_with_what_a_stream_reads_and_with_nothing_else(bank: Captured) -> None:
     bank.ensure()
     start = bank.topics.end_offset()
     bank.execute(

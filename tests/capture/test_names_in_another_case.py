@@ -47,7 +47,7 @@ def test_every_statement_of_a_table_is_seen_whatever_case_it_was_typed_in(bank: 
     assert [row.table for transaction in made for row in transaction.rows] == ["account"]
     stops = [transaction.ddl for transaction in made if transaction.ddl]
     assert {touched(stop, TABLES) for stop in stops} == {("account",)}
-    # What is replaced is told as dropped and created.
+    # What is replaced is reported as dropped and created.
     assert [stop.statement.partition(" ")[0] for stop in stops] == [
         *("ALTER", "RENAME", "RENAME", "", "DROP", "DROP", "DROP"),
     ]

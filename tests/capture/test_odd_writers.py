@@ -72,7 +72,7 @@ def bank(stack: RunningStack) -> Iterator[Captured]:
 
 
 @pytest.mark.parametrize("kind", STATEMENTS)
-def test_a_change_that_the_log_tells_as_a_statement_stops_the_capture_by_name(bank: Captured, kind: str) -> None:
+def test_a_change_that_the_log_holds_as_a_statement_stops_the_capture_by_name(bank: Captured, kind: str) -> None:
     bank.execute(*STATEMENTS[kind])
     assert_stopped(bank)
 
@@ -105,8 +105,8 @@ def assert_stopped(bank: Captured, words: str = "binlog_format was not ROW") -> 
     assert "secret" not in str(raised.value), "an error holds a value of a row"
 
 
-def test_nothing_behind_what_cannot_be_read_is_told_however_often_the_capture_is_started(bank: Captured) -> None:
-    """Debezium's client reads on for a moment: what it told then would hide that something is missing."""
+def test_nothing_behind_what_cannot_be_read_is_reported_however_often_the_capture_is_started(bank: Captured) -> None:
+    """Debezium's client reads on for a moment: what it reported then would hide that something is missing."""
     marker_in_log(bank)
     bank.connector.stop()
     end = bank.topics.end_offset()
@@ -182,7 +182,7 @@ MAY_TOUCH = {
 }
 
 
-def test_a_statement_that_nobody_can_read_is_told_of_the_tables_that_it_may_touch_and_of_no_other(
+def test_a_statement_that_nobody_can_read_is_reported_for_the_tables_that_it_may_touch_and_of_no_other(
     bank: Captured,
 ) -> None:
     bank.execute("CREATE TABLE aside (id INT)", "CREATE TABLE aside2 (id INT) WITH SYSTEM VERSIONING")
@@ -211,7 +211,7 @@ ALTERED_BESIDE_THE_LOG = {
 
 
 @pytest.mark.parametrize("how", ALTERED_BESIDE_THE_LOG)
-def test_rows_of_a_table_that_was_altered_where_the_log_does_not_tell_it_stop_the_capture_by_name(
+def test_rows_of_a_table_that_was_altered_where_the_log_does_not_show_it_stop_the_capture_by_name(
     bank: Captured, how: str
 ) -> None:
     """So does a statement that Debezium has misunderstood: what it makes of the table is not what the server names."""

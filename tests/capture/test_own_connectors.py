@@ -44,7 +44,7 @@ def compile_all(layout: Layout, locked: tuple[LockedFile, ...]) -> dict[str, Pat
     return jars_in_plugins
 
 
-def test_each_plugin_that_is_extended_holds_the_classes_and_tells_connect_of_them(
+def test_each_plugin_that_is_extended_holds_the_classes_and_names_them_to_connect(
     layout: Layout, locked: tuple[LockedFile, ...]
 ) -> None:
     for kind, jar in compile_all(layout, locked).items():

@@ -61,8 +61,8 @@ def test_every_change_of_keyed_and_keyless_tables_comes_once_and_in_order(bank: 
     assert state.holds("audit") == sorted(bank.rows("audit"), key=repr)
 
 
-def test_a_null_is_told_as_null_where_the_column_has_a_default(bank: PostgresCaptured) -> None:
-    """Connect's converters put the default in its place unless they are told not to."""
+def test_a_null_is_reported_as_null_where_the_column_has_a_default(bank: PostgresCaptured) -> None:
+    """Connect's converters put the default in its place unless a setting says not to."""
     for table in ("account", "audit"):
         bank.execute(f"ALTER TABLE {table} ALTER a SET DEFAULT 7, ALTER memo SET DEFAULT 'none'")
     bank.ensure()
@@ -123,7 +123,7 @@ def large_transaction(bank: PostgresCaptured, statement: str) -> None:
 
 @pytest.mark.parametrize("ending", ["killed", "stopped"])
 @pytest.mark.parametrize("statement", ["INSERT", "COPY"])
-def test_a_transaction_whose_connector_ended_in_its_middle_is_told_again_whole(
+def test_a_transaction_whose_connector_ended_in_its_middle_is_sent_again_whole(
     statement: str,
     ending: str,
     own_worker: PostgresCaptured,
@@ -186,7 +186,7 @@ def test_whatever_the_connector_stores_lies_behind_a_whole_transaction(bank: Pos
 
 
 def stored_offsets(bank: PostgresCaptured) -> list[dict[str, Any]]:
-    """All that Connect was told to keep, in order; the first is what we gave it to begin with."""
+    """All that Connect was given to keep, in order; the first is what we gave it to begin with."""
     topic = offsets_topic(bank.source_plan)
     settings = client_settings(resolve("kafka")) | {"group.id": "none", "isolation.level": "read_committed"}
     first, end = bank.kafka.offsets(topic)
@@ -226,11 +226,11 @@ def test_a_slot_that_was_dropped_stops_the_capture_and_is_named(bank: PostgresCa
     wait_until(lambda: not is_active(bank), timeout_s=20, what="the slot to be let go")
     bank.execute(f"SELECT pg_drop_replication_slot('{bank.source_plan.slot}')")
     bank.execute("INSERT INTO account VALUES (1, 1, 'lost to the log')")
-    lost_by_name(bank, "replication slot dropped or made anew")
+    lost_by_name(bank, "replication slot dropped or made again")
     assert_begins_again(bank)
 
 
-def test_a_slot_that_was_made_anew_is_not_taken_for_the_old_one(bank: PostgresCaptured) -> None:
+def test_a_slot_that_was_made_again_is_not_taken_for_the_old_one(bank: PostgresCaptured) -> None:
     """What committed between the two is in neither."""
     bank.ensure()
     bank.connector.stop()
@@ -266,7 +266,7 @@ def test_a_slot_that_somebody_moved_on_stops_the_capture_and_is_named(bank: Post
 
 
 def stopped_at(bank: PostgresCaptured) -> dict[str, Any]:
-    """The place of a capture that has told everything and was stopped."""
+    """The place of a capture that has sent everything and was stopped."""
     bank.ensure()
     replay(bank, finish(bank))
     bank.connector.stop()
@@ -302,7 +302,7 @@ def test_a_place_that_debeziums_own_class_left_inside_of_a_transaction_is_read_a
 
 
 def test_a_server_whose_log_ends_before_the_place_of_the_capture_is_not_gone_on_with(bank: PostgresCaptured) -> None:
-    """As one that was restored: what commits there next would be taken for told."""
+    """As one that was restored: what commits there next would be taken for sent."""
     beyond = stopped_at(bank)["lsn"] + (1 << 30)
     put_place(bank, lsn=beyond, lsn_commit=beyond)
     lost_by_name(bank, "restored, or another one")

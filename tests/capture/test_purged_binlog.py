@@ -1,4 +1,4 @@
-"""A MariaDB source whose binlog no longer goes on where the capture stands: by a purge, because the server began anew,
+"""A MariaDB source whose binlog no longer goes on where the capture stands: by a purge, because the server began again,
 or because it lacks a transaction."""
 
 import time
@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def bank(stack: RunningStack) -> Iterator[Captured]:
-    """Its capture is stopped, and has not told the last transaction."""
+    """Its capture is stopped, and has not sent the last transaction."""
     with captured("purged") as one:
         one.ensure()
         one.connector.stop()
@@ -48,7 +48,7 @@ def test_a_purged_binlog_is_named_and_the_capture_goes_on_nowhere_else(bank: Cap
     assert_begins_again(bank)
 
 
-def test_a_server_whose_binlog_began_anew_is_not_the_one_that_the_log_knows(bank: Captured) -> None:
+def test_a_server_whose_binlog_began_again_is_not_the_one_that_the_log_knows(bank: Captured) -> None:
     bank.execute("RESET MASTER", "INSERT INTO account VALUES (2, 2, 'another first transaction')")
     end = bank.topics.end_offset()
     lost_by_name(bank, "no longer available on the server")
@@ -57,14 +57,14 @@ def test_a_server_whose_binlog_began_anew_is_not_the_one_that_the_log_knows(bank
         assert reader.poll(2.0, 100) == []
 
 
-@pytest.mark.parametrize("anew", ["RESET MASTER", "RESET MASTER TO 700"])
-def test_a_binlog_that_began_anew_and_has_passed_the_place_is_not_the_one_that_the_log_knows(
-    anew: str, bank: Captured
+@pytest.mark.parametrize("again", ["RESET MASTER", "RESET MASTER TO 700"])
+def test_a_binlog_that_began_again_and_has_passed_the_place_is_not_the_one_that_the_log_knows(
+    again: str, bank: Captured
 ) -> None:
     """Its numbers are those that the log expects, and the marker is still in its table."""
     place = (bank.client.offset(bank.connector.name) or {})["gtids"]
     bank.execute(
-        anew,
+        again,
         "INSERT INTO account VALUES (2, 2, 'before the place')",
         f"SET SESSION gtid_seq_no = {place.split('-')[2]}",
         "INSERT INTO account VALUES (3, 3, 'at the place')",

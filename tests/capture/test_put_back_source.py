@@ -76,7 +76,7 @@ def write_past(kind: str) -> WritePast:
 
 @pytest.fixture
 def bank(backup: Backup, kind: str) -> Iterator[Captured]:
-    """Its log has told what the backup does not hold."""
+    """Its log holds what the backup does not."""
     with KINDS[kind][1](f"put_back_{kind}") as one:
         one.ensure()
         one.execute("INSERT INTO account VALUES (1, 1, 'in the backup')")

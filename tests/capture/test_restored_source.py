@@ -1,4 +1,4 @@
-"""A source that was restored tells its positions a second time; the newest marker that the log has told is its witness.
+"""A source that was restored uses its positions a second time; the newest marker that the log has is its witness.
 
 Its row is deleted here, which is all that a capture can see of a source that was restored to the time before it
 (test_put_back_source.py puts one back).
@@ -24,7 +24,7 @@ def bank(request: pytest.FixtureRequest, stack: RunningStack) -> Iterator[Captur
 
 
 def stopped_behind_a_marker(bank: Captured) -> str:
-    """The id of the marker that the capture has told last, seconds ago."""
+    """The id of the marker that the capture has sent last, seconds ago."""
     bank.ensure()
     marker = marker_in_log(bank)
     wait_until(lambda: stored(bank).get("seamline_marker") == marker, timeout_s=30, what="the marker in the offset")
@@ -57,7 +57,7 @@ def test_the_last_marker_stays_the_witness_over_later_transactions_and_starts(ba
 
 
 @pytest.mark.parametrize("statement", ["DELETE FROM seamline_marker", "TRUNCATE TABLE seamline_marker"])
-def test_a_capture_that_was_told_of_the_deletion_of_its_witness_has_none(statement: str, bank: Captured) -> None:
+def test_a_capture_that_learned_of_the_deletion_of_its_witness_has_none(statement: str, bank: Captured) -> None:
     bank.ensure()
     marker = marker_in_log(bank)
     wait_until(lambda: stored(bank).get("seamline_marker") == marker, timeout_s=30, what="the marker in the offset")
@@ -68,7 +68,7 @@ def test_a_capture_that_was_told_of_the_deletion_of_its_witness_has_none(stateme
     assert "seamline_marker" in stored(bank)
 
 
-def test_a_marker_that_is_shown_a_moment_later_than_the_log_tells_it_is_waited_for(stack: RunningStack) -> None:  # noqa: ARG001
+def test_a_marker_that_is_shown_a_moment_later_than_the_log_holds_it_is_waited_for(stack: RunningStack) -> None:  # noqa: ARG001
     """Between the two a server takes a few steps, in which a task may ask."""
     with captured_postgres("shown_later") as bank:
         marker = stopped_behind_a_marker(bank)

@@ -1,4 +1,4 @@
-"""Rows that a MariaDB has rolled back and tells all the same: they are not told on, or the capture stops by name."""
+"""Rows that a MariaDB has rolled back and logs all the same: they are not sent on, or the capture stops by name."""
 
 from collections.abc import Iterator
 
@@ -142,7 +142,7 @@ def bank(stack: RunningStack) -> Iterator[Captured]:
 
 
 @pytest.mark.parametrize("how", UNDONE)
-def test_what_a_transaction_has_rolled_back_is_not_told_though_the_binlog_has_it(bank: Captured, how: str) -> None:
+def test_what_a_transaction_has_rolled_back_is_not_sent_though_the_binlog_has_it(bank: Captured, how: str) -> None:
     bank.execute("BEGIN", *UNDONE[how])
     bank.execute("INSERT INTO account VALUES (999, 9, 'behind it')")
     logged = replay(bank, finish(bank)).holds("account")

@@ -1,4 +1,4 @@
-"""A log topic on a real broker that tells something twice, not at all, or in another order than the source."""
+"""A log topic on a real broker that shows something twice, not at all, or in another order than the source."""
 
 import json
 import uuid
@@ -31,7 +31,7 @@ LAST = "last-of-the-topic"
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A source's topic as it was told: its messages, and where each of the test's transactions lies in them."""
+    """A source's topic as it was written: its messages, and where each of the test's transactions lies in them."""
 
     bank: Captured
     at: Position
@@ -186,7 +186,7 @@ def applied_from(topic: Topic, messages: Sequence[Message]) -> tuple[LogCorrupte
         bank.kafka.delete(name)
 
 
-def test_the_topic_as_it_was_told_is_applied_whole(topic: Topic) -> None:
+def test_the_topic_as_it_was_written_is_applied_whole(topic: Topic) -> None:
     assert applied_from(topic, as_it_was(topic)) == (None, list(range(TRANSACTIONS)), TRANSACTIONS * COPIES)
 
 

@@ -64,7 +64,7 @@ def torn(server: Server, bank: Captured, *, least_bytes: int) -> bool:
 
 
 @pytest.mark.parametrize("least_bytes", [1 << 20, 16 << 20], ids=["less than what is held", "more than what is held"])
-def test_what_a_killed_server_has_left_of_a_transaction_in_its_binlog_is_not_told(
+def test_what_a_killed_server_has_left_of_a_transaction_in_its_binlog_is_not_sent(
     server: Server, bank: Captured, least_bytes: int
 ) -> None:
     with watched(bank):

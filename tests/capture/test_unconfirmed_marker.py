@@ -54,7 +54,7 @@ def bank(server: Backup, kind: str) -> Iterator[Captured]:
 
 @contextmanager
 def unconfirmed_marker(bank: Captured, server: Backup, kind: str) -> Iterator[str]:
-    """The id of the newest one that the log has told. The standby that is asked is away; it confirms at the end."""
+    """The id of the newest one that the log has. The standby that is asked is away; it confirms at the end."""
     *_, ask_standby, confirm = KINDS[kind]
     server.server.ask(*ask_standby)
     with ThreadPoolExecutor(1) as pool:

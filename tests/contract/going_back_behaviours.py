@@ -26,7 +26,7 @@ def a_destination_that_failed_over_to_a_replica_that_was_behind_is_not_taken_for
 
 
 def _goes_back(world: World, stream: Applying, ledger: LedgerRow) -> None:
-    """Who had its commits confirmed is told and writes nothing; who comes next goes on from the ledger."""
+    """Who had its commits confirmed gets an error and writes nothing; who comes next goes on from the ledger."""
     world.put_back(ledger)
     before = world.rows(ACCOUNT)
     with pytest.raises(WentBack, match=f"stands at offset {ledger.next_offset} under epoch {ledger.epoch}") as raised:

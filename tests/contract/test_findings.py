@@ -1,4 +1,4 @@
-"""Which findings a comparison is given: each until its table is put in place anew, whatever happens to the others."""
+"""Which findings a comparison is given: each until its table is put in place again, whatever happens to the others."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ def reported(world: PostgresWorld, *, after: FindingsReported = NOTHING) -> list
     return [finding.table for finding in read_findings(world.session, STREAM, after=after)[0]]
 
 
-def test_a_finding_is_told_still_when_another_table_has_joined(world: PostgresWorld) -> None:
+def test_a_finding_is_reported_still_when_another_table_has_joined(world: PostgresWorld) -> None:
     carrying(world, ACCOUNT).span(delete(ACCOUNT, **account(9)))
     world.sink().join(STREAM, passed(world, TRANSFER, rows=[LEG], at=10))
     assert reported(world) == ["account"]
@@ -41,7 +41,7 @@ def test_a_finding_is_over_when_its_table_was_loaded_again(world: PostgresWorld)
     assert reported(world) == []
 
 
-def test_what_an_incremental_snapshot_has_found_is_told_by_the_stream_though_a_later_one_was_told_before(
+def test_what_an_incremental_snapshot_has_found_is_reported_by_the_stream_though_a_later_one_was_reported_before(
     world: PostgresWorld,
 ) -> None:
     stream = carrying(world, ACCOUNT)
@@ -56,7 +56,7 @@ def test_what_an_incremental_snapshot_has_found_is_told_by_the_stream_though_a_l
     assert reported(world, after=through) == ["transfer"]
 
 
-def test_what_is_found_after_the_destination_was_put_back_is_told_though_its_number_was_told_before(
+def test_what_is_found_after_the_destination_was_put_back_is_reported_though_its_number_was_reported_before(
     world: PostgresWorld,
 ) -> None:
     stream = carrying(world, ACCOUNT)
@@ -75,7 +75,7 @@ def test_what_is_found_after_the_destination_was_put_back_is_told_though_its_num
 
 
 @pytest.mark.parametrize("is_upgraded", [False, True], ids=["as it was left", "upgraded"])
-def test_what_an_earlier_version_found_is_told_until_its_own_table_was_loaded_again(
+def test_what_an_earlier_version_found_is_reported_until_its_own_table_was_loaded_again(
     world: PostgresWorld, is_upgraded: bool
 ) -> None:
     carrying(world, ACCOUNT, TRANSFER).span(delete(ACCOUNT, **account(9)), delete(TRANSFER, **LEG))

@@ -76,7 +76,7 @@ def stored(world: PostgresWorld, table: Table) -> list[tuple[Any, ...]]:
 
 
 def plain(column: Column, value: Any) -> Any:
-    """Values whose Python types differ between sides, brought together; the sign of zero is told apart."""
+    """Values whose Python types differ between sides, brought together; the sign of zero is distinguished."""
     if column.kind is Kind.UUID and value is not None:
         return str(value).lower()
     if isinstance(value, float):
@@ -216,7 +216,7 @@ def test_a_text_with_the_character_nul_is_refused_by_column_and_key(
     assert stored(world, table) == []
 
 
-def test_what_else_the_destination_refuses_is_not_told_as_nul(world: PostgresWorld) -> None:
+def test_what_else_the_destination_refuses_is_not_reported_as_nul(world: PostgresWorld) -> None:
     world.session.execute("ALTER TABLE settlement.kinds ADD CHECK (id < 5)")
     with pytest.raises(SchemaConflict, match="violates check constraint"):
         apply(world, TableChanges("kinds", [KeyedChange(b"{}", False, False, image(row(5)), 1)]))

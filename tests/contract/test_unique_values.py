@@ -228,7 +228,7 @@ def test_rows_that_others_refer_to_stop_the_stream_and_lose_nothing(world: Postg
     )
     world.session.execute("INSERT INTO people.card VALUES (1)")
     try:
-        with pytest.raises(SchemaConflict, match=r"row_by_row.*cannot be deleted and inserted anew.*held") as caught:
+        with pytest.raises(SchemaConflict, match=r"row_by_row.*cannot be deleted and inserted again.*held") as caught:
             stream.span(*swap())
         assert "DEFERRABLE" in caught.value.hint
         assert world.session.execute("SELECT owner FROM people.card").fetchall() == [(1,)]
@@ -321,11 +321,11 @@ def exchange_titles(world: PostgresWorld, *, beside: int) -> list[dict[str, Any]
 
 
 @BESIDE
-def test_a_row_written_anew_keeps_the_values_that_its_log_left_out(notes: PostgresWorld, beside: int) -> None:
+def test_a_row_written_again_keeps_the_values_that_its_log_left_out(notes: PostgresWorld, beside: int) -> None:
     assert_stored(notes, *exchange_titles(notes, beside=beside))
 
 
-def test_a_row_written_anew_keeps_what_all_chunks_of_its_transaction_left_out(notes: PostgresWorld) -> None:
+def test_a_row_written_again_keeps_what_all_chunks_of_its_transaction_left_out(notes: PostgresWorld) -> None:
     first, second = rows = [{**row, "title": f"t {row['id']}"} for row in numbered(2)]
     stream = opened(notes, *rows)
     notes.session.execute('CREATE UNIQUE INDEX row_by_row ON settlement."no%table" (title)')

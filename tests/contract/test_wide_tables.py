@@ -111,7 +111,7 @@ def test_a_table_of_all_columns_that_postgresql_has_is_changed_in_every_way(
     )
     first |= {"s": "chunk", "t": "later", "hash": "x"}
     assert_stored(world, sink_database, WIDE, first, row(WIDE, 2), row(WIDE, 3))
-    # Written anew: somebody's index is checked row by row, and two rows exchange its value.
+    # Written again: somebody's index is checked row by row, and two rows exchange its value.
     world.session.execute("CREATE UNIQUE INDEX row_by_row ON settlement.wide (found)")
     second = row(WIDE, 2, found="1")
     apply(world, TableChanges("wide", [written(lacking({"found": "2"})), written(second)]))

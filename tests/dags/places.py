@@ -2,6 +2,6 @@
 
 PLACES = {
     "dag.double_run": "a task's process, before its step; or two of them stand there and do it side by side",
-    "dag.state_written": "a task's process, its step done and written down, Airflow not told",
-    "dag.trigger_event": "a triggerer, the wait over, whoever waits not told",
+    "dag.state_written": "a task's process, its step done and written down, Airflow not informed",
+    "dag.trigger_event": "a triggerer, the wait over, whoever waits not informed",
 }

@@ -30,7 +30,7 @@ def run_task(run_id: str, task_id: str) -> None:
 
 
 def run_trigger(run_id: str, task_id: str) -> None:
-    """As a triggerer does: the wait is made from its row, and what it says is told to whoever waits for it."""
+    """As a triggerer does: the wait is made from its row, and what it says is reported to whoever waits for it."""
     from airflow.models.trigger import Trigger
     from airflow.sdk.module_loading import import_string
     from airflow.utils.session import create_session

@@ -26,7 +26,7 @@ ASKED: list[HITLOperator] = []
 
 @pytest.fixture
 def platform(monkeypatch: pytest.MonkeyPatch) -> results.Platform:
-    """A cut that the gate has judged and that is not clean, and an Airflow that asks when it is told to."""
+    """A cut that the gate has judged and that is not clean, and an Airflow that asks when it is asked to."""
 
     def ask(operator: HITLOperator, context: Any) -> None:
         ASKED.append(operator)
@@ -174,7 +174,7 @@ def test_of_a_table_without_a_key_no_row_is_named() -> None:
     assert "8675309" not in question_text(results.run(), [results.reconciliation(keyless)], [])
 
 
-def test_what_is_staged_or_checked_anew_begins_without_the_old_decision(
+def test_what_is_staged_or_checked_again_begins_without_the_old_decision(
     platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def again(work: Any) -> None:

@@ -107,7 +107,7 @@ def test_a_serialized_dag_holds_no_path_of_this_machine(bag: DagBag, checkout: P
         assert str(checkout) not in str(fields)
 
 
-def test_the_publish_task_tells_the_asset_that_starts_the_comparison(bag: DagBag) -> None:
+def test_the_publish_task_names_the_asset_that_starts_the_comparison(bag: DagBag) -> None:
     (asset,) = bag.dags["settlement__nightly"].get_task("publish").outlets
     assert asset.name == "settlement.cut"
     assert bag.dags["settlement__reconcile"].timetable.asset_condition == asset

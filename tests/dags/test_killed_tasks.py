@@ -242,7 +242,7 @@ def test_two_attempts_at_a_task_side_by_side_do_it_once(scene: Scene, task_id: s
     assert scene.written() == done
 
 
-def test_a_wait_whose_event_dies_with_its_triggerer_is_made_anew_by_the_next(scene: Scene) -> None:
+def test_a_wait_whose_event_dies_with_its_triggerer_is_made_again_by_the_next(scene: Scene) -> None:
     assert scene.code("run_task", "publish") == 0
     assert scene.code("run_task", "cutover") == 0
     assert state_of(scene.run_id, "cutover") == "deferred"

@@ -63,7 +63,7 @@ class World(test_log_pruning.World):
 
 
 def _away(_topic: str) -> Any:
-    raise TransientError("Kafka could not tell offsets")
+    raise TransientError("Kafka could not report offsets")
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_a_log_that_was_given_up_leaves_no_alarm(
 
 def test_a_kafka_that_does_not_answer_is_red_and_tried_again(world: World) -> None:
     world.kafka_is_away = True
-    with pytest.raises(AirflowException, match="could not tell offsets"):
+    with pytest.raises(AirflowException, match="could not report offsets"):
         run("log")
     world.kafka_is_away = False
     assert run("log") == {"core_bank": 70}

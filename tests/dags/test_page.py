@@ -382,7 +382,7 @@ def test_hostile_values_are_shown_and_never_act(signed_in: TestClient, platform:
     assert signed_in.get(f"/page?dag_id={HOSTILE}").text.count("<script") == 0
 
 
-def test_the_browser_is_told_to_load_and_run_nothing(signed_in: TestClient, anonymous: TestClient) -> None:
+def test_the_browser_is_asked_to_load_and_run_nothing(signed_in: TestClient, anonymous: TestClient) -> None:
     for answer in (signed_in.get("/page"), signed_in.get("/style.css"), anonymous.get("/nowhere")):
         policy = answer.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'")
@@ -418,7 +418,7 @@ def test_the_exports_hold_every_table_and_total(signed_in: TestClient, platform:
     assert signed_in.get("/export.json?sync=settlement&business_date=2026-11-01").json() == []
 
 
-def test_the_csv_tells_how_many_rows_differ_and_who_signed(signed_in: TestClient, platform: results.Platform) -> None:
+def test_the_csv_shows_how_many_rows_differ_and_who_signed(signed_in: TestClient, platform: results.Platform) -> None:
     platform.found = [
         results.reconciliation(results.table("account", Verdict.BREAK, breaks_total=3), results.table("ledger_entry"))
     ]

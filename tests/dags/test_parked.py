@@ -1,4 +1,4 @@
-"""A parked table in the tasks and on the page: always told, never red by itself, never a cover for another."""
+"""A parked table in the tasks and on the page: always reported, never red by itself, never a cover for another."""
 
 import csv
 import io
@@ -48,7 +48,7 @@ def night(platform: results.Platform) -> results.Platform:
 # ---- the night -----------------------------------------------------------------------------------------------------
 
 
-def test_the_suite_passes_with_a_parked_table_that_is_told_and_misses_one_that_is_not() -> None:
+def test_the_suite_passes_with_a_parked_table_that_is_reported_and_misses_one_that_is_not() -> None:
     run = results.run(plan=plan())
     assert _judge(found(NOT_RUN, ENTRY, scope=Scope.CUT), run).verdict is Verdict.MATCH
     without_it = _judge(found(ENTRY, scope=Scope.CUT), run)
@@ -93,7 +93,7 @@ def test_a_table_that_was_left_out_without_a_reason_is_asked_about(night: result
 # ---- live tables ---------------------------------------------------------------------------------------------------
 
 
-def test_the_verdicts_of_live_tables_are_green_and_tell_the_parked_table(
+def test_the_verdicts_of_live_tables_are_green_and_show_the_parked_table(
     night: results.Platform, capsys: pytest.CaptureFixture[str]
 ) -> None:
     night.found = [found(ENTRY, NOT_RUN)]
@@ -179,7 +179,7 @@ def test_each_dag_says_what_is_parked() -> None:
 
 
 @pytest.mark.parametrize("scope", list(Scope))
-def test_page_and_exports_tell_the_parked_table_and_that_the_report_is_partial(
+def test_page_and_exports_show_the_parked_table_and_that_the_report_is_partial(
     signed_in: TestClient, platform: results.Platform, scope: Scope
 ) -> None:
     platform.found = [found(ENTRY, NOT_RUN, scope=scope)]

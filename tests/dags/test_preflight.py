@@ -1,4 +1,4 @@
-"""The preflight task tells everything that is wrong at once: declarations, source, capture and destinations."""
+"""The preflight task shows everything that is wrong at once: declarations, source, capture and destinations."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,7 +63,7 @@ def execute(plan_json: str) -> Any:
     return operator.execute({"params": {}})
 
 
-def test_everything_that_is_wrong_is_told_at_once(
+def test_everything_that_is_wrong_is_reported_at_once(
     platform: results.Platform, plan_json: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(

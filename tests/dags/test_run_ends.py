@@ -50,7 +50,7 @@ def test_a_failure_is_kept_with_the_error_and_its_cure(platform: results.Platfor
 
 
 def test_a_killed_task_leaves_a_failure_too(platform: results.Platform) -> None:
-    """Airflow's DAG processor tells of it without an error."""
+    """Airflow's DAG processor reports it without an error."""
     NIGHTLY.failed(_context("cut"))
     assert "killed" in platform.runs[results.RUN].result[FAILURE]["error"]
     assert "clear the task" in platform.runs[results.RUN].result[FAILURE]["cure"]
@@ -94,7 +94,7 @@ def test_a_run_that_was_never_written_down_leaves_nothing(platform: results.Plat
 
 
 def test_a_run_that_somebody_ended_in_airflow_says_so_and_waits_for_nobody(platform: results.Platform) -> None:
-    """Marked as failed there: no task of it can tell."""
+    """Marked as failed there: no task of it can say so."""
     platform.put_result(results.RUN, DECISION, Decision.asked(["approver"]).to_json())
     NIGHTLY.ended(_context("approve", reason="task_failure"))
     run = platform.runs[results.RUN]
@@ -103,7 +103,7 @@ def test_a_run_that_somebody_ended_in_airflow_says_so_and_waits_for_nobody(platf
     assert run.result[DECISION] is None
 
 
-def test_what_a_task_has_told_stays_when_airflow_ends_the_run(platform: results.Platform) -> None:
+def test_what_a_task_has_reported_stays_when_airflow_ends_the_run(platform: results.Platform) -> None:
     NIGHTLY.failed(_context(exception=_error(PositionLost("gone", hint="onboard again"))))
     result = dict(platform.runs[results.RUN].result)
     NIGHTLY.ended(_context(reason="task_failure"))
@@ -145,7 +145,7 @@ def test_a_change_of_tables_that_failed_before_it_published_holds_up_no_night(pl
     assert runs.onboarded_plan(platform, wider) == results.plan()
 
 
-def test_airflows_dag_processor_tells_of_a_task_whose_process_is_gone(
+def test_airflows_dag_processor_reports_a_task_whose_process_is_gone(
     checkout: Path, airflow_database: Path, platform: results.Platform
 ) -> None:
     from airflow.callbacks.callback_requests import TaskCallbackRequest

@@ -259,7 +259,7 @@ def test_a_stream_that_runs_by_its_plan_is_left_alone(platform: results.Platform
     assert platform.wants == []
 
 
-def test_a_stream_that_is_down_or_has_another_plan_is_wanted_anew(platform: results.Platform) -> None:
+def test_a_stream_that_is_down_or_has_another_plan_is_wanted_again(platform: results.Platform) -> None:
     platform.wanted_streams = (WantedStream(results.STREAM, plan_to_json(results.plan()), 1),)
     platform.reports = {results.STREAM: results.report(state="failed")}
     assert _want().execute(context()) == ["settlement@warehouse"]
@@ -314,7 +314,7 @@ def test_the_source_is_checked_every_day_for_the_tables_that_are_carried(
         operator.execute(context())
 
 
-def test_what_is_wrong_with_a_source_is_told_also_while_connect_is_away(
+def test_what_is_wrong_with_a_source_is_reported_also_while_connect_is_away(
     platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problems = [Problem("binlog_row_image is MINIMAL", "SET GLOBAL binlog_row_image = FULL")]

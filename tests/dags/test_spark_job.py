@@ -1,4 +1,4 @@
-"""A Spark job of a run starts once, is found again by whoever comes next, and runs anew when it is cleared."""
+"""A Spark job of a run starts once, is found again by whoever comes next, and runs again when it is cleared."""
 
 import stat
 from pathlib import Path

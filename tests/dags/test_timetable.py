@@ -68,7 +68,7 @@ def test_a_backfill_of_three_dates_is_three_runs(timezone: str) -> None:
 
 
 def test_a_key_given_by_hand_is_the_same_partition_as_the_scheduled_one() -> None:
-    """Airflow tells partitions apart by date and time: were they unlike, a backfill would make the date twice."""
+    """Airflow distinguishes partitions by date and time: were they unlike, a backfill would make the date twice."""
     timetable = BusinessDayTimetable(timezone="Asia/Shanghai", delay_minutes=30)
     info = _next(timetable, None, earliest=datetime(2026, 11, 19, tzinfo=UTC))
     assert timetable._decode_partition_date(str(info.partition_key)) == info.partition_date

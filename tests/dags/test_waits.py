@@ -157,7 +157,7 @@ def test_the_watch_waits_until_its_date_ends(platform: Any) -> None:
     assert deferred.value.timeout < timedelta(hours=24, minutes=30)
 
 
-def test_the_watch_tells_the_lag_of_its_streams_when_it_begins_and_again_and_again(
+def test_the_watch_shows_the_lag_of_its_streams_when_it_begins_and_again_and_again(
     platform: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     platform.reports = {results.STREAM: results.report(lag_s=1.25, epoch=1, next_offset=40, log_end_offset=47)}
@@ -277,7 +277,9 @@ def test_a_stream_that_was_not_heard_is_not_green_before_it_is_worth_an_alarm(pl
             look.execute({})
 
 
-def test_a_host_that_nobody_brought_back_is_started_and_told(platform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_nobody_brought_back_is_started_and_reported(
+    platform: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[str] = []
     monkeypatch.setattr(
         "seamline_airflow.operators.step.start_host", lambda pool: started.append(pool) or SimpleNamespace(pid=1)
@@ -294,7 +296,7 @@ def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:
     assert host_troubles([_host(is_alive=False, silent_s=5.0)], ["default"]) == []
 
 
-def test_the_page_about_alarms_tells_each_of_them(checkout: Path) -> None:
+def test_the_page_about_alarms_shows_each_of_them(checkout: Path) -> None:
     known = {*STREAM_ALARMS, HOST_GONE, *ROSTER_ALARMS, *SOURCE_ALARMS, LOG_NOT_PRUNED, deadline.ALARM, NOT_CLEAN}
     page = (checkout / "docs/reference/alarms.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE)) == known

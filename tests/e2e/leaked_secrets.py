@@ -1,4 +1,4 @@
-"""Where a stack tells one of its secrets: logs, command lines, and every row of the databases that it keeps itself."""
+"""Where a stack shows one of its secrets: logs, command lines, and every row of the databases that it keeps itself."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ _NO_SECRETS = frozenset({"kafka_cluster_id"})
 
 
 def leaked_secrets(layout: Layout) -> list[str]:
-    """Each place with the name of the secret that it tells."""
+    """Each place with the name of the secret that it shows."""
     made = credentials.load_or_make(layout)
     known = {name: value for name, value in made.items() if name not in _NO_SECRETS}
     return [*_in_files(layout, known), *_in_command_lines(layout, known), *_in_databases(known)]

@@ -154,7 +154,7 @@ def test_a_viewer_looks_and_starts_nothing(demo: subprocess.CompletedProcess[str
         assert "by-a-viewer" not in {one.run_id for one in airflow.runs(f"{SYNC}__reconcile")}
 
 
-def test_no_log_no_command_line_and_no_stored_plan_tells_a_secret(demo: subprocess.CompletedProcess[str]) -> None:
+def test_no_log_no_command_line_and_no_stored_plan_shows_a_secret(demo: subprocess.CompletedProcess[str]) -> None:
     layout = Layout(settings.load())
     assert leaked_secrets(layout) == []
     planted = layout.logs / "planted.log"

@@ -288,8 +288,9 @@ def stored(one: Captured) -> dict[str, Any]:
 
 
 def lost_by_name(one: Captured, match: str, *, since_s: float | None = None) -> PositionLost:
-    """Invariant I9: within a minute whoever asks for the capture is told by name; so is the host's watch, whose alarm
-    holds the cure. `since_s`: of `time.monotonic`, when a capture that ran could know; a stopped one is asked now."""
+    """Invariant I9: within a minute whoever asks for the capture is reported by name; so is the host's watch, whose
+    alarm holds the cure. `since_s`: of `time.monotonic`, when a capture that ran could know; a stopped one is asked
+    now."""
     began = time.monotonic() if since_s is None else since_s
     with pytest.raises(PositionLost, match=match) as lost:
         one.ensure()
@@ -302,7 +303,7 @@ def lost_by_name(one: Captured, match: str, *, since_s: float | None = None) -> 
 
 
 def assert_begins_again(one: Captured) -> None:
-    """The cure of a lost place: the new log tells what comes from now on, and nothing that was before."""
+    """The cure of a lost place: the new log holds what comes from now on, and nothing that was before."""
     before = one.topics.ensure()
     one.reset()
     assert one.ensure().topic_id != before
@@ -377,7 +378,7 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
             assert not transaction or record.transaction_id == open_id, (
                 f"{open_id} has rows and no END before {record.transaction_id}"
             )
-            # A restarted connector tells an open transaction again, all of it.
+            # A restarted connector sends an open transaction again, all of it.
             state.repeated += bool(transaction)
             assert record.is_whole, record
             transaction = []
@@ -397,7 +398,7 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
             assert record.position is not None
             open_id, begun, before = "", None, PrecedingTransaction(record.position, has_end=True)
             if is_last:
-                assert chains <= 1 + one.places_put, "a BEGIN names nothing although something was told before it"
+                assert chains <= 1 + one.places_put, "a BEGIN names nothing although something was sent before it"
                 return state
         elif record.kind in (RecordKind.TRUNCATE, RecordKind.DDL):
             odd += 1

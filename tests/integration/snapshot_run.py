@@ -178,7 +178,7 @@ def transactions_of(bank: Captured, through: str) -> Iterator[tuple[LogRecord, P
 def state_at(bank: Captured, position: Position, next_offset: int, high_marker: str, tables: Sequence[str]) -> Replayed:
     """What the position rule says the snapshot holds; it must flip once, and not before `next_offset`.
 
-    Of `tables` only: of one that was published later the log may tell the end of a transaction and not its begin.
+    Of `tables` only: of one that was published later the log may hold the end of a transaction and not its begin.
     """
     state = Replayed()
     passed = False

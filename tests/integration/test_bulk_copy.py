@@ -275,7 +275,7 @@ def test_a_reader_that_lost_its_session_while_it_waited_may_be_tried_again(sourc
 
 
 def test_what_ends_the_source_s_rows_stays_out_of_the_destination_s_log(destination: Connection) -> None:
-    """A COPY that is given up tells the server why, and the server's log is not for row values."""
+    """A COPY that is given up gives the server the reason, and the server's log is not for row values."""
 
     def broken() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array([1], pa.int32()), pa.array([0.5], pa.float32()), pa.array([0.5])], schema)

@@ -179,7 +179,7 @@ def _view_of(table: Table, destination: Connection) -> PostgresReadView:
     return view
 
 
-def test_a_column_that_was_given_another_type_in_the_warehouse_is_told_as_that(destination: Connection) -> None:
+def test_a_column_that_was_given_another_type_in_the_warehouse_is_reported_as_that(destination: Connection) -> None:
     table = Table("altered", (Column("m", Kind.DATETIME, "datetime(6)"),))
     with postgres(destination) as session:
         session.execute("CREATE TABLE altered (m timestamptz)")

@@ -88,7 +88,7 @@ POSTGRES_GIVEN = (
     serial serial, drawn bigint DEFAULT nextval('given_serial_seq'), strict int NOT NULL DEFAULT 5, plain int)""",
 )
 DRAWN, STRICT = "not tried: it draws from a sequence", "the column takes no NULL"
-# The tables, the columns with defaults against which no NULL is sent, and those of whose defaults no connector is told.
+# The tables, the columns with defaults against which no NULL is sent, and those of whose defaults no connector sees.
 GIVEN: dict[str, tuple[Sequence[str], dict[str, str], set[str]]] = {
     "mariadb": (
         MARIADB_GIVEN,
@@ -175,7 +175,7 @@ def left_behind(one: Captured, warehouse: Connection) -> list[object]:
                 found += session.execute(f"SELECT stream FROM seamline.{table}").fetchall()
     names = [f"seamline.{own}.{part}" for part in ("log", "offsets", "schema-history")]
     topics = [name for name in names if one.kafka.topic_id(name)]
-    # Connect may tell the status of a connector that is gone for a moment.
+    # Connect may show the status of a connector that is gone for a moment.
     connectors = [name for name in (f"seamline-certify-{one.plan.sync}",) if one.client.config(name) is not None]
     slots = []
     if one.source_plan.kind == "postgres":

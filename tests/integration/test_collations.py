@@ -74,7 +74,7 @@ def test_a_text_is_read_in_the_character_set_that_the_server_names(bank: Capture
     assert all(len(row[f"in_{name}"]) > (7000 if name != "swe7" else 90) for name in sets)
 
 
-def test_texts_whose_character_set_nothing_tells_stop_the_capture_with_the_cure(bank: Captured) -> None:
+def test_texts_whose_character_set_nothing_says_stop_the_capture_with_the_cure(bank: Captured) -> None:
     bank.ensure(bank.with_tables("account"))
     bank.execute("SET GLOBAL binlog_row_metadata = NO_LOG")
     try:

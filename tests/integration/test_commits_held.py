@@ -32,7 +32,9 @@ def source() -> Iterator[Connection]:
         yield connection
 
 
-def test_a_reader_that_stands_still_holds_no_commit_for_longer_than_the_server_was_told(source: Connection) -> None:
+def test_a_reader_that_stands_still_holds_no_commit_for_longer_than_the_server_was_asked_for(
+    source: Connection,
+) -> None:
     with closing(mariadb(source)) as writer, commits_held(source) as since:
         # In the thread that should let them go: it does nothing else until this commit has been answered.
         query(writer, COMMIT)
@@ -71,7 +73,7 @@ def test_commits_go_on_where_the_stage_is_not_to_be_had(source: Connection, monk
 
 @contextmanager
 def commits_that_wait_for_a_replica(source: Connection) -> Iterator[None]:
-    """Each commit is in flight for as long as the server is told to wait for a replica, and there is none."""
+    """Each commit is in flight for as long as the server is set to wait for a replica, and there is none."""
     with closing(mariadb(source)) as session:
         query(session, f"SET GLOBAL rpl_semi_sync_master_timeout = {1000 * NOT_FOR_EVER_S}")
         query(session, "SET GLOBAL rpl_semi_sync_master_enabled = ON")

@@ -224,7 +224,7 @@ def test_a_repeat_after_a_later_run_does_not_turn_the_pointer_back(sql: Any, dat
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 5
 
 
-def test_a_repeat_tells_who_signed_when_it_was_written_down(cuts: PostgresCuts, sql: Any) -> None:
+def test_a_repeat_shows_who_signed_when_it_was_written_down(cuts: PostgresCuts, sql: Any) -> None:
     cut = staged("r1", {"entry": stage(sql, "e1", 3)}, verdict=Verdict.BREAK)
     published = [publish(cuts, cut, signed_by=name) for name in ("olga: late file", "bob: again")]
     assert [one.signed_by for one in published] == ["olga: late file"] * 2
@@ -395,7 +395,7 @@ def test_a_view_of_somebody_else_is_not_overwritten(cuts: PostgresCuts, sql: Any
 
 
 def test_a_run_whose_cut_stands_at_another_position_is_not_taken_for_it(cuts: PostgresCuts, sql: Any) -> None:
-    """The platform database was made anew: names of runs come back."""
+    """The platform database was made again: names of runs come back."""
     publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
     again = replace(staged("r1", {"entry": stage(sql, "e2", 5)}), position=BinlogPosition("0-1-9"))
     with pytest.raises(Refused, match="at 0-1-7 and not at 0-1-9"):

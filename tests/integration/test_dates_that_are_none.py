@@ -1,4 +1,5 @@
-"""Dates of MariaDB that are none: the log tells them from NULL and from 1970, and no stream stores anything for one."""
+"""Dates of MariaDB that are none: the log distinguishes them from NULL and from 1970, and no stream stores anything for
+one."""
 
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ from tests.integration.databases import postgres_database
 from tests.integration.streamed import streamed
 from tests.waiting import wait_until
 
-# 10,000 BC, as each type of column tells it.
+# 10,000 BC, as each type of column shows it.
 NO_DAY = -4_371_587
 NONE_AS = {
     "d": NO_DAY,
@@ -46,7 +47,7 @@ def values(**odd: str) -> str:
     return ", ".join((REAL | odd).values())
 
 
-def test_a_date_that_is_none_is_told_from_null_and_from_every_real_one(bank: Captured) -> None:
+def test_a_date_that_is_none_is_distinguished_from_null_and_from_every_real_one(bank: Captured) -> None:
     bank.ensure(bank.with_tables("dated"))
     odd = ["'0000-00-00'", "'2026-00-15'", "'2026-11-00'", "'2026-02-31'", "'0000-05-05'"]
     bank.execute(

@@ -84,7 +84,7 @@ def test_the_grant_script_is_enough_for_preflight(publisher: Connection) -> None
         ),
     ],
 )
-def test_what_would_keep_tables_out_is_told_before_anything_is_read(
+def test_what_would_keep_tables_out_is_reported_before_anything_is_read(
     publisher: Connection, statement: str, what: str, cure: str
 ) -> None:
     names = {"database": DATABASE, "publisher": publisher.login, "writer": writer_of(publisher).login}
@@ -96,7 +96,7 @@ def test_what_would_keep_tables_out_is_told_before_anything_is_read(
     assert all(one.is_fatal for one in found)
 
 
-def test_names_that_nightly_cuts_would_take_are_told_with_a_cure_that_loses_nothing(publisher: Connection) -> None:
+def test_names_that_nightly_cuts_would_take_are_reported_with_a_cure_that_loses_nothing(publisher: Connection) -> None:
     """What Seamline's own streams and cuts of other syncs have made there, and what anybody else has."""
     nightly = replace(PLAN, nightly=NightlyPlan())
     with postgres(publisher) as session:
@@ -124,7 +124,7 @@ def test_names_that_nightly_cuts_would_take_are_told_with_a_cure_that_loses_noth
     assert all("RENAME TO" in cure and "drop" not in cure.lower() for cure in cures.values())
 
 
-def test_columns_with_names_that_postgresql_or_the_cuts_have_taken_are_told_by_name(publisher: Connection) -> None:
+def test_columns_with_names_that_postgresql_or_the_cuts_have_taken_are_reported_by_name(publisher: Connection) -> None:
     """Names in other cases are others: they are quoted everywhere."""
     whole = Column("id", Kind.INTEGER, "int", nullable=False, length=32)
     names = ("xmin", "ctid", "tableoid", "cmin", "cmax", "xmax", "seamline.offset", "cut_version", "cut_business_date")
@@ -186,7 +186,7 @@ def carried_by(stream: str, session: Session) -> None:
     )
 
 
-def test_a_table_that_another_sync_carries_is_told_with_the_way_to_move_it(publisher: Connection) -> None:
+def test_a_table_that_another_sync_carries_is_reported_with_the_way_to_move_it(publisher: Connection) -> None:
     """And not only at the publish, when all of it has been read."""
     with postgres(publisher) as session:
         session.execute("CREATE SCHEMA settlement")
@@ -204,7 +204,7 @@ def test_a_table_that_another_sync_carries_is_told_with_the_way_to_move_it(publi
         assert problems(PLAN, WAREHOUSE) == ()
 
 
-def test_row_security_that_hides_rows_from_the_writer_is_told(publisher: Connection) -> None:
+def test_row_security_that_hides_rows_from_the_writer_is_reported(publisher: Connection) -> None:
     made_tables(publisher)
     with postgres(publisher) as session:
         session.execute("ALTER TABLE settlement.account ENABLE ROW LEVEL SECURITY")
@@ -214,7 +214,9 @@ def test_row_security_that_hides_rows_from_the_writer_is_told(publisher: Connect
     assert "BYPASSRLS" in problem.cure
 
 
-def test_two_logins_that_lead_to_two_databases_are_told(publisher: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_logins_that_lead_to_two_databases_are_reported(
+    publisher: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lead_to(replace(writer_of(publisher), database="warehouse"), monkeypatch, "WAREHOUSE_WRITER")
     assert ["lead to different databases" in problem.what for problem in problems(PLAN, WAREHOUSE)] == [True]
 
@@ -240,7 +242,7 @@ def test_a_writer_that_is_a_member_of_the_publisher_has_what_it_needs(publisher:
         as_owner(f"REVOKE {publisher.login} FROM {writer.login}")
 
 
-def test_a_unique_index_that_is_checked_row_by_row_is_told_and_stops_nothing(publisher: Connection) -> None:
+def test_a_unique_index_that_is_checked_row_by_row_is_reported_and_stops_nothing(publisher: Connection) -> None:
     made_tables(publisher, "id int PRIMARY KEY, name text, code text")
     with postgres(publisher) as session:
         session.execute("ALTER TABLE settlement.account ADD UNIQUE (code) DEFERRABLE INITIALLY DEFERRED")
@@ -249,11 +251,11 @@ def test_a_unique_index_that_is_checked_row_by_row_is_told_and_stops_nothing(pub
     (problem,) = problems(PLAN, WAREHOUSE)
     assert not problem.is_fatal
     assert "settlement.account has the unique index by_name" in problem.what
-    assert "deleted and inserted anew" in problem.what
+    assert "deleted and inserted again" in problem.what
     assert "DEFERRABLE" in problem.cure
 
 
-def test_a_view_that_still_reads_a_table_as_it_was_when_it_left_is_told_and_stops_nothing(
+def test_a_view_that_still_reads_a_table_as_it_was_when_it_left_is_reported_and_stops_nothing(
     publisher: Connection,
 ) -> None:
     """Whoever parks a table and takes it back would see the rows of before in it for ever."""
@@ -270,7 +272,7 @@ def test_a_view_that_still_reads_a_table_as_it_was_when_it_left_is_told_and_stop
     assert f"of_then reads settlement.{kept}, which holds account as it was when it left" in problem.what
 
 
-def test_a_unique_index_on_a_table_without_a_key_is_told_as_what_stops_its_stream(publisher: Connection) -> None:
+def test_a_unique_index_on_a_table_without_a_key_is_reported_as_what_stops_its_stream(publisher: Connection) -> None:
     made_tables(publisher, "id int, name text")
     with postgres(publisher) as session:
         session.execute("CREATE UNIQUE INDEX by_name ON settlement.account (name)")

@@ -73,7 +73,7 @@ def test_time_outs_of_the_role_or_the_database_end_no_span(world: PostgresWorld,
 def test_a_question_of_which_every_packet_is_lost_is_given_up(
     open_session: Callable[[Connection], destination_client.Session], database: Connection
 ) -> None:
-    """What the system was told: to lose packets, which only a router does, takes one."""
+    """What the system was asked for: to lose packets, which only a router does, takes one."""
     with closing(open_session(database)) as session, socket.socket(fileno=session.fileno()) as wire:
         user_timeout_ms = wire.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
         wire.detach()

@@ -55,7 +55,7 @@ def test_rows_with_defaults_and_without_null_come_change_their_keys_and_go(
 
 @pytest.mark.parametrize("number", [-9223372036853775810, -(2**63) + 1, -5_000_000_000_000_000_001, -(10**18)])
 def test_a_number_that_is_no_moment_is_not_stored_as_one(warehouse: Connection, number: int) -> None:
-    """The first is what Debezium's own converter tells for 294276-12-31: a number that has run over."""
+    """The first is what Debezium's own converter shows for 294276-12-31: a number that has run over."""
     cast = POSTGRES.cast(Column("at", Kind.DATETIME, "timestamp", precision=6), of="n")
     with closing(postgres(warehouse)) as session, pytest.raises(psycopg.DataError, match="out of range"):
-        session.execute(f"SELECT {cast} FROM (VALUES ({number}::bigint)) AS told (n)".encode())
+        session.execute(f"SELECT {cast} FROM (VALUES ({number}::bigint)) AS written (n)".encode())

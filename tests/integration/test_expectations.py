@@ -1,4 +1,4 @@
-"""The gate's suite on a real staged cut: each planted fault is found, the clean cut passes, no value is told."""
+"""The gate's suite on a real staged cut: each planted fault is found, the clean cut passes, no value is shown."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -109,7 +109,7 @@ def test_a_clean_cut_passes(plan: SyncPlan, server: Connection, session: psycopg
         ),
     ],
 )
-def test_each_planted_fault_is_found_and_no_value_is_told(
+def test_each_planted_fault_is_found_and_no_value_is_shown(
     plan: SyncPlan,
     server: Connection,
     session: psycopg.Connection,

@@ -37,7 +37,7 @@ def lease_of(server: Server, holder: Holder, *, lease_s: float = 15.0) -> Platfo
     return PlatformHostLease(Database(server.open), pool="default", holder=holder, lease_s=lease_s)
 
 
-def test_a_second_host_is_told_who_holds_the_pool(server: Server) -> None:
+def test_a_second_host_learns_who_holds_the_pool(server: Server) -> None:
     mine, other = this_process(), Holder("node2", 77, 1)
     lease_of(server, mine).take()
     with pytest.raises(HostTaken, match=f"is {mine.machine}, process {mine.process}") as refusal:
@@ -65,7 +65,7 @@ def test_a_released_lease_and_that_of_a_dead_process_are_free_at_once(server: Se
     lease_of(server, Holder("node2", 2, 2)).take()
 
 
-def test_of_a_process_of_another_container_only_the_end_of_its_lease_tells(server: Server) -> None:
+def test_of_a_process_of_another_container_only_the_end_of_its_lease_shows_it(server: Server) -> None:
     """It may have our host name and our process id."""
     mine = this_process()
     for theirs in (

@@ -170,7 +170,7 @@ def test_a_table_is_added_under_writers_and_every_commit_goes_on_from_where_the_
         stream = joiner.stream
         with bank.busy() as writers:
             wait_until(lambda: writers.committed > 100, timeout_s=60, what="writers at work")
-            assert bank.one.rows("later"), "it has rows that the log will never tell"
+            assert bank.one.rows("later"), "it has rows that the log will never hold"
             bank.let_in("later")
             run, change = joiner.run(*ALL)
             assert change == ListChange(added=("later",))
@@ -293,7 +293,7 @@ def test_a_table_is_parked_and_comes_back_and_its_rows_of_before_are_kept(bank: 
             wait_until(lambda: writers.committed > 60, timeout_s=60, what="writers at work")
             stream.wait_until_applied()
             run, change = joiner.run("account")
-            run = replace(run, plan=replace(run.plan, parked=(ParkedTable("audit", "loaded anew on Monday"),)))
+            run = replace(run, plan=replace(run.plan, parked=(ParkedTable("audit", "loaded again on Monday"),)))
             assert change == list_change(run.plan, {DESTINATION.name: stream.ledger()}, again=())
             assert change == ListChange(removed=("audit",))
             joiner.join(run, change)

@@ -41,7 +41,7 @@ NUMBER = Column("n", Kind.INTEGER, "integer", length=32)
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, Table]:
-    """Filled by `database`, with their definitions as the source's catalogue tells them."""
+    """Filled by `database`, with their definitions as the source's catalogue shows them."""
     return {}
 
 

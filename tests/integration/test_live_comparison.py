@@ -123,8 +123,8 @@ def test_an_idle_source_is_compared_too(chain: Chain) -> None:
     assert first.verdict is second.verdict is Verdict.MATCH
 
 
-def test_a_parked_table_is_told_and_not_read_and_may_be_gone(chain: Chain) -> None:
-    away = (ParkedTable("audit", "loaded anew on Monday"), ParkedTable("long_gone", "dropped at the source"))
+def test_a_parked_table_is_reported_and_not_read_and_may_be_gone(chain: Chain) -> None:
+    away = (ParkedTable("audit", "loaded again on Monday"), ParkedTable("long_gone", "dropped at the source"))
     plan = replace(chain.plan, tables=chain.plan.tables[:1], parked=away)
     chain.bank.execute("INSERT INTO account VALUES (2000000000, 1, 'one')")
     wait_until(lambda: chain.applied("account") > 0, timeout_s=60, what="a row to arrive")
@@ -137,7 +137,7 @@ def test_a_parked_table_is_told_and_not_read_and_may_be_gone(chain: Chain) -> No
         chain.spoil("ALTER TABLE live.audit_out_of_the_way RENAME TO audit")
     assert [(t.table, t.verdict, t.reason) for t in found.tables] == [
         ("account", Verdict.MATCH, ""),
-        ("audit", Verdict.NOT_RUN, "parked: loaded anew on Monday"),
+        ("audit", Verdict.NOT_RUN, "parked: loaded again on Monday"),
         ("long_gone", Verdict.NOT_RUN, "parked: dropped at the source"),
     ]
     assert (found.verdict, found.is_partial) == (Verdict.MATCH, True)

@@ -126,8 +126,8 @@ def _is_listed(scene: Scene) -> bool:
 
 
 def test_a_log_that_is_written_for_half_an_hour_stays_flat_and_kafka_gives_the_space_back(scene: Scene) -> None:
-    """As a demo writes: the stream follows, and the keep is the least that can be declared, 14.4 minutes. Time is told
-    by the records alone; segments end by it too."""
+    """As a demo writes: the stream follows, and the keep is the least that can be declared, 14.4 minutes. Time is
+    reported by the records alone; segments end by it too."""
     stream, minute = scene.want(), 1 / (24 * 60)
     held = []
     for written in range(2, 31, 2):
@@ -144,7 +144,7 @@ def test_a_log_that_is_written_for_half_an_hour_stays_flat_and_kafka_gives_the_s
     )
 
 
-def test_what_is_needed_or_young_is_still_read_and_who_comes_from_before_is_told(scene: Scene) -> None:
+def test_what_is_needed_or_young_is_still_read_and_who_comes_from_before_is_reported(scene: Scene) -> None:
     scene.write(*(20 - n / 4 for n in range(40)), *(0.0 for _ in range(20)))
     scene.ledger(scene.want(), 60)
     pruned = scene.prune()
@@ -214,7 +214,7 @@ def test_nothing_is_deleted_while_a_ledger_is_not_known(scene: Scene, monkeypatc
     assert scene.topics.offsets(scene.topic)[0] == 0
 
 
-def test_what_is_young_is_told_by_the_first_young_record_whatever_times_follow(scene: Scene) -> None:
+def test_what_is_young_is_reported_by_the_first_young_record_whatever_times_follow(scene: Scene) -> None:
     """A clock that was put back for a while: old times behind young ones are not old records."""
     scene.write(20.0, 9.0, 1.0, 30.0, 25.0, 0.0)
     assert scene.topics.young_from(scene.topic, keep_s=7 * DAY_S) == 2

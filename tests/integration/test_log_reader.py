@@ -89,7 +89,7 @@ def test_the_end_of_the_log_is_known_also_to_a_reader_that_has_taken_in_nothing_
     reader.assign(0)
     read(reader, 10)
     topic.write(heartbeat(10), heartbeat(11))
-    wait_until(lambda: reader.end_offset() == 12, timeout_s=20, what="the fetch that tells of it")
+    wait_until(lambda: reader.end_offset() == 12, timeout_s=20, what="the fetch that reports it")
     assert [record.offset for record in read(reader, 2)] == [10, 11]
     reader.close()
 
@@ -160,13 +160,13 @@ def test_records_pruned_under_a_reader_stop_it_instead_of_being_jumped_over(topi
     # Behind the check of the start, as if the log were pruned right after it.
     reader._topics.offsets = lambda _: (0, 10)  # type: ignore[method-assign]
     reader.assign(2)
-    wait_until(fails(reader, PositionLost), timeout_s=20, what="the lost position to be told")
+    wait_until(fails(reader, PositionLost), timeout_s=20, what="the lost position to be reported")
     with pytest.raises(PositionLost):
         reader.poll(0.1, 10)
     reader.close()
 
 
-def test_a_topic_made_anew_under_the_same_name_is_another_topic(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_made_again_under_the_same_name_is_another_topic(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seamline.adapters.kafka.log_reader._IDENTITY_EVERY_S", 0.0)
     topic.write(heartbeat(1))
     reader = topic.reader()
@@ -177,7 +177,7 @@ def test_a_topic_made_anew_under_the_same_name_is_another_topic(topic: Topic, mo
     topic.topics.ensure_log(topic.name)
     topic.write(heartbeat(1), heartbeat(2))
     error = wait_until(fails(reader, PositionLost), timeout_s=20, what="the other topic to be noticed")
-    assert "created anew" in str(error) or "was deleted" in str(error)
+    assert "created again" in str(error) or "was deleted" in str(error)
     reader.close()
 
 
@@ -186,12 +186,12 @@ def test_records_before_a_corrupt_one_are_handed_over_first(topic: Topic) -> Non
     reader = topic.reader()
     reader.assign(0)
     assert [record.offset for record in read(reader, 2)] == [0, 1]
-    error = wait_until(fails(reader, LogCorrupted), timeout_s=20, what="the corrupt record to be told")
+    error = wait_until(fails(reader, LogCorrupted), timeout_s=20, what="the corrupt record to be reported")
     assert "offset 2" in str(error)
     reader.close()
 
 
-def test_a_record_that_was_damaged_on_the_brokers_disk_is_told_and_never_read(
+def test_a_record_that_was_damaged_on_the_brokers_disk_is_reported_and_never_read(
     topic: Topic, stack: RunningStack
 ) -> None:
     topic.write(heartbeat(1), heartbeat(2))
@@ -205,7 +205,7 @@ def test_a_record_that_was_damaged_on_the_brokers_disk_is_told_and_never_read(
     reader = topic.reader()
     reader.assign(0)
     assert [record.offset for record in read(reader, 2)] == [0, 1]
-    error = wait_until(fails(reader, LogCorrupted), timeout_s=20, what="the damaged record to be told")
+    error = wait_until(fails(reader, LogCorrupted), timeout_s=20, what="the damaged record to be reported")
     assert "CRC" in str(error)
     assert "stream restart" in str(error)
     with pytest.raises(LogCorrupted):

@@ -114,7 +114,7 @@ def test_every_type_is_read_from_the_catalogue_as_its_kind(source: MariaDbSource
     assert not table.column("first_part").nullable
 
 
-def test_unknown_tables_views_and_unsupported_types_are_told_together(source: MariaDbSource) -> None:
+def test_unknown_tables_views_and_unsupported_types_are_reported_together(source: MariaDbSource) -> None:
     as_root("CREATE VIEW open_account AS SELECT * FROM account", f"GRANT SELECT ON {DATABASE}.* TO {LOGINS.reader}")
     with pytest.raises(SchemaConflict) as raised:
         source.catalogue(["acount", "open_account"])
@@ -165,7 +165,7 @@ def test_a_system_versioned_table_and_a_sequence_are_refused_by_the_server_s_own
     assert [problem.table for problem in found.problems] == ["price", "dated", "numbers"]
 
 
-def test_a_survey_tells_what_is_there_beside_what_is_not(source: MariaDbSource) -> None:
+def test_a_survey_shows_what_is_there_beside_what_is_not(source: MariaDbSource) -> None:
     as_root("CREATE TABLE place (id INT PRIMARY KEY, at POINT)", f"GRANT SELECT ON {DATABASE}.* TO {LOGINS.reader}")
     found = source.survey(["acount", "place", "account"])
     assert [table.name for table in found.tables] == ["account"]
@@ -177,7 +177,7 @@ def test_the_grant_script_is_enough_for_preflight(source: MariaDbSource) -> None
     assert [problem for problem in source.preflight(source.catalogue(["account"])) if problem.is_fatal] == []
 
 
-def test_what_is_wrong_with_a_source_is_told_all_at_once(source: MariaDbSource) -> None:
+def test_what_is_wrong_with_a_source_is_reported_all_at_once(source: MariaDbSource) -> None:
     as_root(
         "CREATE TABLE loose (id INT) ENGINE=MyISAM",
         "CREATE TABLE child (id INT PRIMARY KEY, parent INT, FOREIGN KEY fk (parent) REFERENCES account (id)"
@@ -205,7 +205,7 @@ def test_what_is_wrong_with_a_source_is_told_all_at_once(source: MariaDbSource) 
 
 
 def test_the_settings_of_the_server_do_not_change_how_it_is_read(source: MariaDbSource) -> None:
-    """Under them SHOW CREATE quotes otherwise or not at all, and a CHAR has the spaces that the log does not tell."""
+    """Under them SHOW CREATE quotes otherwise or not at all, and a CHAR has the spaces that the log does not hold."""
     as_root(
         "CREATE TABLE child (id INT PRIMARY KEY, code CHAR(5), parent INT, FOREIGN KEY fk (parent)"
         " REFERENCES account (id) ON DELETE CASCADE)",

@@ -1,4 +1,4 @@
-"""The platform database on a real PostgreSQL: migrations, the store, and streams that hear and tell through it."""
+"""The platform database on a real PostgreSQL: migrations, the store, and streams that hear and report through it."""
 
 import socket
 import time
@@ -76,7 +76,7 @@ def start_run(store: PlatformStore, run_id: str = "r1", kind: str = "nightly") -
 
 
 def described(server: Server) -> str:
-    """Tables, columns, keys, indexes, triggers and comments, as PostgreSQL itself tells them."""
+    """Tables, columns, keys, indexes, triggers and comments, as PostgreSQL itself shows them."""
     with server.open() as session:
         cursor = session.execute(
             """
@@ -135,7 +135,7 @@ def test_the_migrated_schema_is_the_one_written_down(migrated: Server) -> None:
     found = described(migrated)
     if not SCHEMA_FILE.exists():
         SCHEMA_FILE.write_text(found, encoding="utf-8")
-        pytest.fail(f"{SCHEMA_FILE.name} was written anew: review it and run this again")
+        pytest.fail(f"{SCHEMA_FILE.name} was written again: review it and run this again")
     assert found == SCHEMA_FILE.read_text(encoding="utf-8"), (
         f"a migration changed the schema: delete {SCHEMA_FILE.name}, run this again and review the difference"
     )
@@ -317,7 +317,7 @@ def test_a_generation_written_by_somebody_else_meanwhile_is_never_overwritten(se
     assert registry.tables("core_bank") == (1, ("account",))
 
 
-def test_only_one_process_changes_a_capture_and_the_other_is_told_who(server: Server) -> None:
+def test_only_one_process_changes_a_capture_and_the_other_learns_who(server: Server) -> None:
     registry = PlatformCaptureRegistry(Database(server.open), server.open)
     with registry.locked("core_bank"):
         with (
@@ -343,7 +343,7 @@ def test_a_hold_on_the_log_is_renewed_by_its_holder_and_ends_by_itself(server: S
     assert holds.lowest_held("log") is None
 
 
-# ---- streams hear and tell -----------------------------------------------------------------------------------------
+# ---- streams hear and report ---------------------------------------------------------------------------------------
 
 
 def test_a_stream_hears_want_pause_and_unwant_at_once(server: Server, director: PlatformStreamDirector) -> None:
@@ -531,7 +531,7 @@ def test_a_stream_that_is_not_wanted_cannot_be_held(director: PlatformStreamDire
         director.hold(STREAM, lease_s=30)
 
 
-def test_a_report_tells_its_host_and_age_and_each_state_is_an_event(
+def test_a_report_shows_its_host_and_age_and_each_state_is_an_event(
     server: Server, director: PlatformStreamDirector
 ) -> None:
     start = datetime.now(UTC) - timedelta(minutes=1)

@@ -11,7 +11,7 @@ from tests.integration.test_platform import migrated as migrated
 from tests.integration.test_platform import server as server
 
 
-def test_what_was_seen_of_a_table_is_kept_until_it_is_loaded_anew(server: Server) -> None:
+def test_what_was_seen_of_a_table_is_kept_until_it_is_loaded_again(server: Server) -> None:
     loaded = Table("entry", (), origin="as loaded")
     with closing(PlatformOrigins(Database(server.open), "settlement")) as origins:
         assert origins.read([loaded]) == {}

@@ -123,7 +123,7 @@ def test_the_room_that_is_left_to_the_slot_of_the_capture_is_the_servers_own_fig
     assert 0 < after <= before - 33554432
 
 
-def test_a_survey_tells_what_is_there_beside_what_is_not(root: Connection) -> None:
+def test_a_survey_shows_what_is_there_beside_what_is_not(root: Connection) -> None:
     run("CREATE TABLE core.place (id int PRIMARY KEY, at point)")
     source = PostgresSource(SOURCE)
     found = source.survey(["acount", "place", "account"])
@@ -143,7 +143,7 @@ OF_BEFORE = {
 
 
 @pytest.mark.parametrize("name", OF_BEFORE)
-def test_a_table_of_a_plan_of_before_origins_were_kept_as_a_whole_is_told(name: str, root: Connection) -> None:
+def test_a_table_of_a_plan_of_before_origins_were_kept_as_a_whole_is_reported(name: str, root: Connection) -> None:
     (problem,) = problems(replace(ACCOUNT, origin=OF_BEFORE[name]), AUDIT)
     assert (problem.table, problem.is_fatal) == ("account", False)
     assert "loaded by an earlier version" in problem.what and "`again`" in problem.cure
@@ -276,12 +276,12 @@ def test_row_security_is_no_matter_to_a_reader_that_passes_by_it(root: Connectio
     assert problems() == ()
 
 
-def test_a_marker_table_under_row_security_is_told(root: Connection) -> None:
+def test_a_marker_table_under_row_security_is_reported(root: Connection) -> None:
     run("ALTER TABLE core.seamline_marker ENABLE ROW LEVEL SECURITY")
     assert any("may not write a marker" in problem.what for problem in problems())
 
 
-def test_without_the_right_to_delete_only_the_growth_is_told(root: Connection) -> None:
+def test_without_the_right_to_delete_only_the_growth_is_reported(root: Connection) -> None:
     run(f"REVOKE DELETE ON core.seamline_marker FROM {LOGINS.marker}")
     (problem,) = problems()
     assert not problem.is_fatal
@@ -299,7 +299,7 @@ def test_the_sources_own_slot_does_not_count_against_it(root: Connection) -> Non
         run(f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name LIKE '{slots[0]}%'")
 
 
-def test_a_writer_that_does_not_end_is_told_where_the_server_tells_its_age(
+def test_a_writer_that_does_not_end_is_reported_where_the_server_shows_its_age(
     root: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight_facts, "_RUNNING_S", 0)

@@ -247,7 +247,7 @@ def test_a_live_table_of_another_schema_is_refused_with_the_cure(world: Postgres
 def test_a_live_table_under_another_key_is_refused_with_the_cure(
     world: PostgresWorld, before: tuple[str, ...], after: tuple[str, ...]
 ) -> None:
-    """Its rows could not be told apart by the new key, or would be kept apart by the old one."""
+    """Its rows could not be distinguished by the new key, or would be kept apart by the old one."""
     row = {"actor": "x", "action": "y"}
     columns = tuple(replace(column, nullable=False) for column in AUDIT.columns)
     old, new = (replace(AUDIT, columns=columns, key=key) for key in (before, after))
@@ -397,7 +397,7 @@ def test_a_value_the_destination_refuses_stops_the_span_whole(world: PostgresWor
     assert world.rows(AUDIT) == []
 
 
-def test_a_server_that_is_away_is_transient_and_a_wrong_password_is_told_as_a_setting(
+def test_a_server_that_is_away_is_transient_and_a_wrong_password_is_reported_as_a_setting(
     world: PostgresWorld, database: Connection
 ) -> None:
     away = PostgresSink(world.plan, world.plan.destinations[0], resolve=lambda _: replace(database, port=1))

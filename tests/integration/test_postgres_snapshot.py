@@ -186,7 +186,7 @@ def a_table_is_published_amid_writers(
     tables = (*TABLES, later)
     with busy(bank.root, tables=tables, first_id=next(FIRST_IDS)) as writers:
         wait_until(lambda: writers.committed > 50, timeout_s=60, what="writers at work")
-        assert bank.rows(later), "changes that the log will never tell"
+        assert bank.rows(later), "changes that the log will never hold"
         bank.execute(grant(bank, later), f"ALTER PUBLICATION {bank.source_plan.publication} ADD TABLE {later}")
         state = bank.ensure(bank.with_tables(*tables))
         assert state.changed
@@ -198,7 +198,7 @@ def a_table_is_published_amid_writers(
 
 
 @pytest.mark.parametrize("is_passed", [False, True], ids=["read with the table", "read before that"])
-def test_of_a_transaction_amid_which_its_table_is_published_the_snapshot_holds_all_and_the_log_tells_the_rest(
+def test_of_a_transaction_amid_which_its_table_is_published_the_snapshot_holds_all_and_the_log_holds_the_rest(
     is_passed: bool, bank: PostgresCaptured, warehouse: Connection, later: str
 ) -> None:
     """Its rows before that moment are never reported, those behind it are: a delete of a row nobody inserted. Of one
@@ -228,7 +228,7 @@ BETWEEN = {
     "truncated": ("TRUNCATE {0}",),
     "truncated and filled again": ("TRUNCATE {0}", "INSERT INTO {0} VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 3, 'c')"),
     "rewritten": ("ALTER TABLE {0} ALTER COLUMN a TYPE bigint",),
-    "made anew": ("DROP TABLE {0}", "CREATE TABLE {0} (id bigint, a int, memo text)", "GRANT SELECT ON {0} TO PUBLIC"),
+    "made again": ("DROP TABLE {0}", "CREATE TABLE {0} (id bigint, a int, memo text)", "GRANT SELECT ON {0} TO PUBLIC"),
     "another by this name": ("ALTER TABLE {0} RENAME TO {0}_old", "ALTER TABLE {0}_other RENAME TO {0}"),
 }
 

@@ -175,7 +175,7 @@ def test_a_planted_difference_is_found_on_the_servers(planted: str, compare: Com
     assert [(entry.type, entry.key) for entry in verdict.breaks] == [(BreakType.VALUE, '{"id": "5"}')]
 
 
-def test_null_and_empty_are_told_apart_on_the_servers(compare: Compare, warehouse: Any) -> None:
+def test_null_and_empty_are_distinguished_on_the_servers(compare: Compare, warehouse: Any) -> None:
     swapped = warehouse.execute(
         "UPDATE settlement.ledger_entry SET memo = CASE WHEN memo IS NULL THEN '' END"
         " WHERE id IN (SELECT id FROM settlement.ledger_entry WHERE memo IS NULL OR memo = '' ORDER BY id LIMIT 4)"

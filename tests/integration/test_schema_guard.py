@@ -49,7 +49,7 @@ MAINTENANCE = (
 UNDONE = {
     "a scale": ("amount TYPE numeric(12,0)", "amount TYPE numeric(12,2)"),
     "a length": ("memo TYPE varchar(3) USING left(memo, 3)", "memo TYPE text"),
-    "the same type, computed anew": ("memo TYPE text USING memo || '!'",),
+    "the same type, computed again": ("memo TYPE text USING memo || '!'",),
 }
 Look = Callable[[], None]
 
@@ -147,7 +147,7 @@ def test_an_alteration_that_was_undone_stops_the_stream_whatever_was_done_before
         look(guard, sql)
 
 
-def test_both_between_two_looks_cannot_be_told_from_an_alteration(sql: Session, planned: Table) -> None:
+def test_both_between_two_looks_cannot_be_distinguished_from_an_alteration(sql: Session, planned: Table) -> None:
     with closing(CatalogueGuard(SOURCE, [planned], Kept())) as guard:
         look(guard, sql)
         sql.execute("ALTER TABLE bank.entry ALTER memo SET DEFAULT 'none'")

@@ -176,7 +176,7 @@ def test_several_views_stand_at_one_position_under_writers(lock: str, bank: Capt
         assert len(seen) > 1
 
 
-def test_a_session_tells_its_own_address_while_others_tell_theirs(bank: Captured) -> None:
+def test_a_session_shows_its_own_address_while_others_show_theirs(bank: Captured) -> None:
     sessions = []
     try:
         for number in range(4):

@@ -76,7 +76,7 @@ UNDONE = {
         " ALTER TABLE account ALTER COLUMN price TYPE numeric(12,2)",
         "account.price was altered and its table rewritten",
     ),
-    "computed anew": (
+    "computed again": (
         "ALTER TABLE account ALTER COLUMN a TYPE int USING a * 100",
         "account.a was altered and its table rewritten",
     ),
@@ -102,7 +102,7 @@ UNDONE = {
 def test_an_altered_table_stops_the_stream_before_a_wrong_row(
     name: str, stack: RunningStack, warehouse: Connection
 ) -> None:
-    """The log of PostgreSQL tells no DDL, and its values do not say what type they have."""
+    """The log of PostgreSQL holds no DDL, and its values do not say what type they have."""
     columns = "id bigint PRIMARY KEY, a int, at timestamp, code varchar(10) NOT NULL UNIQUE, felt mood"
     create = (
         "CREATE TYPE mood AS ENUM ('glad', 'sad')",
@@ -159,7 +159,7 @@ COMPUTED = {
 
 
 @pytest.mark.parametrize("name", COMPUTED)
-def test_values_computed_anew_of_a_column_that_was_added_with_a_default_stop_the_stream(
+def test_values_computed_again_of_a_column_that_was_added_with_a_default_stop_the_stream(
     name: str, bank: PostgresCaptured, warehouse: Connection
 ) -> None:
     """Another default alone does not: it changes no row that is stored."""

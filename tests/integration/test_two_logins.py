@@ -108,7 +108,7 @@ def test_tables_for_a_large_transaction_are_temporary_and_end_with_its_stream(
 
 
 def test_a_publish_while_the_stream_runs_leaves_it_able_to_go_on(world: PostgresWorld) -> None:
-    """What is loaded anew are the publisher's rows in the same table; what is new is the writer's at once."""
+    """What is loaded again are the publisher's rows in the same table; what is new is the writer's at once."""
     stream = published(world)
     stream.span(*(insert(ACCOUNT, **account(n)) for n in range(3)))
     loads = [world.load(table, [account(7)] if table is ACCOUNT else []) for table in TABLES]

@@ -1,4 +1,4 @@
-"""What somebody does at a PostgreSQL source for a while: the log lacks changes, or tells them as something else."""
+"""What somebody does at a PostgreSQL source for a while: the log lacks changes, or shows them as something else."""
 
 from collections.abc import Iterator
 
@@ -79,7 +79,7 @@ def warehouse(stack: RunningStack) -> Iterator[Connection]:
 
 
 @pytest.mark.parametrize("name", UNLOGGED)
-def test_changes_that_the_log_lacks_or_tells_otherwise_stop_the_stream_before_the_next_one(
+def test_changes_that_the_log_lacks_or_shows_otherwise_stop_the_stream_before_the_next_one(
     name: str, bank: PostgresCaptured, warehouse: Connection
 ) -> None:
     """They are the first since the connector's task started: it has not met the table under its own name yet."""
@@ -94,7 +94,7 @@ def test_changes_that_the_log_lacks_or_tells_otherwise_stop_the_stream_before_th
         assert stream.query("SELECT count(*) FROM live.audit") == [(0,)]
 
 
-def test_a_table_that_becomes_a_partition_stops_the_stream_where_its_changes_may_be_told_as_another_tables(
+def test_a_table_that_becomes_a_partition_stops_the_stream_where_its_changes_may_be_published_as_another_tables(
     bank: PostgresCaptured, warehouse: Connection
 ) -> None:
     publication = PUBLICATION.format(publication=bank.source_plan.publication)

@@ -51,7 +51,7 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
 
 @contextmanager
 def _daemon(log: Path, name: str, *arguments: str, announced_by: str) -> Iterator["re.Match[str]"]:
-    """Running, from the moment that its log `tells`."""
+    """Running, from the moment that its log says so (`announced_by`)."""
     with log.open("wb") as output:
         daemon = subprocess.Popen(
             [

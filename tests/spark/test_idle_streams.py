@@ -15,7 +15,7 @@ from tests.spark.chains import Chain, chain_of
 from tests.spark.hosts import session_of
 from tests.waiting import wait_until
 
-# The host says every five seconds that what was told last still holds.
+# The host says every five seconds that what was reported last still holds.
 YOUNG_S = 7.0
 
 
@@ -54,7 +54,7 @@ def stream_of(chain: Chain) -> StreamId:
     return chain.plan.stream_id("warehouse")
 
 
-def test_an_idle_stream_is_told_of_as_one_that_streams(idle: Chain) -> None:
+def test_an_idle_stream_is_reported_as_one_that_streams(idle: Chain) -> None:
     host, began = idle.host_is_up(), time.monotonic()
 
     def is_long_ago() -> bool:

@@ -129,7 +129,7 @@ def test_an_airflow_task_runs_the_job_on_the_cluster_that_its_connection_names(
     assert rows["account"] == 1000
 
 
-def test_an_unknown_run_is_told_by_its_id(store: PlatformStore) -> None:
+def test_an_unknown_run_is_reported_by_its_id(store: PlatformStore) -> None:
     ended = run_job("nobody/onboard/-/1")
     assert ended.returncode == Refused.exit_code
     assert "there is no run 'nobody/onboard/-/1'" in ended.stderr

@@ -88,7 +88,7 @@ def test_a_second_host_names_the_first_and_exits_with_its_own_code(shared: Hosts
     shared.moves_on("one")
 
 
-def test_a_fenced_stream_stays_down_until_somebody_wants_it_anew(shared: Hosts) -> None:
+def test_a_fenced_stream_stays_down_until_somebody_wants_it_again(shared: Hosts) -> None:
     want(shared, "fenced", "one")
     shared.pid("one")
     wait_until(lambda: shared.state("fenced") == "failed", timeout_s=10, what="the failed state")
@@ -116,7 +116,7 @@ def test_streams_and_restarts_go_on_while_the_platform_database_is_away(shared: 
 
 
 def test_a_suspended_worker_is_replaced(shared: Hosts) -> None:
-    """It holds its slot and its connection and says nothing: only its silence tells."""
+    """It holds its slot and its connection and says nothing: only its silence shows."""
     want(shared, "frozen", "one")
     frozen = shared.pid("frozen")
     shared.pid("one")
@@ -182,7 +182,7 @@ def test_more_streams_than_slots_is_a_state_that_alarms_and_heals(hosts: Hosts) 
     wait_until(lambda: hosts.store.open_alarms() == (), timeout_s=10, what="the alarm to end")
 
 
-def test_a_host_that_cannot_hear_the_database_still_ends_when_it_is_told_to(hosts: Hosts) -> None:
+def test_a_host_that_cannot_hear_the_database_still_ends_when_it_is_asked_to(hosts: Hosts) -> None:
     want(hosts, "one")
     host = hosts.start("--slots", "4")
     worker = hosts.pid("one")
@@ -192,7 +192,7 @@ def test_a_host_that_cannot_hear_the_database_still_ends_when_it_is_told_to(host
     assert is_gone(worker)
 
 
-def test_a_host_waits_for_the_platform_database_and_stops_waiting_when_told_to(hosts: Hosts) -> None:
+def test_a_host_waits_for_the_platform_database_and_stops_waiting_when_asked_to(hosts: Hosts) -> None:
     hosts.refuse_all()
     host = hosts.start("--slots", "4")
     wait_until(lambda: "cannot be taken yet" in hosts.log(), timeout_s=20, what="the host to wait")

@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (one mistake per line reads as a table)
-"""The mistakes that people make in declarations, and what each must be told."""
+"""The mistakes that people make in declarations, and what must be said of each."""
 
 from tests.unit.declared import DESTINATION, SOURCE, SUITE, SYNC
 

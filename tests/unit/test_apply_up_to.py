@@ -35,7 +35,7 @@ def test_apply_up_to_stops_before_the_first_transaction_that_is_not_covered() ->
 
 
 class PostgresReader(TopicReader):
-    """The same log as a PostgreSQL source tells it: transaction n has id `xids[n - 1]` and commits at n * 100."""
+    """The same log as of a PostgreSQL source: transaction n has id `xids[n - 1]` and commits at n * 100."""
 
     xids: Sequence[int] = ()
 

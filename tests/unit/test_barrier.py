@@ -183,7 +183,7 @@ def test_a_stream_that_lags_is_waited_for_before_it_is_held() -> None:
         assert aligned.held_s < 30, "waiting for it is not holding it"
 
 
-def test_the_wait_for_a_stream_with_much_before_it_is_told_with_its_rate(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_wait_for_a_stream_with_much_before_it_is_reported_with_its_rate(caplog: pytest.LogCaptureFixture) -> None:
     """It has no lag yet by what it has applied, and would need 100 s for what the log has."""
     caplog.set_level("INFO", logger="seamline.sync.barrier")
     world = World(behind=10_000, records_per_s=100.0)

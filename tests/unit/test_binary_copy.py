@@ -28,7 +28,7 @@ def test_wide_rows_go_in_slices_that_add_up_to_the_same_bytes() -> None:
 
 
 def test_wide_rows_that_lie_together_are_parted_as_well() -> None:
-    """2,000 narrow rows around eight of three megabytes: no average tells where the bytes are."""
+    """2,000 narrow rows around eight of three megabytes: no average shows where the bytes are."""
     texts = ["narrow"] * 1_000 + ["w" * 3_000_000] * 8 + ["narrow"] * 1_000
     nothing = pa.nulls(len(texts), SCHEMA.field(2).type)
     batch = pa.record_batch([pa.array(range(len(texts))), pa.array(texts), nothing], SCHEMA)

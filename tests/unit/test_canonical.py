@@ -1,4 +1,4 @@
-"""Canonical texts: different rows never share one, and a text tells its row again."""
+"""Canonical texts: different rows never share one, and a text gives its row again."""
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -71,7 +71,7 @@ def test_different_rows_have_different_texts(drawn: tuple[Table, dict[str, Any],
 
 
 @given(_tables_and_rows())
-def test_a_row_text_tells_its_columns_again(drawn: tuple[Table, dict[str, Any], dict[str, Any]]) -> None:
+def test_a_row_text_gives_its_columns_again(drawn: tuple[Table, dict[str, Any], dict[str, Any]]) -> None:
     table, row, _ = drawn
     texts = parse_row_text(table.columns, canonical_row(table, row))
     assert texts == tuple(canonical_text(column, row[column.name]) for column in table.columns)
@@ -162,7 +162,7 @@ def test_floats_agree_within_their_own_precision(kind: Kind, one: str | None, ot
     assert floats_agree(kind, one, other) is agree
 
 
-def test_a_float_summary_tells_a_changed_value() -> None:
+def test_a_float_summary_shows_a_changed_value() -> None:
     summary = FloatSummary(3, -1.0, 5.0, Decimal("4.5"))
     within = Decimal("4.500000000000001")
     assert summary.agrees_with(FloatSummary(3, -1.0, 5.0, within), kind=Kind.DOUBLE)
@@ -200,7 +200,7 @@ FAR = {
 
 
 @pytest.mark.parametrize("text", FAR)
-def test_moments_that_python_cannot_tell_are_literals_as_postgresql_writes_them(text: str) -> None:
+def test_moments_that_python_cannot_write_are_literals_as_postgresql_writes_them(text: str) -> None:
     within, cycles = FAR[text]
     canonical = canonical_text(Column("at", Kind.INSTANT, "timestamptz"), within)
     assert canonical is not None
@@ -220,7 +220,7 @@ def test_moments_that_python_cannot_tell_are_literals_as_postgresql_writes_them(
         (2_145_042_905, "5874897-12-31"),
     ],
 )
-def test_days_that_python_cannot_tell_are_literals_as_postgresql_writes_them(days: int, text: str) -> None:
+def test_days_that_python_cannot_write_are_literals_as_postgresql_writes_them(days: int, text: str) -> None:
     column = Column("d", Kind.DATE, "date")
     assert literal_text(column, f"{days}d") == text
     assert readable_text(column, f"{days}d") == text, "also for a person"
@@ -229,7 +229,7 @@ def test_days_that_python_cannot_tell_are_literals_as_postgresql_writes_them(day
 
 
 @pytest.mark.parametrize("kind", [Kind.DATETIME, Kind.INSTANT, Kind.TIME])
-def test_what_is_no_number_is_told_as_it_is(kind: Kind) -> None:
+def test_what_is_no_number_is_reported_as_it_is(kind: Kind) -> None:
     assert readable_text(Column("d", kind, "endless"), "Infinity") == "Infinity"
 
 

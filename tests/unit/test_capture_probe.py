@@ -16,7 +16,7 @@ PLAN = SourcePlan("bank", "mariadb", "bank", "r", "c", "m", "seamline.bank.log",
 
 
 class Servers:
-    """Connect and Kafka at once: a connector that runs, and the ends of its topic that the broker tells, one per
+    """Connect and Kafka at once: a connector that runs, and the ends of its topic that the broker shows, one per
     question.
     """
 

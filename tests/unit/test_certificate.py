@@ -70,7 +70,7 @@ def test_each_default_has_its_line_and_says_whether_null_was_sent_against_it() -
     assert "### NULL against DEFAULT" not in markdown(certificate(SAME))
 
 
-def test_a_path_that_ended_is_told() -> None:
+def test_a_path_that_ended_is_reported() -> None:
     assert "Nothing was compared: connector fails." in markdown(certificate(NOT_SENT, trouble="connector fails."))
 
 

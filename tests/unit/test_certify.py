@@ -144,7 +144,7 @@ def test_both_paths_wrong_in_the_same_way_are_different_from_the_source() -> Non
     assert {one[:2] for one in unlike(certificate)} == {("id", "source")}
 
 
-def test_paths_that_differ_are_told_with_both_texts() -> None:
+def test_paths_that_differ_are_reported_with_both_texts() -> None:
     world = World(stored_unlike=[StoredUnlike("rate", 2, "-0", "0")])
     assert unlike(certified(world)) == [("rate", "snapshot", "-0", "0")]
 
@@ -169,7 +169,7 @@ def test_a_column_that_takes_none_of_its_values_is_not_sent() -> None:
     assert [column.verdict for column in certificate.destinations[0].columns] == [Parity.SAME, Parity.NOT_SENT]
 
 
-def test_a_default_is_told_with_whether_null_was_sent_against_it() -> None:
+def test_a_default_is_reported_with_whether_null_was_sent_against_it() -> None:
     class Nulls(World):
         def edge_values(self, table: Table) -> Mapping[str, Sequence[str]]:
             return {"id": ["1"], "rate": ["0.1", "NULL"]}
@@ -190,7 +190,7 @@ def test_a_default_in_place_of_null_is_different() -> None:
     assert unlike(certified(world)) == [("rate", "snapshot", None, "0.5")]
 
 
-def test_a_path_that_ends_leaves_nothing_compared_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_ends_leaves_nothing_compared_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(run: ProbeRun) -> None:
         raise TerminalError("connector fails", hint="look at its log")
 

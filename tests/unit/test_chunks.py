@@ -81,7 +81,7 @@ def test_chunks_of_a_transaction_that_is_repeated_are_in_no_commit(poll: int) ->
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_what_is_wrong_with_a_transaction_is_told_before_what_its_chunks_have_met(
+def test_what_is_wrong_with_a_transaction_is_reported_before_what_its_chunks_have_met(
     is_whole: bool,  # noqa: FBT001 (a case)
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

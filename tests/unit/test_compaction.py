@@ -194,7 +194,7 @@ def test_two_tables_are_emptied_and_filled_again_by_one_transaction() -> None:
     assert (account.changes_in, audit.changes_in, transfer.changes_in) == (3, 2, 2)
 
 
-def test_tables_that_are_only_emptied_are_told_too() -> None:
+def test_tables_that_are_only_emptied_are_reported_too() -> None:
     found = compact([emptied_first()], tables=BY_NAME, gate=open_gate())
     assert set(found) == {"account", "audit"}
     assert all(changes.truncate_first and not changes.is_empty for changes in found.values())

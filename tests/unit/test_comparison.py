@@ -189,7 +189,7 @@ def test_one_large_table_is_compared_over_all_views_that_are_given() -> None:
     assert len(world.opened) == 2 * 4
 
 
-def test_a_destination_that_does_not_tell_its_span_is_asked_in_one() -> None:
+def test_a_destination_that_does_not_show_its_span_is_asked_in_one() -> None:
     rows = entries(60)
     source = [MemoryView(ENTRY, rows) for _ in range(2)]
     destination = [MemoryView(ENTRY, rows, faults={"key_span": TransientError("busy")}) for _ in range(2)]

@@ -187,7 +187,7 @@ def test_airflow_has_the_local_variables(own_environment: dict[str, str], tmp_pa
     layout = Layout(settings.load({"SEAMLINE_DATA": str(tmp_path)}))
     credentials.write_files(layout, credentials.load_or_make(layout))
     local = set(airflow.environment(layout))
-    # In containers connections come as variables, and the API server is told its address on the command line.
+    # In containers connections come as variables, and the API server gets its address on the command line.
     assert {name for name in own_environment if name.startswith("AIRFLOW")} == local - PLACES - LISTENS - MADE_BY_UP | {
         "AIRFLOW_HOME",
         "AIRFLOW_CONN_SPARK_DEFAULT",

@@ -21,7 +21,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectClient]:
         yield ConnectClient(Connection("connect", "http", "127.0.0.1", server.getsockname()[1]))
 
 
-def test_offsets_that_are_not_told_in_time_may_be_held_by_the_transaction_of_a_task_that_was_given_up(
+def test_offsets_that_are_not_reported_in_time_may_be_held_by_the_transaction_of_a_task_that_was_given_up(
     silent: ConnectClient,
 ) -> None:
     with pytest.raises(TransientError, match=r"did not answer GET /connectors/one/offsets in 0\.2 s") as raised:

@@ -109,7 +109,7 @@ def test_a_connection_that_a_person_added_stays(tmp_path: Path) -> None:
     assert resolve("mine", within=known).host == "db.example"
 
 
-def test_connect_is_told_the_capture_accounts_and_no_other(tmp_path: Path) -> None:
+def test_connect_is_given_the_capture_accounts_and_no_other(tmp_path: Path) -> None:
     written(tmp_path)
     lines = (tmp_path / "connect" / "secrets.properties").read_text().splitlines()
     assert [line.split("=")[0] for line in lines] == ["core_bank_capture.user", "core_bank_capture.password"]

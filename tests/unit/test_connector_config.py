@@ -147,7 +147,7 @@ def test_secrets_are_named_and_never_written() -> None:
         ("database.user", "me", False),
     ],
 )
-def test_a_literal_secret_is_told_from_a_reference(name: str, value: str, is_literal: bool) -> None:
+def test_a_literal_secret_is_distinguished_from_a_reference(name: str, value: str, is_literal: bool) -> None:
     assert literal_secrets({name: value}) == ((name,) if is_literal else ())
 
 
@@ -218,7 +218,7 @@ def test_a_trace_is_shortened_to_its_causes_and_given_a_cure() -> None:
         "requested WAL segment 000000010000000000000002 has already been removed",
     ],
 )
-def test_a_place_that_the_source_no_longer_has_is_told_from_other_trouble(said: str) -> None:
+def test_a_place_that_the_source_no_longer_has_is_distinguished_from_other_trouble(said: str) -> None:
     assert has_lost_its_place(f"io.debezium.DebeziumException: {said}")
     assert "onboard the syncs of this source again" in cure_of(said)
     assert not has_lost_its_place("io.debezium.DebeziumException: Access denied for user 'x'@'y'")

@@ -100,7 +100,7 @@ def test_a_table_nobody_judged_is_not_run() -> None:
 
 
 class Place:
-    """Publisher and records in one, that write down what they are told."""
+    """Publisher and records in one, that write down what they are given."""
 
     def __init__(self, reconciliation: Reconciliation | None) -> None:
         self.found = reconciliation
@@ -213,7 +213,7 @@ def test_publish_and_flag_publishes_with_its_verdict() -> None:
     assert publish_cut(run_of(staged, plan), "warehouse", publisher=place, records=place).verdict is Verdict.BREAK
 
 
-def test_a_manifest_that_tells_another_verdict_than_the_reconciliation_is_refused() -> None:
+def test_a_manifest_that_shows_another_verdict_than_the_reconciliation_is_refused() -> None:
     place = Place(reconciled(replace(STAGED, tables=(replace(STAGED.tables[0], verdict=Verdict.BREAK),))))
     with pytest.raises(InvariantViolated):
         publish_cut(run_of(STAGED), "warehouse", publisher=place, records=place)

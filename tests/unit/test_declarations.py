@@ -1,4 +1,4 @@
-"""Every mistake in a declaration is told with its file, line, path, cause and cure, and all of them at once."""
+"""Every mistake in a declaration is reported with its file, line, path, cause and cure, and all of them at once."""
 
 import pickle
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_the_demo_s_declarations_are_right(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_told_with_line_path_cause_and_cure(tmp_path: Path, mistake: str) -> None:
+def test_a_mistake_is_reported_with_line_path_cause_and_cure(tmp_path: Path, mistake: str) -> None:
     file, before, after, line, path, cause, cure = MISTAKES[mistake]
     assert before in TEXTS[file], "the test must change something"
     fault = the_fault(tmp_path, {file: TEXTS[file].replace(before, after, 1)})
@@ -68,7 +68,7 @@ def test_all_mistakes_of_all_files_come_at_once(tmp_path: Path) -> None:
 
 
 def test_a_wrong_key_does_not_hide_what_is_wrong_beside_other_files(tmp_path: Path) -> None:
-    """A newcomer mended six mistakes and was told of three more."""
+    """A newcomer mended six mistakes and then learned of three more."""
     total = "{table: ledger_entry, sum: amount, by: [currency]}"
     folder = write_declarations(
         tmp_path,
@@ -152,7 +152,7 @@ def test_what_stands_below_a_misspelt_key_is_read_as_it_was_meant(tmp_path: Path
         ("reconcile:", "reconsile:\n  password: hunter2", ["unknown key", "secrets do not belong in a declaration"]),
     ],
 )
-def test_a_misspelt_key_is_told_whatever_is_wrong_below_it(
+def test_a_misspelt_key_is_reported_whatever_is_wrong_below_it(
     tmp_path: Path, before: str, after: str, causes: list[str]
 ) -> None:
     text = SYNC.replace("nightly:", "guarantee: at_least_once\nnightly:").replace(before, after)
@@ -184,7 +184,7 @@ def test_a_name_that_cannot_be_carried_is_refused_with_its_cure(tmp_path: Path, 
     assert "Rename it at the source; for a table, leave a view under the old name" in str(faults[0])
 
 
-def test_a_table_that_stands_twice_is_told_the_second_time_also_below_a_misspelt_key(tmp_path: Path) -> None:
+def test_a_table_that_stands_twice_is_reported_the_second_time_also_below_a_misspelt_key(tmp_path: Path) -> None:
     faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("tables:\n", "TABLES:\n  - {name: account}\n")})
     assert [(fault.line, fault.cause) for fault in faults] == [
         (4, "unknown key"),
@@ -253,7 +253,7 @@ def test_whatever_is_written_ends_in_faults_of_one_line_that_repeat_no_secret(tm
     "broken",
     ["sync: treasury\ncolour: red", "sync: settlement", "sync: treasury\nguarantee: x", "sync: treasury\nsync: x"],
 )
-def test_a_broken_sync_that_writes_a_table_of_a_right_one_is_told_alone(tmp_path: Path, broken: str) -> None:
+def test_a_broken_sync_that_writes_a_table_of_a_right_one_is_reported_alone(tmp_path: Path, broken: str) -> None:
     """The right one goes on running, also beside a copy of its file."""
     other = SYNC.replace("sync: settlement", broken).replace("daily_balance", "other_balance")
     other = other.replace("- {name: ledger_entry", "- {name: position").replace(
@@ -265,7 +265,7 @@ def test_a_broken_sync_that_writes_a_table_of_a_right_one_is_told_alone(tmp_path
     assert len(faults) == 2
 
 
-def test_a_default_in_the_place_of_a_wrong_value_is_told_as_nothing(tmp_path: Path) -> None:
+def test_a_default_in_the_place_of_a_wrong_value_is_reported_as_nothing(tmp_path: Path) -> None:
     """`run_at` would be late for this `as_of_max`, were it not the default of one that is misspelt."""
     text = SYNC.replace("nightly:\n", 'nightly:\n  as_of_max: 20min\n  run_att: "00:10"\n')
     assert the_fault(tmp_path, {SYNC_FILE: text}).path == "nightly.run_att"
@@ -332,7 +332,7 @@ def test_a_name_that_the_cuts_of_another_sync_take_is_refused_on_both_sides(tmp_
     assert {fault.file.name for fault in broken} == {"treasury.yaml"}, "a right sync does not suffer for it"
 
 
-def test_a_misspelt_table_is_told_where_it_is_first_named(tmp_path: Path) -> None:
+def test_a_misspelt_table_is_reported_where_it_is_first_named(tmp_path: Path) -> None:
     faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("name: ledger_entry", "name: ledger_enty")})
     assert {fault.path for fault in faults} == {
         "reconcile.control_totals[0].table",
@@ -399,7 +399,7 @@ def test_a_suite_that_great_expectations_wrote_is_read_as_a_declared_one(tmp_pat
         ('"name": "native",', "", "native.json", 1, "name", "is missing"),
     ],
 )
-def test_what_is_wrong_of_a_suite_that_great_expectations_wrote_is_told_with_its_line(
+def test_what_is_wrong_of_a_suite_that_great_expectations_wrote_is_reported_with_its_line(
     tmp_path: Path, before: str, after: str, file: str, line: int, path: str, cause: str
 ) -> None:
     fault = the_fault(tmp_path, {**OF_NATIVE, "expectations/native.json": NATIVE.replace(before, after)})

@@ -39,7 +39,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, str]:
 @example(("syncs/settlement.yaml", "[" * 3000))
 @example(("syncs/settlement.yaml", SYNC.replace("account\n", "{? [a, b] : c}\n")))
 @example(("syncs/settlement.yaml", SYNC.replace("settlement\n", "!!python/object:os.system x\n", 1)))
-def test_a_damaged_file_is_told_with_a_line_that_it_has(found: tuple[str, str]) -> None:
+def test_a_damaged_file_is_reported_with_a_line_that_it_has(found: tuple[str, str]) -> None:
     name, text = found
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -131,7 +131,7 @@ def test_an_image_that_is_null_is_none_and_not_a_text(op: str) -> None:
     assert (row.op, row.before, row.after) == (op, None, None)
 
 
-def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
+def test_what_comes_before_a_record_of_no_capture_is_reported() -> None:
     decoder = BinlogDecoder("seamline-core_bank", "bank")
     records: list[LogRecord] = []
     with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: an unknown record"):
@@ -311,7 +311,7 @@ def test_ddl_names_the_table_of_each_pair_of_a_rename() -> None:
     assert decoded(None, value).tables == ("audit_b", "other2", "account", "audit")
 
 
-def test_what_a_recovery_start_tells_of_structures_is_no_ddl() -> None:
+def test_what_a_recovery_start_says_of_structures_is_no_ddl() -> None:
     records = altered("alter", source__gtid=None, source__snapshot="true")
     assert decoded(None, records).kind is RecordKind.HEARTBEAT
 

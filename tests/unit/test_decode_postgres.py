@@ -146,7 +146,7 @@ def test_only_a_row_whose_log_left_values_out_is_partial(name: str) -> None:
     assert [name for row in of(name).rows if row.is_partial] == [one for one in lacking if one == name]
 
 
-def test_a_row_that_lacks_values_tells_the_key_it_had_before() -> None:
+def test_a_row_that_lacks_values_shows_the_key_it_had_before() -> None:
     message = Message(OFFSET, *RECORDS["key change, new key"], (("__debezium.oldkey", b'{"id":1}'),))
     ((row,),) = (record.rows for record in decode(decoder(), message))
     assert (row.is_partial, row.old_key) == (True, b'{"id":1}')
@@ -168,7 +168,7 @@ def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None
     assert records[1].position == PostgresPosition(41801968, 800)
 
 
-def test_what_comes_before_a_record_of_no_capture_is_told() -> None:
+def test_what_comes_before_a_record_of_no_capture_is_reported() -> None:
     records: list[LogRecord] = []
     with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: an unknown record"):
         decoder().decode([Message(OFFSET, *RECORDS["insert"]), Message(OFFSET + 1, None, b"{}")], records)

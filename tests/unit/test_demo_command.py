@@ -1,4 +1,4 @@
-"""What `seamline demo` tells where one of its runs fails."""
+"""What `seamline demo` shows where one of its runs fails."""
 
 import io
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from tests.unit.reported import cut, reconciliation
 from tests.waiting import wait_until
 
 
-def test_a_failed_run_is_told_after_the_verdicts_and_the_way_into_airflow(
+def test_a_failed_run_is_reported_after_the_verdicts_and_the_way_into_airflow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Found by a reader of the README: a break ended the demo with a log and nothing else."""
@@ -46,7 +46,7 @@ def test_a_failed_run_is_told_after_the_verdicts_and_the_way_into_airflow(
     assert "demo-1 failed" in said.err
 
 
-def test_a_demo_that_is_interrupted_tells_what_goes_on_and_how_to_stop_it(
+def test_a_demo_that_is_interrupted_shows_what_goes_on_and_how_to_stop_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*_: object) -> None:
@@ -136,7 +136,7 @@ def test_a_cut_that_waits_for_a_person_says_who_decides_and_where() -> None:
 
 
 class Slow(Asking):
-    """Ends its run when the telling has said what it waits for."""
+    """Ends its run when the story has said what it waits for."""
 
     def __init__(self, out: io.StringIO) -> None:
         self.out = out

@@ -58,7 +58,7 @@ def test_a_row_that_fits_no_page_whatever_it_holds_is_refused() -> None:
         (Column("k", Kind.BYTES, "blob", nullable=False), True),
     ],
 )
-def test_a_key_that_may_outgrow_an_index_is_told(column: Column, is_reported: bool) -> None:
+def test_a_key_that_may_outgrow_an_index_is_reported(column: Column, is_reported: bool) -> None:
     found = [what for what, _ in advice(Table("t", (column,), ("k",)), MARIADB)]
     assert [what.startswith("a key of table t may be longer than the 2,704 bytes") for what in found] == [
         True

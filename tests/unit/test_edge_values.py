@@ -12,7 +12,7 @@ from seamline.sources.mariadb import edge_values as mariadb
 from seamline.sources.postgres import edge_values as postgres
 from tests.integration.kinds import CASES, INEXACT_CASES
 
-# The catalogue tells bit(1) as bits.
+# The catalogue shows bit(1) as bits.
 OF_MARIADB = [case.column for case in (*CASES, *INEXACT_CASES) if case.column.kind is not Kind.BOOLEAN]
 
 

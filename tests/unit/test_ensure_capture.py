@@ -48,7 +48,7 @@ class State:
 
 @dataclass
 class World:
-    """Registry, connector, topics, source and log in one: enough of each to tell right from wrong."""
+    """Registry, connector, topics, source and log in one: enough of each to distinguish right from wrong."""
 
     name: str = SOURCE.connector
     topic: str = SOURCE.log_topic
@@ -149,7 +149,7 @@ class Topics:
         return self.world.topic_id
 
     def delete(self) -> None:
-        assert not self.world.exists, "its connector would make it anew"
+        assert not self.world.exists, "its connector would make it again"
         self.world.log.clear()
         self.world.offset = None
         self.world.did("topics deleted")
@@ -289,7 +289,7 @@ def test_a_stopped_or_failed_connector_is_started_and_proven(was: State) -> None
     assert state.generation == 1
 
 
-def test_a_deleted_connector_goes_on_at_its_place_without_reading_structures_anew() -> None:
+def test_a_deleted_connector_goes_on_at_its_place_without_reading_structures_again() -> None:
     world = World()
     ensure(world)
     world.calls.clear()
@@ -306,7 +306,7 @@ def test_a_place_lost_under_a_log_that_has_records_is_never_papered_over() -> No
         ensure(world)
 
 
-def test_a_connector_that_fails_is_told_with_its_cure() -> None:
+def test_a_connector_that_fails_is_reported_with_its_cure() -> None:
     with pytest.raises(TerminalError, match="fails: row size 1") as raised:
         ensure(World(trace="row size 1"))
     assert raised.value.hint == "x"
@@ -340,7 +340,7 @@ def test_at_its_byte_limit_a_capture_is_not_started() -> None:
     assert world.calls == []
 
 
-def test_a_fatal_problem_of_connect_is_told_before_anything_is_made() -> None:
+def test_a_fatal_problem_of_connect_is_reported_before_anything_is_made() -> None:
     world = World(found=(Problem("plugin was not tested", "install a tested one"), Problem("odd", "", is_fatal=False)))
     with pytest.raises(Refused, match="plugin was not tested") as raised:
         ensure(world)
@@ -373,7 +373,7 @@ def test_the_wanted_tables_are_the_union_in_one_order() -> None:
 
 
 @pytest.mark.parametrize("crash_at", range(4))
-def test_a_capture_that_was_given_up_begins_anew_with_all_its_tables(crash_at: int) -> None:
+def test_a_capture_that_was_given_up_begins_again_with_all_its_tables(crash_at: int) -> None:
     world = World()
     ensure(world)
     world.trace, world.loses_its_place, world.state = "purged", True, State(is_failed=True, has_lost_its_place=True)

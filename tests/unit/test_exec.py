@@ -64,7 +64,7 @@ def test_a_client_opens_a_connection_and_its_password_is_in_no_argument(
         ("verify-full", ["--ssl", "--ssl-verify-server-cert", "--ssl-ca={ca}"]),
     ],
 )
-def test_the_servers_clients_are_told_of_tls(
+def test_the_servers_clients_are_configured_for_tls(
     mode: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ca = tmp_path / "ca.pem"

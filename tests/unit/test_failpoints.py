@@ -73,7 +73,7 @@ def test_a_wrong_arming_is_refused_with_the_names_there_are(text: str) -> None:
     assert "app.commit_sent" in caught.value.hint
 
 
-def test_a_file_arms_a_process_that_runs_and_tells_what_fired(tmp_path: Path) -> None:
+def test_a_file_arms_a_process_that_runs_and_shows_what_fired(tmp_path: Path) -> None:
     file = tmp_path / "failpoints"
     points = from_environment({"SEAMLINE_FAILPOINTS_FILE": str(file)})
     assert points is not None

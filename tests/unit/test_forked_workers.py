@@ -60,7 +60,7 @@ def test_a_process_that_sleeps_is_woken_and_goes_on(started: Callable[[Callable[
 
 
 def test_a_fork_has_the_environment_that_it_is_given_and_says_all_into_its_own_log(tmp_path: Path) -> None:
-    """The bug's name is no bug, of which only this environment tells."""
+    """The bug's name is no bug, which only this environment has."""
     log = tmp_path / "said"
     given = settings.process_environment() | {"SEAMLINE_T1_PLANT": "no_such_bug"}
     process = FORKED.Process(target=work_in_a_fork, args=("stream", str(tmp_path), str(log), given))

@@ -14,7 +14,7 @@ def idle_stage(*, orders: int = 400) -> Stage:
     log = LogTopic()
     log.transaction(insert(ACCOUNT, id=1, name="a"))
     stage = Stage(log, published(ended=True))
-    # Log and clock tell the same time: the source is not silent.
+    # Log and clock show the same time: the source is not silent.
     stage.clock.time = 1.0
     taking = stage.reader.poll
 

@@ -247,7 +247,7 @@ def test_a_stream_that_starts_by_an_older_plan_passes_over_no_change_of_a_table_
     assert state_of(destination) == history.states[-1]
 
 
-def test_what_is_told_twice_behind_a_joining_stops_the_stream_although_the_new_tables_stand_further() -> None:
+def test_what_is_sent_twice_behind_a_joining_stops_the_stream_although_the_new_tables_stand_further() -> None:
     """Their snapshot drops it for them alone: it must not be taken for what a new sync reads once more."""
     log = LogTopic()
     for number in (1, 1, 2):
@@ -291,7 +291,7 @@ def test_tables_leave_without_any_incremental_snapshot() -> None:
     assert set(destination.keyed) <= {kept_name("account", "run-2"), "transfer"}
 
 
-def test_the_name_of_what_is_kept_fits_and_tells_runs_apart() -> None:
+def test_the_name_of_what_is_kept_fits_and_distinguishes_runs() -> None:
     names = {kept_name("ü" * 40, run) for run in ("run-1", "run-2")}
     assert len(names) == 2
     assert all(len(f"{name}_pkey".encode()) <= 63 and "__removed_" in name for name in names)

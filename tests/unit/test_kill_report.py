@@ -1,4 +1,4 @@
-"""The report of the fault layer tells what happened where, mode by mode, what did not, and every violation."""
+"""The report of the fault layer shows what happened where, mode by mode, what did not, and every violation."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from tests.fault.real.bank_under_fire import Case
 from tests.fault.real.report import LISTED_MAX, WANTED, End, PlantedBug, Tally, written
 
 
-def test_the_report_counts_cases_and_tells_every_violation() -> None:
+def test_the_report_counts_cases_and_shows_every_violation() -> None:
     tally = Tally("17")
     tally.cases = [
         Case("mariadb", "app.fetched", Mode.KILL9, 3, 2.04, 40, 90, ()),
@@ -35,7 +35,7 @@ def test_the_report_of_a_part_names_the_failpoints_and_modes_that_it_left_out() 
     assert "- `app.fetched`: kill9\n" not in text
 
 
-def test_a_flood_of_violations_is_told_in_part_and_counted_in_full() -> None:
+def test_a_flood_of_violations_is_reported_in_part_and_counted_in_full() -> None:
     many = tuple(f"torn: commit {number}" for number in range(LISTED_MAX + 7))
     text = written(
         Tally("1", cases=[Case("mariadb", "app.fetched", Mode.KILL9, 3, 2.0, 40, 90, many)]), tests=1, failed=1
@@ -44,7 +44,7 @@ def test_a_flood_of_violations_is_told_in_part_and_counted_in_full() -> None:
     assert text.endswith(f"- torn: commit {LISTED_MAX - 1}\n- and 7 more\n")
 
 
-def test_planted_bugs_are_told_apart_and_count_for_nothing() -> None:
+def test_planted_bugs_are_distinguished_and_count_for_nothing() -> None:
     found = PlantedBug("mariadb", "deletes_dropped", ("state", "torn"), 44)
     tally = Tally("1", planted=[found, PlantedBug("postgres", "epoch_ignored", (), 41)])
     text = written(tally, tests=2, failed=1)
@@ -55,7 +55,7 @@ def test_planted_bugs_are_told_apart_and_count_for_nothing() -> None:
     assert "planted" not in written(Tally("1"), tests=0, failed=0)
 
 
-def test_what_was_proven_beside_the_failpoints_is_told_with_how_often() -> None:
+def test_what_was_proven_beside_the_failpoints_is_reported_with_how_often() -> None:
     text = written(Tally("1", proven=Counter({"a million rows": 1, "a table published": 12})), tests=13, failed=0)
     assert "\n- a million rows\n- a table published: 12 times\n" in text
     assert "Beside them" not in written(Tally("1"), tests=0, failed=0)

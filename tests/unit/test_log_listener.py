@@ -119,11 +119,11 @@ def test_a_ledger_does_not_keep_the_log_from_being_pruned_for_good() -> None:
     assert "idle for" in listener.reason_to_wake(day, now_s=0)
 
 
-def test_a_source_without_heartbeats_is_for_its_streams_to_tell() -> None:
+def test_a_source_without_heartbeats_is_for_its_streams_to_report() -> None:
     log = LogTopic()
     log.marker("h1", "heartbeat")
     listener = heard(log)
-    assert listener.reason_to_wake(idle_at(0), now_s=40) == "", "its stream would tell of no silence yet"
+    assert listener.reason_to_wake(idle_at(0), now_s=40) == "", "its stream would report no silence yet"
     assert "nothing came" in listener.reason_to_wake(idle_at(0), now_s=70)
 
 
@@ -139,7 +139,7 @@ class Woken:
 
 
 class WaitingReader(TopicReader):
-    """Waits a moment where there is nothing, and fails once it is told to."""
+    """Waits a moment where there is nothing, and fails once it is asked to."""
 
     def __init__(self, log: LogTopic) -> None:
         super().__init__(log)

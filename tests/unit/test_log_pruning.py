@@ -39,7 +39,7 @@ class World:
     declared: list[SyncPlan] = field(default_factory=list)
     paused: set[StreamId] = field(default_factory=set)
     segments_s: float = 0.0
-    is_made_anew: bool = False
+    is_made_again: bool = False
     may_alter: bool = True
 
     @property
@@ -99,7 +99,7 @@ class _Opened:
     destination: str
 
     def ledgers(self) -> Sequence[LedgerPlace]:
-        self.world.topic_id = "id-2" if self.world.is_made_anew else self.world.topic_id
+        self.world.topic_id = "id-2" if self.world.is_made_again else self.world.topic_id
         return self.world.ledgers.get(self.destination, [])
 
 
@@ -304,10 +304,10 @@ def test_a_need_that_cannot_be_met_any_more_is_said_and_holds_the_rest() -> None
     assert world.begins == 50
 
 
-def test_a_topic_made_anew_under_the_floor_is_left_alone() -> None:
-    world = World(ages_s=written(100), is_made_anew=True)
+def test_a_topic_made_again_under_the_floor_is_left_alone() -> None:
+    world = World(ages_s=written(100), is_made_again=True)
     world.stream("settlement", "warehouse", 70)
-    with pytest.raises(PositionLost, match="made anew while its floor was computed"):
+    with pytest.raises(PositionLost, match="made again while its floor was computed"):
         world.run()
     assert world.begins == 0
 

@@ -1,4 +1,4 @@
-"""What the client tells among the messages: errors that it mends by itself, and errors that end reading."""
+"""What the client shows among the messages: errors that it mends by itself, and errors that end reading."""
 
 from dataclasses import dataclass
 

@@ -146,10 +146,12 @@ def test_a_virtual_column_that_is_a_function_of_its_row_is_kept(expression: str)
         ("", "the server does not show its expression"),
     ],
 )
-def test_a_virtual_column_that_may_be_no_function_of_its_row_is_told_why(expression: str, said: str) -> None:
+def test_a_virtual_column_that_may_be_no_function_of_its_row_is_reported_with_the_reason(
+    expression: str, said: str
+) -> None:
     fault = virtual_fault(expression, own_type="int", types=TYPES)
     assert said in fault
-    assert fault.startswith("it is VIRTUAL, which is computed for each reader anew, and ")
+    assert fault.startswith("it is VIRTUAL, which is computed for each reader, and ")
 
 
 def test_a_virtual_timestamp_is_made_by_the_session_s_time_zone() -> None:
@@ -177,7 +179,7 @@ def test_the_key_keeps_its_declared_order() -> None:
 
 @pytest.mark.parametrize("data_type", ["float", "double"])
 def test_a_key_whose_equal_values_may_be_written_differently_is_refused(data_type: str) -> None:
-    """0.0 and -0.0 are one key to a server, and two to whom the log tells them."""
+    """0.0 and -0.0 are one key to a server, and two in the log."""
     columns = [ColumnFacts("id", "int", "int(11)"), ColumnFacts("k", data_type, data_type)]
     _, (fault,) = table_from_facts("t", columns, ("id", "k"))
     assert fault == f"`t`.`k` {data_type}: a floating point number is no exact key"
@@ -196,7 +198,7 @@ def test_a_key_whose_equal_values_may_be_written_differently_is_refused(data_typ
         ("odd", "is of type ODD"),
     ],
 )
-def test_a_name_that_is_no_table_is_told_why(name: str, said: str) -> None:
+def test_a_name_that_is_no_table_is_reported_with_the_reason(name: str, said: str) -> None:
     listed = {
         "account": ("BASE TABLE", 1),
         "active": ("VIEW", 0),
@@ -221,7 +223,7 @@ TEXT = """CREATE TABLE `child` (
 ) ENGINE=InnoDB COMMENT='CONSTRAINT `no` FOREIGN KEY (`a`) REFERENCES `b` (`c`) ON DELETE CASCADE'"""
 
 
-def test_json_columns_are_told_by_their_own_check() -> None:
+def test_json_columns_are_reported_by_their_own_check() -> None:
     assert json_columns(TEXT) == {"do`c", "last"}
 
 

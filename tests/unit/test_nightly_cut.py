@@ -253,7 +253,7 @@ def test_a_double_changed_on_the_way_is_a_break_of_the_cut(rated: SyncPlan) -> N
     ]
 
 
-def test_a_cut_tells_publishing_what_its_doubles_were(rated: SyncPlan) -> None:
+def test_a_cut_hands_to_publishing_what_its_doubles_were(rated: SyncPlan) -> None:
     digests = {table.table: table.digest for table in World().take(plan=rated).tables}
     account, entry = digests["account"], digests["entry"]
     assert account is not None and account.whole is None
@@ -287,7 +287,7 @@ def test_the_night_finds_rows_that_came_after_the_cut_of_the_date_before(
     assert [line.startswith(f"entry of 2026-03-04: {said}") for line in lines] == ([True] if said else [])
 
 
-def test_a_date_before_that_cannot_be_read_is_told_and_fails_nothing() -> None:
+def test_a_date_before_that_cannot_be_read_is_reported_and_fails_nothing() -> None:
     world = World(cut_before=OF_THE_4TH, cut_fault=TransientError("its partition is gone"))
     assert world.take().verdict is Verdict.MATCH
     (line,) = late_in_words(world.saved[0].evidence)

@@ -65,7 +65,7 @@ def test_a_rewrite_that_takes_a_default_of_older_rows_out_of_the_catalogue_is_ma
 def test_a_rewrite_under_another_default_than_that_of_the_plan_or_without_one_is_an_alteration(
     default: int, later: int
 ) -> None:
-    """ALTER … TYPE makes the default of the column anew; without a default it leaves what VACUUM FULL leaves."""
+    """ALTER … TYPE makes the default of the column again; without a default it leaves what VACUUM FULL leaves."""
     added = with_column("id", has_missing=True, default=default)
     rewritten = msgspec.structs.replace(with_column("id", version="800", default=later), file=501)
     assert undone_alterations(table(added), table(rewritten)) == [
@@ -92,12 +92,12 @@ UNDONE = {
     ),
     "t was renamed or moved to another schema and back (or was given another owner, which looks alike): changes that"
     " were made under the other name may be missing": msgspec.structs.replace(LOADED, row_type="800"),
-    "the publication of t was altered (what it publishes, its name or its owner) or made anew: changes may be"
+    "the publication of t was altered (what it publishes, its name or its owner) or made again: changes may be"
     " missing": msgspec.structs.replace(LOADED, publication="16450 800"),
     "t was not, or not as a whole, in its publication: changes may be missing": msgspec.structs.replace(
         LOADED, published=""
     ),
-    "t became a partition: the log may tell its changes as those of the partitioned table": msgspec.structs.replace(
+    "t became a partition: the log may hold its changes as those of the partitioned table": msgspec.structs.replace(
         LOADED, may_be_published_as_root=True
     ),
     "the replica identity of t is not its primary key any more": msgspec.structs.replace(LOADED, identity="i"),
@@ -105,7 +105,7 @@ UNDONE = {
 
 
 @pytest.mark.parametrize("said", UNDONE)
-def test_what_changes_values_or_who_tells_them_is_named(said: str) -> None:
+def test_what_changes_values_or_who_writes_them_is_named(said: str) -> None:
     assert undone_alterations(table(LOADED), table(UNDONE[said])) == [said]
 
 
@@ -124,10 +124,10 @@ def test_what_an_earlier_version_did_not_keep_is_not_compared_and_what_it_kept_i
         assert undone_alterations(table(of_before), table(later)) == ([said] if is_found else [])
 
 
-def test_a_publication_that_was_made_anew_is_told_once() -> None:
-    anew = msgspec.structs.replace(LOADED, publication="16460 800", published="16461 800")
-    (said,) = undone_alterations(table(LOADED), table(anew))
-    assert "or made anew" in said
+def test_a_publication_that_was_made_again_is_reported_once() -> None:
+    again = msgspec.structs.replace(LOADED, publication="16460 800", published="16461 800")
+    (said,) = undone_alterations(table(LOADED), table(again))
+    assert "or made again" in said
 
 
 def test_a_table_is_watched_where_its_origin_was_kept_with_the_default_of_each_column_that_was_added_with_one() -> None:

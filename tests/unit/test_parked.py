@@ -1,4 +1,5 @@
-"""A parked table leaves the guarantee by what its sync declares, is told by each report, and spoils nothing else."""
+"""A parked table leaves the guarantee by what its sync declares, is reported by each report, and spoils nothing
+else."""
 
 import json
 from dataclasses import replace
@@ -73,7 +74,7 @@ def test_a_table_is_not_parked_without_a_reason_for_people(tmp_path: Path, text:
     assert cause in fault.cause
 
 
-def test_a_sync_whose_tables_are_all_parked_is_told_with_its_line_and_the_cure(tmp_path: Path) -> None:
+def test_a_sync_whose_tables_are_all_parked_is_reported_with_its_line_and_the_cure(tmp_path: Path) -> None:
     fault = the_fault(tmp_path, PARKED_ACCOUNT.replace("ledger_entry, b", f"ledger_entry, parked: '{WHY}', b"))
     assert (fault.line, fault.path) == (4, "tables")
     assert fault.cause == "every table is parked: nothing is left to carry"
@@ -123,14 +124,14 @@ def test_the_source_is_not_asked_for_a_parked_table_which_may_be_gone_or_of_any_
         assert [table.name for table in plan.tables] == ["account"]
 
 
-def test_a_fault_beside_a_parked_table_is_told_at_its_own_line(tmp_path: Path) -> None:
+def test_a_fault_beside_a_parked_table_is_reported_at_its_own_line(tmp_path: Path) -> None:
     declarations = declared(tmp_path, PARKED_ACCOUNT.replace("column: booked_at", "column: bookd_at"))
     with pytest.raises(DeclarationsInvalid) as caught:
         compile_plan(declarations, "settlement", Survey((LEDGER,)))
     assert [(fault.line, fault.path) for fault in caught.value.faults] == [(6, "tables[1].business_date.column")]
 
 
-def test_explain_tells_what_is_parked_and_what_is_not_computed_for_it(tmp_path: Path) -> None:
+def test_explain_shows_what_is_parked_and_what_is_not_computed_for_it(tmp_path: Path) -> None:
     plan = compile_plan(declared(tmp_path, PARKED_ENTRY), "settlement")
     text = explain(plan)
     assert f"  table ledger_entry: not carried, parked: {WHY}\n" in text
@@ -183,7 +184,7 @@ def test_a_table_that_is_parked_leaves_the_stream_and_comes_back_as_an_added_one
     assert list_change(carrying_plan(), one, again=[]) == ListChange(added=("audit",))
 
 
-def test_a_parked_table_is_not_loaded_again_by_name_but_told_how_it_comes_back() -> None:
+def test_a_parked_table_is_not_loaded_again_by_name_and_the_error_says_how_it_comes_back() -> None:
     with pytest.raises(Refused, match="audit cannot be loaded again") as raised:
         list_change(carrying_plan("audit"), {"warehouse": carrying("account")}, again=["audit"])
     assert raised.value.hint == "carried: account. Take `parked` out to let audit come back"
@@ -207,7 +208,7 @@ def live(world: World) -> Any:
     return compare_live(run, "warehouse", barrier=world.barrier(), views=4)
 
 
-def test_a_live_comparison_tells_the_parked_table_and_judges_the_others() -> None:
+def test_a_live_comparison_shows_the_parked_table_and_judges_the_others() -> None:
     found = live(World())
     assert found.tables[1:] == (NOT_RUN,)
     assert (found.verdict, found.is_partial, found.tables[0].verdict) == (Verdict.MATCH, True, Verdict.MATCH)
@@ -273,7 +274,7 @@ def test_of_parked_tables_alone_nothing_is_known() -> None:
 # ---- status --------------------------------------------------------------------------------------------------------
 
 
-def test_status_tells_a_parked_table_and_stays_zero(
+def test_status_shows_a_parked_table_and_stays_zero(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     live_tables = reconciliation(MATCH, NOT_RUN)

@@ -117,7 +117,7 @@ def test_a_control_total_may_add_up_a_column_without_a_precision(tmp_path: Path)
 
 
 @pytest.mark.parametrize("misfit", MISFITS)
-def test_what_the_catalogue_denies_is_told_at_its_line(tmp_path: Path, misfit: str) -> None:
+def test_what_the_catalogue_denies_is_reported_at_its_line(tmp_path: Path, misfit: str) -> None:
     before, after, line, cause, cure = MISFITS[misfit]
     declarations = declared(tmp_path, before, after)
     with pytest.raises(DeclarationsInvalid) as caught:
@@ -129,7 +129,7 @@ def test_what_the_catalogue_denies_is_told_at_its_line(tmp_path: Path, misfit: s
     assert cure in fault.cure
 
 
-def test_what_the_source_says_of_a_table_is_told_at_its_line_beside_all_else(tmp_path: Path) -> None:
+def test_what_the_source_says_of_a_table_is_reported_at_its_line_beside_all_else(tmp_path: Path) -> None:
     declarations = declared(tmp_path, "sum: amount, by: [c", "sum: amout, by: [c")
     unknown = Problem("there is no table `account`, did you mean `accounts`?", "correct `tables`", table="account")
     with pytest.raises(DeclarationsInvalid) as caught:

@@ -1,4 +1,4 @@
-"""Who has a port that the stack needs: told at once, but a process that is just ending is waited for."""
+"""Who has a port that the stack needs: reported at once, but a process that is just ending is waited for."""
 
 import os
 from collections.abc import Iterator

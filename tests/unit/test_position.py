@@ -126,7 +126,7 @@ EPOCH = 2**32
 
 
 @given(st.integers(1, 2**20), st.integers(-(2**20), 2**20), st.integers(-(2**31) + 1, 2**31 - 1))
-def test_xids_around_their_wraparound_are_told_apart(epoch: int, offset: int, distance: int) -> None:
+def test_xids_around_their_wraparound_are_distinguished(epoch: int, offset: int, distance: int) -> None:
     xmax = epoch * EPOCH + offset
     xid = xmax + distance
     assert widen_xid(xid & 0xFFFFFFFF, xmax) == xid

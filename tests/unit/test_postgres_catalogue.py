@@ -59,7 +59,7 @@ def numeric(precision: int, scale: int) -> ColumnFacts:
         (facts("uuid"), Kind.UUID, 0, 0, 0),
         (facts("mood", type_kind="e"), Kind.ENUM, 0, 0, 0),
         (facts("uuid", "an enum of this name", type_kind="e"), Kind.ENUM, 0, 0, 0),
-        # A domain is told as its base type, with the modifier of the domain.
+        # A domain is given as its base type, with the modifier of the domain.
         (facts("numeric", "amount", modifier=numeric(20, 4).modifier), Kind.DECIMAL, 0, 20, 4),
         (facts("varchar", "iban", modifier=38), Kind.STRING, 34, 0, 0),
         (facts("mood", "mood_of_clients", type_kind="e"), Kind.ENUM, 0, 0, 0),
@@ -214,11 +214,11 @@ def test_every_faulty_column_is_named_at_once(found: Sequence[ColumnFacts], name
         ("odd", '"odd" is a relation of kind x'),
     ],
 )
-def test_a_name_that_is_no_table_is_told_why(name: str, said: str) -> None:
+def test_a_name_that_is_no_table_is_reported_with_the_reason(name: str, said: str) -> None:
     kinds = {"account": "r", "active": "v", "totals": "m", "abroad": "f", "by_month": "p", "numbers": "S", "odd": "x"}
     assert table_fault(name, {table: (relkind, 1) for table, relkind in kinds.items()}) == said
 
 
-def test_a_name_unlike_all_others_is_told_without_a_guess() -> None:
+def test_a_name_unlike_all_others_is_reported_without_a_guess() -> None:
     assert table_fault("zzz", {"account": ("r", 1)}) == 'there is no table "zzz"'
     assert table_fault("zzz", {}) == 'there is no table "zzz"'

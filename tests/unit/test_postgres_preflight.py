@@ -116,7 +116,7 @@ def test_a_setting_that_could_lose_changes_or_the_disk_is_fatal_and_named(name: 
         ("idle_replication_slot_timeout", "86400", "idle_replication_slot_timeout is 86400 s"),
     ],
 )
-def test_a_setting_that_only_narrows_what_is_promised_is_told(name: str, value: str, said: str) -> None:
+def test_a_setting_that_only_narrows_what_is_promised_is_reported(name: str, value: str, said: str) -> None:
     problem = the_problem(replace(GOOD, settings={**SETTINGS, name: value}))
     assert not problem.is_fatal
     assert said in problem.what
@@ -130,7 +130,7 @@ def test_a_missing_setting_counts_as_wrong(name: str) -> None:
     assert name in the_problem(replace(GOOD, settings=settings)).what
 
 
-def test_a_slot_that_will_be_given_up_is_told_while_half_of_its_room_is_left() -> None:
+def test_a_slot_that_will_be_given_up_is_reported_while_half_of_its_room_is_left() -> None:
     half = 2048 * 1024 * 1024
     problem = the_problem(replace(GOOD, wal_left=half - 1))
     assert not problem.is_fatal
@@ -154,7 +154,7 @@ def test_a_minor_that_loses_changes_after_alter_publication_is_refused(number: i
 
 
 @pytest.mark.parametrize("number", [150013, 160009, 170005])
-def test_the_first_minor_with_that_fix_is_told_of_its_own_fault(number: int) -> None:
+def test_the_first_minor_with_that_fix_is_reported_with_its_own_fault(number: int) -> None:
     problem = the_problem(replace(GOOD, version=number))
     assert not problem.is_fatal
     assert problem.cure == f"update it to {number // 10000}.{number % 10000 + 1} or newer"
@@ -165,7 +165,7 @@ def test_newer_servers_are_fine(number: int) -> None:
     assert check(replace(GOOD, version=number)) == ()
 
 
-def test_of_a_server_older_than_15_only_that_is_told() -> None:
+def test_of_a_server_older_than_15_only_that_is_reported() -> None:
     problem = the_problem(SourceFacts(SOURCE, 140020))
     assert problem.is_fatal
     assert "PostgreSQL 14.20: older than 15" in problem.what
@@ -257,7 +257,7 @@ def test_a_table_whose_changes_cannot_be_followed_is_fatal(
     assert problem.table == table
 
 
-def test_a_partition_is_refused_where_its_changes_may_be_told_as_those_of_its_root() -> None:
+def test_a_partition_is_refused_where_its_changes_may_be_published_as_those_of_its_root() -> None:
     facts = with_table("account", is_partition=True)
     assert check(facts) == ()
     problem = the_problem(replace(facts, publication=replace(PUBLICATION, publishes_roots=True)))
@@ -275,7 +275,7 @@ def test_whole_old_rows_do_not_make_a_deferrable_key_exact() -> None:
     assert "deferrable" in the_problem(with_table("account", identity="f", has_deferrable_key=True)).what
 
 
-def test_a_table_that_is_gone_is_told() -> None:
+def test_a_table_that_is_gone_is_reported() -> None:
     tables = {name: table for name, table in TABLES.items() if name != "account"}
     assert "there is no table account in schema public" in the_problem(replace(GOOD, tables=tables)).what
 
@@ -295,7 +295,7 @@ def test_a_marker_table_of_another_schema_is_fatal(changed: dict[str, Any], said
     assert said in problem.what
 
 
-def test_a_missing_marker_table_is_told_once_and_with_the_way_to_it() -> None:
+def test_a_missing_marker_table_is_reported_once_and_with_the_way_to_it() -> None:
     tables = {name: table for name, table in TABLES.items() if name != "seamline_marker"}
     role = RoleFacts("bank_marker", "marker")
     publication = replace(PUBLICATION, tables=PUBLICATION.tables - {"seamline_marker"})
@@ -329,7 +329,7 @@ def test_a_role_without_its_grant_is_named_with_its_connection(role: str, change
     assert f"login `{known.login}` (connection `{known.connection_id}`)" in problem.what
 
 
-def test_a_marker_table_that_can_only_grow_is_told_and_stops_nobody() -> None:
+def test_a_marker_table_that_can_only_grow_is_reported_and_stops_nobody() -> None:
     problem = the_problem(replace(GOOD, marker=replace(GOOD.marker, may_delete=False)))
     assert not problem.is_fatal
     assert "cannot delete old markers" in problem.what
@@ -346,13 +346,13 @@ def test_row_security_does_not_matter_to_the_role_that_reads_the_log() -> None:
         ({"long_running": ("pid 7 of batch",)}, "over an hour: pid 7 of batch; creating a snapshot waits"),
     ],
 )
-def test_what_a_snapshot_would_wait_for_is_told(changed: dict[str, Any], said: str) -> None:
+def test_what_a_snapshot_would_wait_for_is_reported(changed: dict[str, Any], said: str) -> None:
     problem = the_problem(replace(GOOD, **changed))
     assert not problem.is_fatal
     assert said in problem.what
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     facts = replace(with_table("account", identity="n"), is_in_recovery=True, marker_key=())
     assert len(check(facts)) == 3
 

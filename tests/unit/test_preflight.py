@@ -88,7 +88,7 @@ def test_every_variable_that_a_rule_asks_for_is_gathered() -> None:
         ("", "unknown", True),
     ],
 )
-def test_a_version_that_was_never_tried_is_told(version: str, said: str, is_fatal: bool) -> None:  # noqa: FBT001 (a case)
+def test_a_version_that_was_never_tried_is_reported(version: str, said: str, is_fatal: bool) -> None:  # noqa: FBT001 (a case)
     (problem,) = check(with_variable("version", version))
     assert said in problem.what
     assert problem.is_fatal is is_fatal
@@ -127,7 +127,7 @@ def test_a_setting_that_could_lose_changes_is_fatal_and_named(name: str, value: 
         ("lower_case_table_names", "1", "in another case"),
     ],
 )
-def test_a_setting_that_only_narrows_what_is_proven_is_told(name: str, value: str, said: str) -> None:
+def test_a_setting_that_only_narrows_what_is_proven_is_reported(name: str, value: str, said: str) -> None:
     (problem,) = check(with_variable(name, value))
     assert not problem.is_fatal
     assert said in problem.what
@@ -165,7 +165,7 @@ def test_a_trap_of_the_source_is_fatal_and_named(changed: dict[str, Any], said: 
     assert said in problem.what
 
 
-def test_a_marker_table_that_can_only_grow_is_told_and_stops_nobody() -> None:
+def test_a_marker_table_that_can_only_grow_is_reported_and_stops_nobody() -> None:
     (problem,) = check(replace(GOOD, marker=replace(GOOD.marker, prune_error="DELETE command denied")))
     assert not problem.is_fatal
     assert "cannot delete old markers" in problem.what
@@ -227,7 +227,7 @@ def test_an_administrator_lacks_nothing() -> None:
     assert check(facts) == ()
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     facts = replace(with_variable("binlog_format", "MIXED"), prepared_xa=1, marker_key=())
     assert len(check(facts)) == 3
 

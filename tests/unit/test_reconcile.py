@@ -74,7 +74,7 @@ BOOKED = Table(
 )
 
 
-def test_moments_and_spans_of_a_break_are_told_as_a_person_writes_them() -> None:
+def test_moments_and_spans_of_a_break_are_reported_as_a_person_writes_them() -> None:
     at, seen = datetime(2026, 11, 21, 10, 0, 0, 5, UTC), datetime(2026, 11, 21, 18, 0)  # noqa: DTZ001 - has no zone
     row: Row = {"at": at, "seen": seen, "took": timedelta(hours=-1)}
     value = compare([row], [change(row, "seen", None)], table=BOOKED).breaks[0]

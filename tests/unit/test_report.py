@@ -185,7 +185,7 @@ def test_a_stream_shows_its_state_its_lag_and_its_findings() -> None:
     assert "FINDINGS" not in render([], [], [state])
 
 
-def test_a_lag_that_nobody_knows_is_not_told() -> None:
+def test_a_lag_that_nobody_knows_is_not_reported() -> None:
     unheard = StreamState(STREAM, Word.UNKNOWN, "no word for 44 s", MOMENT)
     text = render([], [], [unheard])
     assert "unknown since 2026-11-21 01:02:03 +00:00, lag unknown: no word for 44 s" in text

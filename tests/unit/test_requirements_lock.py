@@ -37,7 +37,7 @@ def test_every_need_of_a_locked_package_is_met_by_the_lock(checkout: Path) -> No
                 assert any(need.specifier.contains(one, prereleases=True) for one in locked), f"{name} needs {need}"
 
 
-def test_the_lock_tells_how_to_refresh_it_and_names_no_host(checkout: Path) -> None:
+def test_the_lock_shows_how_to_refresh_it_and_names_no_host(checkout: Path) -> None:
     text = (checkout / "requirements.txt").read_text()
     assert "exported lock" in text.splitlines()[0]
     assert "./seamline lock" in text.splitlines()[1]

@@ -41,7 +41,7 @@ def measure(number: int, **values: Any) -> Row:
 
 
 def written(*rows: Row, table: Table = KEYED, chunk: int = 0) -> pa.Table:
-    """The batch's CSV as COPY reads it: NULL and '' told apart, floats with their sign."""
+    """The batch's CSV as COPY reads it: NULL and '' kept apart, floats with their sign."""
     keyed = [KeyedChange(b"", n % 2 == 0, n % 3 == 0, to_json(row), n) for n, row in enumerate(rows)]
     changes = TableChanges("measure", keyed, chunk=chunk)
     if not table.is_keyed:

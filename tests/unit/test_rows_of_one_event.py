@@ -64,7 +64,7 @@ def events(draw: st.DrawFn) -> Event:
 
 
 @given(st.lists(events(), max_size=5), st.sampled_from((0, 100)))
-def test_rows_of_an_event_are_what_each_record_tells(records: list[Event], apart: int) -> None:
+def test_rows_of_an_event_are_what_each_record_says(records: list[Event], apart: int) -> None:
     values, expected, pos, last = [], [], 4, ("", "")
     for table, op, rows in records:
         # A change of key is written as a delete and an insert that stand at one place.
@@ -102,7 +102,7 @@ def test_a_row_without_the_place_to_cut_at_is_read() -> None:
 
 @pytest.mark.parametrize("name", ["source", "after", "before", "op"])
 @pytest.mark.parametrize("op", ["c", "u", "d"])
-def test_rows_that_are_all_alike_are_told_whole_whatever_their_columns_are_called(name: str, op: str) -> None:
+def test_rows_that_are_all_alike_are_reported_whole_whatever_their_columns_are_called(name: str, op: str) -> None:
     row = {"id": 1, name: 2, "memo": "x"}
     images = None if op == "c" else row, None if op == "d" else row
     before, after = (None if image is None else to_json(image) for image in images)

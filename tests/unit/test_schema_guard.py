@@ -1,4 +1,4 @@
-"""Alterations that a source's log does not tell: found in the catalogue, and a stream stops before a wrong row."""
+"""Alterations that a source's log does not hold: found in the catalogue, and a stream stops before a wrong row."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -70,7 +70,7 @@ ALTERATIONS: dict[str, tuple[Table, list[str]]] = {
     ),
     "another order": (with_columns(ID, MEMO, AMOUNT), ["entry has its columns in another order"]),
     "another key": (replace(ENTRY, key=("id", "amount")), ["the primary key of entry is now id, amount, was id"]),
-    "large values loaded as if the log always told them": (
+    "large values loaded as if the log always had them": (
         with_columns(ID, AMOUNT, replace(MEMO, toastable=False)),
         ["entry.memo was loaded by an earlier version, which did not know that its log may leave the value out"],
     ),
@@ -88,12 +88,12 @@ ALTERATIONS: dict[str, tuple[Table, list[str]]] = {
 
 
 @pytest.mark.parametrize("alteration", ALTERATIONS)
-def test_each_alteration_of_a_table_is_told_in_words(alteration: str) -> None:
+def test_each_alteration_of_a_table_is_reported_in_words(alteration: str) -> None:
     found, expected = ALTERATIONS[alteration]
     assert alterations(ENTRY, found) == expected
 
 
-def test_a_key_that_was_added_to_a_table_without_one_is_told() -> None:
+def test_a_key_that_was_added_to_a_table_without_one_is_reported() -> None:
     keyless = replace(ENTRY, key=())
     assert alterations(keyless, ENTRY) == ["the primary key of entry is now id, was none"]
 
@@ -194,7 +194,7 @@ def test_the_guard_is_asked_before_the_chunks_of_a_large_transaction_are_committ
     assert guard.asked == [BinlogPosition(gtid(1), "mdb-bin.000001", 1000)]
 
 
-def test_the_guard_is_asked_before_what_chunks_have_met_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guard_is_asked_before_what_chunks_have_met_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who altered the table at the source is to hear of that, and not of a row that is not there."""
     log = LogTopic()
     log.transaction(*[insert(ACCOUNT, id=n, name="a") for n in range(20)])

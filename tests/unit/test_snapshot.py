@@ -41,7 +41,7 @@ CONTENT: dict[str, list[Row]] = {
 
 @dataclass
 class World:
-    """Source, log, staging and platform of one snapshot; `told` is everything that happened, in order."""
+    """Source, log, staging and platform of one snapshot; `steps` is everything that happened, in order."""
 
     plan: SyncPlan = PLAN
     low_marker_at: str = "0-1-99"
@@ -211,7 +211,7 @@ def test_markers_lie_on_both_sides_of_the_open_views() -> None:
 
 
 def test_what_was_altered_between_the_plan_and_the_views_is_refused() -> None:
-    """At the positions of the plan the values of the log would be read by the wrong type, and nobody could tell."""
+    """At the positions of the plan the values of the log would be read by the wrong type, and nobody would notice."""
     world = World(alterations=["the primary key of entry is now none, was id"])
     with pytest.raises(SchemaConflict, match="since this run was planned: the primary key of entry is now none"):
         take_snapshot(run(), world.tools)
@@ -271,12 +271,12 @@ def handed_over(world: World) -> dict[str, KeyedDigest]:
 
 
 @pytest.mark.parametrize("table", ["rate", "keyless"])
-def test_publishing_is_told_what_the_staged_doubles_were(table: str) -> None:
+def test_publishing_learns_what_the_staged_doubles_were(table: str) -> None:
     world = World(plan=RATES)
     compared = handed_over(world)[table]
     assert compared.whole == world.compared.whole_digest(table, run_key=compared.run_key)
     rows = world.staged[table]
-    # Two rows with their doubles exchanged: no count, least, greatest or sum tells them.
+    # Two rows with their doubles exchanged: no count, least, greatest or sum shows them.
     rows[3], rows[4] = {**rows[3], "rate": rows[4]["rate"]}, {**rows[4], "rate": rows[3]["rate"]}
     now = KeyedDigest(
         compared.run_key,

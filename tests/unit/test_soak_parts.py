@@ -54,7 +54,7 @@ def test_a_soak_of_which_no_run_came_to_its_end_has_failed(tmp_path: Path) -> No
     assert "- postgres: no run came to its end" in page(journal)
 
 
-def test_runs_that_were_broken_off_are_told(tmp_path: Path) -> None:
+def test_runs_that_were_broken_off_are_reported(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path / "soak.jsonl", seed="17")
     for one in (RUN, FAULT, RUN, FAULT, END):
         journal.add(one)

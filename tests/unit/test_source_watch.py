@@ -130,8 +130,8 @@ def test_markers_older_than_a_week_are_deleted_a_thousand_each_hour() -> None:
 
 
 @pytest.mark.parametrize("trouble", [{"state": CaptureState.FAILED}, {"connect_is_away": True}])
-def test_no_marker_is_deleted_while_the_log_tells_none(trouble: dict[str, Any]) -> None:
-    """The last one that it told may be of any age then, and the capture asks the source for it."""
+def test_no_marker_is_deleted_while_the_log_holds_none(trouble: dict[str, Any]) -> None:
+    """The last one that it reported may be of any age then, and the capture asks the source for it."""
     world = World()
     watch = world.watch()
     run(watch, from_s=0, to_s=4)

@@ -1,4 +1,4 @@
-"""Which components are started, and what one is told about a choice that cannot work."""
+"""Which components are started, and what is said of a choice that cannot work."""
 
 import pytest
 

@@ -104,7 +104,7 @@ def test_a_sync_that_was_not_reconciled_yet_is_not_red(monkeypatch: pytest.Monke
     assert status_of(monkeypatch, Platform([], state=None)) == 0
 
 
-def test_a_wrong_declaration_is_told_and_hides_no_verdict(
+def test_a_wrong_declaration_is_reported_and_hides_no_verdict(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = write_declarations(tmp_path, {"syncs/treasury.yaml": "sync: treasury\n"})
@@ -158,7 +158,7 @@ def test_a_stream_that_failed_was_not_heard_or_is_paused_is_not_zero(
             assert "paused since 2026-11-21 09:02:03 +08:00" in text and "by olga, “maintenance”" in text
 
 
-def test_beside_a_dead_capture_no_lag_is_told(
+def test_beside_a_dead_capture_no_lag_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dead = alarm(CAPTURE_FAILED, sync_plan().source.name, "the connector failed")

@@ -104,7 +104,7 @@ def test_days_of_failures_keep_a_bounded_wait() -> None:
     assert BackOff(0.5, 60).delay_s(10**6) == 60
 
 
-def test_a_fenced_stream_stays_down_until_it_is_wanted_anew() -> None:
+def test_a_fenced_stream_stays_down_until_it_is_wanted_again() -> None:
     host = roster()
     host.wanted([wanted(1)])
     host.due(now_s=0)

@@ -129,7 +129,7 @@ def test_markers_that_are_deleted_are_counted_and_mean_nothing() -> None:
     assert transaction.is_empty
 
 
-def test_a_begin_told_again_tells_its_transaction_anew() -> None:
+def test_a_repeated_begin_sends_its_transaction_again() -> None:
     log = LogTopic()
     log.begin()
     log.row(ROWS[0])
@@ -162,7 +162,7 @@ def test_a_begin_that_does_not_say_that_all_follows_stops_where_it_comes_again_b
         transactions_of(log)
 
 
-def test_a_begin_told_again_still_needs_all_rows_after_it() -> None:
+def test_a_repeated_begin_still_needs_all_rows_after_it() -> None:
     log = LogTopic()
     log.begin()
     log.row(ROWS[0])
@@ -397,14 +397,14 @@ def cut(records: Wal, *, after: int) -> Wal:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_what_was_told_of_a_transaction_of_a_wal_before_its_second_begin_is_told_again(after: int) -> None:
+def test_what_was_sent_of_a_transaction_of_a_wal_before_its_second_begin_is_sent_again(after: int) -> None:
     whole = wal(wal_row("account", 1), wal_row("account", 2))
     transaction = one_transaction(cut(whole, after=after))
     assert [row.after for row in transaction.rows] == [change_json(1), change_json(2)]
     assert (transaction.start, transaction.end, transaction.position) == (0, after + 4, PostgresPosition(9_000, 745))
 
 
-def test_an_end_still_counts_what_a_transaction_of_a_wal_was_told_of_the_second_time() -> None:
+def test_an_end_still_counts_what_was_sent_of_a_transaction_of_a_wal_the_second_time() -> None:
     """A connector that went on where it was: what it passed over would be lost."""
     whole = wal(wal_row("account", 1), wal_row("account", 2))
     records = numbered([*whole[:2], whole[0], *whole[2:]])
@@ -458,7 +458,7 @@ def test_one_statement_that_truncates_several_tables_is_one_unit() -> None:
     assert [row.after for row in transaction.rows] == [change_json(2)]
 
 
-def test_what_waits_is_measured_anew_after_a_truncate() -> None:
+def test_what_waits_is_measured_again_after_a_truncate() -> None:
     rows = [wal_row("account", 1), wal_row("audit", 2)]
     made = assembler()
     made.feed(wal(*rows)[:-1])

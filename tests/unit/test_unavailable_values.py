@@ -68,7 +68,7 @@ def test_an_image_lacks_values_only_where_a_whole_value_is_the_stand_in(stand_in
     assert lacks_values(to_json({"id": 1, "body": stand_in}))
     for own in (f"they say {stand_in}", f"{stand_in} ", [stand_in], {"a": stand_in}):
         image = to_json({"id": 1, "body": own})
-        assert may_lack_values(image), "only a look at the values can tell"
+        assert may_lack_values(image), "only a look at the values can say"
         assert not lacks_values(image)
     for full in ({}, {"id": 1, "body": None}, {"id": 1, "body": stand_in[:-1]}):
         assert not may_lack_values(to_json(full))

@@ -1,4 +1,4 @@
-"""The version that a Connect worker tells of the project's own classes is that of their sources."""
+"""The version that a Connect worker shows of the project's own classes is that of their sources."""
 
 import hashlib
 from pathlib import Path

@@ -12,7 +12,7 @@ FUNCTION_LINES_MAX = 70
 CONFTEST_LINES_MAX = 60
 TEST_NAME_WORDS_MIN = 3
 
-# Process edges: the only places that may catch everything, because there it is told and the process or its unit of
+# Process edges: the only places that may catch everything, because there it is reported and the process or its unit of
 # work ends. Path → what ends there.
 EDGES: dict[str, str] = {"include/seamline/sync/source_watch.py": "a thread that must outlive our own mistakes"}
 BANNED_NAMES = {
@@ -40,7 +40,7 @@ UNFINISHED = ("TODO", "FIXME", "XXX", "HACK")
 REGISTRY_HOSTS = ("pypi.org", "pythonhosted.org", "maven.org", "maven.apache.org", "ghcr.io", "quay.io", "registry-1.")
 _HOMES = re.compile(r"(?<![\w.\-$}/])/(?:home|Users|root)/\w")
 TEXT_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".html", ".css", ".js", ".xml", ".sql", ".txt", ""}
-# These tell what is banned, so they name it.
+# These list what is banned, so they name it.
 _EXEMPT = ("tests/unit/tidy_rules.py", "tests/unit/test_tidy.py")
 
 

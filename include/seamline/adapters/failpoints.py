@@ -7,7 +7,7 @@ Armed by `SEAMLINE_FAILPOINTS` or, for a process that already runs, by the file 
 
 Modes: `error` raises TransientError; `kill9` ends the process at once; `stop` suspends it (SIGSTOP); `wait` holds it
 until the place is no longer armed to wait. `@3`: only at the third time the place is reached; without it, each time.
-The times are counted for each opening of `snap.slot_created` and each table of `snap.chunk_read` anew.
+The times are counted for each opening of `snap.slot_created` and each table of `snap.chunk_read` again.
 Each time one fires, its name is appended to `<file>.fired`, so that a test can see that it did.
 """
 

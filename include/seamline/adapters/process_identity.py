@@ -1,4 +1,4 @@
-"""Which process this is, told apart from every other one, also from those of containers.
+"""Which process this is, distinguished from every other one, also from those of containers.
 
 Two containers may have one host name and one process id. A process id says something only inside its PID namespace, and
 a namespace is named by a number of the kernel's that no other has until it is gone, with every process in it.

@@ -278,7 +278,7 @@ def _closing(views: Sequence[ReadView]) -> Iterator[None]:
 
 
 def _quietly_drop(area: LoadArea) -> None:
-    """The first error is the one to tell; what cannot be dropped now is dropped by the run's next attempt."""
+    """The first error is the one to report; what cannot be dropped now is dropped by the run's next attempt."""
     with suppress(SeamlineError):
         area.drop()
 

@@ -79,7 +79,7 @@ def _reset(plans: list[SyncPlan], args: argparse.Namespace) -> int:
 
 
 def _end_alarms(source: str, *kinds: str) -> None:
-    """They are about what was before. What is still so is raised anew by the stream host, since now."""
+    """They are about what was before. What is still so is raised again by the stream host, since now."""
     with closing(registry.platform()) as store:
         for kind in kinds:
             store.end_alarm(kind, source)

@@ -86,7 +86,7 @@ def _available() -> dict[str, str]:
 def _overview() -> str:
     lines = [f"  {name:<10} {summary}" for name, summary in _available().items()]
     table = "\n".join(lines)
-    return f"usage: ./seamline <command> [options]\n\n{table}\n\n`./seamline <command> -h` tells more.\n"
+    return f"usage: ./seamline <command> [options]\n\n{table}\n\n`./seamline <command> -h` says more.\n"
 
 
 if __name__ == "__main__":

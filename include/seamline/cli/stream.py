@@ -1,7 +1,7 @@
 """Pause, resume or restart the streams of a sync.
 
 A paused stream stands still at the end of a transaction and keeps its place; nothing is lost, it lags. Who paused it,
-since when and why is shown until it goes on. Restart wants a stream anew that had failed for good, once its cause is
+since when and why is shown until it goes on. Restart wants a stream again that had failed for good, once its cause is
 mended.
 """
 
@@ -17,7 +17,7 @@ from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
 from seamline.platform.streams import PlatformStreamDirector
 
-ORDERS = {"pause": "pauses at its next whole transaction", "resume": "goes on", "restart": "is wanted anew"}
+ORDERS = {"pause": "pauses at its next whole transaction", "resume": "goes on", "restart": "is wanted again"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

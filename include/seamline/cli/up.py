@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_airflow(layout: Layout) -> None:
-    """Tell where Airflow is and who may enter."""
+    """Say where Airflow is and who may enter."""
     made = credentials.load_or_make(layout)
     print(f"\n  Airflow  http://127.0.0.1:{layout.settings.ports.airflow}")
     for user, may in (("viewer", "look"), ("operator", "run"), ("approver", "run and approve")):

@@ -21,13 +21,13 @@ QUIET_STATES = frozenset({"waiting", "scheduled", "queued"})
 
 @dataclass(slots=True)
 class Story:
-    """One telling. `stamp` makes run ids of this telling unlike those of any other."""
+    """One run of the story. `stamp` makes its run ids unlike those of any other."""
 
     airflow: AirflowRest
     plan: SyncPlan
     progress: Progress
     stamp: str = field(default_factory=lambda: f"demo-{datetime.now(UTC):%Y%m%dT%H%M%S}")
-    # One and the same for all of a telling, also where a date ends amid it.
+    # One and the same for the whole story, also where a date ends amid it.
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def wait_for_dags(self) -> None:
@@ -82,7 +82,7 @@ class Story:
         return [self._follow(run) for run in fresh()]
 
     def last_date(self) -> date:
-        """The newest business date that had ended when this telling began."""
+        """The newest business date that had ended when this story began."""
         timezone = self.plan.nightly.timezone if self.plan.nightly else "UTC"
         return calendar.date_at(self.began, timezone=timezone) - timedelta(days=1)
 

@@ -56,7 +56,7 @@ SUMMED_BELOW = "1e20"
 _SMALLEST_SUMMED = 1e-30
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - naive on purpose: the arithmetic is zone free
 _MICROSECOND = timedelta(microseconds=1)
-# Microseconds since 1970: what Python's datetime can tell, and 400 years.
+# Microseconds since 1970: what Python's datetime can hold, and 400 years.
 _FIRST, _LAST = ((moment - _EPOCH) // _MICROSECOND for moment in (datetime.min, datetime.max))  # noqa: DTZ901
 _DAY = 86_400_000_000
 _CYCLE = 146_097 * _DAY
@@ -76,7 +76,7 @@ class FloatSummary:
     total: Decimal | None
 
     def agrees_with(self, other: "FloatSummary", *, kind: Kind) -> bool:
-        """Whether both sides hold the same numbers as far as a summary can tell."""
+        """Whether both sides hold the same numbers as far as a summary can show."""
         if self.count != other.count:
             return False
         pairs = ((self.least, other.least), (self.greatest, other.greatest))
@@ -202,7 +202,7 @@ def literal_text(column: Column, canonical: str) -> str:
 
 
 def readable_text(column: Column, canonical: str) -> str:
-    """The same for a person: an instant says that it is told in UTC."""
+    """The same for a person: an instant says that it is written in UTC."""
     is_written_in_utc = column.kind is Kind.INSTANT and _is_number(canonical)
     return literal_text(column, canonical) + (" UTC" if is_written_in_utc else "")
 

@@ -58,7 +58,7 @@ class Finding:
 class FindingsReported:
     """How far a destination's findings are reported: their newest number, and when the newest was kept there.
 
-    Numbers alone do not tell: a destination that was put back from a backup counts from there again. `kept_at` is by
+    Numbers alone do not say it: a destination that was put back from a backup counts from there again. `kept_at` is by
     the destination's clock, in ISO 8601; "" where it is not known.
     """
 

@@ -73,7 +73,7 @@ class BoundaryGate:
                 raise LogCorrupted(
                     f"transaction {transaction} lies before boundary {boundary.position} although a later one was"
                     f" already applied",
-                    hint="the log topic tells transactions out of order; onboard the sync again",
+                    hint="the log topic holds transactions out of order; onboard the sync again",
                     table=table,
                 )
             return False

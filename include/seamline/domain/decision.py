@@ -24,7 +24,7 @@ class Decision:
     """`since`: when it was asked, `at`: when it was answered, "" before that. Both ISO 8601 in UTC.
 
     `approvers`: who may answer; none named: whoever Airflow lets answer. It is about what the gate judged: whatever is
-    staged or checked anew begins without a decision.
+    staged or checked again begins without a decision.
     """
 
     state: DecisionState

@@ -117,7 +117,8 @@ class Diverged(TerminalError):
 
 
 class WentBack(TerminalError):
-    """The ledger stands before what this worker was told: the destination was restored, or a late replica took over."""
+    """The ledger stands before what was confirmed to this worker: the destination was restored, or a late replica took
+    over."""
 
 
 class Fenced(TerminalError):
@@ -125,7 +126,7 @@ class Fenced(TerminalError):
 
 
 class CommitUnknown(SeamlineError):
-    """A commit was sent and its answer lost; the ledger will tell after a new epoch is taken."""
+    """A commit was sent and its answer lost; the ledger will show it after a new epoch is taken."""
 
 
 class InvariantViolated(SeamlineError):

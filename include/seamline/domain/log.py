@@ -18,7 +18,7 @@ class RecordKind(IntEnum):
 
 
 class RowChange(NamedTuple):
-    """What one record of the log topic tells of one row. `op` is c, u or d; `key` and the images are raw JSON.
+    """What one record of the log topic says of one row. `op` is c, u or d; `key` and the images are raw JSON.
 
     A message in a WAL is taken for a row, with op m and of no table that there is, for END counts it.
 
@@ -40,12 +40,12 @@ class RowChange(NamedTuple):
 class LogRecord:
     """One record of the log topic; of kind ROWS, records of one transaction's rows that follow each other.
 
-    Nearly all records are of rows: these are tuples, which are made faster than objects, and what they share is told
+    Nearly all records are of rows: these are tuples, which are made faster than objects, and what they share is kept
     once. Mutable only because a frozen one takes longer to make; nobody changes one.
 
     `transaction_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the
-    xid). BEGIN: `is_whole` says that all of the transaction follows it, also where a part was told before; `follows` is
-    what the capture told before it, None where it does not say. END: `counts` maps every captured table to its number
+    xid). BEGIN: `is_whole` says that all of the transaction follows it, also where a part was sent before; `follows` is
+    what the capture sent before it, None where it does not say. END: `counts` maps every captured table to its number
     of rows and `total` is their sum.
     DDL: `statement` and the `tables` it names, or WHOLE_DATABASE. TRUNCATE: `total` is what END counts for it.
     `ts_ms`: milliseconds since the epoch, of all but rows.

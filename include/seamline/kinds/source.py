@@ -76,7 +76,7 @@ class ConnectorKind(Protocol):
 
 
 class SeenOrigins(Protocol):
-    """Keeps, beside the plan, what a table was last seen to be. Anybody who looks at the source may tell it."""
+    """Keeps, beside the plan, what a table was last seen to be. Anybody who looks at the source may write it."""
 
     def read(self, planned: Sequence[Table]) -> Mapping[str, str]:
         """`Table.origin` as it was last seen, of the tables that are still those of the plan."""

@@ -75,7 +75,7 @@ def _parked_among(plan: SyncPlan, names: Collection[str]) -> str:
 def kept_name(table: str, run_id: str) -> str:
     """Under which name the rows of a table that left are kept, with room for `_pkey` in 63 bytes.
 
-    Told apart by run, and by the whole of a name of which only the beginning is left.
+    Made unique by the run, and by the whole of a name of which only the beginning is left.
     """
     whole = "\0".join((run_id, table))
     mark = f"__removed_{hashlib.sha256(whole.encode()).hexdigest()[:10]}"
@@ -92,8 +92,8 @@ def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
 
 
 def with_origins_of(known: SyncPlan, now: SyncPlan, change: ListChange) -> SyncPlan:
-    """`now`, in which the tables that are not loaded anew keep the origin of their load: what was done to them since is
-    still to be found out."""
+    """`now`, in which the tables that are not loaded again keep the origin of their load: what was done to them since
+    is still to be found out."""
     origins = {table.name: table.definition.origin for table in known.tables}
     tables = tuple(
         table

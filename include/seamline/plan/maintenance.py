@@ -31,7 +31,7 @@ CHORES = (
         "Clear the destinations",
         "Drops what dead runs have left in each destination: staging tables after 14 days, an incremental snapshot"
         " that has not moved"
-        " for 7 days, which would hold the log; and findings of rows that were loaded anew 100 days ago.",
+        " for 7 days, which would hold the log; and findings of rows that were loaded again 100 days ago.",
     ),
     Chore(
         "records",

@@ -208,8 +208,8 @@ class SyncPlan:
         """The plan of these tables' own incremental snapshot: a stream of its own, into a schema of its own, with its
         own ledger.
 
-        `mark` tells one incremental snapshot from every other. The name cannot be that of a declared sync, whose names
-        are plain words.
+        `mark` distinguishes one incremental snapshot from every other. The name cannot be that of a declared sync,
+        whose names are plain words.
         """
         destinations = tuple(
             dataclasses.replace(one, schema=one.incremental_schema(mark), staged_in=one.stage_schema)

@@ -1,4 +1,4 @@
-"""PlatformStreamControl: a stream hears orders and tells of itself without ever waiting for the platform database.
+"""PlatformStreamControl: a stream hears orders and reports without ever waiting for the platform database.
 
 One background thread talks to the database: it listens for notices, asks again every few seconds, and passes reports
 on. The stream's loop only reads and writes values in memory. Its first orders alone, by which it takes the right to
@@ -19,7 +19,7 @@ from seamline.platform.notify_loop import NotifyLoop
 from seamline.platform.streams import put_report
 from seamline.ports import Orders, StreamReport
 
-# The plan is compared by its hash: a stream that runs by an older plan is asked to stop, and the host starts it anew.
+# The plan is compared by its hash: a stream that runs by an older plan is asked to stop, and the host starts it again.
 _ORDERS = """
 select stream.is_wanted
         and (%(plan)s = '' or md5(stream.plan_json) = %(plan)s)
@@ -150,7 +150,7 @@ class PlatformStreamControl:
 
     def _send(self, session: Session) -> None:
         with self._lock:
-            # Also an old report is sent at every cycle: its age tells that this worker lives.
+            # Also an old report is sent at every cycle: its age shows that this worker lives.
             report, dropped, age_s = self._last, self._dropped, time.monotonic() - self._reported_at
         if report is not None:
             now = as_of_now(report, age_s=age_s)

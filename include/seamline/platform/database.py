@@ -73,7 +73,7 @@ def translated(exc: psycopg.Error) -> SeamlineError:
         )
     return TransientError(
         f"the platform database does not answer: {_first_line(exc)}",
-        hint=f"is the server of connection `{CONNECTION_ID}` up? `./seamline ps` tells",
+        hint=f"is the server of connection `{CONNECTION_ID}` up? `./seamline ps` shows it",
     )
 
 

@@ -26,8 +26,8 @@ class Ownership(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process, told apart from a later one with the same number by its start time, and from one of another container
-    by its `space`: "" where that is not known, as of a host of an earlier version."""
+    """A process, distinguished from a later one with the same number by its start time, and from one of another
+    container by its `space`: "" where that is not known, as of a host of an earlier version."""
 
     machine: str
     process: int
@@ -57,7 +57,8 @@ def holds(holder: Holder, *, process: int) -> bool:
 
 
 def is_known_dead(holder: Holder) -> bool:
-    """Only of a process that this one could see if it lived can that be said; of any other one only its lease tells."""
+    """Only of a process that this one could see if it lived can that be said; of any other one only its lease says
+    it."""
     return _is_of_here(holder) and started_ticks(holder.process) != holder.started
 
 

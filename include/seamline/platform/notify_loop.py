@@ -21,7 +21,7 @@ class NotifyLoop:
     """Calls `cycle(session)` at the start, at every notice, at every `ring`, and every `poll_s`; once more at the end.
 
     An error of the database or of ours ends the session, and the next one is tried after `poll_s`; `cycle` must be safe
-    to repeat. Any other error ends the thread: it is a bug, and the report's age will tell.
+    to repeat. Any other error ends the thread: it is a bug, and the report's age will show it.
     """
 
     def __init__(self, name: str, *, cycle: Callable[[Session], None], open_one: OpenSession, poll_s: float) -> None:
@@ -105,7 +105,7 @@ class NotifyLoop:
 
     def _sleep(self, session: Session) -> None:
         """Until a notice, a ring or the next poll."""
-        # A notice that came in with the last answer waits inside the client: the socket tells nothing of it.
+        # A notice that came in with the last answer waits inside the client: the socket does not show it.
         if any(True for _ in session.notifies(timeout=0)):
             return
         with selectors.DefaultSelector() as selector:

@@ -15,7 +15,7 @@ class PlatformOrigins:
         self._sync = sync
 
     def read(self, planned: Sequence[Table]) -> Mapping[str, str]:
-        """By table; nothing of one that was loaded anew since."""
+        """By table; nothing of one that was loaded again since."""
         origins = {table.name: table.origin for table in planned}
 
         def work(session: Session) -> Mapping[str, str]:

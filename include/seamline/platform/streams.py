@@ -20,15 +20,15 @@ from seamline.ports import StreamReport, WantedStream
 # the end of that. Reports without an offset (starting, backing off) say nothing about it.
 _PUT_REPORT = """
 with before as (select state from stream_report where sync = %(sync)s and destination = %(destination)s),
-told as (
-    insert into stream_report as told (sync, destination, state, document, reported_at, moved_to)
+written as (
+    insert into stream_report as before_it (sync, destination, state, document, reported_at, moved_to)
     values (%(sync)s, %(destination)s, %(state)s, %(document)s::jsonb, clock_timestamp(), %(next_offset)s)
     on conflict (sync, destination) do update set state = excluded.state, document = excluded.document,
-        reported_at = excluded.reported_at, moved_to = coalesce(nullif(excluded.moved_to, 0), told.moved_to),
+        reported_at = excluded.reported_at, moved_to = coalesce(nullif(excluded.moved_to, 0), before_it.moved_to),
         moved_at = case when excluded.state in ('paused', 'held', 'stopped', 'failed', 'no_slot')
-            or told.state in ('paused', 'held', 'stopped', 'failed', 'no_slot')
-            or excluded.reported_at - told.reported_at > interval '60 seconds'
-            or excluded.moved_to not in (0, told.moved_to) then excluded.reported_at else told.moved_at end
+            or before_it.state in ('paused', 'held', 'stopped', 'failed', 'no_slot')
+            or excluded.reported_at - before_it.reported_at > interval '60 seconds'
+            or excluded.moved_to not in (0, before_it.moved_to) then excluded.reported_at else before_it.moved_at end
 )
 insert into stream_event (sync, destination, state, error, host)
 select %(sync)s, %(destination)s, %(state)s, %(error)s, %(host)s
@@ -160,7 +160,7 @@ class PlatformStreamDirector:
         self._change(stream, _NOT_PAUSED)
 
     def restart(self, stream: StreamId) -> None:
-        """Want the stream anew by the plan it has: it starts also after it was paused or had failed for good."""
+        """Want the stream again by the plan it has: it starts also after it was paused or had failed for good."""
         self._change(
             stream,
             f"is_wanted = true, want_number = want_number + 1, wanted_at = clock_timestamp(), {_NOT_PAUSED}",
@@ -251,7 +251,7 @@ class PlatformStreamDirector:
     # ---- reports ---------------------------------------------------------------------------------------------------
 
     def latest_report(self, stream: StreamId) -> StreamReport | None:
-        """None when it never reported. `age_s` tells a report of now from the last words of a dead worker."""
+        """None when it never reported. `age_s` distinguishes a report of now from the last one of a dead worker."""
         return self._reports("sync = %s and destination = %s", (stream.sync, stream.destination)).get(stream)
 
     def latest_reports(self) -> dict[StreamId, StreamReport]:
@@ -339,7 +339,7 @@ class PlatformStreamDirector:
         if self._database.transact(work) != 1 and not self._has_hold(hold_id):
             raise Refused(
                 f"stream {stream} cannot be held: it is paused or not wanted",
-                hint=f"`seamline stream resume {stream.sync}` lets it run on; `seamline status` tells what it does",
+                hint=f"`seamline stream resume {stream.sync}` lets it run on; `seamline status` shows what it does",
                 sync=stream.sync,
             )
         return hold_id

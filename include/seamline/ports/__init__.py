@@ -144,8 +144,8 @@ class Sink(Protocol):
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
         """Compare-and-set of the ledger first, then the rows, in one transaction.
 
-        Raises Fenced (epoch not mine), WentBack (the ledger stands before what this sink was told), CommitUnknown
-        (answer lost), InvariantViolated (the ledger stands elsewhere).
+        Raises Fenced (epoch not mine), WentBack (the ledger stands before what was confirmed to this sink),
+        CommitUnknown (answer lost), InvariantViolated (the ledger stands elsewhere).
         A repeat after the lost answer of my own commit returns the ledger as it is.
         """
 
@@ -441,7 +441,7 @@ class CaptureRegistry(Protocol):
 
 
 class CaptureProbe(Protocol):
-    """A source's connector and log topic as their servers tell. TransientError: no answer."""
+    """A source's connector and log topic as their servers report them. TransientError: no answer."""
 
     def status(self) -> CaptureStatus: ...
 

@@ -1,7 +1,7 @@
 """What no single value can say of itself: names that must exist, tables that two syncs write, missing powers.
 
 Documents are read here, not specs: what is wrong of one value must not hide what is wrong of another. One mistake is
-told once: what follows from a name that is wrong, or cannot be read, waits until that one is mended.
+reported once: what follows from a name that is wrong, or cannot be read, waits until that one is mended.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -163,7 +163,7 @@ def _check_nightly(document: Document) -> None:
     try:
         nightly = Nightly.model_validate(document.value(("nightly",)))
     except ValidationError:
-        return  # told already, and a default in the place of a wrong value says nothing
+        return  # reported already, and a default in the place of a wrong value says nothing
     start_s = seconds_of(nightly.run_at)
     if start_s >= nightly.as_of_max.total_seconds() and (whole := _read_whole(document)):
         document.fault(
@@ -196,7 +196,7 @@ def check_one_writer_per_table(
     """Add to their documents that two syncs write one table; a right sync does not suffer for one that is broken: those
     whose file has a name in `broken`.
 
-    Two declared destinations may be one schema under two names, so tables are told apart by where they lie. A parked
+    Two declared destinations may be one schema under two names, so tables are identified by where they lie. A parked
     table keeps its place: it comes back there."""
     right = [document.file.stem not in broken for document in syncs]
     writers: dict[tuple[str, str, str], tuple[int, Path_]] = {}

@@ -28,7 +28,7 @@ class Document:
     """`data` is the document as plain values; `lines` and `plain` are kept by the place of each value in the file.
 
     `plain` is the text of an unquoted scalar that YAML read as something else than a string: `7:00` is 420 to YAML.
-    `written` is where keys that were renamed in `data` stand in the file; faults are told there.
+    `written` is where keys that were renamed in `data` stand in the file; faults are reported there.
     """
 
     file: Path
@@ -49,7 +49,7 @@ class Document:
         self.faults.append(Fault(self.file, self.line(path), path_text(self.as_written(path)), cause, cure))
 
     def causes(self, path: Path_) -> list[str]:
-        """What is told of this very place."""
+        """What is reported of this very place."""
         at = path_text(self.as_written(path))
         return [fault.cause for fault in self.faults if fault.path == at]
 
@@ -190,7 +190,7 @@ def _mapping(document: Document, node: yaml.MappingNode, path: Path_, seen: set[
 
 
 def _scalar(document: Document, node: yaml.ScalarNode, path: Path_) -> Any:
-    """Neither the text nor YAML's own words are told of one that cannot be read: they may hold a secret."""
+    """Neither the text nor YAML's own words are reported of one that cannot be read: they may hold a secret."""
     try:
         value = yaml.constructor.SafeConstructor().construct_object(node)
     except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError):

@@ -60,7 +60,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """Declarations without a fault. `documents` tells where each value of a sync stands in its file."""
+    """Declarations without a fault. `documents` says where each value of a sync stands in its file."""
 
     sources: Mapping[str, DatabaseSource]
     destinations: Mapping[str, Destination]

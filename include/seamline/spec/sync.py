@@ -19,7 +19,7 @@ _NOT_YET = {
 
 
 class DateColumn(Declared):
-    """Which column tells the business date of a row."""
+    """Which column holds the business date of a row."""
 
     column: SqlName = Field(description="Column that holds the business date.")
     as_: Literal["date", "local", "instant"] = Field(
@@ -43,7 +43,7 @@ class TableEntry(Declared):
     parked: Why | None = Field(
         None,
         description="Why the table is left out for now: it is not carried, and each report says so with this text. Take"
-        " the key out and it comes back, loaded anew. Either way by a run of the DAG `<sync>__tables`.",
+        " the key out and it comes back, loaded again. Either way by a run of the DAG `<sync>__tables`.",
     )
 
     @model_validator(mode="before")

@@ -63,7 +63,7 @@ def add_faults(document: Document, error: ValidationError, model: type[BaseModel
     for detail in details:
         path = detail["loc"]
         is_misspelt = detail["type"] == "missing" and path in misspelt
-        # pydantic counts only the right items; the wrong ones are told on their own.
+        # pydantic counts only the right items; the wrong ones are reported on their own.
         is_counted_wrong = detail["type"] == "too_short" and bool(detail["input"])
         cause, cure = _say(document, detail, path, model)
         if not is_misspelt and not is_counted_wrong and not _is_reported(document, path, cause):
@@ -78,7 +78,7 @@ def _is_reported(document: Document, path: Path_, cause: str) -> bool:
 
 def take_as_meant(document: Document, error: ValidationError, model: type[BaseModel]) -> bool:
     """Rename keys that are misspelt to what was meant, so that what else is wrong of their values is found too. False
-    where there are none. Only where no other key can have been meant: its value is told in messages."""
+    where there are none. Only where no other key can have been meant: its value is shown in messages."""
     renamed = False
     for detail in error.errors(include_url=False):
         *around, key = detail["loc"] or ("",)

@@ -239,7 +239,7 @@ def unpack(files: Iterable[LockedFile], layout: Layout, *, share: Callable[[Path
 
 
 def make_once(target: Path, sha256: str, make: Callable[[Path], None]) -> None:
-    """Have the folder `target` filled by `make`, unless it was from the very input that `sha256` tells, and nobody has
+    """Have the folder `target` filled by `make`, unless it was from the very input that `sha256` names, and nobody has
     touched a file of it since."""
     if not altered(target) and _read_receipt(target).get(_MADE_OF) == sha256:
         return

@@ -36,7 +36,7 @@ exec "{java}" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A usable Java. `passed_over` tells which others were found and why they were not taken."""
+    """A usable Java. `passed_over` says which others were found and why they were not taken."""
 
     home: Path
     version: int
@@ -72,7 +72,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def version_of(binary: Path) -> int | None:
-    """The major version: from the `release` file beside it, else by asking it; None if neither tells."""
+    """The major version: from the `release` file beside it, else by asking it; None if neither says it."""
     try:
         release = (binary.parent.parent / "release").read_text(encoding="utf-8")
     except OSError:

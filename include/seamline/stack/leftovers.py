@@ -1,8 +1,8 @@
 """Finds the processes of one stack without trusting any pid file, so that nothing survives its parent unseen.
 
 Everything that the stack starts carries three variables, which its children inherit: which data folder, which
-program, and which session it began in. A process that later made its own session (a detached Spark driver) is told
-apart by that.
+program, and which session it began in. A process that later made its own session (a detached Spark driver) is found
+by that.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Who has a port that the stack needs: told before anything starts."""
+"""Who has a port that the stack needs: reported before anything starts."""
 
 import psutil
 

@@ -122,7 +122,7 @@ def _ensure_role(session: psycopg.Connection, owner: Connection) -> None:
 
 
 def system_identifier(layout: Layout) -> str:
-    """What tells this database cluster from every other."""
+    """What identifies this database cluster."""
     with _root(layout.settings) as connection:
         row = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
     return str(row[0]) if row else ""

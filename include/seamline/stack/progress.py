@@ -1,4 +1,4 @@
-"""Lines that tell a waiting person what is happening, each with the time since the start."""
+"""Lines that show a waiting person what is happening, each with the time since the start."""
 
 import sys
 import threading
@@ -28,7 +28,7 @@ class Progress:
 
     @contextmanager
     def saying(self, text: Callable[[], str], *, every_s: float = 15.0) -> Iterator[None]:
-        """Say what `tell` gives now and then, until the block ends."""
+        """Say what `text` gives now and then, until the block ends."""
         is_over = threading.Event()
 
         def repeat() -> None:

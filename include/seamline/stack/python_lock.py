@@ -62,7 +62,7 @@ def normalised(name: str) -> str:
 
 
 def refresh(layout: Layout) -> int:
-    """Resolve requirements.in anew and write the lock; return the number of packages."""
+    """Resolve requirements.in again and write the lock; return the number of packages."""
     root = layout.settings.root
     uv = _uv(layout)
     variables = {"UV_SYSTEM_CERTS": "1", **settings.process_environment()}

@@ -142,7 +142,7 @@ def take_new_settings(layout: Layout) -> tuple[str, ...]:
 
 
 def require_same_place(layout: Layout) -> None:
-    """Refuse settings that every program of a running stack would have to be started with anew."""
+    """Refuse settings that every program of a running stack would have to be started with again."""
     running = settings.load(psutil.Process(pid_of(layout)).environ())
     wanted = layout.settings
     differing = [

@@ -183,7 +183,7 @@ class Barrier:
             raise NotAligned(f"{joined} joined or left {self.stream} before the destination's views were open")
 
     def _wait_until_near(self) -> Distance | None:
-        """How far it is then; None where no wait could bring it nearer, and the hold has to tell why."""
+        """How far it is then; None where no wait could bring it nearer, and the hold has to say why."""
         began = self.clock.now()
         try:
             return self._near(began, self.patience.wait_max_s - self.taken.waited_s)

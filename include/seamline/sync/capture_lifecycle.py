@@ -190,7 +190,7 @@ class _Work:
     def bring_up(self) -> MarkerPlace | None:
         """Running with the wanted settings; the proof where they had to be changed."""
         if self.connect.is_first_start():
-            # Only a record read back tells that the structure was read and streaming has begun.
+            # Only a record read back shows that the structure was read and streaming has begun.
             self._start()
             self.prove()
             self.connect.set_tables(self.tables)
@@ -242,7 +242,7 @@ class _Work:
         if status.has_lost_its_place:
             raise PositionLost(
                 f"connector {self.connect.name} cannot go on: the log of source {self.source_plan.name} no longer holds"
-                " its place (purged, restored, another server, or its replication slot dropped or made anew):"
+                " its place (purged, restored, another server, or its replication slot dropped or made again):"
                 f" {status.error}",
                 hint=status.cure,
             )

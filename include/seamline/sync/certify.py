@@ -40,7 +40,7 @@ def own_plan(plan: SyncPlan, owner: str) -> SyncPlan:
         plan.source,
         name=f"certify_{mark}",
         reader=owner,
-        # A marker tells every stream of the source which tables its capture carries: here they are others.
+        # A marker announces to every stream of the source which tables its capture carries: here they are others.
         marker=owner,
         marker_table=f"seamline_certify_marker_{mark}",
         log_topic=f"seamline.certify.{plan.sync}.log",

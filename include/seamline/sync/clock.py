@@ -1,4 +1,4 @@
-"""The two clocks of a stream: one to wait by, one to tell how old something is."""
+"""The two clocks of a stream: one to wait by, one to measure how old something is."""
 
 import time
 from typing import Protocol

@@ -152,7 +152,7 @@ def _add_images(net: dict[bytes, int], row: RowChange) -> None:
 
 def _without_image(row: RowChange, what: str) -> SeamlineError:
     if row.before is None and row.after is None:
-        # So our connectors tell it (RowsThatFit.java): whatever a source leaves out, one of the two is there.
+        # So our connectors send it (RowsThatFit.java): whatever a source leaves out, one of the two is there.
         return SchemaConflict(
             f"offset {row.offset}: a row of {row.table} is larger than a record of the log may be (32 MiB, as JSON,"
             " bytes as base64, an update of a table without a key with the row before it)",

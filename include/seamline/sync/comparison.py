@@ -52,7 +52,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class StreamFindings:
-    """What the stream met that the log did not promise and nobody was told of; `told`: how far all of it goes."""
+    """What the stream met that the log did not promise and nobody was informed of; `reported`: how far all of it
+    goes."""
 
     found: tuple[Finding, ...] = ()
     reported: FindingsReported = FindingsReported()

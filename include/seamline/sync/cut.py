@@ -179,7 +179,7 @@ def _reconciled(run: Run, cut: StagedCut, found: Reconciliation | None) -> Recon
     if not staged:
         raise GateFailed(f"the cut of {cut.business_date} holds no table", sync=cut.sync)
     if any(judged.get(table) is not verdict for table, verdict in staged.items()):
-        raise InvariantViolated(f"the manifest of run {cut.run_id} and its reconciliation tell different verdicts")
+        raise InvariantViolated(f"the manifest of run {cut.run_id} and its reconciliation have different verdicts")
     return found
 
 

@@ -234,7 +234,7 @@ class _TargetStream:
 
     def ask(self) -> None:
         self._hold = Hold(self._director, self._clock, self.stream, lease_s=self._lease_s, held_max_s=self._held_max_s)
-        # One that was too short is asked for anew, and longer.
+        # One that was too short is asked for again, and longer.
         self._lease_s = min(2 * self._lease_s, self._held_max_s)
 
     def advanced(self) -> None:

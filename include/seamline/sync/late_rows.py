@@ -22,7 +22,7 @@ def rows_since_cut(
 ) -> tuple[SinceCut, ...]:
     """Digests only, one per side and table: a count and a yes or no.
 
-    A table that cannot be compared is told with its reason and fails nothing: the night is for the date after it.
+    A table that cannot be compared is reported with its reason and fails nothing: the night is for the date after it.
     """
     tables = {table.name: table for table in plan.tables if table.business_date is not None}
     return tuple(_look(plan, tables[one.table], one, source, cut) for one in published if one.table in tables)

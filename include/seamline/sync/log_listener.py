@@ -22,7 +22,7 @@ _BEHIND_MAX = 50_000
 _IDLE_MAX_S = 4 * 3600.0
 _RECORDS_MAX = 10_000
 _LOOK_S = 1.0
-# More than a stream itself bears: it tells of a silent source, and must not be woken only to go idle again.
+# More than a stream itself bears: it reports a silent source, and must not be woken only to go idle again.
 _SILENT_S = 2 * HEARTBEATS_MISSED_S
 _STUCK_S = 30.0
 # Who waits for one of these has a hold on the stream, or the stream has just been published: it is awake then. A low
@@ -42,7 +42,7 @@ class Listened:
 
 
 class LogListener:
-    """Remembers for each table where the log told of it last. `now_s` by a steady clock, in seconds."""
+    """Remembers for each table where the log held something of it last. `now_s` by a steady clock, in seconds."""
 
     def __init__(self, begins: int, *, marker_table: str, now_s: float) -> None:
         self._begins = self._next = begins
@@ -50,7 +50,7 @@ class LogListener:
         self._seen: dict[str, int] = {}
         # Of statements, which may write a table's name in another case (`touched`).
         self._changed: dict[str, int] = {}
-        # Where it told last what is every stream's business: which tables the capture carries.
+        # Where it last held what is every stream's business: which tables the capture carries.
         self._seen_all = -1
         self._heard_s = now_s
 

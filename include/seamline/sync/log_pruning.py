@@ -86,7 +86,7 @@ def log_users(
 def prune_log(users: LogUsers, tools: PruningTools) -> Pruned | None:
     """Delete what is below the floor of this log; None where there is no topic. A repeat finds nothing to do.
 
-    Raises PositionLost for a topic that was made anew meanwhile, TransientError where Kafka does not answer.
+    Raises PositionLost for a topic that was made again meanwhile, TransientError where Kafka does not answer.
     """
     topic, keep_s = users.source.log_topic, users.source.log_keep_days * _DAY_S
     topic_id = tools.topics.topic_id(topic)
@@ -133,6 +133,6 @@ def _require_same(topic: str, topic_id: str, topics: LogTopics) -> None:
     found = topics.topic_id(topic)
     if found != topic_id:
         raise PositionLost(
-            f"log topic {topic} was made anew while its floor was computed (id {found or 'none'}, was {topic_id})",
+            f"log topic {topic} was made again while its floor was computed (id {found or 'none'}, was {topic_id})",
             hint="nothing was deleted; onboard the syncs of its source again",
         )

@@ -45,7 +45,7 @@ def read_until_marker(
             return MarkerPlace(marker_id, found.offset, record.offset + 1, record.position)
     raise TransientError(
         f"marker {marker_id} was committed in the source but not read from {reader.topic} within {timeout_s:g} s",
-        hint="is the capture running, and how far is it behind? `seamline status` tells",
+        hint="is the capture running, and how far is it behind? `seamline status` shows it",
     )
 
 

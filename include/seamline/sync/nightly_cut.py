@@ -140,7 +140,7 @@ def _stage(run: Run, destination: DestinationPlan, selection: Selection, read: B
         verdicts = with_whole_digests(verdicts, work, views[0])
     for each in reads:
         load = loads[each.plan.name]
-        # Without a digest: the comparison above has read the source once, a second time would tell nothing new.
+        # Without a digest: the comparison above has read the source once, a second time would show nothing new.
         receipt = Receipt(load.table.name, 0, load.staged_as, load.rows, None, read.position)
         tools.records.put_receipt(run.run_id, receipt)
     cut = StagedCut(
@@ -159,7 +159,7 @@ def _stage(run: Run, destination: DestinationPlan, selection: Selection, read: B
 def _late(
     plan: SyncPlan, destination: DestinationPlan, business_date: date, read: BulkRead, tools: CutTools
 ) -> Sequence[SinceCut]:
-    """Whatever goes wrong here is told and fails nothing: the night is for the date after it."""
+    """Whatever goes wrong here is reported and fails nothing: the night is for the date after it."""
     published: Sequence[PublishedTable] = ()
     try:
         published = tools.date_before(destination, business_date)

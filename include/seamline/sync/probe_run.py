@@ -117,7 +117,7 @@ class ProbeRun:
             self._stream(offset, ProbePath.BATCH_WITH_WORDS)
 
     def _catalogued(self) -> tuple[TablePlan, ...]:
-        """As the source's catalogue tells them; they must be those of the tables that they stand for."""
+        """As the source's catalogue has them; they must be those of the tables that they stand for."""
         found = self._tools.source.catalogue([probe.name for probe in self._probes])
         for probe, table in zip(self._probes, found, strict=True):
             if table.columns[1:] != probe.columns:
@@ -125,7 +125,7 @@ class ProbeRun:
         return tuple(TablePlan(table.name, table=table) for table in found)
 
     def _refuse_problems(self) -> None:
-        """As an onboarding's preflight does: what would end a path is better told before."""
+        """As an onboarding's preflight does: what would end a path is better reported before."""
         refuse_fatal(self._tools.source.preflight([table.definition for table in self.plan.tables]))
 
     def _write(self, *paths: ProbePath) -> None:

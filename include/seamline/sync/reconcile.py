@@ -62,7 +62,7 @@ def compare_table(
 ) -> TableVerdict:
     """The verdict of one table. An error of either side becomes INCONCLUSIVE, a changed schema BREAK, never MATCH.
 
-    Findings are a BREAK whatever becomes of the comparison: they are told once.
+    Findings are a BREAK whatever becomes of the comparison: they are reported once.
     `first`: the answers of a first pass that was asked before, in parts.
     """
     name = sides.table.name
@@ -223,7 +223,7 @@ def _named(columns: Sequence[Column], row: str) -> str:
 
 
 def _readable(table: Table, texts: Texts | None) -> dict[str, str | None] | None:
-    """Values as a person reads them: moments are not told in microseconds."""
+    """Values as a person reads them: moments are not shown in microseconds."""
     if texts is None:
         return None
     return {

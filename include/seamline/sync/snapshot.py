@@ -131,12 +131,12 @@ def _require_capturable(run: Run, source: Source) -> None:
 
 def _require_planned_definitions(run: Run, source: Source) -> None:
     """The views are open: a later change of a schema is seen in the log, or by the stream in the catalogue. One from
-    before, between the plan and the views, would never be told, or as one of after the load."""
+    before, between the plan and the views, would never be seen, or be taken for one of after the load."""
     altered = source.altered([table.definition for table in run.plan.tables])
     if altered:
         raise SchemaConflict(
             f"tables were altered since this run was planned: {'; '.join(altered)}",
-            hint="start the run anew, from its first task: it plans with the tables as they are",
+            hint="start the run again, from its first task: it plans with the tables as they are",
             sync=run.plan.sync,
         )
 

@@ -25,8 +25,8 @@ from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
 log = logging.getLogger(__name__)
 
-# Heartbeats add 360 rows an hour. Markers are looked for in the log, but for the newest one that it has told: by that
-# one a capture knows its source when it starts (ADR 18), so none are deleted while none are told.
+# Heartbeats add 360 rows an hour. Markers are looked for in the log, but for the newest one that it has: by that
+# one a capture knows its source when it starts (ADR 18), so none are deleted while none are there.
 _MARKERS_KEPT_S = 7 * 24 * 3600.0
 _MARKERS_PRUNED_MAX = 1_000
 
@@ -236,7 +236,7 @@ class SourceWatchThread:
                 cycle(now_s=time.monotonic())
             except Exception:
                 # Without this thread there are no heartbeats, or no restarts and no size limit: it goes on, and the
-                # log tells.
+                # log shows it.
                 log.exception("the watch of a source met an error of ours; it goes on")
 
     def close(self) -> None:

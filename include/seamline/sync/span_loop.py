@@ -233,7 +233,7 @@ class _SpanLoop:
         self._gate = gate_of(self._stream, ledger, self._tables)
         self._tracker = ledger.position.tracker()
         self._chunks: list[Staged] = []
-        # What is wrong with them. END tells first whether the log has all of their transaction.
+        # What is wrong with them. END says first whether the log has all of their transaction.
         self._chunks_trouble: Diverged | None = None
         self._draft = _Draft(ledger.next_offset, ledger.next_offset)
 
@@ -268,7 +268,7 @@ class _SpanLoop:
         if orders.paused:
             self._stand_still("paused", "")
         elif orders.hold_id:
-            # The control tells a hold only while its lease lasts, by the database's clock.
+            # The control reports a hold only while its lease lasts, by the database's clock.
             if orders.apply_to is None or self._reached_hold == orders.hold_id:
                 self._stand_still("held", orders.hold_id)
             else:
@@ -341,7 +341,7 @@ class _SpanLoop:
             raise InvariantViolated(
                 f"{self._stream}: transaction {early.id} at offset {early.start} is part of the state at"
                 f" {position}, up to which the stream was asked to apply, and the log has it behind one that is not:"
-                " the source committed in another order than its log tells",
+                " the source committed in another order than its log",
                 hint="keep the log topic and the source's log from around this offset, and report it; a new want of the"
                 " stream goes on behind it",
                 position=str(early.position),

@@ -41,7 +41,7 @@ def _changed_structure(
         return None
     what = f"the source changed the structure of {', '.join(changed)}: {ddl.statement}"
     if ddl.kind is RecordKind.TRUNCATE:
-        what = f"the source ran TRUNCATE TABLE {ddl.table}, which may be {', '.join(changed)}: the log does not tell"
+        what = f"the source ran TRUNCATE TABLE {ddl.table}, which may be {', '.join(changed)}: the log does not say"
     return SchemaConflict(
         f"offset {ddl.offset}: {what}",
         hint=f"everything before it is applied. {PARK_IT}",

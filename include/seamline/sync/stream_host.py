@@ -3,7 +3,7 @@ does what comes out (PROTOCOL 11).
 
 Each stream is one long-running task that holds a slot. Slots are given in the order in which streams were wanted, and
 a stream keeps its slot while it waits for its next attempt: a dead worker never loses its place to a waiting stream.
-This is the one owner of retries. A stream that ended for good stays so until somebody wants it anew.
+This is the one owner of retries. A stream that ended for good stays so until somebody wants it again.
 """
 
 import math
@@ -105,7 +105,7 @@ Action = Start | Cancel | SendReport | GiveUp | RaiseAlarm | EndAlarm
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """Seconds before attempts: doubling from `first_s` to `max_s`; a run of `healthy_s` begins anew.
+    """Seconds before attempts: doubling from `first_s` to `max_s`; a run of `healthy_s` begins again.
 
     `max_s` is what a stream may lose after its servers are back: an attempt is cheap, a minute is all it has.
     """

@@ -1,4 +1,4 @@
-"""What a stream tells of itself: at once when its state changes, else now and then."""
+"""What a stream reports: at once when its state changes, else now and then."""
 
 import math
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """What may be said of a stream now: one word, since when, why, and whether that is well. Pure.
 
-Page, `status`, alarms and sensors all ask here, so they cannot differ. What was not heard is never told as if it were:
-a lag is None where nobody knows it.
+Page, `status`, alarms and sensors all ask here, so they cannot differ. What was not heard is never reported as if it
+were: a lag is None where nobody knows it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -116,7 +116,7 @@ A = TypeVar("A", bound=AlarmLike)
 
 
 def captures_down(alarms: Iterable[AlarmLike]) -> dict[str, CaptureDown]:
-    """By source, from the open alarms. Connect that does not answer is no such proof: heartbeats tell."""
+    """By source, from the open alarms. Connect that does not answer is no such proof: heartbeats show it."""
     kinds = (CAPTURE_FAILED, CAPTURE_STOPPED)
     return {one.subject: CaptureDown(one.raised_at, one.message) for one in alarms if one.kind in kinds}
 

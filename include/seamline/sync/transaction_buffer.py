@@ -126,7 +126,7 @@ class TransactionBuffer:
         return transaction, self._assembler.open_chunks
 
     def forget_lost_chunks(self) -> bool:
-        """True, once, where chunks were taken of a transaction that is then told anew."""
+        """True, once, where chunks were taken of a transaction that is then sent again."""
         lost, self._assembler.lost_chunks = self._assembler.lost_chunks, False
         return lost
 
@@ -145,7 +145,7 @@ class TransactionBuffer:
                 return
             if self._arrived.has_passed(transaction.position):
                 if transaction.is_empty:
-                    # Debezium's own MariaDB class tells its last transaction once more at a start, without rows.
+                    # Debezium's own MariaDB class sends its last transaction once more at a start, without rows.
                     continue
                 self.trouble = _repeated(transaction)
                 return
@@ -160,13 +160,13 @@ class TransactionBuffer:
 
 
 def _changes_of(transaction: Transaction) -> int:
-    """At least one: a MariaDB tells every transaction of the server, and most may be of other tables."""
+    """At least one: a MariaDB logs every transaction of the server, and most may be of other tables."""
     return max(1, len(transaction.rows))
 
 
 def _one_lost(transaction: Transaction) -> SeamlineError:
     return LogCorrupted(
-        f"offset {transaction.start}: transaction {transaction.id} was told behind {transaction.follows},"
+        f"offset {transaction.start}: transaction {transaction.id} was sent behind {transaction.follows},"
         f" which the log topic does not"
         " have before it: a transaction is lost or out of order",
         hint="find out who took records out of the log topic, then onboard the sync again",
@@ -177,6 +177,6 @@ def _one_lost(transaction: Transaction) -> SeamlineError:
 def _repeated(transaction: Transaction) -> SeamlineError:
     return LogCorrupted(
         f"offset {transaction.start}: transaction {transaction.id} comes after a later one or a second time",
-        hint="the log topic tells something twice or comes from a restored source; onboard the sync again",
+        hint="the log topic holds something twice or comes from a restored source; onboard the sync again",
         position=str(transaction.position),
     )

@@ -63,7 +63,7 @@ class TransactionAssembler:
         self._tables = frozenset(tables)
         self._marker_table = marker_table
         self._open: _OpenTransaction | None = None
-        # Whether chunks were taken of a transaction that was then told anew: they are of no use.
+        # Whether chunks were taken of a transaction that was then sent again: they are of no use.
         self.lost_chunks = False
         self.trouble: SeamlineError | None = None
 
@@ -171,7 +171,7 @@ class TransactionAssembler:
         self._open = _OpenTransaction(record.transaction_id, record.offset, record, last_offset=record.offset)
 
     def _begin_again(self, transaction: _OpenTransaction, record: LogRecord) -> None:
-        # Our own connectors go on behind the last END: they tell the whole transaction again (ADR 14, 16).
+        # Our own connectors go on behind the last END: they send the whole transaction again (ADR 14, 16).
         if not record.is_whole and transaction.last_offset > transaction.begin.offset:
             raise LogCorrupted(
                 f"offset {record.offset}: transaction {transaction.id} begins again, and whether all of"
@@ -200,7 +200,7 @@ class TransactionAssembler:
                 position=str(transaction.begin.position),
             )
         # TRUNCATE and DDL come after a BEGIN that no END closes (MariaDB 3.5.0.Final), and statements of tables that
-        # the capture does not tell of leave a BEGIN alone. The next BEGIN then speaks of no END.
+        # the capture does not carry leave a BEGIN alone. The next BEGIN then speaks of no END.
         return self._whole(transaction, end=transaction.last_offset + 1, committed_ms=_time_of(transaction))
 
     def _end(self, record: LogRecord) -> Transaction:

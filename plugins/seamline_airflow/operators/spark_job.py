@@ -127,7 +127,7 @@ class SparkJobOperator(SparkSubmitOperator):
         return {
             **driver_environment(settings.process_environment()),
             **settings.as_environment(known),
-            # Executors and Arrow's planner workers run `python3` from PATH unless they are told otherwise.
+            # Executors and Arrow's planner workers run `python3` from PATH unless a setting says otherwise.
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             **{name: str(value) for name, value in (self.env_vars or {}).items()},

@@ -192,7 +192,7 @@ class VerdictsOperator(StepOperator):
 
 
 class PublishCutOperator(StepOperator):
-    """Publish the staged cut of the date in every destination, and tell it as the partition of the cut's asset."""
+    """Publish the staged cut of the date in every destination, and report it as the partition of the cut's asset."""
 
     def step(self, context: Any, store: Any) -> Mapping[str, int]:
         from seamline.sync.cut import publish_cut

@@ -71,7 +71,7 @@ class StreamWatchTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         payload = await self._awaited()
-        # A triggerer that dies here has told nobody: the next one makes this wait anew.
+        # A triggerer that dies here has reported nothing: the next one makes this wait again.
         await asyncio.to_thread(parts.reach, "dag.trigger_event")
         yield TriggerEvent(payload)
 

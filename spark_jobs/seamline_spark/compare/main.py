@@ -1,7 +1,7 @@
 """The live comparison as a job: barrier, digests on both sides, one reconciliation per destination.
 
 Both databases digest by themselves; this process asks, waits and drills down, so its tables run in threads and no row
-goes through Spark. The verdict is the result, also when it is BREAK: the exit code tells only whether it was saved.
+goes through Spark. The verdict is the result, also when it is BREAK: the exit code says only whether it was saved.
 """
 
 import argparse

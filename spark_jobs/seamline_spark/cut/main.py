@@ -1,6 +1,6 @@
 """The nightly cut as a job: one read at one position, staged, compared, derived tables computed; nothing published.
 
-A verdict other than MATCH is a result, not a failure: the exit code tells only whether the cut was staged and judged.
+A verdict other than MATCH is a result, not a failure: the exit code says only whether the cut was staged and judged.
 """
 
 import argparse

@@ -53,7 +53,7 @@ class SparkCopying:
         try:
             outcomes = self._future.result()
         except Py4JError as exc:
-            raise TransientError(f"Spark ended the copy: {_last_words(exc)}", hint="the job's log tells more") from None
+            raise TransientError(f"Spark ended the copy: {_last_words(exc)}", hint="the job's log says more") from None
         for outcome in outcomes:
             if outcome.error is not None:
                 raise outcome.error

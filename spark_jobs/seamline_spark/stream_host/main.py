@@ -152,7 +152,7 @@ def _start_spark(pool: str, *, slots: int) -> SparkContext:
     # Once more: what spark-submit or spark-defaults say is known to the JVM alone.
     conf = configured(SparkConf(_jvm=gateway.jvm), pool, slots=slots)
     context = SparkContext(conf=conf, gateway=gateway)
-    # The end of each task is told by this driver in one line; Spark would add a hundred of Java to it.
+    # The end of each task is reported by this driver in one line; Spark would add a hundred of Java to it.
     context.setLogLevel("FATAL")
     return context
 

@@ -54,7 +54,7 @@ def configured(conf: SparkConf, pool: str, *, slots: int) -> SparkConf:
     if is_local(str(conf.get("spark.master"))):
         conf.setIfMissing("spark.driver.host", "127.0.0.1").setIfMissing("spark.driver.bindAddress", "127.0.0.1")
     else:
-        # A host keeps its cores for good: it takes no more than it was told, and serves once it knows how many it has.
+        # A host keeps its cores for good: it takes no more than it was given, and serves once it knows how many it has.
         conf.setIfMissing("spark.cores.max", str(slots)).setIfMissing(_ALL_REGISTERED, "1.0")
     for name, value in _FIXED.items():
         conf.set(name, value)
@@ -92,7 +92,7 @@ class SparkStreams:
         thread.start()
 
     def cancel(self, action: Cancel) -> None:
-        """Spark interrupts the task and kills its worker after two seconds. Its thread tells when it is gone."""
+        """Spark interrupts the task and kills its worker after two seconds. Its thread reports when it is gone."""
         self._context.cancelJobGroup(_group(action.stream, action.attempt))
 
     def require_alive(self) -> None:

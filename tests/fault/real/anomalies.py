@@ -115,7 +115,7 @@ def check_stops(stops: Sequence[Stop]) -> list[Found]:
 def value_differences(
     table: Table, keys: Sequence[str], wanted: Mapping[str, Texts], found: Mapping[str, Texts]
 ) -> list[str]:
-    """I7: each value of each type in the rows of these keys, as both databases tell it. Floating point numbers, whose
+    """I7: each value of each type in the rows of these keys, as both databases show it. Floating point numbers, whose
     exponents two servers write in two ways, must have the same bits."""
     if not wanted:
         return [f"{table.name}: no row was looked at"]
@@ -150,7 +150,7 @@ def check_rows(history: Sequence[Attempt], dump: Dump) -> list[Found]:
 
 
 def check_window(attempts: Sequence[Attempt], dump: Dump) -> list[Found]:
-    """I4 and I5 of these attempts alone, whose rows, and no others, are in the dump. Rows without a key tell nobody's
+    """I4 and I5 of these attempts alone, whose rows, and no others, are in the dump. Rows without a key show nobody's
     attempt: they are held against the whole history at the end."""
     if not any(attempt.outcome is Outcome.OK for attempt in attempts):
         raise NothingChecked("none of these attempts has succeeded")

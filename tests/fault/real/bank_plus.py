@@ -21,7 +21,7 @@ from tests.fault.real.history import Attempt, AuditRow, History, Outcome
 from tests.integration import postgres_kinds
 from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT
 
-# Whose rows a model can tell from the log. Those of the types are held against the source itself.
+# Whose rows a model can derive from the log. Those of the types are held against the source itself.
 MODELLED = ("account", "entry", "seq", "audit")
 TYPED = "typ"
 TYPED_CASES = (*CASES, *INEXACT_CASES)
@@ -217,7 +217,7 @@ class _Writer:
         self.error: BaseException | None = None
         # How often it does what, out of all of them.
         self.shares = _SHARES
-        # Held during each attempt, until its outcome is told.
+        # Held during each attempt, until its outcome is reported.
         self.at_work = threading.Lock()
         self._writer = writer
         self._open_session = open_session

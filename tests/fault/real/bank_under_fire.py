@@ -155,7 +155,7 @@ class BankUnderFire:
         return self._checked(Case(self.kind, failpoint, mode, hit, recovery_s, 0, 0, ()), before)
 
     def disturb_onboarding(self, failpoint: str, mode: Mode) -> Case:
-        """The sync is onboarded anew while its stream runs; something happens to its snapshot, or its publish."""
+        """The sync is onboarded again while its stream runs; something happens to its snapshot, or its publish."""
         before = self._at_rest()
         stream = self.start("stream")
         self._new_run()

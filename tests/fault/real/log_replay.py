@@ -53,7 +53,7 @@ class LogReplay:
             assert record.offset < offset, f"the ledger stands at {offset}, where no transaction ends"
             self._passed = record.end
             if record.kind is RecordKind.BEGIN:
-                # One that is told again is told from its first row on (ADR 14, 16).
+                # One that is sent again is distinguished from its first row on (ADR 14, 16).
                 transaction = []
             elif record.kind is RecordKind.ROWS:
                 transaction += record.rows

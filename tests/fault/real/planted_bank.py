@@ -53,7 +53,7 @@ class PlantedBank(BankUnderFire):
     """The end of a stream is noted and judged, not asserted: with a bug it may end in any way."""
 
     findings_before: int = 0
-    # Whether the log topic is what the capture has told, and so a model of the destination.
+    # Whether the log topic is what the capture has sent, and so a model of the destination.
     is_log_true: bool = True
 
     # ---- what happens ---------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class PlantedBank(BankUnderFire):
         self.of_streams = {VARIABLE: plant.__name__} if plant else {}
 
     def load(self) -> None:
-        """Onboard anew: the destination is right again, whatever the bug before has left behind."""
+        """Onboard again: the destination is right again, whatever the bug before has left behind."""
         self._load_all()
         self._begin_to_judge()
 
@@ -123,7 +123,7 @@ class PlantedBank(BankUnderFire):
 
     def repeat_a_transaction(self) -> None:
         """The last one that wrote rows without a key stands in the log topic once more, whole, and nothing follows."""
-        # The capture tells nothing meanwhile, or a copy would stand inside of another transaction.
+        # The capture sends nothing meanwhile, or a copy would stand inside of another transaction.
         with self.writers.still():
             assert self._catches_up(), f"the stream has ended: {self.stream.said()}"
             topic, producer = self.source.plan.source.log_topic, Producer(client_settings(resolve("kafka")))

@@ -125,7 +125,7 @@ def boundary_by_the_lsn_of_rows() -> None:
 
 
 def repeats_not_dropped() -> None:
-    """What the log topic tells a second time is applied a second time."""
+    """What the log topic holds a second time is applied a second time."""
 
     def take_in(buffer: TransactionBuffer, transactions: Sequence[Transaction]) -> None:
         buffer._transactions.extend(transactions)
@@ -156,12 +156,13 @@ def _stage_instead(wrong: Callable[[TableChanges], TableChanges]) -> None:
 
 
 def instants_shifted() -> None:
-    """As if a moment were told in the zone of whoever writes it. Not at the edges of the type, which would not fit."""
+    """As if a moment were written in the zone of whoever writes it. Not at the edges of the type, which would not
+    fit."""
     _cast_instead(
         Kind.INSTANT,
         lambda sql: (
             f"(SELECT CASE WHEN v BETWEEN '1980-01-01' AND '2037-01-01' THEN v - interval '1 hour' ELSE v END"
-            f" FROM (SELECT {sql} AS v) AS told)"
+            f" FROM (SELECT {sql} AS v) AS written)"
         ),
     )
 

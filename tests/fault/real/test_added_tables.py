@@ -1,5 +1,5 @@
 """A PostgreSQL table is published while eight sessions write to it, twelve times, each with a capture of its own: what
-its snapshot holds and what the log tells of it is together what the source has, with no row lost and none told twice.
+its snapshot holds and what the log holds of it is together what the source has, with no row lost and none sent twice.
 """
 
 import pytest

@@ -1,5 +1,5 @@
 """The checks of T1 are shown real streams that are wrong: a bug is planted into the worker's process, and the checks
-that are named here must find it. Every case onboards anew, so the bug before has left nothing behind.
+that are named here must find it. Every case onboards again, so the bug before has left nothing behind.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -108,7 +108,7 @@ class Warehouse:
 
     @staticmethod
     def counted(rows: Mapping[str, Sequence[Sequence[Any]]]) -> Rows:
-        """Rows as a multiset per table; MariaDB's client tells moments without their zone, which is UTC."""
+        """Rows as a multiset per table; MariaDB's client shows moments without their zone, which is UTC."""
         return {table: Counter(tuple(map(_in_utc, row)) for row in found) for table, found in rows.items()}
 
     def evidence(self) -> str:
@@ -146,7 +146,7 @@ class Warehouse:
         )
 
     def dump_of(self, attempts: Sequence[int]) -> Dump:
-        """The rows that these attempts have left; of those without a key nobody can tell."""
+        """The rows that these attempts have left; of those without a key nobody can say."""
         with self.session() as session:
             entries = session.execute(
                 "SELECT tx_id, leg, legs, amount FROM live.entry WHERE tx_id = ANY(%s)", (list(attempts),)

@@ -13,7 +13,7 @@ class Rows(Protocol):
 
 
 class Window:
-    """Only attempts that were told before all of theirs had to be visible may be looked at."""
+    """Only attempts that were reported before all of theirs had to be visible may be looked at."""
 
     def __init__(self, history: History, warehouse: Rows) -> None:
         self._history = history

@@ -150,7 +150,7 @@ class Checks:
         self._tally["ends compared"] += 1
 
     def _place(self, ledger: LedgerRow) -> None:
-        """Offset and position of the ledger tell the same place, once the published snapshot's is passed."""
+        """Offset and position of the ledger show the same place, once the published snapshot's is passed."""
         if self._capture.is_another_log:
             return
         by_offset = self._capture.applied(ledger.next_offset, published=self.courses[ledger.stream].published)

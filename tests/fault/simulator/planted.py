@@ -269,7 +269,7 @@ def end_of_another_transaction_accepted(patch: pytest.MonkeyPatch) -> None:
 
 
 def transaction_continued_at_its_second_begin(patch: pytest.MonkeyPatch) -> None:
-    """As if the connector went on where it was: what it told before comes twice."""
+    """As if the connector went on where it was: what it sent before comes twice."""
     patch.setattr(
         TransactionAssembler, "_begin_again", lambda assembler, transaction, record: setattr(transaction, "counts", {})
     )
@@ -429,7 +429,7 @@ def boundary_of_a_table_that_joins_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def transactions_of_before_expected_for_one_table_taken_for_all(patch: pytest.MonkeyPatch) -> None:
-    """As we had it: beside a table that joined with a later snapshot, what was told twice counted twice."""
+    """As we had it: beside a table that joined with a later snapshot, what was sent twice counted twice."""
 
     def expects_covered(gate: BoundaryGate, position: Position) -> bool:
         still_open = [boundary for name, boundary in gate.boundaries.items() if name not in gate._ended]

@@ -38,7 +38,7 @@ class Crash(BaseException):
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """`on_end` is told how its main actor ended: None, or the error."""
+    """`on_end` learns how its main actor ended: None, or the error."""
 
     name: str
     on_end: Callable[["Process", SeamlineError | Crash | None], None] = lambda process, error: None

@@ -88,7 +88,7 @@ class Simulation:
         self.schedule = Schedule(dice, odds, self.tally)
         self.source = BankSource(dice, dice.choice(list(Log)))
         self.is_changed = dice.random() < 0.25
-        # Beside tables that join no topic is lost as a whole, and what is told twice meets most of the rules.
+        # Beside tables that join no topic is lost as a whole, and what is sent twice meets most of the rules.
         joined = (Loss.ROW, Loss.WHOLE, Loss.TAIL, Loss.ORDER, *[Loss.TWICE] * 4)
         losses = joined if self.is_changed else tuple(Loss)
         loss = dice.choice(losses) if dice.random() < (0.4 if self.is_changed else 0.2) else None
@@ -319,7 +319,7 @@ class Simulation:
             case Fenced():
                 self._was_fenced(process, is_current=is_current)
             case SchemaConflict() if process.carries != self._carried:
-                # As the host does: not started again until somebody wants it anew.
+                # As the host does: not started again until somebody wants it again.
                 self.tally["started by the plan of before"] += 1
                 self.given_up_want = max(self.given_up_want, process.want_number)
                 self.direction.hear(StreamReport(STREAM, "failed", error=str(error)))

@@ -19,7 +19,7 @@ BODIES = ("large one", "large two", "small", None)
 
 
 def as_in_log(change: Change, row: RowChange) -> RowChange:
-    """What a WAL tells otherwise of a row of this change: no row before it but its key, and no value that stayed."""
+    """What a WAL holds otherwise of a row of this change: no row before it but its key, and no value that stayed."""
     if change.table != NOTE.name:
         return row
     if row.op == "d":

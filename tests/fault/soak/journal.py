@@ -46,7 +46,7 @@ class Ended:
 
 @dataclass
 class Journal:
-    """The first line tells the seed, each further one a begin, a fault or an end."""
+    """The first line holds the seed, each further one a begin, a fault or an end."""
 
     file: Path
     seed: str

@@ -1,7 +1,7 @@
 """The ways of the streams and of Connect to Kafka, each over a link of its own.
 
-A Kafka client goes to the address that the broker tells it, not to the one that it was given. So the broker gets a
-listener for each of the two, and tells there the address of the link that stands before it.
+A Kafka client goes to the address that the broker gives it, not to the one that it was given. So the broker gets a
+listener for each of the two, and gives there the address of the link that stands before it.
 """
 
 import socket
@@ -26,7 +26,7 @@ class KafkaLinks:
 
 @contextmanager
 def kafka_links(layout: Layout) -> Iterator[KafkaLinks]:
-    """Broker and Connect of the stack are started anew with the links between them, and without at the end."""
+    """Broker and Connect of the stack are started again with the links between them, and without at the end."""
     for_streams, for_connect = _free_port(), _free_port()
     with (
         link_to("127.0.0.1", for_streams) as stream,

@@ -20,7 +20,7 @@ class State(Enum):
     CUT = "cut"
     # Nothing passes, nothing is closed: as a router that drops packets.
     SILENT = "silent"
-    # What the server says does not arrive; what it is told does.
+    # What the server says does not arrive; what is said to it does.
     NO_ANSWERS = "no answers"
 
 

@@ -185,7 +185,7 @@ def end_sessions_of_stream(scene: Scene) -> None:
 
 
 def _end_until_one_has_ended(end: Callable[[], int], scene: Scene) -> None:
-    """A session that is just being made anew is waited for: what ended nobody's session was no fault."""
+    """A session that is just being made again is waited for: what ended nobody's session was no fault."""
     wait_until(lambda: scene.bank.keep_streaming() and end(), timeout_s=60, what="a session that could be ended")
 
 

@@ -125,7 +125,7 @@ class DebeziumCapture:
         self._client.restart_failed(self.name)
 
     def delete(self) -> None:
-        """Stopped first: a task that is still at work when its topics go would make them anew."""
+        """Stopped first: a task that is still at work when its topics go would make them again."""
         if self.status() is not None:
             self._client.stop(self.name)
         self._client.delete(self.name)

@@ -9,7 +9,7 @@ from seamline.adapters.connect.handed_over import file_beside
 from seamline.adapters.tls import Tls
 from seamline.plan.model import SourcePlan
 
-# Of our own classes: at each start the source must hold the newest marker that the log has told (ADR 18).
+# Of our own classes: at each start the source must hold the newest marker that the log has (ADR 18).
 MARKER_TABLE = "seamline.marker.table"
 
 
@@ -18,7 +18,7 @@ class Start(StrEnum):
 
     # From the tables as they are now: only right at the position where the capture begins. A binlog's first start.
     FIRST = "recovery"
-    # From its schema history: a later `recovery` would read old rows with a newer structure. PostgreSQL's slot tells
+    # From its schema history: a later `recovery` would read old rows with a newer structure. PostgreSQL's slot keeps
     # the structure along with the rows.
     AGAIN = "no_data"
 

@@ -22,7 +22,7 @@ from seamline.domain.errors import ConfigError, TerminalError, TransientError
 _REQUEST_TIMEOUT_S = 45.0
 _BUSY_TIMEOUT_S = 60.0
 _PAUSE_S = 0.2
-_DOCTOR = "`seamline status` tells whether Connect is up; its log says more"
+_DOCTOR = "`seamline status` shows whether Connect is up; its log says more"
 # Connect reads an offsets topic to its last record, committed or not: seen with a task that its worker gave up (4.3.1).
 _HELD_OFFSETS = "a task that was given up may hold its transaction open: that ends by itself within 10 minutes"
 

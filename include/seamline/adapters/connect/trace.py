@@ -1,9 +1,9 @@
 """A connector's Java trace, shortened, and what a person does about it."""
 
 _LINES_MAX = 6
-_BEGIN_ANEW = "give the capture up (`seamline capture reset`) and onboard the syncs of this source again"
-_ONBOARD_AGAIN = f"find out how the source's log was lost, then {_BEGIN_ANEW}"
-# The capture's place is no more in the source's log: purged, another server, a slot dropped or made anew.
+_BEGIN_AGAIN = "give the capture up (`seamline capture reset`) and onboard the syncs of this source again"
+_ONBOARD_AGAIN = f"find out how the source's log was lost, then {_BEGIN_AGAIN}"
+# The capture's place is no more in the source's log: purged, another server, a slot dropped or made again.
 _PLACE_LOST = (
     "Could not find GTID state requested by slave",
     "which is not in the master's binlog",
@@ -48,14 +48,15 @@ _TLS_REFUSED = (
 _CURES = (
     (
         "does not hold marker",
-        f"if the source was restored, or is another one, {_BEGIN_ANEW}; if somebody only deleted that row of the marker"
+        f"if the source was restored, or is another one, {_BEGIN_AGAIN}; if somebody only deleted that row of the"
+        f" marker"
         " table, put the row back: its id as said, kind `heartbeat`, payload `{}`",
     ),
     (
         "does not show it yet",
         "once the standby confirms it the capture goes on by itself (PostgreSQL waits for `synchronous_standby_names`,"
         " MariaDB for semi-synchronous replicas with AFTER_SYNC); ten minutes after the marker the place counts as lost"
-        f". If the source was restored, {_BEGIN_ANEW}",
+        f". If the source was restored, {_BEGIN_AGAIN}",
     ),
     ("refuses what the capture asks", "the capture's login needs SELECT on the marker table: docs/reference/grants.md"),
     *((text, _ONBOARD_AGAIN) for text in _PLACE_LOST),
@@ -66,43 +67,43 @@ _CURES = (
     ("Connection refused", "the source's server is away; the capture goes on by itself when it is back"),
     (
         "RecordTooLargeException",
-        "a row is larger than a record of the log may be (32 MiB, as JSON), in values of which the connector cannot"
-        " tell that before, as arrays: let it become smaller at the source, or park its table. The row is in the"
-        f" source's log already: {_BEGIN_ANEW}",
+        "a row is larger than a record of the log may be (32 MiB, as JSON), in values whose size the connector cannot"
+        " know before, as arrays: let it become smaller at the source, or park its table. The row is in the"
+        f" source's log already: {_BEGIN_AGAIN}",
     ),
     (
         "binlog_row_image was not FULL",
         "a session has set another binlog_row_image. At the place that is named `mariadb-binlog --start-position=…"
         " <file>` shows when it wrote and what: let that job or client leave the setting alone. What it wrote cannot be"
-        f" told any more: {_BEGIN_ANEW}",
+        f" recovered from the log: {_BEGIN_AGAIN}",
     ),
     (
         "binlog_row_metadata was NO_LOG",
-        "what was written so cannot be told any more: set binlog_row_metadata = FULL, also in the server's option file,"
-        f" then {_BEGIN_ANEW}",
+        "what was written so is lost to the log: set binlog_row_metadata = FULL, also in the server's option file,"
+        f" then {_BEGIN_AGAIN}",
     ),
     (
         "binlog_format was not ROW",
         "let every session write with binlog_format = ROW (a job or a client has set another one); what it may have"
-        f" changed in captured tables cannot be told any more: {_BEGIN_ANEW}",
+        f" changed in captured tables cannot be recovered from the log: {_BEGIN_AGAIN}",
     ),
     (
         "A statement was not understood",
-        "nothing behind it is told. If the table was altered with sql_log_bin = 0, no alteration may be; if not, tell"
-        f" us the statement that altered it last. Then {_BEGIN_ANEW}",
+        "nothing behind it is sent. If the table was altered with sql_log_bin = 0, no alteration may be; if not, send"
+        f" us the statement that altered it last. Then {_BEGIN_AGAIN}",
     ),
     (
         "rolled back to a savepoint",
-        "nothing behind it is told. MariaDB writes rows that a savepoint takes back only where their transaction makes"
+        "nothing behind it is sent. MariaDB writes rows that a savepoint takes back only where their transaction makes"
         " a temporary table or writes to a table without transactions: let that job do it in a smaller transaction, or"
-        f" without the savepoint, and name savepoints in ASCII. Then {_BEGIN_ANEW}",
+        f" without the savepoint, and name savepoints in ASCII. Then {_BEGIN_AGAIN}",
     ),
     (
         "event of a kind that the connector does not know",
         f"is log_bin_compress on? Set it OFF, also in the server's option file; what was written so is lost to the log:"
-        f" {_BEGIN_ANEW}",
+        f" {_BEGIN_AGAIN}",
     ),
-    ("db history topic or its content is fully or partially missing", f"the schema history was lost: {_BEGIN_ANEW}"),
+    ("db history topic or its content is fully or partially missing", f"the schema history was lost: {_BEGIN_AGAIN}"),
     ("publication", "the source's owner makes the publication: `seamline grants` prints the statement"),
     ("could not be converted", "a value does not fit its column's type; the trace names table and column"),
 )

@@ -42,7 +42,7 @@ class Record(msgspec.Struct):
     """Every record but a row's. Which one it is shows by what is present.
 
     `seamline` and `seamline_follows` are what our own connectors say of a transaction, at its BEGIN; the latter is the
-    last bracket that was told before it.
+    last bracket that was sent before it.
     """
 
     status: str = ""
@@ -78,8 +78,8 @@ class Decoder(Protocol):
     """One belongs to one reader: it remembers the transaction it is in."""
 
     def decode(self, messages: Iterable[Message], into: list[LogRecord]) -> None:
-        """Append what the messages tell, in order. Raises LogCorrupted (with the offset) for the first that a capture
-        does not write; what was told before it is then there."""
+        """Append what the messages hold, in order. Raises LogCorrupted (with the offset) for the first that a capture
+        does not write; what came before it is then there."""
 
 
 # RowChange's own constructor is a function in Python: twice as slow, and this one runs once per row.

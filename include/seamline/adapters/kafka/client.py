@@ -110,6 +110,6 @@ def translated(exc: KafkaException, *, doing: str, settings: Mapping[str, Any]) 
         )
     return TransientError(
         f"Kafka at {servers} could not {doing}: {text}",
-        hint="is the broker up (`seamline status` tells), and security.protocol of the connection `kafka` its"
+        hint="is the broker up (`seamline status` shows it), and security.protocol of the connection `kafka` its"
         " listener's? The call is repeated by its owner",
     )

@@ -22,7 +22,7 @@ def end_left_open(settings: dict[str, Any], transactional_id: str, topics: Seque
 
     For a producer that is to be restarted in any case: a living one is fenced. All topics of its transactions have to
     be given. Should the broker have ended one half of one after all, the stream finds a transaction that the log lost
-    or tells twice, and stops (ADR 17, 21).
+    or that comes twice, and stops (ADR 17, 21).
     """
     admin = admin_client(settings)
 

@@ -37,7 +37,7 @@ def partition_bytes(host: str, port: int, topic: str, *, settings: Mapping[str, 
             answer = ask(_DESCRIBE_LOG_DIRS, _VERSION, body)
     except OSError as exc:
         raise TransientError(
-            f"Kafka at {host}:{port} did not tell the size of topic {topic}: {exc}", hint="is the broker up?"
+            f"Kafka at {host}:{port} did not report the size of topic {topic}: {exc}", hint="is the broker up?"
         ) from exc
     return sum(size for named, index, size in _partitions(answer) if named == topic and index == 0)
 

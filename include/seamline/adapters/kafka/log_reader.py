@@ -27,9 +27,9 @@ _READ_ANEW = (
 # A topic that was deleted and made again under the same name would go unnoticed until its offsets differ.
 _IDENTITY_EVERY_S = 30.0
 _IDENTITY_TIMEOUT_S = 5.0
-# After this long without any broker the caller is told; librdkafka goes on trying by itself.
+# After this long without any broker the caller gets an error; librdkafka goes on trying by itself.
 _AWAY_AFTER_S = 10.0
-# Within this time of a poll the last fetch tells where the log ends; nobody fetches for long while nobody polls.
+# Within this time of a poll the last fetch says where the log ends; nobody fetches for long while nobody polls.
 _FETCHED_WITHIN_S = 5.0
 
 _CONSUMER = {
@@ -133,7 +133,7 @@ class KafkaLogReader:
         try:
             self._decoder.decode(good, records)
         except LogCorrupted as exc:
-            # It comes before the error that the client told, if there was one.
+            # It comes before the error that the client reported, if any.
             self._pending = exc
         return records
 
@@ -171,7 +171,7 @@ class KafkaLogReader:
         topic_id = self._topics.topic_id(self.topic)
         if topic_id == self.topic_id:
             return
-        what = f"was created anew (id {topic_id}, was {self.topic_id})" if topic_id else "was deleted"
+        what = f"was created again (id {topic_id}, was {self.topic_id})" if topic_id else "was deleted"
         self._pending = PositionLost(f"log topic {self.topic} {what}", hint=_REONBOARD)
         raise self._pending
 

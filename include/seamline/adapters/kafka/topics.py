@@ -1,6 +1,6 @@
 """The topics of a capture: created with the settings that exactness needs, and checked each time.
 
-Nothing here ever deletes what a stream may still need: `prune` is told the offset by the one who holds all ledgers.
+Nothing here ever deletes what a stream may still need: `prune` gets the offset from the one who holds all ledgers.
 """
 
 import time
@@ -249,7 +249,7 @@ class CaptureTopics:
                 raise PositionLost(
                     f"log topic {name} does not exist", hint="onboard the syncs of this source again"
                 ) from exc
-            return asked(future.result, doing="tell offsets", settings=self._settings)
+            return asked(future.result, doing="report offsets", settings=self._settings)
 
 
 def open_log_topics() -> CaptureTopics:

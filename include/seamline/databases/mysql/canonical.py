@@ -18,7 +18,7 @@ _TEXT = f"{_UTF8} {_EXACT_TEXT}"
 # `+0`: ZEROFILL would print zeros, BIT its raw bytes. A DECIMAL keeps its scale.
 _NUMBER = "CAST({name}+0 AS CHAR)"
 # A zero date has no distance from 1970: it keeps its own text behind a mark.
-# A typed literal: a string would be read anew for every row.
+# A typed literal: a string would be read again for every row.
 _MOMENT = "COALESCE(TIMESTAMPDIFF(MICROSECOND,TIMESTAMP'1970-01-01 00:00:00',{name}),CONCAT('!',{name}))"
 _FLOAT = "CAST(CAST({name} AS DOUBLE) AS CHAR)"
 _HEX = "LOWER(HEX({name}))"

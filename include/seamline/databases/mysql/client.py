@@ -16,7 +16,7 @@ from seamline.plan.model import SourcePlan
 
 Session = pymysql.connections.Connection
 # The server's defaults for what may be set otherwise for all sessions: how statements are read, and how CHAR values and
-# SHOW CREATE are told.
+# SHOW CREATE are read.
 _SETTINGS = (
     "SET time_zone = '+00:00', sql_quote_show_create = 1,"
     " sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
@@ -92,7 +92,7 @@ def translated(exc: pymysql.err.MySQLError, connection: Connection) -> SeamlineE
     if code == ER_SECURE_TRANSPORT or (code in _CANNOT_CONNECT and is_tls_refusal(text)):
         return ConfigError(f"{where} refuses the session: {text}", hint=tls_cure(connection))
     if code in _LOST:
-        return TransientError(f"{where} is away: {text}", hint="is the server up? `seamline status` tells")
+        return TransientError(f"{where} is away: {text}", hint="is the server up? `seamline status` shows it")
     if code in _RETRY:
         return TransientError(f"{where}: {text} (error {code})")
     return TerminalError(f"{where}: {text} (error {code})")

@@ -240,7 +240,7 @@ def _hashed(table: Table, segment: Segment) -> Table:
 
 
 def _exact(text: str) -> str:
-    """A text to group by, told apart byte by byte."""
+    """A text to group by, compared byte by byte."""
     return f"CAST({text} AS BINARY)"
 
 

@@ -1,4 +1,4 @@
-"""What only SHOW CREATE TABLE tells a login that has SELECT alone: JSON columns and actions of foreign keys.
+"""What only SHOW CREATE TABLE shows to a login that has SELECT alone: JSON columns and actions of foreign keys.
 
 information_schema hides check constraints and referential constraints from such a login (seen on MariaDB 11.4.5).
 """

@@ -43,7 +43,7 @@ _SETTINGS = {
     "row_security": "off",
     # JIT compiles for longer than a span's statements run.
     "jit": "off",
-    # The statements of a span are prepared once; planning them anew for each span costs more than it finds.
+    # The statements of a span are prepared once; planning them again for each span costs more than it finds.
     "plan_cache_mode": "force_generic_plan",
     "work_mem": "64MB",
     "temp_buffers": "128MB",
@@ -124,7 +124,7 @@ def cannot_connect(connection: Connection, exc: psycopg.Error) -> SeamlineError:
 
 
 def session_name(stream: StreamId, epoch: int | None) -> str:
-    """The `application_name` of a stream's session; long names are cut and told apart by a hash."""
+    """The `application_name` of a stream's session; long names are cut and made unique by a hash."""
     text = str(stream)
     if len(text) > 40:
         text = f"{text[:31]}~{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -53,12 +53,12 @@ class SpanApplier:
         batches: Mapping[str, Sequence[Encoded]],
         *,
         between: Callable[[], None],
-        anew: Mapping[str, str],
+        delete_insert: Mapping[str, str],
     ) -> tuple[list[Finding], int]:
         """Apply the batches inside the open transaction.
 
-        `between` is called once, after the first table's rows. `anew`: tables that are written in the other order, and
-        what was said of the first one. Returns the findings that are kept and their total.
+        `between` is called once, after the first table's rows. `delete_insert`: tables that are written in the other
+        order, and what was said of the first one. Returns the findings that are kept and their total.
         """
         findings: list[Finding] = []
         total = 0
@@ -71,7 +71,7 @@ class SpanApplier:
                 self.session.execute(plan)
             for name in names:
                 with translated("apply a span", table=name):
-                    on, said = self._statements[name], anew.get(name, "")
+                    on, said = self._statements[name], delete_insert.get(name, "")
                     kept, found = self._apply_table(on, batches[name], said)
                 findings += kept
                 total += found

@@ -1,4 +1,4 @@
-"""Rows of a PostgreSQL relation as Arrow and back, by COPY in CSV: exact decimals, NULL and '' told apart.
+"""Rows of a PostgreSQL relation as Arrow and back, by COPY in CSV: exact decimals, NULL and '' kept apart.
 
 Values that are only grouped by or passed on travel as PostgreSQL's own text; whole numbers and decimals are typed.
 """
@@ -87,7 +87,7 @@ def write_table(session: Session, relation: str, rows: pa.Table) -> None:
     ):
         for batch in rows.to_batches(max_chunksize=50_000):
             sink = io.BytesIO()
-            # Arrow quotes texts and leaves NULL empty, which is how COPY's CSV tells them apart.
+            # Arrow quotes texts and leaves NULL empty, which is how COPY's CSV keeps them apart.
             pyarrow.csv.write_csv(batch, sink, pyarrow.csv.WriteOptions(include_header=False))
             copy.write(sink.getvalue())
 

@@ -33,7 +33,7 @@ LEFT JOIN seamline.cut_pointer p USING (sync, table_name, business_date, version
 WHERE t.sync = %(sync)s
 """
 # Partitions of a version that was never published have no row yet: they are found by their bounds. Those of a version
-# that another sync has under the same number cannot be told apart while that one is not published either.
+# that another sync has under the same number cannot be distinguished while that one is not published either.
 _HALF_DONE = """
 SELECT parent.relname, c.business_date, c.version, c.attached_at, NULL, false, false, part.relname
 FROM seamline.cut c JOIN pg_class parent ON parent.relkind = 'p' AND parent.relnamespace = to_regnamespace(%(schema)s)

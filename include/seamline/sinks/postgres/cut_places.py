@@ -13,7 +13,7 @@ _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table", "S": "seq
 _OF_CUTS = ("seamline.cut_pointer", "seamline.cut_table")
 
 
-def obstacles(
+def name_conflicts(
     session: Session, destination: DestinationPlan, *, sync: str, tables: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """What is in the way of the cuts of these tables, and how to mend it."""
@@ -49,7 +49,7 @@ def in_place_of_view(view: Relation, table: str, *, kind: str, definition: str, 
     elif kind == "v" and any(name in definition for name in _OF_CUTS):
         yield (
             f"{view} is the view of another sync's cuts, {need}",
-            f"where that sync cuts {table} no longer: DROP VIEW {view}. Rights on it are granted anew",
+            f"where that sync cuts {table} no longer: DROP VIEW {view}. Rights on it are granted again",
         )
     else:
         word = _KINDS.get(kind, "relation")

@@ -217,7 +217,7 @@ class PostgresCuts:
             raise Refused(
                 f"run {cut.run_id} has a cut in {cut.destination} already, at {position_from_json(row[5])} and not at"
                 f" {cut.position}: what was judged now is not what is there",
-                hint="the platform database lost that run, or was made anew: trigger the date by a run of another name",
+                hint="the platform database lost that run or is a new one: trigger the date by a run of another name",
                 sync=cut.sync,
             )
         return _Attached(row[2], row[3], row[4])
@@ -298,7 +298,7 @@ class PostgresCuts:
             raise SchemaConflict(
                 f"table {parent.name} does not fit its earlier cuts: {exc}",
                 hint="nothing was published. Put the earlier cuts aside as they are, then repeat the publish, which"
-                f" makes table and views anew, without rights: BEGIN; DROP VIEW {views};"
+                f" makes table and views again, without rights: BEGIN; DROP VIEW {views};"
                 f" ALTER TABLE {parent} RENAME TO {aside}; COMMIT",
                 table=parent.name,
             ) from exc
@@ -350,7 +350,7 @@ class PostgresCuts:
     def _wait_for_readers_of_old_plans(self, tables: Sequence[str]) -> None:
         """Return when every transaction that holds a lock on a cut table now has ended.
 
-        Who locks a table later reads its partitions anew; who holds a lock from before may have planned without them.
+        Who locks a table later reads its partitions again; who holds a lock from before may have planned without them.
         """
         parents = [f"{self._destination.cut_schema}.{table}" for table in tables]
         deadline = time.monotonic() + self._reader_patience_s
@@ -491,7 +491,7 @@ def open_cuts(destination: DestinationPlan) -> PostgresCuts:
 def _has_expired(cut: StagedCut) -> Refused:
     return Refused(
         f"the cut that run {cut.run_id} made of {cut.business_date} has expired in {cut.destination}",
-        hint="trigger the date anew: its cut becomes the next version",
+        hint="trigger the date again: its cut becomes the next version",
         sync=cut.sync,
     )
 

@@ -2,7 +2,7 @@
 
 For a live table to which somebody has added a unique index that is checked row by row. It refuses a state on the way
 from one row to the next that neither the source nor the end of the span has: two rows that exchange their values, a
-value that one row gives up and another takes. The fast way is one MERGE, which cannot be told where to begin.
+value that one row gives up and another takes. The fast way is one MERGE, which takes no order.
 """
 
 from collections.abc import Iterator
@@ -68,5 +68,5 @@ def deletable(session: Session, table: Table, live: str, *, said: str) -> Iterat
 
 def _cannot(name: str, said: str, why: str) -> SchemaConflict:
     return SchemaConflict(
-        f"{said}; and rows of {name} cannot be deleted and inserted anew: {why}", hint=_CURE, table=name
+        f"{said}; and rows of {name} cannot be deleted and inserted again: {why}", hint=_CURE, table=name
     )

@@ -18,7 +18,7 @@ def read_findings(
     session: Session, stream: StreamId, *, after: FindingsReported
 ) -> tuple[tuple[Finding, ...], FindingsReported]:
     """The first findings of each table that were not reported yet, and how far all that there are go (`after` where
-    there are none). Those from before their table was put in place anew are over."""
+    there are none). Those from before their table was put in place again are over."""
     with translated("read the findings of the stream"):
         try:
             newest = session.execute(

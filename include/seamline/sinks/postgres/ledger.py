@@ -207,7 +207,7 @@ def keep_findings(session: Session, stream: StreamId, findings: Sequence[Finding
 
 
 def end_findings(session: Session, stream: StreamId, tables: Sequence[str]) -> None:
-    """The rows of these tables are put in place anew: what was found in those of before is over."""
+    """The rows of these tables are put in place again: what was found in those of before is over."""
     session.execute(
         "UPDATE seamline.finding SET over_at = clock_timestamp()"
         " WHERE stream = %s AND table_name = ANY(%s) AND over_at IS NULL",

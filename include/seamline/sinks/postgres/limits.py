@@ -67,7 +67,7 @@ def refusals(table: Table, wire: WireForms) -> Iterator[tuple[str, str]]:
 
 
 def advice(table: Table, wire: WireForms) -> Iterator[tuple[str, str]]:
-    """What a table can hold and PostgreSQL does not take; whether it ever will, only its rows tell."""
+    """What a table can hold and PostgreSQL does not take; whether it ever will, only its rows show."""
     largest = _HEADER_BYTES + len(table.columns) // 8 + sum(_bytes(column, wire) for column in table.columns)
     if largest > ROW_BYTES_MAX:
         yield (

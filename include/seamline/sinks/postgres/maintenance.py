@@ -14,7 +14,7 @@ from seamline.ports.maintenance import LetGo
 from seamline.sinks.postgres.ledger import forget
 from seamline.sinks.postgres.staging import drop_abandoned
 
-# Over since their table was put in place anew; long enough to be asked for after a quarter has closed.
+# Over since their table was put in place again; long enough to be asked for after a quarter has closed.
 FINDINGS_KEPT_DAYS = 100
 # A join that failed before a weekend is run again after it, and goes on from its incremental snapshot.
 INCREMENTAL_KEPT_DAYS = 7
@@ -40,7 +40,7 @@ class PostgresMaintenance:
             )
 
     def _old_findings(self) -> int:
-        """Those of rows that were put in place anew since. The others make verdicts, and stay."""
+        """Those of rows that were put in place again since. The others make verdicts, and stay."""
         if not self._is_there("seamline.finding"):
             return 0
         return self._session.execute(

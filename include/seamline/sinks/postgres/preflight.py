@@ -11,7 +11,7 @@ from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.list_change import kept_name
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
-from seamline.sinks.postgres.cut_places import obstacles
+from seamline.sinks.postgres.cut_places import name_conflicts
 from seamline.sinks.postgres.grants import ROWS
 from seamline.sinks.postgres.limits import advice as advice_on
 from seamline.sinks.postgres.limits import refusals, refusals_of_cuts
@@ -43,7 +43,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
             return tuple(refused)
         publisher, writer = sessions[destination.connection], sessions[destination.writer]
         with translated(f"check {name}"):
-            # Both logins tell the same of the server.
+            # Both logins see the same of the server.
             fatal = dict(problem for session in sessions.values() for problem in _of_each(session, destination, tables))
             fatal.update(_of_the_publisher(publisher, destination))
             fatal.update(_of_definitions(plan))
@@ -109,7 +109,7 @@ def _of_definitions(plan: SyncPlan) -> Iterator[tuple[str, str]]:
 def _of_cuts(session: Session, plan: SyncPlan, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
     if plan.nightly is not None:
         names = [*(table.name for table in plan.tables), *(derived.name for derived in plan.derived)]
-        yield from obstacles(session, destination, sync=plan.sync, tables=names)
+        yield from name_conflicts(session, destination, sync=plan.sync, tables=names)
 
 
 def _of_live_tables(session: Session, plan: SyncPlan, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
@@ -150,7 +150,7 @@ def _rights_on_database(session: Session, destination: DestinationPlan, right: s
 
 
 def _database(session: Session) -> object:
-    """What tells it from every other, also on another server."""
+    """What identifies it, also on another server."""
     return session.execute(
         "SELECT system_identifier, oid FROM pg_control_system(), pg_database WHERE datname = current_database()"
     ).fetchone()
@@ -221,7 +221,7 @@ def _checked_row_by_row(
         (destination.schema, list(tables)),
     ).fetchall()
     for table, index, is_keyed in found:
-        then = "is written twice, and rows of it are deleted and inserted anew" if is_keyed else "stops the stream"
+        then = "is written twice, and rows of it are deleted and inserted again" if is_keyed else "stops the stream"
         yield (
             f"{destination.schema}.{table} has the unique index {index}, which is checked row by row: a span of the"
             f" stream in which rows exchange their values {then}",
@@ -247,7 +247,7 @@ def _reading_kept_rows(
         yield (
             f"{view} reads {destination.schema}.{kept}, which holds {table} as it was when it left the sync: it shows"
             " nothing of what came since",
-            f"make it anew over {destination.schema}.{table}, whose rights are to be granted anew too",
+            f"make it again over {destination.schema}.{table}, whose rights are to be granted again too",
         )
 
 

@@ -226,15 +226,15 @@ class PostgresSink:
         Nothing is remembered for the next span: most need no other order, and whoever looks at the rows (triggers,
         foreign keys) sees them go and come no more often than it must be.
         """
-        anew: dict[str, str] = {}
+        delete_insert: dict[str, str] = {}
         while True:
             try:
-                return self._commit(applier, lease, batches, progress, anew)
+                return self._commit(applier, lease, batches, progress, delete_insert)
             except SchemaConflict as exc:
-                said = "" if exc.table in anew else applier.refused_on_the_way(exc)
+                said = "" if exc.table in delete_insert else applier.refused_on_the_way(exc)
                 if not said:
                     raise
-                anew[exc.table] = said
+                delete_insert[exc.table] = said
             applier.session.rollback()
 
     def _commit(
@@ -243,7 +243,7 @@ class PostgresSink:
         lease: Lease,
         batches: dict[str, list[Encoded]],
         progress: Progress,
-        anew: dict[str, str],
+        delete_insert: dict[str, str],
     ) -> Commit:
         session = applier.session
         session.execute("BEGIN")
@@ -253,7 +253,9 @@ class PostgresSink:
             session.execute("ROLLBACK")
             return Commit(self._resolved(session, lease, progress))
         self._failpoints.reach("app.position_written")
-        findings, total = applier.apply(batches, between=lambda: self._failpoints.reach("app.dml_half"), anew=anew)
+        findings, total = applier.apply(
+            batches, between=lambda: self._failpoints.reach("app.dml_half"), delete_insert=delete_insert
+        )
         if progress.ended:
             ledger_tables.end_boundaries(session, lease.stream, progress.ended)
             self._failpoints.reach("cut.overlap_ended")

@@ -1,7 +1,7 @@
 """Staging tables: whole tables written by binary COPY, under names that no other attempt has.
 
 The binary form of each value is exactly the column's own: nothing is converted on the way in, and a value that does not
-fit ends the COPY. A retried attempt writes into tables of its own; a staged table's name tells its
+fit ends the COPY. A retried attempt writes into tables of its own; a staged table's name holds its
 run and the time it was made, so what dead attempts left is found and dropped.
 """
 

@@ -67,7 +67,7 @@ class TableStatements:
         statement = f"INSERT INTO {place} ({self._fields}) SELECT {self._fields} FROM {self._from_json}"
         return as_client_text(statement)
 
-    # ---- written anew ---------------------------------------------------------------------------------------------
+    # ---- delete-insert ---------------------------------------------------------------------------------------------
 
     @property
     def create_images(self) -> str:
@@ -275,7 +275,7 @@ class SpanStatements:
         """Deletes exactly so many byte-identical rows, or as many as there are; the caller compares the number.
 
         The hash finds candidates in the expression index, the row text decides. Never the destination's `=`, which
-        joins what a collation or a scale tells apart.
+        joins what a collation or a scale keeps apart.
         """
         text = row_text_expression(self._table.columns)
         return as_client_text(

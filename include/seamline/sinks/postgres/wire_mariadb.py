@@ -6,7 +6,7 @@ from seamline.domain.catalogue import Column, Kind
 from seamline.sinks.postgres.types import destination_type
 from seamline.sinks.postgres.wire import REAL, TEXT, TRUTH, UNLIMITED, WHOLE, WireForm, WireForms, moment, unit_of
 
-# What connect/ tells for a date that is none, as 0000-00-00 or 2026-02-31: a day in 10,000 BC (RowsAsStored.java).
+# What connect/ writes for an invalid date, as 0000-00-00 or 2026-02-31: a day in 10,000 BC (RowsAsStored.java).
 _NO_DATE_DAYS = -4_371_587
 _PER_DAY = {"millisecond": 86_400_000, "microsecond": 86_400_000_000}
 
@@ -56,12 +56,12 @@ def _dated(column: Column, of: str) -> str:
             is_none, value = f"{of}={_NO_DATE_DAYS * _PER_DAY[unit]}", moment(of, unit)
         case _:
             is_none, value = f"starts_with({of},'-9999-')", f"{of}::{destination_type(column)}"
-    what = text_literal(f"column {column.name} holds a date that is none, as 0000-00-00, told as ")
+    what = text_literal(f"column {column.name} holds a date that is none, as 0000-00-00, written as ")
     return f"(CASE WHEN {is_none} THEN ({what}||{of})::{destination_type(column)} ELSE {value} END)"
 
 
 def _mended(column: Column, of: str) -> str:
-    """What the connector tells otherwise than it is: the year 0000 arrives as 1900, which a YEAR cannot hold
+    """What the connector writes otherwise than it is: the year 0000 arrives as 1900, which a YEAR cannot hold
     (3.5.0.Final). A log of before ADR 31 has a backslash before a comma inside a label; no label had its own then."""
     if column.kind is Kind.YEAR:
         return f"(CASE {of} WHEN 1900 THEN 0 ELSE {of} END)::smallint"

@@ -125,7 +125,7 @@ def bulk_statement(database: str, table: Table, segment: Segment, *, start_lock:
     is_row = f"{quoted(certain.name)} IS NOT NULL" if certain else f"EXISTS(SELECT 1 FROM {place} WHERE {condition})"
     return (
         f"SELECT {columns}{quoted(_PROOF)}, {is_row} AS {quoted(_IS_ROW)}"
-        f" FROM (SELECT {proof} AS {quoted(_PROOF)}) AS told LEFT JOIN {place} ON {condition}"
+        f" FROM (SELECT {proof} AS {quoted(_PROOF)}) AS proof LEFT JOIN {place} ON {condition}"
     )
 
 
@@ -170,7 +170,7 @@ class BulkReaders:
         session = self._start_lock(number)
         first = _next(source, table, session)
         if first is None:
-            raise InvariantViolated("a read ended before it told its position", table=table.name)
+            raise InvariantViolated("a read ended before it reported its position", table=table.name)
         proven(_proof_of(first, table))
         batch: pa.RecordBatch | None = first if first.column(_IS_ROW)[0].as_py() else None
         while batch is not None:

@@ -28,8 +28,8 @@ _PLAIN = {
     "set": Kind.SET,
 }
 _UNSUPPORTED = {
-    "inet4": "the log does not tell it from other bytes",
-    "inet6": "the log does not tell it from other bytes",
+    "inet4": "the log does not distinguish it from other bytes",
+    "inet6": "the log does not distinguish it from other bytes",
     "vector": "it was not tested with the connector",
     "xmltype": "it was not tested with the connector",
 }
@@ -97,7 +97,7 @@ _COLUMN_CURE = (
 )
 _OTHER_KINDS = {
     "VIEW": "is a view: name the tables it reads",
-    "SYSTEM VERSIONED": "is system-versioned: the log does not tell its rows of now from those of before",
+    "SYSTEM VERSIONED": "is system-versioned: the log does not distinguish its rows of now from those of before",
     "SEQUENCE": "is a sequence, not a table",
     "TEMPORARY": "is temporary",
 }
@@ -202,7 +202,7 @@ def _unlike_the_log(facts: ColumnFacts) -> str:
     if is_old and (facts.fraction or facts.data_type == "time"):
         return (
             "it is stored as before MariaDB 10.1, which the connector reads as another time: SET GLOBAL"
-            " mysql56_temporal_format = ON and ALTER TABLE … FORCE stores it anew"
+            " mysql56_temporal_format = ON and ALTER TABLE … FORCE stores it again"
         )
     return ""
 
@@ -214,7 +214,7 @@ def _virtual_fault(facts: ColumnFacts, types: Mapping[str, str]) -> str:
 
 
 def _key_fault(facts: ColumnFacts) -> str:
-    """In a key, values that are equal must be written alike: the log tells keys apart by their text."""
+    """In a key, values that are equal must be written alike: the log distinguishes keys by their text."""
     if facts.data_type in ("float", "double"):
         return "a floating point number is no exact key"
     return ""

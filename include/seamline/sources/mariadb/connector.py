@@ -45,7 +45,7 @@ def mariadb_settings(
         # One transaction may be written as slowly as Kafka takes it.
         "binlog.net.write.timeout": "3600",
         # Its binlog client would connect again by itself, in the middle of a transaction too, and its place would then
-        # lie behind what it has not told (ADR 15, 16). A silent session is the watch's business.
+        # lie behind what it has not sent (ADR 15, 16). A silent session is the watch's business.
         "connect.keep.alive": "false",
         # The server's own heartbeats follow this: an idle capture then writes every 16 s and does not look silent.
         "connect.keep.alive.interval.ms": "10000",

@@ -36,17 +36,17 @@ _NAMED = {
     "rename table": _RENAMED,
     "alter ": _ALTERED,
     "drop table": _DROPPED,
-    # Our own connector tells it as a DROP and a CREATE; Debezium's takes it for a table that it knows.
+    # Our own connector sends it as a DROP and a CREATE; Debezium's takes it for a table that it knows.
     "create or replace table": _REPLACED,
 }
 # Of statements of indexes the only one that changes what a row is known by.
 _KEY_DROPPED = re.compile(rf"^\s*drop\s+index\s+(?:if\s+exists\s+)?{_IDENTIFIER}\s+on\s+{_TABLE}", re.IGNORECASE)
-# The whole database, also in the form that makes it anew.
+# The whole database, also in the form that makes it again.
 _DATABASE_GONE = re.compile(
     rf"^\s*(?:drop|create\s+or\s+replace)\s+(?:database|schema)\s+(?:if\s+exists\s+)?{_IDENTIFIER}", re.IGNORECASE
 )
 # Comments and texts may hold anything. What stands in double quotes is a name or a text, by the session's sql_mode, and
-# the record does not tell that: in the place of a name it is taken for one.
+# the record does not say so: in the place of a name it is taken for one.
 _QUOTED = re.compile(
     r"`((?:[^`]|``)+)`|\"((?:[^\"\\]|\\.|\"\")*)\"|/\*(?!!).*?\*/|--(?=\s)[^\n]*|#[^\n]*|'(?:[^'\\]|\\.|'')*'",
     re.DOTALL,
@@ -245,7 +245,7 @@ class BinlogDecoder:
     def _ddl(self, offset: int, record: Record) -> LogRecord:
         source = record.source
         if source is None or not source.gtid:
-            # A `recovery` start retells the structure it found; nothing happened in the source.
+            # A `recovery` start sends the structure it found once more; nothing happened in the source.
             return LogRecord(offset, RecordKind.HEARTBEAT, ts_ms=record.ts_ms)
         tables = self._named_tables(record)
         return LogRecord(

@@ -14,7 +14,10 @@ _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _NO_DATES = (("dates that are none, as 0000-00-00", "snapshot and stream stop there, and name the column"),)
 _NOT_IN_TEXTS = (
     ("the character NUL inside a text", "PostgreSQL has no place for it: snapshot and stream stop there"),
-    ("a byte that is no letter in its character set, as 98 (hex) in cp1251", "the server itself tells a question mark"),
+    (
+        "a byte that is no letter in its character set, as 98 (hex) in cp1251",
+        "the server itself returns a question mark",
+    ),
 )
 # What is known not to go through, by kind: value, and what becomes of it.
 LIMITS: Mapping[Kind, Sequence[tuple[str, str]]] = {

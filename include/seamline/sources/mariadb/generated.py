@@ -1,7 +1,7 @@
 """Whether a VIRTUAL generated column is a function of its row alone, read from the expression that the server prints.
 
-The server computes it for each reader anew and writes into the log what the writer's session saw. What depends on
-anything else, as the day or a session's time zone, changes without a record, and nobody is told.
+The server computes it for each reader and writes into the log what the writer's session saw. What depends on
+anything else, as the day or a session's time zone, changes without a record, and nobody learns of it.
 """
 
 import re
@@ -65,7 +65,7 @@ def virtual_fault(expression: str, *, own_type: str, types: Mapping[str, str]) -
     why = _reason(list(_tokens(expression)), own_type, types)
     if not why:
         return ""
-    return f"it is VIRTUAL, which is computed for each reader anew, and {why} (STORED it would stay as written)"
+    return f"it is VIRTUAL, which is computed for each reader, and {why} (STORED it would stay as written)"
 
 
 def _reason(tokens: Sequence[_Token], own_type: str, types: Mapping[str, str]) -> str:

@@ -76,7 +76,7 @@ class _MisfitError(Exception):
 
 
 def _expression(column: Column) -> str:
-    # As text a FLOAT is told with six digits; as a DOUBLE it is told exactly.
+    # As text a FLOAT has six digits; as a DOUBLE it is exact.
     return f"CAST({quoted(column.name)} AS DOUBLE)" if column.kind is Kind.FLOAT else reading_of(column).expression
 
 

@@ -75,7 +75,7 @@ _WANTED = {
     "log_bin": ("ON", "without a binlog there is nothing to capture"),
     "binlog_format": ("ROW", "other formats do not log rows: changes would be lost without a trace"),
     "binlog_row_image": ("FULL", "with partial rows the capture stops at the first change"),
-    "binlog_row_metadata": ("FULL", "the log must tell columns and signedness itself"),
+    "binlog_row_metadata": ("FULL", "the log must hold columns and signedness itself"),
     "gtid_strict_mode": ("ON", "only then do sequence numbers order the log"),
     "sync_binlog": ("1", "after a crash the server could lose transactions that were already captured"),
     "innodb_flush_log_at_trx_commit": ("1", "after a crash the server could lose transactions already captured"),
@@ -136,7 +136,7 @@ def untested_modes(facts: SourceFacts) -> Sequence[Problem]:
 
 
 def binlog_filters(facts: SourceFacts) -> Sequence[Problem]:
-    """Filters drop changes before they reach the log; nothing in the log tells.
+    """Filters drop changes before they reach the log; nothing in the log shows it.
 
     Rows are left out by the database of their table, statements by the one that their session has chosen: `TRUNCATE
     bank.account` after `USE mysql` is lost where `mysql` is left out.
@@ -234,7 +234,7 @@ def values(facts: SourceFacts) -> Sequence[Problem]:
         found.append(
             Problem(
                 "lower_case_table_names is not 0: a TRUNCATE that writes a table's name in another case than the server"
-                " stops its stream, for the log does not tell which table it is of",
+                " stops its stream, for the log does not say which table it is of",
                 "let the statements write names as information_schema prints them",
                 is_fatal=False,
             )

@@ -115,7 +115,7 @@ def _primaries(session: "Session[Any]") -> tuple[str, ...]:
             cursor.execute("SHOW ALL SLAVES STATUS")
             return tuple(f"{row['Master_Host']}:{row['Master_Port']}" for row in cursor.fetchall())
     except pymysql.err.OperationalError:
-        # Needs REPLICA MONITOR, which no role has to have. Whether it is at work at all is told to everybody.
+        # Needs REPLICA MONITOR, which no role has to have. Whether it is at work at all everybody may read.
         ((_, running),) = query(session, "SHOW GLOBAL STATUS LIKE 'Slaves_running'")
         return ("another server",) if int(running) else ()
 

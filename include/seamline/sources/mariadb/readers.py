@@ -75,7 +75,7 @@ class EncryptedReaders:
         close_all([self._control])
 
     def _open(self, attempt: int) -> None:
-        """It tells its address once for each table: the coordinator counts tables."""
+        """It reports its address once for each table: the coordinator counts tables."""
         self._session = open_session(self._connection)
         for statement in (*self._locks.arrive(attempt=attempt, participant=self._participant), BEGIN_SNAPSHOT):
             client.query(self._session, statement)

@@ -41,7 +41,7 @@ SESSION_SETTINGS = (
 )
 BEGIN_SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 # MariaDB 11.4.5 answers `binlog_snapshot_*` through variables of the whole server: sessions that ask at the same time
-# may be told each other's address (ADR 7). Ours ask one after the other, and twice: a stranger's question, as a
+# may get each other's address (ADR 7). Ours ask one after the other, and twice: a stranger's question, as a
 # monitor's SHOW STATUS, would have to fall into both with the same answer.
 _READING = (
     "(SELECT GROUP_CONCAT(variable_value ORDER BY variable_name SEPARATOR ':') FROM information_schema.session_status"
@@ -110,14 +110,14 @@ def address_of(session: "Session[Any]") -> Address:
         ((text, found),) = client.query(session, f"SELECT {ADDRESS_TEXT}, @seamline_address")
         if not str(found or "").strip(":0"):
             raise Refused(
-                "MariaDB does not tell the binlog address of a consistent snapshot",
-                hint="switch the binlog on (log_bin) and grant BINLOG MONITOR; preflight tells more",
+                "MariaDB does not report the binlog address of a consistent snapshot",
+                hint="switch the binlog on (log_bin) and grant BINLOG MONITOR; preflight says more",
             )
         if text:
             file, _, offset = str(text).rpartition(":")
             return Address(file, int(offset))
     raise TransientError(
-        f"MariaDB did not tell the address of a snapshot with certainty, {_READINGS_MAX} times in a row",
+        f"MariaDB did not report the address of a snapshot with certainty, {_READINGS_MAX} times in a row",
         hint="does something ask for SHOW STATUS all the time, or hold the user lock `seamline.address`?",
     )
 
@@ -133,7 +133,7 @@ def position_of(session: "Session[Any]", address: Address) -> BinlogPosition:
 @contextmanager
 def commits_held(connection: Connection) -> Iterator[float]:
     """Commits of the whole server stand still inside, until HELD_MAX_S are over. Gives the moment (monotonic) at which
-    that began. Whether it lasted for what was done inside, the addresses of the sessions tell.
+    that began. Whether it lasted for what was done inside, the addresses of the sessions show.
 
     TransientError when the stage is not to be had: another backup runs, or commits that do not end.
     The server itself counts the time, so it holds also where this process or the network stands still.

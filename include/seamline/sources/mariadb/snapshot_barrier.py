@@ -100,7 +100,7 @@ class Coordinator:
     ended: a participant that looks late must still find `good` held.
 
     `sessions` are its own, at least one; `readers` is the number of sessions of all participants together. `held_s`
-    tells how long all sessions took to open in the attempt that succeeded, while commits stood still or, of a longer
+    says how long all sessions took to open in the attempt that succeeded, while commits stood still or, of a longer
     one, for a part of it; `attempts` how many it took.
     """
 

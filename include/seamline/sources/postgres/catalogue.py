@@ -52,7 +52,7 @@ _OTHER_KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """One row of pg_attribute with its type. A domain is told as its base type, with the modifier of that.
+    """One row of pg_attribute with its type. A domain is given as its base type, with the modifier of that.
 
     `type_kind` is pg_type.typtype (`b` base, `e` enum, `c` composite, `r` range …), `shown` what format_type prints.
     `toastable`: its values may lie outside of the row. That goes by the type alone: SET STORAGE PLAIN moves none of
@@ -140,7 +140,7 @@ def unsupported(facts: ColumnFacts) -> str:
 
 
 def _key_fault(facts: ColumnFacts) -> str:
-    """In a key, values that are equal must be written alike: the log tells keys apart by their text."""
+    """In a key, values that are equal must be written alike: the log distinguishes keys by their text."""
     if facts.type_name == "numeric" and facts.modifier == _UNDECLARED:
         return "in a primary key numeric needs a declared precision and scale: 1.0 and 1.00 would be two keys"
     if facts.type_name in ("float4", "float8"):

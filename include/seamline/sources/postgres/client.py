@@ -94,4 +94,4 @@ def source_error(exc: psycopg.Error, connection: Connection) -> SeamlineError:
         return SchemaConflict(f"{where}: {text}", hint="was the table renamed or dropped? Run preflight again")
     if exc.sqlstate is None or exc.sqlstate.startswith(_RETRY):
         return TransientError(f"{where} is away or busy: {text}", hint="it is tried again; is the server running?")
-    return TerminalError(f"{where}: {text}", hint="the source's log tells more")
+    return TerminalError(f"{where}: {text}", hint="the source's log says more")

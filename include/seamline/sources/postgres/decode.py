@@ -26,7 +26,7 @@ from seamline.sources.postgres.position import PostgresPosition
 _TRANSACTION = re.compile(r"(\d+):(\d+)")
 # Messages (pg_logical_emit_message) are counted by END under a name that says nothing and holds an @.
 _MESSAGES = "@messages"
-# Debezium tells it of a new row, in a header.
+# Debezium sends it with a new row, in a header.
 _OLD_KEY = "__debezium.oldkey"
 
 
@@ -60,7 +60,7 @@ def _position_of(transaction: str) -> PostgresPosition | None:
 class WalDecoder:
     """Records of Debezium's PostgreSQL connector 3.7.0.Final, JSON converter without schemas.
 
-    A row may lack large values that its update left as they were; after a change of key a header tells the old one.
+    A row may lack large values that its update left as they were; after a change of key a header holds the old one.
     """
 
     def __init__(self, source_name: str, database: str, schema: str) -> None:

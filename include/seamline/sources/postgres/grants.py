@@ -36,7 +36,7 @@ def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | 
             "-- marker: rows of one table, nothing else; it deletes its own old ones.",
             f"GRANT SELECT, INSERT, DELETE ON {marker} TO {quoted(names.marker)};",
             "",
-            "-- A table without a primary key is told apart by whole rows; it needs this before it is published:",
+            "-- A table without a primary key is identified by whole rows; it needs this before it is published:",
             f'-- ALTER TABLE {schema}."<table>" REPLICA IDENTITY FULL;',
             "",
             "-- What the log shows, as a list of tables: FOR ALL TABLES would make every UPDATE and DELETE fail on any",

@@ -1,8 +1,8 @@
 """What PostgreSQL's catalogue keeps of a table beside its schema: by it an alteration that was undone is noticed.
 
-A table whose column was retyped there and back, or in whose place another one stands, looks as it did. The log tells
+A table whose column was retyped there and back, or in whose place another one stands, looks as it did. The log holds
 neither that nor which values it has changed; and what was written while a table had another name, or was not published,
-it does not tell at all (ADR 24).
+it does not hold at all (ADR 24).
 """
 
 import hashlib
@@ -147,19 +147,19 @@ def _possibly_unpublished(table: str, was: Origin, now: Origin) -> list[str]:
         )
     if was.publication not in (None, now.publication):
         texts.append(
-            f"the publication of {table} was altered (what it publishes, its name or its owner) or made anew: changes"
+            f"the publication of {table} was altered (what it publishes, its name or its owner) or made again: changes"
             " may be missing"
         )
     elif was.published not in (None, now.published):
         texts.append(f"{table} was not, or not as a whole, in its publication: changes may be missing")
     if was.may_be_published_as_root is False and now.may_be_published_as_root:
-        texts.append(f"{table} became a partition: the log may tell its changes as those of the partitioned table")
+        texts.append(f"{table} became a partition: the log may hold its changes as those of the partitioned table")
     return texts
 
 
 def _is_version_of_rewrite(old: ColumnOrigin, new: ColumnOrigin) -> bool:
     """Whoever rewrites a table writes the value into its rows and takes it out of the catalogue, VACUUM FULL too
-    (RelationClearMissing of PostgreSQL's heap.c). Only ALTER … TYPE makes the default anew with it, under another oid;
-    where there is no default, nothing tells the two apart."""
+    (RelationClearMissing of PostgreSQL's heap.c). Only ALTER … TYPE makes the default again with it, under another oid;
+    where there is no default, nothing distinguishes the two."""
     is_default_kept = old.default is None or 0 != old.default == new.default
     return old.has_missing and not new.has_missing and is_default_kept

@@ -130,7 +130,7 @@ def check(facts: SourceFacts) -> tuple[Problem, ...]:
     """Every problem of every rule, in the order of the rules."""
     if facts.version < VERSION_LEAST:
         what = f"the server is PostgreSQL {_version(facts.version)}: older than 15"
-        return (Problem(what, "upgrade it; what else is to be done is told then"),)
+        return (Problem(what, "upgrade it; what else is to be done is reported then"),)
     return tuple(problem for rule in RULES for problem in rule(facts))
 
 
@@ -164,7 +164,7 @@ def durability(facts: SourceFacts) -> Sequence[Problem]:
     """Logical decoding sends only what was flushed, so the capture never gets ahead of what a crash leaves."""
     if facts.settings.get("synchronous_commit") != "off":
         return []
-    what = "synchronous_commit is off: a crash of the source takes back commits that its applications were told of"
+    what = "synchronous_commit is off: a crash of the source takes back commits that were confirmed to its applications"
     return [Problem(what, _set("synchronous_commit", "on"), is_fatal=False)]
 
 
@@ -243,7 +243,7 @@ def publication(facts: SourceFacts) -> Sequence[Problem]:
 
 
 def published_tables(facts: SourceFacts) -> Sequence[Problem]:
-    """Each table whole in the publication. One that cannot be published at all is told by another rule."""
+    """Each table whole in the publication. One that cannot be published at all is reported by another rule."""
     found, name = facts.publication, quoted(facts.source.publication)
     if found is None:
         return []
@@ -262,7 +262,7 @@ def published_tables(facts: SourceFacts) -> Sequence[Problem]:
             problems.append(Problem(what, f"let the table's owner run {again}", table=table.name))
         if table.is_partition and found.publishes_roots:
             what = (
-                f"table {table.name} is a partition, and publication {name} tells the changes of partitions as of a"
+                f"table {table.name} is a partition, and publication {name} sends the changes of partitions as of a"
                 " partitioned table above them, once somebody adds that"
             )
             cure = f"ALTER PUBLICATION {name} SET (publish_via_partition_root = false), then load its tables again"
@@ -285,7 +285,7 @@ def kinds(facts: SourceFacts) -> Sequence[Problem]:
             cure = f"ALTER TABLE {facts.place(table.name)} SET LOGGED, or leave it out of the sync"
             problems.append(Problem(what, cure, table=table.name))
         if table.kind == "r" and table.has_children:
-            what = f"table {table.name} has tables that inherit from it: whether a row is its own, reads do not tell"
+            what = f"table {table.name} has tables that inherit from it: whether a row is its own, reads do not show"
             problems.append(Problem(what, "ALTER TABLE <child> NO INHERIT, or leave it out", table=table.name))
     return problems
 

@@ -42,7 +42,7 @@ class PostgresProbes:
         return {column.name: edge_values(column, labels=self._labels(table, column)) for column in table.columns}
 
     def defaults(self, table: Table) -> Mapping[str, Default]:
-        """A domain's default is none of its column: no connector is told of it, and the probe has it by its type."""
+        """A domain's default is none of its column: no connector sees it, and the probe has it by its type."""
         rows = self._rows(
             "SELECT a.attname, pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef d"
             " JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum"
