@@ -19,8 +19,8 @@ from seamline.platform.store import PlatformStore
 from seamline.platform.streams import PlatformStreamDirector
 from seamline.ports import (
     CaptureProbe,
-    CatalogueWitness,
     Failpoints,
+    HeartbeatPayload,
     LogReader,
     Problem,
     ReadView,
@@ -45,10 +45,10 @@ def schema_guard(plan: SyncPlan) -> SchemaGuard | None:
     return kind.open_guard(plan, PlatformOrigins(Database(), plan.sync))
 
 
-def catalogue_witness(source: SourcePlan) -> CatalogueWitness | None:
+def heartbeat_payload(source: SourcePlan) -> HeartbeatPayload | None:
     """None where the log itself reports every change of a table's schema."""
     kind = source_kind(source.kind)
-    return kind.open_witness(source) if isinstance(kind, HidesSchemaChanges) else None
+    return kind.open_payload(source) if isinstance(kind, HidesSchemaChanges) else None
 
 
 def sink(plan: SyncPlan, destination_name: str) -> Sink:

@@ -12,7 +12,7 @@ from seamline.adapters.connect.debezium_capture import open_probe
 from seamline.adapters.connections import Connection
 from seamline.ports import Orders
 from seamline.sources.postgres import client, schema_guard
-from seamline.sources.postgres.witness import open_witness
+from seamline.sources.postgres.heartbeat_payload import open_payload
 from seamline.sync.source_watch import SourceWatch
 from tests.conftest import RunningStack
 from tests.integration.captured import marker_in_log
@@ -79,7 +79,7 @@ def heartbeats(bank: PostgresCaptured) -> Callable[[], None]:
         open_source=lambda: bank.source,
         open_probe=lambda: open_probe(plan),
         alarms=Alarms(),
-        witness=open_witness(plan),
+        payload_source=open_payload(plan),
     )
     watch.carry(frozenset({"account", "audit"}))
     return lambda: watch.beat(now_s=float(next(turns)))

@@ -167,7 +167,7 @@ def test_a_host_ends_the_alarm_about_a_stream_as_soon_as_its_cause_has_ended(ser
     coordinator = HostCoordinator(
         pool="default",
         holder=this_process(),
-        hear=lambda event: None,
+        on_event=lambda event: None,
         silence_s=60,
         alarms=(),
         alarms_over=alarms_over_now,

@@ -11,14 +11,14 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Table
-from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
+from seamline.domain.catalogue_fingerprints import CatalogueFingerprints, fingerprints_in
 from seamline.domain.errors import SchemaConflict, TransientError
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import Session, open_session, translated
+from seamline.sources.postgres.heartbeat_payload import CataloguePayload
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.schema_guard import CatalogueGuard
-from seamline.sources.postgres.witness import CatalogueWitness
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
 from tests.waiting import wait_until
@@ -185,23 +185,23 @@ def test_a_label_that_came_since_the_load_is_known_from_then_on(sql: Session) ->
 # ---- what a heartbeat says (ADR 37) --------------------------------------------------------------------------------
 
 
-def marks_of(witness: CatalogueWitness) -> CatalogueMarks:
-    marks = marks_in(witness.payload({"entry", "gone"}))
-    assert marks is not None
-    return marks
+def fingerprints_of(payload: CataloguePayload) -> CatalogueFingerprints:
+    fingerprints = fingerprints_in(payload.payload({"entry", "gone"}))
+    assert fingerprints is not None
+    return fingerprints
 
 
 def test_a_heartbeat_proves_a_log_whose_tables_nobody_has_touched(sql: Session, planned: Table) -> None:
-    witness = CatalogueWitness(SOURCE)
+    payload = CataloguePayload(SOURCE)
     with closing(CatalogueGuard(SOURCE, [planned], Kept())) as guard:
         written(sql, 10)
         (before,) = sql.execute("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").fetchone() or (0,)
-        marks = marks_of(witness)
-        assert marks.through.lsn >= before  # type: ignore[union-attr]
-        assert guard.is_as_planned(marks.tables)
+        fingerprints = fingerprints_of(payload)
+        assert fingerprints.through.lsn >= before  # type: ignore[union-attr]
+        assert guard.is_as_planned(fingerprints.tables)
         sql.execute("ANALYZE bank.entry")
         sql.execute("VACUUM bank.entry")
-        assert marks_of(witness).tables == marks.tables
+        assert fingerprints_of(payload).tables == fingerprints.tables
         assert not guard.is_as_planned({})
 
 
@@ -209,31 +209,31 @@ def test_a_heartbeat_proves_a_log_whose_tables_nobody_has_touched(sql: Session, 
 def test_a_heartbeat_behind_an_alteration_proves_nothing_also_where_it_was_undone(
     sql: Session, planned: Table, undone: str
 ) -> None:
-    witness = CatalogueWitness(SOURCE)
-    marks_of(witness)
+    payload = CataloguePayload(SOURCE)
+    fingerprints_of(payload)
     for change in UNDONE[undone]:
         sql.execute(f"ALTER TABLE bank.entry ALTER {change}".encode())
         with closing(CatalogueGuard(SOURCE, [planned], Kept())) as guard:
-            assert not guard.is_as_planned(marks_of(witness).tables)
+            assert not guard.is_as_planned(fingerprints_of(payload).tables)
     sql.execute("DROP TABLE bank.entry")
-    assert marks_of(witness).tables == {}
+    assert fingerprints_of(payload).tables == {}
 
 
 def test_maintenance_that_the_stream_has_seen_is_proven_by_the_next_heartbeat(sql: Session, planned: Table) -> None:
     """What a worker has seen, the next one asks of the platform database."""
-    kept, witness = Kept(), CatalogueWitness(SOURCE)
+    kept, payload = Kept(), CataloguePayload(SOURCE)
     for number, statement in enumerate(MAINTENANCE[:4], 10):
         sql.execute(statement.encode())
         written(sql, number)
-        marks = marks_of(witness)
+        fingerprints = fingerprints_of(payload)
         with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard:
             look(guard, sql)
-            assert guard.is_as_planned(marks.tables)
+            assert guard.is_as_planned(fingerprints.tables)
         with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard:
-            assert guard.is_as_planned(marks.tables)
+            assert guard.is_as_planned(fingerprints.tables)
     kept.is_away = True
     with closing(CatalogueGuard(SOURCE, [planned], kept)) as guard:
-        assert not guard.is_as_planned(marks.tables)
+        assert not guard.is_as_planned(fingerprints.tables)
 
 
 def test_a_heartbeat_does_not_wait_for_who_alters_a_table(sql: Session, planned: Table, database: Connection) -> None:
@@ -241,7 +241,7 @@ def test_a_heartbeat_does_not_wait_for_who_alters_a_table(sql: Session, planned:
         altering.execute("ALTER TABLE bank.entry ALTER memo SET DEFAULT 'none'")
         began = time.monotonic()
         with pytest.raises(TransientError):
-            marks_of(CatalogueWitness(SOURCE))
+            fingerprints_of(CataloguePayload(SOURCE))
         assert time.monotonic() - began < 5
 
 

@@ -12,7 +12,7 @@ from seamline.sources.postgres.origin import (
     ColumnOrigin,
     Origin,
     is_watched,
-    table_mark,
+    table_fingerprint,
     undone_alterations,
 )
 from tests.log_topic import sync_plan
@@ -158,8 +158,12 @@ def test_a_run_that_changes_the_list_takes_over_the_origin_of_what_it_does_not_l
 def test_a_mark_is_another_one_after_whatever_was_done_and_the_same_in_any_order_of_columns() -> None:
     planned = table(LOADED)
     in_another_order = msgspec.structs.replace(LOADED, columns=dict(reversed(LOADED.columns.items())))
-    assert table_mark(table(in_another_order)) == table_mark(replace(planned, rows_estimate=9)) == table_mark(planned)
+    assert (
+        table_fingerprint(table(in_another_order))
+        == table_fingerprint(replace(planned, rows_estimate=9))
+        == table_fingerprint(planned)
+    )
     others = [table(HARMLESS[name]) for name in HARMLESS if name != "nothing"]
     others += [replace(planned, key=()), replace(planned, columns=planned.columns[:1])]
-    assert len({table_mark(one) for one in (planned, *others)}) == len(others) + 1
-    assert table_mark(TABLE) == ""
+    assert len({table_fingerprint(one) for one in (planned, *others)}) == len(others) + 1
+    assert table_fingerprint(TABLE) == ""

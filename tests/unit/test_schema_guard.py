@@ -119,7 +119,7 @@ class Guard:
         self.asked.append(through)
         self._answer(len(self.asked))
 
-    def is_as_planned(self, marks: Mapping[str, str]) -> bool:  # noqa: ARG002
+    def is_as_planned(self, fingerprints: Mapping[str, str]) -> bool:  # noqa: ARG002
         return False
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
+from seamline.domain.catalogue_fingerprints import CatalogueFingerprints, fingerprints_in
 from seamline.domain.errors import LogCorrupted, SchemaConflict, TransientError
 from seamline.domain.log import LogRecord
 from seamline.domain.position import Position
@@ -40,8 +40,8 @@ class Guard:
             raise SchemaConflict(self.altered)
         self.verified = through
 
-    def is_as_planned(self, marks: Mapping[str, str]) -> bool:
-        return dict(marks) == PLANNED
+    def is_as_planned(self, fingerprints: Mapping[str, str]) -> bool:
+        return dict(fingerprints) == PLANNED
 
     def close(self) -> None:
         return
@@ -67,9 +67,9 @@ class Waiting:
         self.reports.append(report)
 
 
-def heartbeat(log: LogTopic, through: int, marks: Mapping[str, str] = PLANNED) -> None:
+def heartbeat(log: LogTopic, through: int, fingerprints: Mapping[str, str] = PLANNED) -> None:
     """One that says what the catalogue was when the log had reached this transaction."""
-    log.marker(f"beat-{log.end}", "heartbeat", CatalogueMarks(position(through), marks).to_payload())
+    log.marker(f"beat-{log.end}", "heartbeat", CatalogueFingerprints(position(through), fingerprints).to_payload())
 
 
 def rows(log: LogTopic, first: int, last: int) -> None:
@@ -139,7 +139,7 @@ class ServesPast(Guard):
 class TakesAnyMarks(Guard):
     """Planted: an altered table is one as planned to it."""
 
-    def is_as_planned(self, marks: Mapping[str, str]) -> bool:  # noqa: ARG002
+    def is_as_planned(self, fingerprints: Mapping[str, str]) -> bool:  # noqa: ARG002
         return True
 
 
@@ -272,8 +272,8 @@ def test_what_changes_no_table_needs_no_proof() -> None:
 
 
 def test_marks_come_out_of_a_payload_as_they_went_in() -> None:
-    marks = CatalogueMarks(PostgresPosition(7), {"account": "m"})
-    assert marks_in(marks.to_payload()) == marks
+    fingerprints = CatalogueFingerprints(PostgresPosition(7), {"account": "m"})
+    assert fingerprints_in(fingerprints.to_payload()) == fingerprints
 
 
 @pytest.mark.parametrize(
@@ -282,4 +282,4 @@ def test_marks_come_out_of_a_payload_as_they_went_in() -> None:
      {"catalogue": {"through": {"kind": "postgres", "lsn": 1}, "tables": {}}}],
 )  # fmt: skip
 def test_a_payload_without_marks_or_with_others_has_none(payload: object) -> None:
-    assert marks_in(payload) is None
+    assert fingerprints_in(payload) is None

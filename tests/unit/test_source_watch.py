@@ -100,7 +100,7 @@ def test_a_heartbeat_is_committed_every_ten_seconds_each_with_its_own_id() -> No
 
 
 class Catalogue:
-    """A witness that answers as a test says."""
+    """A payload source that answers as a test says."""
 
     def __init__(self) -> None:
         self.is_away = False
@@ -113,7 +113,7 @@ class Catalogue:
 
 def test_a_heartbeat_says_what_the_catalogue_has_of_the_tables_that_are_carried_and_comes_also_without() -> None:
     world, catalogue = World(), Catalogue()
-    watch = SourceWatch(PLAN, open_source=world.open, open_probe=world.open, alarms=world, witness=catalogue)  # type: ignore[arg-type]
+    watch = SourceWatch(PLAN, open_source=world.open, open_probe=world.open, alarms=world, payload_source=catalogue)  # type: ignore[arg-type]
     for now_s, tables, is_away in ((0, "", False), (10, "ab", False), (20, "ab", True), (30, "a", False)):
         watch.carry(frozenset(tables))
         catalogue.is_away = is_away

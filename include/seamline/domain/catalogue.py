@@ -129,7 +129,7 @@ def fingerprint(table: Table) -> str:
     """A short name of a schema: another one where `alterations` would find something.
 
     Ledgers keep it for years. So what goes into it is written out here: adding metadata to a column must not change
-    its mark.
+    its fingerprint.
     """
     columns = [
         [c.name, c.kind.value, c.source_type, c.nullable, c.length, c.precision, c.scale, c.toastable]

@@ -13,7 +13,7 @@ from seamline.domain.position import Position
 from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
 from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan, SyncPlan
-from seamline.ports import CatalogueWitness, SchemaGuard, Source
+from seamline.ports import HeartbeatPayload, SchemaGuard, Source
 
 if TYPE_CHECKING:
     from seamline.adapters.connect.endpoint import CaptureEndpoint, Start
@@ -92,7 +92,7 @@ class HidesSchemaChanges(Protocol):
 
     def open_guard(self, plan: SyncPlan, seen: SeenOrigins) -> SchemaGuard: ...
 
-    def open_witness(self, source: SourcePlan) -> CatalogueWitness: ...
+    def open_payload(self, source: SourcePlan) -> HeartbeatPayload: ...
 
 
 @runtime_checkable

@@ -136,7 +136,7 @@ class PlatformStreamControl:
             self._unsent = self._last = report
             self._reported_at = time.monotonic()
         if last is None or _is_news(last, report):
-            self._loop.ring()
+            self._loop.wake()
 
     @property
     def reports_dropped(self) -> int:

@@ -31,23 +31,23 @@ class LeaseLost:
 
 
 @dataclass(frozen=True, slots=True)
-class HeardFrom:
+class StreamsReported:
     """The streams of this host that have reported lately; every other one could have."""
 
     streams: tuple[StreamId, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Unspoken:
+class ReportLost:
     """Nobody can speak for this idle stream: its last words did not arrive."""
 
     stream: StreamId
 
 
-Event = WantedNow | LeaseLost | HeardFrom | Unspoken
+Event = WantedNow | LeaseLost | StreamsReported | ReportLost
 # Longer than any cycle of a host that is well.
-_SPEAKS_FOR_S = 30.0
-_Word = Callable[[], None]
+_IDLE_REPORTED_S = 30.0
+_Write = Callable[[], None]
 # Those of the open alarms that are not so any more.
 AlarmsOver = Callable[
     [Sequence[WantedStream], Mapping[StreamId, StreamReport], Sequence[HostState], Sequence[Alarm]], Sequence[Alarm]
@@ -55,14 +55,14 @@ AlarmsOver = Callable[
 
 
 class HostCoordinator:
-    """Use it as a context after `take`. `hear` is called from the coordinator's thread."""
+    """Use it as a context after `take`. `on_event` is called from the coordinator's thread."""
 
     def __init__(
         self,
         *,
         pool: str,
         holder: Holder,
-        hear: Callable[[Event], None],
+        on_event: Callable[[Event], None],
         silence_s: float,
         alarms: Sequence[str],
         alarms_over: AlarmsOver = lambda *_: (),
@@ -71,7 +71,7 @@ class HostCoordinator:
     ) -> None:
         self._pool = pool
         self._holder = holder
-        self._hear = hear
+        self._emit = on_event
         self._silence_s = silence_s
         self._alarms = alarms
         self._alarms_over = alarms_over
@@ -84,9 +84,9 @@ class HostCoordinator:
         self._director = PlatformStreamDirector(self._database)
         self._store = PlatformStore(self._database)
         self._lock = threading.Lock()
-        # The newest word on each thing; one that could not be said is said later.
-        self._words: dict[tuple[str, ...], _Word] = {}
-        self._heard: WantedNow | None = None
+        # The newest write on each thing; one that could not be said is said later.
+        self._pending: dict[tuple[str, ...], _Write] = {}
+        self._last_wanted: WantedNow | None = None
         self._idle: tuple[StreamId, ...] = ()
         self._idle_until_s = 0.0
         self._loop = NotifyLoop(f"host of pool {pool}", cycle=self._cycle, open_one=open_one, poll_s=poll_s)
@@ -118,15 +118,15 @@ class HostCoordinator:
 
     def begin_stop(self) -> None:
         """Let every stream of this host stop at its next END; they hear it from the database by themselves."""
-        self._say(("stop",), self._lease.begin_stop)
+        self._enqueue(("stop",), self._lease.begin_stop)
 
     def report(self, report: StreamReport) -> None:
         said = replace(report, host=str(self._holder))
-        self._say(("report", str(report.stream)), lambda: self._director.put_report(said))
+        self._enqueue(("report", str(report.stream)), lambda: self._director.put_report(said))
 
-    def speak_for(self, idle: Sequence[StreamId]) -> None:
+    def report_idle(self, idle: Sequence[StreamId]) -> None:
         """For the next half minute for these, which have no worker: what they said last still holds."""
-        self._idle, self._idle_until_s = tuple(idle), time.monotonic() + _SPEAKS_FOR_S
+        self._idle, self._idle_until_s = tuple(idle), time.monotonic() + _IDLE_REPORTED_S
 
     @property
     def is_away(self) -> bool:
@@ -134,53 +134,53 @@ class HostCoordinator:
         return self._loop.is_away
 
     def raise_alarm(self, kind: str, subject: str, message: str) -> None:
-        self._say(("alarm", kind, subject), lambda: self._store.raise_alarm(kind, subject, message))
+        self._enqueue(("alarm", kind, subject), lambda: self._store.raise_alarm(kind, subject, message))
 
     def end_alarm(self, kind: str, subject: str) -> None:
-        self._say(("alarm", kind, subject), lambda: self._store.end_alarm(kind, subject))
+        self._enqueue(("alarm", kind, subject), lambda: self._store.end_alarm(kind, subject))
 
     def give_up(self, stream: StreamId, *, want_number: int, error: str) -> None:
         holder = str(self._holder)
-        self._say(
+        self._enqueue(
             ("final", str(stream)),
             lambda: self._director.give_up(stream, want_number=want_number, error=error, holder=holder),
         )
 
     def forget_report(self, stream: str) -> None:
-        """The stream speaks for itself again: an older word on it must not come late."""
+        """The stream speaks for itself again: an older write on it must not come late."""
         with self._lock:
-            self._words.pop(("report", stream), None)
+            self._pending.pop(("report", stream), None)
 
-    def _say(self, key: tuple[str, ...], word: _Word) -> None:
+    def _enqueue(self, key: tuple[str, ...], write: _Write) -> None:
         with self._lock:
-            self._words.pop(key, None)
-            self._words[key] = word
-        self._loop.ring()
+            self._pending.pop(key, None)
+            self._pending[key] = write
+        self._loop.wake()
 
     def _cycle(self, session: Session) -> None:
         try:
-            self._talk_about_all()
+            self._synchronize()
         except SeamlineError:
             self._there_since_s = None
             raise
 
-    def _talk_about_all(self) -> None:
+    def _synchronize(self) -> None:
         asked_s = time.monotonic()
         if self._lease.renew() is Ownership.LOST:
             self._lease_until_s = 0.0
             # Whatever this host still had to say is about streams that another host runs now.
             with self._lock:
-                self._words.clear()
-            self._hear(LeaseLost())
+                self._pending.clear()
+            self._emit(LeaseLost())
             return
         self._lease_until_s = asked_s + self._lease_s
-        self._say_words()
-        self._speak_for_idle()
+        self._send_pending()
+        self._keep_idle_young()
         wanted = WantedNow(self._director.wanted(self._pool))
-        if wanted != self._heard:
-            self._heard = wanted
-            self._hear(wanted)
-        self._listen_for_streams()
+        if wanted != self._last_wanted:
+            self._last_wanted = wanted
+            self._emit(wanted)
+        self._check_streams()
         self._end_alarms_over()
 
     def _end_alarms_over(self) -> None:
@@ -192,13 +192,13 @@ class HostCoordinator:
             for one in self._alarms_over(wanted, reports, self._director.hosts(), alarms):
                 self._store.end_alarm(one.kind, one.subject)
 
-    def _speak_for_idle(self) -> None:
+    def _keep_idle_young(self) -> None:
         idle, until_s = self._idle, self._idle_until_s
         if idle and time.monotonic() < until_s:
             for stream in self._director.keep_young(idle, holder=str(self._holder)):
-                self._hear(Unspoken(stream))
+                self._emit(ReportLost(stream))
 
-    def _listen_for_streams(self) -> None:
+    def _check_streams(self) -> None:
         now_s = time.monotonic()
         if self._there_since_s is None:
             self._there_since_s = now_s
@@ -206,18 +206,18 @@ class HostCoordinator:
             return
         mine = str(self._holder)
         reports = self._director.latest_reports().items()
-        heard = (stream for stream, report in reports if report.host == mine and report.age_s <= self._silence_s)
-        self._hear(HeardFrom(tuple(heard)))
+        reported = (stream for stream, report in reports if report.host == mine and report.age_s <= self._silence_s)
+        self._emit(StreamsReported(tuple(reported)))
 
-    def _say_words(self) -> None:
+    def _send_pending(self) -> None:
         while True:
             with self._lock:
-                key = next(iter(self._words), None)
+                key = next(iter(self._pending), None)
                 if key is None:
                     return
-                word = self._words[key]
-            word()
+                write = self._pending[key]
+            write()
             with self._lock:
-                # A newer word on the same thing may have come in meanwhile.
-                if self._words.get(key) is word:
-                    del self._words[key]
+                # A newer write on the same thing may have come in meanwhile.
+                if self._pending.get(key) is write:
+                    del self._pending[key]

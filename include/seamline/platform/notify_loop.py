@@ -18,7 +18,7 @@ CHANNEL = "seamline_control"
 
 
 class NotifyLoop:
-    """Calls `cycle(session)` at the start, at every notice, at every `ring`, and every `poll_s`; once more at the end.
+    """Calls `cycle(session)` at the start, at every notice, at every `wake`, and every `poll_s`; once more at the end.
 
     An error of the database or of ours ends the session, and the next one is tried after `poll_s`; `cycle` must be safe
     to repeat. Any other error ends the thread: it is a bug, and the report's age will show it.
@@ -34,10 +34,10 @@ class NotifyLoop:
         # How often somebody has asked for a cycle of his own, and up to which of those was answered.
         self._asked = self._answered = 0
         self._change = threading.Condition()
-        self._bell, self._ear = socket.socketpair()
-        self._bell.settimeout(0)
-        self._ear.settimeout(0)
-        self._thread = threading.Thread(target=self._live, name=f"platform {name}", daemon=True)
+        self._wake_sender, self._wake_receiver = socket.socketpair()
+        self._wake_sender.settimeout(0)
+        self._wake_receiver.settimeout(0)
+        self._thread = threading.Thread(target=self._run, name=f"platform {name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -45,14 +45,14 @@ class NotifyLoop:
     def close(self, *, timeout_s: float = 5.0) -> None:
         """One last cycle if the database is there; does not wait for one that is away."""
         self._is_closing = True
-        self.ring()
+        self.wake()
         self._thread.join(timeout=timeout_s)
-        self._bell.close()
+        self._wake_sender.close()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Ask for a cycle now. Never waits."""
         try:
-            self._bell.send(b"!")
+            self._wake_sender.send(b"!")
         except OSError:
             return  # the thread has many rings to hear already, or has ended
 
@@ -64,7 +64,7 @@ class NotifyLoop:
         with self._change:
             self._asked += 1
             mine = self._asked
-        self.ring()
+        self.wake()
         with self._change:
             self._change.wait_for(lambda: self._answered >= mine, timeout=timeout_s)
 
@@ -73,20 +73,20 @@ class NotifyLoop:
         """Whether the last attempt met no database."""
         return self._is_away
 
-    def _live(self) -> None:
-        with self._ear:
+    def _run(self) -> None:
+        with self._wake_receiver:
             while not self._is_closing:
                 asked = self._asked
                 try:
                     with self._open() as session:
                         session.execute(f"listen {CHANNEL}")
-                        self._talk(session)
+                        self._serve(session)
                 except (psycopg.Error, SeamlineError) as exc:
                     self._note_absence(exc)
                     self._answer(asked)
                     self._wait_to_try_again()
 
-    def _talk(self, session: Session) -> None:
+    def _serve(self, session: Session) -> None:
         while True:
             is_closing, asked = self._is_closing, self._asked
             self._cycle(session)
@@ -110,13 +110,13 @@ class NotifyLoop:
             return
         with selectors.DefaultSelector() as selector:
             selector.register(session.fileno(), selectors.EVENT_READ)
-            selector.register(self._ear, selectors.EVENT_READ)
+            selector.register(self._wake_receiver, selectors.EVENT_READ)
             selector.select(self._poll_s)
         self._drain()
 
     def _drain(self) -> None:
         try:
-            while self._ear.recv(4096):
+            while self._wake_receiver.recv(4096):
                 pass
         except BlockingIOError:
             return
@@ -132,7 +132,7 @@ class NotifyLoop:
         who waits."""
         deadline = time.monotonic() + self._poll_s
         with selectors.DefaultSelector() as selector:
-            selector.register(self._ear, selectors.EVENT_READ)
+            selector.register(self._wake_receiver, selectors.EVENT_READ)
             while (
                 not self._is_closing and self._answered >= self._asked and (left_s := deadline - time.monotonic()) > 0
             ):

@@ -237,14 +237,14 @@ class SchemaGuard(Protocol):
     def verified(self) -> Position | None:
         """Up to here `verify` has nothing to ask; None before its first answer. May be read from any thread."""
 
-    def is_as_planned(self, marks: Mapping[str, str]) -> bool:
-        """Whether a catalogue of these marks (`CatalogueMarks.tables`) has all tables as they were planned, or as the
-        source was last found to be well. False where that is not known. Does not ask the source."""
+    def is_as_planned(self, fingerprints: Mapping[str, str]) -> bool:
+        """Whether a catalogue of these fingerprints (`CatalogueFingerprints.tables`) has all tables as they were
+        planned, or as the source was last found to be well. False where that is not known. Does not ask the source."""
 
     def close(self) -> None: ...
 
 
-class CatalogueWitness(Protocol):
+class HeartbeatPayload(Protocol):
     """Reports what a source's catalogue is now, for a heartbeat to carry it into the log (ADR 37)."""
 
     def payload(self, tables: Collection[str]) -> Mapping[str, Any]: ...

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from seamline.domain.catalogue_marks import CatalogueMarks, marks_in
+from seamline.domain.catalogue_fingerprints import CatalogueFingerprints, fingerprints_in
 from seamline.domain.errors import SeamlineError, SourceAway, TransientError
 from seamline.domain.log import RecordKind, RowChange, Transaction
 from seamline.domain.position import Position
@@ -45,7 +45,7 @@ class SchemaProof:
         # What its last answer was, while the source is away.
         self.trouble = ""
         self._proven_by_log: Position | None = None
-        self._ahead: _MarksAhead | None = None
+        self._ahead: _FingerprintsAhead | None = None
         self._read_at = -math.inf
         self._asking: Future[None] | None = None
         self._ask_at = -math.inf
@@ -125,7 +125,7 @@ class SchemaProof:
             return False
         try:
             if self._ahead is None:
-                self._ahead = _MarksAhead(self._open_log(), self._marker_table, begins=transaction.end)
+                self._ahead = _FingerprintsAhead(self._open_log(), self._marker_table, begins=transaction.end)
             while (found := self._ahead.read()) is not None:
                 self._believe(found)
                 if self._is_proven(transaction.position) or self._clock.now() - began >= _SCAN_S:
@@ -136,11 +136,11 @@ class SchemaProof:
             self._read_at = began + _READ_AGAIN_S
         return self._is_proven(transaction.position)
 
-    def _believe(self, found: Sequence[CatalogueMarks]) -> None:
-        for marks in found:
-            is_news = self._proven_by_log is None or marks.through.reaches(self._proven_by_log)
-            if is_news and self._guard is not None and self._guard.is_as_planned(marks.tables):
-                self._proven_by_log = marks.through
+    def _believe(self, found: Sequence[CatalogueFingerprints]) -> None:
+        for fingerprints in found:
+            is_news = self._proven_by_log is None or fingerprints.through.reaches(self._proven_by_log)
+            if is_news and self._guard is not None and self._guard.is_as_planned(fingerprints.tables):
+                self._proven_by_log = fingerprints.through
 
     def _stop_reading_ahead(self) -> None:
         if self._ahead is not None:
@@ -148,34 +148,36 @@ class SchemaProof:
             self._ahead = None
 
 
-class _MarksAhead:
-    """The marks of the heartbeats from `begins` on, where a transaction begins."""
+class _FingerprintsAhead:
+    """The fingerprints of the heartbeats from `begins` on, where a transaction begins."""
 
     def __init__(self, reader: LogReader, marker_table: str, *, begins: int) -> None:
         self._reader = reader
         self._marker_table = marker_table
-        self._open: list[CatalogueMarks] = []
+        self._open: list[CatalogueFingerprints] = []
         try:
             reader.assign(begins)
         except SeamlineError:
             reader.close()
             raise
 
-    def read(self) -> list[CatalogueMarks] | None:
+    def read(self) -> list[CatalogueFingerprints] | None:
         """Those of the next records; None where none have come.
 
-        Marks that speak of a place behind the transaction that carries them are of another server: not believed.
+        Fingerprints that speak of a place behind the transaction that carries them are of another server: not believed.
         """
         records = self._reader.poll(_POLL_S, _RECORDS_MAX)
-        found: list[CatalogueMarks] = []
+        found: list[CatalogueFingerprints] = []
         for record in records:
             if record.kind is RecordKind.ROWS:
                 rows = (row for row in record.rows if row.table == self._marker_table and row.op == "c")
-                self._open += [marks for marks in map(self._marks_of, rows) if marks is not None]
+                self._open += [
+                    fingerprints for fingerprints in map(self._fingerprints_of, rows) if fingerprints is not None
+                ]
             elif record.kind is RecordKind.BEGIN:
                 self._open = []
             elif record.kind is RecordKind.END and record.position is not None:
-                found += [marks for marks in self._open if record.position.reaches(marks.through)]
+                found += [fingerprints for fingerprints in self._open if record.position.reaches(fingerprints.through)]
                 self._open = []
         return found if records else None
 
@@ -183,9 +185,9 @@ class _MarksAhead:
         self._reader.close()
 
     @staticmethod
-    def _marks_of(row: RowChange) -> CatalogueMarks | None:
+    def _fingerprints_of(row: RowChange) -> CatalogueFingerprints | None:
         try:
-            return marks_in(json.loads(marker_fields(row)["payload"] or "{}"))
+            return fingerprints_in(json.loads(marker_fields(row)["payload"] or "{}"))
         except ValueError:
             return None
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from seamline.domain.capture_status import CaptureState
 from seamline.domain.errors import SeamlineError
 from seamline.plan.model import SourcePlan
-from seamline.ports import CaptureProbe, CatalogueWitness, Marker, Source
+from seamline.ports import CaptureProbe, HeartbeatPayload, Marker, Source
 from seamline.sync.capture_watch import (
     CAPTURE_FAILED,
     CAPTURE_STOPPED,
@@ -81,7 +81,7 @@ class SourceWatch:
         open_source: Callable[[], Source],
         open_probe: Callable[[], CaptureProbe],
         alarms: Alarms,
-        witness: CatalogueWitness | None = None,
+        payload_source: HeartbeatPayload | None = None,
         rhythm: Rhythm | None = None,
     ) -> None:
         rhythm = rhythm or Rhythm()
@@ -89,7 +89,7 @@ class SourceWatch:
         self._open_source = open_source
         self._open_probe = open_probe
         self._alarms = alarms
-        self._witness = witness
+        self._payload_source = payload_source
         self._tables: frozenset[str] = frozenset()
         self._silence_s = rhythm.silence_s
         self._heartbeat = _Every(rhythm.heartbeat_s)
@@ -148,10 +148,10 @@ class SourceWatch:
 
     def _seen(self) -> Mapping[str, Any]:
         """A heartbeat that can say nothing of the catalogue is still one."""
-        if self._witness is None or not self._tables:
+        if self._payload_source is None or not self._tables:
             return {}
         try:
-            return self._witness.payload(self._tables)
+            return self._payload_source.payload(self._tables)
         except SeamlineError as exc:
             log.info("a heartbeat without the catalogue: source=%s error=%s", self._plan.name, exc.message)
             return {}

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from seamline import registry
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import SourcePlan, SyncPlan, plan_from_json
-from seamline.platform.host_coordinator import HeardFrom, HostCoordinator, LeaseLost, Unspoken, WantedNow
+from seamline.platform.host_coordinator import HostCoordinator, LeaseLost, ReportLost, StreamsReported, WantedNow
 from seamline.ports import LogReader
 from seamline.sync.log_listener import Listened, LogListenerThread
 from seamline.sync.source_watch import SOURCE_ALARMS, SourceWatch, SourceWatchThread
@@ -126,9 +126,9 @@ class StreamHost:
                 self._watch_sources([_plan_of(stream.plan_json) for stream in event.streams])
             case Woken():
                 self._wake(event.stream, event.reason)
-            case Unspoken():
+            case ReportLost():
                 self._wake(event.stream, "its last report did not arrive")
-            case HeardFrom():
+            case StreamsReported():
                 self._roster.heard_from(event.streams, now_s=time.monotonic())
             case LeaseLost():
                 self._stop("another host has taken this pool")
@@ -170,7 +170,7 @@ class StreamHost:
                 self._wake(idle.wanted.stream, "the platform database is away")
             elif source in self._listeners and self._listeners[source].is_stuck:
                 self._wake(idle.wanted.stream, "its log does not answer")
-        self._coordinator.speak_for([idle.wanted.stream for idle in self._roster.idle])
+        self._coordinator.report_idle([idle.wanted.stream for idle in self._roster.idle])
         if self._idle != self._roster.idle:
             self._idle = self._roster.idle
             self._share_out(self._idle)
@@ -230,7 +230,7 @@ def watch_source_with(coordinator: HostCoordinator) -> WatchSource:
                 open_source=lambda: registry.source(plan),
                 open_probe=lambda: registry.capture_probe(plan),
                 alarms=coordinator,
-                witness=registry.catalogue_witness(plan.source),
+                payload_source=registry.heartbeat_payload(plan.source),
             ),
             name=plan.source.name,
         )

@@ -73,7 +73,7 @@ def main(
     coordinator = HostCoordinator(
         pool=chosen.pool,
         holder=this_process(),
-        hear=events.put,
+        on_event=events.put,
         silence_s=StreamRoster.silence_s,
         alarms=(*ROSTER_ALARMS, *SOURCE_ALARMS),
         alarms_over=alarms_over_now,

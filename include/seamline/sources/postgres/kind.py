@@ -8,7 +8,7 @@ from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders,
 from seamline.kinds.logins import Logins
 from seamline.kinds.source import SeenOrigins
 from seamline.plan.model import SourcePlan, SyncPlan
-from seamline.ports import CatalogueWitness, SchemaGuard, Source
+from seamline.ports import HeartbeatPayload, SchemaGuard, Source
 
 if TYPE_CHECKING:
     from seamline.adapters.debezium.envelope import Decoder
@@ -66,10 +66,10 @@ class Postgres:
 
         return open_guard(plan, seen)
 
-    def open_witness(self, source: SourcePlan) -> CatalogueWitness:
-        from seamline.sources.postgres.witness import open_witness
+    def open_payload(self, source: SourcePlan) -> HeartbeatPayload:
+        from seamline.sources.postgres.heartbeat_payload import open_payload
 
-        return open_witness(source)
+        return open_payload(source)
 
     def open_probes(self, source: SourcePlan) -> "ProbeSource":
         from seamline.sources.postgres.probes import open_probes

@@ -80,7 +80,7 @@ def read_origins(session: Session, source: SourcePlan, tables: list[str]) -> dic
     return {name: msgspec.json.encode(origin).decode() for name, origin in found.items()}
 
 
-def table_mark(table: Table) -> str:
+def table_fingerprint(table: Table) -> str:
     """Another one after whatever was done to the table, also where it was undone; "" where no origin was kept."""
     if not table.origin:
         return ""

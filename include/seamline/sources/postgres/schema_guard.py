@@ -22,7 +22,7 @@ from seamline.kinds.source import SeenOrigins
 from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import Session, open_session, role, source_error
-from seamline.sources.postgres.origin import table_mark, undone_alterations
+from seamline.sources.postgres.origin import table_fingerprint, undone_alterations
 from seamline.sources.postgres.position import PostgresPosition
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 # A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone. A rewrite gives a
 # table another file. That a table was renamed, only its row in pg_type keeps. A label that is renamed alters no table,
 # and neither does what is done to the publication, so these are asked too.
-MARK = """
+CATALOGUE_FINGERPRINT = """
 WITH RECURSIVE here AS (SELECT oid, relfilenode, relreplident, relispartition, reltype FROM pg_class
   WHERE relnamespace = to_regnamespace(%(schema)s) AND relname = ANY(%(tables)s)),
 columns AS (SELECT h.*, a.attnum, a.atttypid, a.xmin AS version
@@ -75,7 +75,7 @@ class CatalogueGuard:
         self._asked_in_vain_s = -math.inf
         self._session: Session | None = None
         self._verified_lsn = -1
-        self._mark = ""
+        self._fingerprint = ""
 
     def verify(self, through: Position) -> None:
         """Every change up to `through` was made while the tables had their planned schema.
@@ -88,7 +88,7 @@ class CatalogueGuard:
             raise InvariantViolated(f"{through} is no position of a PostgreSQL source")
         if through.lsn <= self._verified_lsn:
             return
-        end, mark = self._looked()
+        end, fingerprint = self._looked()
         if end < through.lsn:
             raise InvariantViolated(
                 f"the source's log ends at {PostgresPosition(end)}, and {through} was read from the log topic: this is"
@@ -96,14 +96,14 @@ class CatalogueGuard:
                 hint="find out which server answers at the reader's connection; after a restore give the"
                 " capture up (`seamline capture reset`) and onboard again",
             )
-        self._mark, self._verified_lsn = mark, end
+        self._fingerprint, self._verified_lsn = fingerprint, end
 
     @property
     def verified(self) -> PostgresPosition | None:
         return PostgresPosition(self._verified_lsn) if self._verified_lsn >= 0 else None
 
-    def is_as_planned(self, marks: Mapping[str, str]) -> bool:
-        if self._has_marks(marks):
+    def is_as_planned(self, fingerprints: Mapping[str, str]) -> bool:
+        if self._has_fingerprints(fingerprints):
             return True
         if not self._has_asked and time.monotonic() - self._asked_in_vain_s > _ASK_AGAIN_S:
             # Another process may have seen what was done, and have found it harmless.
@@ -112,34 +112,36 @@ class CatalogueGuard:
             except TransientError as exc:
                 self._asked_in_vain_s = time.monotonic()
                 log.warning("what was seen of the tables before cannot be asked: %s", exc.message)
-        return self._has_marks(marks)
+        return self._has_fingerprints(fingerprints)
 
-    def _has_marks(self, marks: Mapping[str, str]) -> bool:
+    def _has_fingerprints(self, fingerprints: Mapping[str, str]) -> bool:
         """Of the plan: nothing was ever done. Of the last look: nothing since."""
         return all(
-            marks.get(one.name, "")
-            and marks[one.name] in (table_mark(one), table_mark(replace(one, origin=self._seen[one.name])))
+            fingerprints.get(one.name, "")
+            and fingerprints[one.name]
+            in (table_fingerprint(one), table_fingerprint(replace(one, origin=self._seen[one.name])))
             for one in self._tables
         )
 
     def _looked(self) -> tuple[int, str]:
-        """(the WAL's end, the catalogue's mark at least from then), once the tables are known to be as planned."""
+        """(the WAL's end, the catalogue's fingerprint at least from then), once the tables are known to be as
+        planned."""
         reader = role(self._source, self._source.reader)
         try:
             session = self._opened(reader)
             try:
                 with session.watch.limited(_ANSWER_S):
-                    end, mark = self._asked(session)
+                    end, fingerprint = self._asked(session)
             except psycopg.errors.UndefinedTable:
                 self._close_session()
                 self._compare(self._opened(reader))
                 raise
-            if mark != self._mark:
+            if fingerprint != self._fingerprint:
                 self._compare(self._opened(reader))
         except psycopg.Error as exc:
             self._close_session()
             raise source_error(exc, reader) from exc
-        return end, mark
+        return end, fingerprint
 
     def close(self) -> None:
         self._kept.close()
@@ -172,8 +174,8 @@ class CatalogueGuard:
             end = session.execute(LSN)
             session.execute(f"LOCK TABLE {places} IN ACCESS SHARE MODE".encode())
             asked = {"schema": self._source.schema, "tables": names, "publication": self._source.publication}
-            mark = session.execute(MARK, asked)
-        (lsn,), (text,) = end.fetchone() or (0,), mark.fetchone() or ("",)
+            fingerprint = session.execute(CATALOGUE_FINGERPRINT, asked)
+        (lsn,), (text,) = end.fetchone() or (0,), fingerprint.fetchone() or ("",)
         return int(lsn), str(text)
 
     def _compare(self, session: Session) -> None:

@@ -12,10 +12,10 @@ _FIELD = "catalogue"
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogueMarks:
-    """By table a mark, which is another one after whatever was done to the table.
+class CatalogueFingerprints:
+    """By table a fingerprint, which is another one after whatever was done to the table.
 
-    Everything that the log holds up to `through` was made before the catalogue was read for these marks.
+    Everything that the log holds up to `through` was made before the catalogue was read for these fingerprints.
     """
 
     through: Position
@@ -25,11 +25,11 @@ class CatalogueMarks:
         return {_FIELD: {"through": position_to_json(self.through), "tables": dict(self.tables)}}
 
 
-def marks_in(payload: Any) -> CatalogueMarks | None:
+def fingerprints_in(payload: Any) -> CatalogueFingerprints | None:
     """The inverse of `to_payload`; None of a payload that has none, or that says what nobody understands."""
     carried: Any = payload.get(_FIELD) if isinstance(payload, dict) else None
     try:
         through, tables = carried["through"], carried["tables"]
-        return CatalogueMarks(position_from_json(through), {str(name): str(tables[name]) for name in tables})
+        return CatalogueFingerprints(position_from_json(through), {str(name): str(tables[name]) for name in tables})
     except (TypeError, KeyError, AttributeError, InvariantViolated):
         return None

@@ -7,13 +7,13 @@ from typing import Any
 import psycopg
 
 from seamline.databases.postgres.canonical import quoted
-from seamline.domain.catalogue_marks import CatalogueMarks
+from seamline.domain.catalogue_fingerprints import CatalogueFingerprints
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.catalogue import survey
 from seamline.sources.postgres.client import Session, open_session, role, translated
-from seamline.sources.postgres.origin import table_mark
+from seamline.sources.postgres.origin import table_fingerprint
 from seamline.sources.postgres.position import PostgresPosition
-from seamline.sources.postgres.schema_guard import LSN, MARK
+from seamline.sources.postgres.schema_guard import CATALOGUE_FINGERPRINT, LSN
 
 _ANSWER_S = 10.0
 _THERE = (
@@ -22,13 +22,14 @@ _THERE = (
 )
 
 
-class CatalogueWitness:
-    """`ports.CatalogueWitness`. Opens a session per call, and remembers the marks while nothing is altered."""
+class CataloguePayload:
+    """`ports.HeartbeatPayload`. Opens a session per call, and remembers the fingerprints while nothing is
+    altered."""
 
     def __init__(self, source: SourcePlan) -> None:
         self._source = source
-        self._mark = ""
-        self._marks: Mapping[str, str] = {}
+        self._fingerprint = ""
+        self._fingerprints: Mapping[str, str] = {}
 
     def payload(self, tables: Collection[str]) -> dict[str, Any]:
         """For a marker that is committed after this. Raises as any question to the source does; TransientError too
@@ -42,7 +43,7 @@ class CatalogueWitness:
             with session.transaction():
                 return self._read(session, sorted(tables)).to_payload()
 
-    def _read(self, session: Session, tables: list[str]) -> CatalogueMarks:
+    def _read(self, session: Session, tables: list[str]) -> CatalogueFingerprints:
         (end,) = session.execute(LSN).fetchone() or (0,)
         there = [str(name) for (name,) in session.execute(_THERE, (self._source.schema, tables))]
         if there:
@@ -50,13 +51,13 @@ class CatalogueWitness:
             # Nobody waits for this: who alters a table just now is asked again with the next heartbeat.
             session.execute(f"LOCK TABLE {places} IN ACCESS SHARE MODE NOWAIT".encode())
         asked = {"schema": self._source.schema, "tables": there, "publication": self._source.publication}
-        (mark,) = session.execute(MARK, asked).fetchone() or ("",)
-        if (of := f"{' '.join(there)}: {mark}") != self._mark:
+        (fingerprint,) = session.execute(CATALOGUE_FINGERPRINT, asked).fetchone() or ("",)
+        if (of := f"{' '.join(there)}: {fingerprint}") != self._fingerprint:
             found = survey(session, self._source, there)
-            self._marks = {table.name: table_mark(table) for table in found.tables}
-            self._mark = of
-        return CatalogueMarks(PostgresPosition(int(end)), self._marks)
+            self._fingerprints = {table.name: table_fingerprint(table) for table in found.tables}
+            self._fingerprint = of
+        return CatalogueFingerprints(PostgresPosition(int(end)), self._fingerprints)
 
 
-def open_witness(source: SourcePlan) -> CatalogueWitness:
-    return CatalogueWitness(source)
+def open_payload(source: SourcePlan) -> CataloguePayload:
+    return CataloguePayload(source)
