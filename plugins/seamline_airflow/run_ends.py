@@ -18,8 +18,13 @@ from seamline_airflow import parts, runs
 from seamline_airflow.run_context import optional_business_date, run_id
 
 APPROVE = "approve"
-# What stages or opens a run: of one that is closed, it begins the next take.
-_OPENS_ANOTHER_TAKE = ("preflight", "open", "cut")
+# What stages, opens or compares: of a run that is closed, it begins the next take.
+_OPENS_ANOTHER_TAKE = {
+    RunKind.ONBOARD: ("preflight",),
+    RunKind.TABLES: ("preflight",),
+    RunKind.NIGHTLY: ("open", "cut"),
+    RunKind.RECONCILE: ("compare",),
+}
 _KILLED = "the process of the task ended without a word: it was killed, or its worker was lost"
 _ENDED = "the run was ended in Airflow from outside"
 _CLEAR = "see the task's log; clear the task with those after it, and the run goes on"
@@ -74,7 +79,7 @@ class RunOf:
             return
         with parts.platform() as store:
             run = runs.newest_take(store, name)
-            if run is None or (context["ti"].task_id in _OPENS_ANOTHER_TAKE and runs.is_closed(run)):
+            if run is None or (context["ti"].task_id in _OPENS_ANOTHER_TAKE[self.kind] and runs.is_closed(run)):
                 return
             if run.state is RunState.FAILED or FAILURE in run.result:
                 store.resume_run(run.run_id)

@@ -150,7 +150,7 @@ def reconcile_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
         case "compare":
             return CompareJobOperator(job=job_path(stage), run=run, plan_json=plan_to_json(plan), **task)
         case "verdicts":
-            return VerdictsOperator(run=run, scope="live", **task)
+            return VerdictsOperator(run=_opened_by("compare"), scope="live", **task)
     raise _unknown(stage)
 
 

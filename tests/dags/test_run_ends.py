@@ -11,10 +11,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from seamline.domain.decision import DECISION, Decision
 from seamline.domain.errors import GateFailed, PositionLost, Refused
-from seamline.domain.runs import FAILURE, PUBLISH, TABLES, RunKind, RunState
+from seamline.domain.runs import FAILURE, PUBLISH, TABLES, RunKind, RunState, Scope
+from seamline.domain.verdict import Verdict
 from seamline.plan.model import TablePlan, plan_to_json
 from seamline_airflow import runs
+from seamline_airflow.dag_factory import sync_dags
 from seamline_airflow.errors import task_errors
+from seamline_airflow.operators.run_jobs import CompareJobOperator
+from seamline_airflow.operators.step import VerdictsOperator
 from seamline_airflow.run_ends import RunOf
 from tests.dags import results
 
@@ -81,6 +85,38 @@ def test_the_newest_take_of_a_cleared_run_is_the_one_that_failed(platform: resul
     NIGHTLY.failed(_context())
     assert FAILURE in platform.runs[taken].result
     assert FAILURE not in platform.runs[results.RUN].result
+
+
+def test_a_break_of_the_live_tables_stays_on_record_when_its_run_is_cleared(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seamline_airflow.operators.spark_job.SparkJobOperator.execute", lambda *_: None)
+    plan_json = plan_to_json(results.plan())
+    platform.start_run(run_id="o", sync="settlement", kind="onboard", plan_json=plan_json)
+    platform.put_result("o", PUBLISH, {})
+    name = "settlement/reconcile/2026-11-19/manual__1"
+    ends = RunOf("settlement", RunKind.RECONCILE)
+
+    def compare(verdict: Verdict) -> str:
+        ends.goes_on(_context("compare"))
+        run = CompareJobOperator(task_id="compare", job="j", run=name, plan_json=plan_json).execute(_context("compare"))
+        found = results.reconciliation(results.table("account", verdict), run_id=run, scope=Scope.LIVE)
+        platform.found = [found, *(one for one in platform.found if one.run_id != run)]
+        return str(run)
+
+    assert compare(Verdict.BREAK) == compare(Verdict.BREAK) == name, "before its verdict is said, it is the same run"
+    verdicts = VerdictsOperator(task_id="verdicts", run=name, scope="live")
+    error = pytest.raises(AirflowFailException, verdicts.execute, {})
+    ends.failed(_context("verdicts", exception=error.value))
+    assert compare(Verdict.MATCH) == f"{name}~2"
+    assert [one.verdict for one in platform.live_reconciliations("settlement", 9)] == [Verdict.MATCH, Verdict.BREAK]
+    assert [platform.runs[one].state for one in (name, f"{name}~2")] == [RunState.FAILED, RunState.RUNNING]
+
+
+def test_the_verdicts_of_a_comparison_are_those_of_the_run_that_its_job_opened() -> None:
+    """The name of a comparison that was cleared and made again is known by that task alone."""
+    dag = sync_dags(results.plan())["settlement__reconcile"]
+    assert "task_ids='compare'" in dag.get_task("verdicts").run
 
 
 @pytest.mark.parametrize("key", [None, "26/11/2026", "2031-01-01"])

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, worst
 from seamline.sync.nightly_cut import take_conclusive_cut
 from seamline.sync.repetition import Tried, evidence_of, until_conclusive
+from seamline_spark.compare.main import compare_run
 from tests.log_topic import ManualClock
 from tests.unit.test_barrier import World as Sides
 from tests.unit.test_comparison import RUN, live
@@ -77,6 +80,29 @@ def test_a_break_is_never_compared_again_and_neither_is_what_is_conclusive(verdi
     found, asked, clock = attempts_of(verdicts)
     assert (found.verdict, asked, clock.time) == (worst(list(verdicts)), [0], 0)
     assert (found.evidence["attempts"], found.evidence["inconclusive_before"]) == (1, [])
+
+
+def test_a_job_that_is_repeated_finds_the_break_of_its_run_and_compares_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its process may end between the break that it has saved and the end of its task."""
+    broken = compared(Verdict.BREAK)
+    results: dict[str, Any] = {}
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("it compares again")
+
+    store = SimpleNamespace(
+        run=lambda _: RUN,
+        reconciliation=lambda *_: broken,
+        newest_evidence=refuse,
+        put_result=lambda _run, key, value: results.update({key: value}),
+        close=lambda: None,
+    )
+    monkeypatch.setattr("seamline.adapters.registry.platform", lambda: store)
+    monkeypatch.setattr("seamline.adapters.registry.director", lambda: SimpleNamespace(close=lambda: None))
+    assert compare_run("r1") == (broken,)
+    assert results["compare"]["warehouse"]["verdict"] == "BREAK"
 
 
 def test_a_stream_that_could_not_be_brought_to_the_position_is_compared_again_with_what_was_learned() -> None:

@@ -21,7 +21,7 @@ TABLES = "tables"
 FAILURE = "failure"
 # And what the checks of a staged cut said.
 EXPECTATIONS = "expectations"
-# And what the gate judged: `lines` say what was not clean.
+# And what the gate, or the verdicts of live tables, judged: `lines` say what was not clean.
 GATE = "gate"
 # Under this key of its evidence a reconciliation keeps the signature.
 SIGNED_BY = "signed_by"

@@ -77,6 +77,7 @@ class CompareJobOperator(SparkJobOperator):
 
     def execute(self, context: Any) -> Any:
         with task_errors(), parts.platform() as store:
+            self.name_run(runs.take_of(store, self.run))
             runs.open_reconcile(context, store, plan_from_json(self.plan_json), self.run)
             parts.reach("dag.state_written")
         super().execute(context)

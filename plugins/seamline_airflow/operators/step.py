@@ -11,7 +11,7 @@ from seamline.domain.calendar import day_of
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import PUBLISH, TABLES, NightlyMode, Reconciliation, RunState, Scope, SyncState
+from seamline.domain.runs import GATE, PUBLISH, TABLES, NightlyMode, Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem, StreamReport
@@ -154,8 +154,9 @@ class VerdictsOperator(StepOperator):
             self._show(reconciliation, keyed)
         verdicts = {f"{one.destination}.{t.table}": t.verdict.value for one in found for t in one.tables}
         if self.scope is Scope.LIVE:
-            state = RunState.FAILED if _blemishes(run, found) else RunState.SUCCEEDED
-            store.finish_run(run.run_id, state=state)
+            wrong = _blemishes(run, found)
+            store.put_result(run.run_id, GATE, {"lines": wrong})
+            store.finish_run(run.run_id, state=RunState.FAILED if wrong else RunState.SUCCEEDED)
             _require_match(run, found)
         elif not compares_only(run):
             store.end_alarm(deadline.ALARM, deadline.subject(run.sync, run.business_date))

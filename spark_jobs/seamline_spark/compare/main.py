@@ -13,8 +13,10 @@ from typing import Protocol
 
 from seamline import registry
 from seamline.domain.errors import SeamlineError
-from seamline.domain.runs import Reconciliation, Scope
+from seamline.domain.runs import Reconciliation, RunKind, Scope
+from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
+from seamline.platform.store import PlatformStore
 from seamline.ports import Failpoints, StreamDirector, Unarmed
 from seamline.sync.barrier import Barrier, Patience
 from seamline.sync.comparison import FINDINGS_THROUGH, StreamFindings, compare_live, findings_reported
@@ -43,13 +45,14 @@ def main(argv: Sequence[str]) -> int:
 
 def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
     """Compare every destination of the run's sync and save what was found; what was INCONCLUSIVE again, as often as the
-    plan allows. Repeat-safe: a repeat replaces it."""
+    plan allows. Repeat-safe: a repeat replaces it, but for a BREAK, which is never compared again."""
     with closing(registry.platform()) as store:
         run = store.run(run_id)
         armed = registry.failpoints() or Unarmed()
         with closing(registry.director()) as director:
             found = tuple(
-                compare_destination(run, destination.name, records=store, director=director, failpoints=armed)
+                _break_of_before(run, destination.name, store)
+                or compare_destination(run, destination.name, records=store, director=director, failpoints=armed)
                 for destination in run.plan.destinations
             )
         summary = {
@@ -62,6 +65,13 @@ def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
         }
         store.put_result(run_id, "compare", summary)
     return found
+
+
+def _break_of_before(run: Run, destination: str, store: PlatformStore) -> Reconciliation | None:
+    """What an earlier attempt at this comparison has found, if it was a BREAK. Onboarding and changes of tables compare
+    again what a person has repaired."""
+    found = store.reconciliation(run.run_id, Scope.LIVE, destination) if run.kind is RunKind.RECONCILE else None
+    return found if found is not None and found.verdict is Verdict.BREAK else None
 
 
 class Reconciliations(Protocol):
