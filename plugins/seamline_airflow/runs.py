@@ -35,7 +35,8 @@ class Records(Protocol):
 
     def set_sync_state(self, sync: str, state: str) -> None: ...
 
-    def cuts(self, sync: str, business_date: Any = None) -> tuple[Cut, ...]: ...
+    def cuts(self, sync: str, business_date: Any = None) -> tuple[Cut, ...]:
+        """The newest date first, of a date the newest version first."""
 
     def put_result(self, run_id: str, key: str, value: Any) -> None: ...
 
@@ -124,7 +125,7 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
     that has not ended.
 
     What the schedule starts by itself is skipped where there is nothing to do: before the sync is onboarded, and for a
-    date that a person or a backfill has cut already. What a person asks for is done again, as the next version.
+    date whose newest version a person or a backfill has made, and which is a MATCH. What a person asks for is done again, as the next version.
     """
     day, what = business_date(context), asked(context, plan)
     ended_day(plan, day, at=datetime.now(UTC), clock="the clock here")
@@ -133,12 +134,11 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
         raise AirflowSkipException(f"sync {plan.sync} is not onboarded yet: there is no cut to make for {day}")
     require_enabled(records, plan.sync)
     if is_scheduled:
-        done = [
-            cut
-            for cut in records.cuts(plan.sync, day)
-            if cut.verdict is Verdict.MATCH and _base(cut.run_id) != _base(run_id)
-        ]
-        if len({cut.destination for cut in done}) == len(plan.destinations):
+        newest: dict[str, Cut] = {}
+        for cut in records.cuts(plan.sync, day):
+            newest.setdefault(cut.destination, cut)
+        done = [cut for cut in newest.values() if cut.verdict is Verdict.MATCH and _base(cut.run_id) != _base(run_id)]
+        if {one.name for one in plan.destinations} <= {cut.destination for cut in done}:
             raise AirflowSkipException(f"the cut of {day} is published already, by run {done[0].run_id}")
     plan = onboarded_plan(records, plan)
     _start(records, plan.only(what.tables) if what.tables else plan, run_id, RunKind.NIGHTLY, day)

@@ -118,6 +118,19 @@ def test_the_schedule_does_not_repeat_a_date_and_a_person_may(platform: results.
         assert platform.runs[results.RUN].business_date == results.DATE
 
 
+def test_a_date_whose_newest_version_is_a_break_is_not_done_for_the_schedule(platform: results.Platform) -> None:
+    match, broken = (
+        SimpleNamespace(run_id=str(verdict), verdict=verdict, destination="warehouse")
+        for verdict in (Verdict.MATCH, Verdict.BREAK)
+    )
+    platform.cut_list = [broken, match]  # The newest version first.
+    runs.open_nightly(context(run_type="scheduled"), platform, results.plan(), results.RUN)
+    assert platform.runs[results.RUN].business_date == results.DATE
+    platform.cut_list = [match, broken]
+    with pytest.raises(AirflowSkipException, match="published already, by run MATCH"):
+        runs.open_nightly(context(run_type="scheduled"), platform, results.plan(), results.RUN)
+
+
 def test_a_scheduled_run_that_is_cleared_does_its_work_again(platform: results.Platform) -> None:
     platform.cut_list = [SimpleNamespace(run_id=results.RUN, verdict=Verdict.MATCH, destination="warehouse")]
     again = f"{results.RUN}~2"
