@@ -125,7 +125,8 @@ def open_nightly(context: Mapping[str, Any], records: Records, plan: SyncPlan, r
     that has not ended.
 
     What the schedule starts by itself is skipped where there is nothing to do: before the sync is onboarded, and for a
-    date whose newest version a person or a backfill has made, and which is a MATCH. What a person asks for is done again, as the next version.
+    date whose newest version is a MATCH that a person or a backfill has made. What a person asks for is done again, as
+    the next version.
     """
     day, what = business_date(context), asked(context, plan)
     ended_day(plan, day, at=datetime.now(UTC), clock="the clock here")
