@@ -306,6 +306,24 @@ def test_the_verdict_of_a_sync_is_that_of_now_on_the_pages_of_older_dates_too(
     assert 'class="verdict BREAK big"' in text
 
 
+def test_a_break_that_nobody_signed_is_not_hidden_behind_the_match_of_a_newer_date(
+    signed_in: TestClient, platform: results.Platform
+) -> None:
+    older, newest = date(2026, 11, 18), results.DATE
+    names = {day: f"settlement/nightly/{day}/manual__1" for day in (older, newest)}
+    platform.found = [
+        replace(results.clean(), run_id=names[newest]),
+        results.reconciliation(results.table("account", Verdict.BREAK), run_id=names[older]),
+    ]
+    for decision, word in ((None, "BREAK"), (APPROVED, "MATCH")):
+        platform.runs = {
+            name: replace(results.published(decision=decision), run_id=name, business_date=day)
+            for day, name in names.items()
+        }
+        assert f'class="verdict {word} "' in signed_in.get("/page").text.split("</h2>")[0]
+        assert f'class="verdict {word} big"' in signed_in.get("/page?sync=settlement").text
+
+
 def test_older_comparisons_of_the_live_tables_are_pages_away_and_found_by_their_date(
     signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:

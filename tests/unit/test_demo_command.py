@@ -108,7 +108,7 @@ def test_a_demo_ends_with_0_only_if_every_table_agrees_or_says_why_it_did_not_ru
     tables = tuple(TablePlan(name) for name in ("account", "entry"))
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path))
     monkeypatch.setattr(demo.status, "newest_verdicts", lambda *_: demo.status.Newest(cuts, live, ZoneInfo("UTC")))
-    monkeypatch.setattr(demo.status, "look_at_streams", lambda _: demo.status.Streams({}, {}, (), ()))
+    monkeypatch.setattr(demo.status, "look_at_streams", lambda _: demo.status.Streams((), {}, {}, (), ()))
     monkeypatch.setattr(demo, "print_airflow", lambda _: None)
     monkeypatch.setattr(demo.Demo, "plan", lambda _: replace(sync_plan(), tables=tables))
     assert demo.Demo(Layout(settings.load())).show(DATES) == code

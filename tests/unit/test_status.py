@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,16 +12,18 @@ import pytest
 from seamline.cli import status
 from seamline.cli.main import main
 from seamline.domain.cut_state import CutState
+from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import plan_to_json
 from seamline.platform.store import Alarm
 from seamline.ports import StreamReport, WantedStream
+from seamline.sync import headline
 from seamline.sync.capture_watch import CAPTURE_FAILED
 from tests.log_topic import sync_plan
 from tests.unit.declared import write_declarations
-from tests.unit.reported import MATCH, MOMENT, cut, reconciliation
+from tests.unit.reported import MATCH, MOMENT, TODAY, cut, reconciliation
 
 BREAK = TableVerdict("account", Verdict.BREAK, reason="1 row differs", breaks_total=1)
 
@@ -98,6 +101,27 @@ def test_a_cut_on_its_way_is_no_fault_and_no_match(
     assert "RUNNING  " in capsys.readouterr().out
     broken = replace(cut(BREAK, publish={}), is_running=True)
     assert status_of(monkeypatch, Platform([reconciliation(MATCH)], cuts=[broken])) == 1
+
+
+def test_an_older_date_counts_in_the_headline_until_somebody_signs_it_or_it_leaves_the_window(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def days_ago(days: int, *tables: TableVerdict, **result: Any) -> CutState:
+        return cut(*tables, day=TODAY - timedelta(days=days), **result)
+
+    signed = Decision(DecisionState.APPROVED, "", who="olga", reason="known").to_json()
+    clean = [days_ago(days, MATCH) for days in range(headline.DATES)]
+    for days, result, word in (
+        (1, {}, "BREAK"),
+        (1, {"publish": {}, "decision": signed}, "BREAK"),
+        (1, {"decision": signed}, "MATCH"),
+        (headline.DATES, {}, "MATCH"),
+        (0, {"decision": signed}, "BREAK"),
+    ):
+        broken = days_ago(days, BREAK, **result)
+        cuts = [one for one in clean if one.business_date != broken.business_date]
+        assert told(monkeypatch, Platform([reconciliation(MATCH)], cuts=[*cuts, broken])) == (word != "MATCH")
+        assert f"settlement: enabled, {word}\n" in capsys.readouterr().out
 
 
 def test_a_sync_that_was_not_reconciled_yet_is_not_red(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """What runs, how far the streams are, and the last verdicts of every sync.
 
-Exit code 0 only if the newest cuts are clean and published, the live tables MATCH (or are left out for a reason), no
-stream failed, no alarm is open and what every sync declares is right. A cut that is on its way is no fault.
+Exit code 0 only if the newest cut is clean and published, no date before it is open, the live tables MATCH (or are left
+out for a reason), no stream failed, no alarm is open and what every sync declares is right. What is on its way is no
+fault.
 """
 
 import argparse
@@ -21,14 +22,13 @@ from seamline.domain.errors import ConfigError, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
 from seamline.platform.store import Alarm, PlatformStore
+from seamline.ports import WantedStream
 from seamline.spec.faults import DeclarationsInvalid, guess
 from seamline.spec.load import load_each
 from seamline.stack import supervisor as keeper
 from seamline.stack.layout import Layout
+from seamline.sync import headline
 from seamline.sync.stream_state import StreamState, Word, alarms_over, stream_states
-
-DATES = 14
-RECENT = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,9 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
         state, (cuts, live, zone) = store.sync_state(name), newest_verdicts(store, name)
         zones[name] = zone
         is_red = is_red or _is_wrong(cuts, live, mine)
-        sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}\n")
+        alarms = [one for one in streams.alarms if one.about in headline.concerns(name, streams.wanted)]
+        word = headline.of_sync(cuts, live, mine, alarms)
+        sys.stdout.write(f"\n{name}: {state or 'not onboarded yet'}, {word}\n")
         if isinstance(outcome, DeclarationsInvalid):
             is_red = True
             sys.stdout.write(f"{outcome}\n")
@@ -79,15 +81,16 @@ def _show(store: PlatformStore, outcomes: Mapping[str, object]) -> bool:
 
 def _is_wrong(cuts: Sequence[CutState], live: Sequence[Reconciliation], streams: Sequence[StreamState]) -> bool:
     """What is on its way, a cut that runs or a stream that starts, is no fault."""
-    ended = [one for one in cuts if one.headline is not Headline.RUNNING]
-    is_well = report.is_green(ended, live) if ended or live else True
-    return not is_well or any(not one.is_green and one.word is not Word.STARTING for one in streams)
+    is_well = headline.of_verdicts(cuts, live) in (Headline.MATCH, Headline.PARTIAL, Headline.RUNNING)
+    is_new = not cuts and not live
+    return not (is_well or is_new) or any(not one.is_green and one.word is not Word.STARTING for one in streams)
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
     """All streams as of now, their findings, and the open alarms: those that hold, and those that are over."""
 
+    wanted: Sequence[WantedStream]
     states: Mapping[StreamId, StreamState]
     findings: Mapping[StreamId, int]
     alarms: Sequence[Alarm]
@@ -98,10 +101,12 @@ def look_at_streams(store: PlatformStore) -> Streams:
     alarms = store.open_alarms()
     with closing(registry.director()) as director:
         reports, hosts = director.latest_reports(), director.hosts()
-        states = stream_states(director.all_wanted(), reports, hosts, alarms, now=datetime.now(UTC))
+        wanted = director.all_wanted()
+        states = stream_states(wanted, reports, hosts, alarms, now=datetime.now(UTC))
     over = alarms_over(alarms, states, hosts)
     findings = {stream: one.findings for stream, one in reports.items()}
-    return Streams(states, findings, [one for one in alarms if one not in over], [one for one in alarms if one in over])
+    holds = [one for one in alarms if one not in over]
+    return Streams(wanted, states, findings, holds, [one for one in alarms if one in over])
 
 
 def processes(layout: Layout) -> str:
@@ -125,5 +130,5 @@ class Newest(NamedTuple):
 
 
 def newest_verdicts(store: PlatformStore, sync: str) -> Newest:
-    live = newest_of_live(store.live_reconciliations(sync, RECENT))
-    return Newest(store.cut_states(sync, DATES), live, ZoneInfo(store.timezone(sync)))
+    live = newest_of_live(store.live_reconciliations(sync, headline.COMPARISONS))
+    return Newest(store.cut_states(sync, headline.DATES), live, ZoneInfo(store.timezone(sync)))

@@ -44,6 +44,11 @@ class Headline(StrEnum):
 _SEVERITY = tuple(Headline)
 
 
+def worst_headline(words: Iterable[Headline]) -> Headline:
+    """Of at least one."""
+    return max(words, key=_SEVERITY.index)
+
+
 _LETS_NOTHING_THROUGH = {
     DecisionState.WAITING: Headline.WAITING,
     DecisionState.REJECTED: Headline.REJECTED,
@@ -142,11 +147,16 @@ class CutState:
 
     @property
     def headline(self) -> Headline:
-        return max(self._words(), key=_SEVERITY.index)
+        return worst_headline(self._words())
 
     @property
     def is_green(self) -> bool:
         return self.headline in (Headline.MATCH, Headline.PARTIAL)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not clean, and nobody has signed for it as it is published."""
+        return not self.is_green and not (self.signed_by and self.publication.version is not None)
 
     @property
     def signed_by(self) -> str:

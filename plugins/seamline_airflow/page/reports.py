@@ -9,19 +9,18 @@ from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from seamline import settings
-from seamline.domain.cut_state import CutState, Headline, newest_of_live, of_live
+from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, Reconciliation, RunKind
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import SyncPlan, plan_from_json
+from seamline.sync import headline
 from seamline.sync.stream_state import StreamState, alarms_over
 from seamline_airflow import parts
 from seamline_airflow.stream_health import look
 
-DATES_SHOWN = 14
 DATES_PER_PAGE = 31
 DATES_EXPORTED = 366
-LIVE_SHOWN = 20
+LIVE_SHOWN = headline.COMPARISONS
 BREAKS_MAX = 200
 NOT_ONBOARDED = "not onboarded"
 
@@ -42,15 +41,8 @@ class SyncReport:
 
     @property
     def headline(self) -> str:
-        """The worst of the newest date, of the newest look at the live tables, of the streams, and of open alarms."""
-        newest = [one.headline for one in self.cuts if one.business_date == self.cuts[0].business_date]
-        words = [*newest, *(of_live(one) for one in self.newest_live())] or [Headline.NOT_RUN]
-        found = max(words, key=tuple(Headline).index)
-        if found not in (Headline.MATCH, Headline.PARTIAL, Headline.RUNNING):
-            return found.value
-        if stands := next((one.word for one in self.streams if not one.is_green), ""):
-            return f"STREAM {stands.upper()}"
-        return "ALARM" if self.alarms else found.value
+        """The same word as `status` has for it."""
+        return headline.of_sync(self.cuts, self.live, self.streams, self.alarms)
 
     @property
     def is_unknown(self) -> bool:
@@ -75,10 +67,10 @@ def syncs() -> list[str]:
     return sorted(file.stem for file in (settings.load().declarations / "syncs").glob("*.yaml"))
 
 
-def read_sync(sync: str, *, dates: int = DATES_SHOWN) -> SyncReport:
+def read_sync(sync: str, *, dates: int = headline.DATES) -> SyncReport:
     """The sync with its newest `dates` dates."""
     seen = look(sync)
-    names = {sync} | {name for each in seen.wanted for name in _needed(plan_from_json(each.plan_json))}
+    names = headline.concerns(sync, seen.wanted)
     over = alarms_over(seen.alarms, seen.states, seen.hosts)
     with parts.platform() as store:
         state = store.sync_state(sync)
@@ -129,10 +121,6 @@ def live_of(sync: str, run_id: str) -> tuple[Reconciliation, ...]:
     """The comparisons of live tables of one run of the sync."""
     with parts.platform() as store:
         return tuple(store.live_reconciliations_of(sync, run_id))
-
-
-def _needed(plan: SyncPlan) -> tuple[str, str]:
-    return plan.source.name, plan.stream.pool
 
 
 def caused_by(sync: str, day: date) -> tuple[Reconciliation, ...]:
