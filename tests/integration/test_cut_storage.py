@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -224,22 +224,22 @@ def test_a_repeat_after_a_later_run_does_not_turn_the_pointer_back(sql: Any, dat
     assert one(sql, "SELECT count(*) FROM settlement_cut.entry_current") == 5
 
 
-def test_a_repeat_shows_who_signed_when_it_was_written_down(cuts: PostgresCuts, sql: Any) -> None:
-    cut = staged("r1", {"entry": stage(sql, "e1", 3)}, verdict=Verdict.BREAK)
-    published = [publish(cuts, cut, signed_by=name) for name in ("olga: late file", "bob: again")]
-    assert [one.signed_by for one in published] == ["olga: late file"] * 2
-
-
-def test_a_signature_that_an_earlier_attempt_did_not_need_is_written_down(
-    cuts: PostgresCuts, sql: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_published", [False, True])
+@pytest.mark.parametrize("first", ["", "olga: late file"])
+def test_the_signature_that_stands_is_the_newest(
+    cuts: PostgresCuts, sql: Any, monkeypatch: pytest.MonkeyPatch, first: str, is_published: bool
 ) -> None:
-    cut = staged("r1", {"entry": stage(sql, "e1", 3)})
+    """A first attempt got no further than its partitions, or was published; then the gate was cleared and asks again."""
+    cut = staged("r1", {"entry": stage(sql, "e1", 3)}, verdict=Verdict.BREAK)
     with monkeypatch.context() as patch:
-        patch.setattr(cuts, "_wait_for_readers_of_old_plans", stop)
-        with pytest.raises(TransientError):
-            publish(cuts, cut)
-    assert publish(cuts, cut, signed_by="olga: fine").signed_by == "olga: fine"
-    assert one(sql, "SELECT signed_by FROM seamline.cut") == "olga: fine"
+        if not is_published:
+            patch.setattr(cuts, "_wait_for_readers_of_old_plans", stop)
+        with nullcontext() if is_published else pytest.raises(TransientError):
+            publish(cuts, cut, signed_by=first)
+    for signed_by in ("bob: again", ""):
+        assert publish(cuts, cut, signed_by=signed_by).signed_by == "bob: again"
+        assert one(sql, "SELECT signed_by FROM seamline.cut") == "bob: again"
+        assert one(sql, "SELECT count(*) FROM settlement.entry_proven") == 3
 
 
 def test_an_unlogged_stage_becomes_durable(cuts: PostgresCuts, sql: Any) -> None:

@@ -110,7 +110,7 @@ class Place:
     def publish(self, cut: StagedCut, *, definitions: Mapping[str, Table], signed_by: str) -> Published:
         assert definitions == {"account": ACCOUNT, "entry": ENTRY}
         self.published.append((cut, signed_by))
-        return Published(2, is_new=len(self.published) == 1, signed_by=self.published[0][1])
+        return Published(2, is_new=len(self.published) == 1, signed_by=signed_by or self.published[0][1])
 
     def reconciliation(self, run_id: str, scope: str, destination: str = "") -> Reconciliation | None:
         assert (run_id, scope, destination) == ("r1", Scope.CUT, "warehouse")
@@ -173,12 +173,12 @@ def test_a_cut_that_does_not_match_needs_a_signature(verdict: Verdict) -> None:
     assert place.found == replace(reconciled(staged), evidence={"signed_by": "olga"}), "it is kept with what was found"
 
 
-def test_the_first_signature_stays_and_a_clean_cut_bears_none() -> None:
+def test_the_newest_signature_stays_and_a_clean_cut_bears_none() -> None:
     staged = replace(STAGED, tables=(replace(STAGED.tables[0], verdict=Verdict.BREAK), STAGED.tables[1]))
     place = Place(reconciled(staged))
     for signed_by in ("olga", "bob"):
         publish_cut(run_of(staged), "warehouse", publisher=place, records=place, signed_by=signed_by)
-        assert place.found is not None and place.found.signed_by == "olga"
+        assert place.found is not None and place.found.signed_by == signed_by
     clean = Place(reconciled(STAGED))
     publish_cut(run_of(STAGED), "warehouse", publisher=clean, records=clean, signed_by="olga: of the other warehouse")
     assert clean.found is not None and clean.found.signed_by == clean.published[0][1] == ""

@@ -120,7 +120,7 @@ def test_an_older_date_counts_in_the_headline_until_somebody_signs_it_or_it_leav
     ):
         broken = days_ago(days, BREAK, **result)
         cuts = [one for one in clean if one.business_date != broken.business_date]
-        assert told(monkeypatch, Platform([reconciliation(MATCH)], cuts=[*cuts, broken])) == (word != "MATCH")
+        assert status_of(monkeypatch, Platform([reconciliation(MATCH)], cuts=[*cuts, broken])) == (word != "MATCH")
         assert f"settlement: enabled, {word}\n" in capsys.readouterr().out
 
 

@@ -76,7 +76,7 @@ class StagedCut:
 @dataclass(frozen=True, slots=True)
 class Published:
     """A cut as the destination has it. `is_new` is False when this run had published it before. `signed_by`: who signed
-    when the destination wrote it down, which an earlier attempt of this run may have been."""
+    last, which may have been for an earlier attempt of this run."""
 
     version: int
     is_new: bool

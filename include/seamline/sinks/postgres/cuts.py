@@ -179,11 +179,13 @@ class PostgresCuts:
                     self._make_durable(table)
                 with self._locked():
                     attached = self._attached(cut) or self._attach_all(cut, signed_by)
+            # Who has signed last: a later question about this very cut may have been answered by somebody else.
+            signer = signed_by or attached.signed_by
             if attached.is_published:
-                return Published(attached.version, is_new=False, signed_by=attached.signed_by)
+                if signer != attached.signed_by:
+                    self._sign(cut, attached.version, signer)
+                return Published(attached.version, is_new=False, signed_by=signer)
             self._wait_for_readers_of_old_plans([table.table for table in cut.tables])
-            # Who has signed first stays; an earlier attempt may have needed nobody.
-            signer = attached.signed_by or signed_by
             with self._locked():
                 is_new = self._point_to(cut, attached.version, signer)
         return Published(attached.version, is_new=is_new, signed_by=signer)
@@ -393,6 +395,16 @@ class PostgresCuts:
         for table in sorted(cut.tables, key=lambda staged: staged.table):
             self._write_table(cut, table, version, signed_by)
         return True
+
+    def _sign(self, cut: StagedCut, version: int, signed_by: str) -> None:
+        """What stands published is proven by whoever signs for it."""
+        with self._locked():
+            self._session.execute("UPDATE seamline.cut SET signed_by = %s WHERE run_id = %s", (signed_by, cut.run_id))
+            self._session.execute(
+                "UPDATE seamline.cut_table SET is_proven = true"
+                " WHERE sync = %s AND business_date = %s AND version = %s",
+                (cut.sync, cut.business_date, version),
+            )
 
     def _write_table(self, cut: StagedCut, table: StagedTable, version: int, signed_by: str) -> None:
         self._session.execute(
