@@ -7,13 +7,15 @@ where nothing is rendered and no operator has run. So all that is asked here is 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Protocol
 
+from seamline.domain.cut_state import CutState
 from seamline.domain.decision import DECISION, DecisionState, decision_from_json, moment_text
-from seamline.domain.errors import ConfigError, SeamlineError
+from seamline.domain.errors import ConfigError, Refused, SeamlineError
 from seamline.domain.runs import FAILURE, RunKind, RunState
-from seamline.plan.model import Run
+from seamline.plan.model import Run, plan_from_json
+from seamline.sync.cut import ended_day
 from seamline_airflow import parts, runs
 from seamline_airflow.run_context import optional_business_date, run_id
 
@@ -45,6 +47,8 @@ class Records(Protocol):
     def finish_run(self, run_id: str, *, state: str) -> None: ...
 
     def resume_run(self, run_id: str) -> None: ...
+
+    def takes(self, sync: str, business_date: date) -> tuple[CutState, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +91,23 @@ class RunOf:
     def _refused(self, store: Records, name: str, context: Mapping[str, Any]) -> Run | None:
         """A run whose first task has refused it, written down by its declared plan, so that it can say why.
 
-        None for a night: of a date that cannot be cut nothing may look like a cut.
+        A night only where its date has ended and nothing is known of it: what was found before stands.
         """
-        plan_json = getattr(context.get("task"), "plan_json", "")
-        if self.kind is RunKind.NIGHTLY or not plan_json:
+        plan_json, day = getattr(context.get("task"), "plan_json", ""), optional_business_date(context)
+        if not plan_json or (self.kind is RunKind.NIGHTLY and not self._is_unproven(store, plan_json, day)):
             return None
-        day = optional_business_date(context)
         store.start_run(run_id=name, sync=self.sync, kind=self.kind, plan_json=plan_json, business_date=day)
         return store.run(name)
+
+    def _is_unproven(self, store: Records, plan_json: str, day: date | None) -> bool:
+        if day is None:
+            return False
+        try:
+            ended_day(plan_from_json(plan_json), day, at=datetime.now(UTC), clock="the clock here")
+        except Refused:
+            return False
+        takes = store.takes(self.sync, day)
+        return all(one.found is None and one.publication.in_force is None for one in takes)
 
     def _name(self, context: Mapping[str, Any]) -> str | None:
         """The name of the run; None where its date is wrong, so that it can have none."""

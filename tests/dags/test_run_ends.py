@@ -9,15 +9,16 @@ import pytest
 import structlog
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from seamline.domain.cut_state import Headline
 from seamline.domain.decision import DECISION, Decision
 from seamline.domain.errors import GateFailed, PositionLost, Refused
-from seamline.domain.runs import FAILURE, PUBLISH, TABLES, RunKind, RunState, Scope
+from seamline.domain.runs import FAILURE, PUBLISH, TABLES, RunKind, RunState, Scope, SyncState
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import TablePlan, plan_to_json
 from seamline_airflow import runs
 from seamline_airflow.dag_factory import sync_dags
 from seamline_airflow.errors import task_errors
-from seamline_airflow.operators.run_jobs import CompareJobOperator
+from seamline_airflow.operators.run_jobs import CompareJobOperator, OpenNightlyOperator
 from seamline_airflow.operators.step import VerdictsOperator
 from seamline_airflow.run_ends import RunOf
 from tests.dags import results
@@ -117,6 +118,31 @@ def test_the_verdicts_of_a_comparison_are_those_of_the_run_that_its_job_opened()
     """The name of a comparison that was cleared and made again is known by that task alone."""
     dag = sync_dags(results.plan())["settlement__reconcile"]
     assert "task_ids='compare'" in dag.get_task("verdicts").run
+
+
+def test_a_night_that_was_refused_before_it_opened_leaves_its_date_not_proven_with_the_reason(
+    platform: results.Platform,
+) -> None:
+    platform.runs.clear()
+    platform.state = SyncState.ONBOARDING
+    task = OpenNightlyOperator(task_id="open", plan_json=plan_to_json(results.plan()))
+    error = pytest.raises(AirflowFailException, task.execute, _context("open")).value
+    for _ in range(2):
+        NIGHTLY.failed(_context("open", exception=error, task=task))
+        (state,) = platform.cut_states("settlement", 9)
+        assert (state.business_date, state.headline, state.is_open) == (results.DATE, Headline.NOT_RUN, True)
+        assert state.failure is not None and "is not enabled" in state.failure.error
+
+
+def test_a_night_that_was_refused_takes_nothing_from_what_its_date_has(platform: results.Platform) -> None:
+    """What was found before stands: a question that was refused has found nothing."""
+    task = SimpleNamespace(plan_json=plan_to_json(results.plan()))
+    dag_run = SimpleNamespace(partition_key="2026-11-19", run_id="manual__2")
+    broken = results.reconciliation(results.table("account", Verdict.BREAK))
+    for before, found in ((results.published(), []), (results.run(state=RunState.FAILED), [broken])):
+        platform.runs, platform.found = {results.RUN: before}, found
+        NIGHTLY.failed({**_context("open", exception=_error(Refused("no")), task=task), "dag_run": dag_run})
+        assert list(platform.runs) == [results.RUN]
 
 
 @pytest.mark.parametrize("key", [None, "26/11/2026", "2031-01-01"])

@@ -229,7 +229,7 @@ def test_a_repeat_after_a_later_run_does_not_turn_the_pointer_back(sql: Any, dat
 def test_the_signature_that_stands_is_the_newest(
     cuts: PostgresCuts, sql: Any, monkeypatch: pytest.MonkeyPatch, first: str, is_published: bool
 ) -> None:
-    """A first attempt got no further than its partitions, or was published; then the gate was cleared and asks again."""
+    """A first attempt got as far as its partitions, or was published; then the gate was cleared and asked."""
     cut = staged("r1", {"entry": stage(sql, "e1", 3)}, verdict=Verdict.BREAK)
     with monkeypatch.context() as patch:
         if not is_published:
