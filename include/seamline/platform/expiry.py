@@ -1,6 +1,5 @@
 """Rows of the platform database that nobody asks for any more. Evidence is not among them: reconciliations with their
-breaks, the runs of cuts, without which their checks and signatures were lost, and those about which a person was asked
-stay."""
+breaks, the runs of cuts, without which their checks and signatures were lost, and those that were not clean stay."""
 
 from collections.abc import Mapping
 
@@ -20,7 +19,7 @@ def _old(column: str) -> str:
 
 
 # Of a run stay: its receipts as long as itself; the newest of each kind; the newest whose tables the streams carry; one
-# whose cut is kept or was compared, a row a night; one about which a person was asked.
+# whose cut is kept or was compared, a row a night; one that was not clean.
 _RUNS = f"""{_old("started_at")}
 and run_id not in (select run_id from cut)
 and run_id not in (select run_id from reconciliation where scope = 'cut')
