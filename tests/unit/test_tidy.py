@@ -121,7 +121,8 @@ def strangers(tree: ast.Module, allowed: tuple[str, ...]) -> set[str]:
 
 ALLOWED_IMPORTS = {
     "include/seamline/domain/": ("seamline.domain",),
-    "include/seamline/ports.py": ("seamline.domain",),
+    "include/seamline/values/": ("seamline.domain", "seamline.values", "pyarrow", "numpy"),
+    "include/seamline/ports.py": ("seamline.domain", "seamline.values"),
     "include/seamline/plan/model.py": ("seamline.domain",),
     "dags/": ("airflow.sdk", "seamline_airflow.dag_factory", "seamline.spec.load", "seamline.plan.compile"),
 }

@@ -110,7 +110,9 @@ def inexact_columns(table: Table) -> tuple[Column, ...]:
 def canonical_text(column: Column, value: Any) -> str | None:
     """The canonical text of one value in Python's own types; None stays None (NULL).
 
-    Raises SchemaConflict for a value that the column's declared type cannot hold exactly: nothing is rounded.
+    What those cannot say: a date is also a number of days since 1970, a moment one of microseconds since then; an
+    infinite date, moment or interval is `math.inf`. An interval is (months, days, microseconds). Raises SchemaConflict
+    for a value that the column's declared type cannot hold exactly: nothing is rounded.
     """
     return None if value is None else _TEXT_OF[column.kind](column, value)
 
@@ -231,6 +233,9 @@ def floats_agree(kind: Kind, source: str | None, destination: str | None) -> boo
 def _decimal_text(column: Column, value: Decimal) -> str:
     if not value.is_finite():
         return str(value)
+    if not column.precision and not column.scale:
+        # PostgreSQL's numeric without a precision keeps the decimals of each value.
+        return f"{value if value else abs(value):f}"
     # Formatting with "f" and slicing is exact for any number of digits; Decimal arithmetic rounds to its context.
     whole, _, fraction = f"{value:f}".partition(".")
     if fraction[column.scale :].strip("0"):
@@ -332,10 +337,25 @@ def _hex_text(_: Column, value: Any) -> str:
 
 
 def _date_text(_: Column, value: Any) -> str:
+    if isinstance(value, float):
+        return _infinite_text(value)
+    if isinstance(value, int):
+        is_common = _FIRST <= value * _DAY <= _LAST
+        return str((_EPOCH + timedelta(days=value)).date()) if is_common else f"{value}d"
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
+def _infinite_text(value: float) -> str:
+    if not math.isinf(value):
+        raise InvariantViolated(f"{value!r} is no date, moment or interval: of floats only infinity is")
+    return "infinity" if value > 0 else "-infinity"
+
+
 def _moment_text(_: Column, value: Any) -> str:
+    if isinstance(value, float):
+        return _infinite_text(value).replace("i", "I", 1)
+    if isinstance(value, int):
+        return str(value)
     if not isinstance(value, datetime):
         return f"!{value}"
     naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
@@ -346,7 +366,9 @@ def _span_text(_: Column, value: timedelta) -> str:
     return str(value // _MICROSECOND)
 
 
-def _interval_text(_: Column, value: tuple[int, int, int]) -> str:
+def _interval_text(_: Column, value: tuple[int, int, int] | float) -> str:
+    if isinstance(value, float):
+        return _infinite_text(value)
     months, days, microseconds = value
     return f"{months}m{days}d{microseconds}"
 
