@@ -1,5 +1,6 @@
 """Canonical texts: different rows never share one, and a text gives its row again."""
 
+import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -238,6 +239,34 @@ def test_no_group_counterfeits_null(texts: list[str | None]) -> None:
     key = group_key(texts)
     read = [None if text == "~" else text.removeprefix("~") if text.startswith("~") else text for text in key]
     assert read == texts
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (Kind.DATE, 0, "1970-01-01"),
+        (Kind.DATE, -719_162, "0001-01-01"),
+        (Kind.DATE, -719_163, "-719163d"),
+        (Kind.DATE, 2_932_897, "2932897d"),
+        (Kind.DATE, math.inf, "infinity"),
+        (Kind.DATETIME, 2**63, "9223372036854775808"),
+        (Kind.INSTANT, -math.inf, "-Infinity"),
+        (Kind.INTERVAL, (14, 3, -1), "14m3d-1"),
+        (Kind.INTERVAL, -math.inf, "-infinity"),
+        (Kind.DECIMAL, Decimal("1.10"), "1.10"),
+        (Kind.DECIMAL, Decimal("-0.00"), "0.00"),
+        (Kind.DECIMAL, Decimal("1e3"), "1000"),
+        (Kind.DECIMAL, Decimal("-Infinity"), "-Infinity"),
+    ],
+)
+def test_values_that_python_cannot_say_have_the_texts_that_postgresql_makes(kind: Kind, value: Any, text: str) -> None:
+    assert canonical_text(Column("v", kind, ""), value) == text
+
+
+@pytest.mark.parametrize("kind", [Kind.DATE, Kind.DATETIME, Kind.INTERVAL])
+def test_a_float_that_is_not_infinite_is_no_date(kind: Kind) -> None:
+    with pytest.raises(InvariantViolated, match="only infinity is"):
+        canonical_text(Column("v", kind, ""), 1.5)
 
 
 def test_a_date_is_its_iso_text() -> None:

@@ -99,8 +99,8 @@ def test_a_job_that_is_repeated_finds_the_break_of_its_run_and_compares_nothing(
         put_result=lambda _run, key, value: results.update({key: value}),
         close=lambda: None,
     )
-    monkeypatch.setattr("seamline.adapters.registry.platform", lambda: store)
-    monkeypatch.setattr("seamline.adapters.registry.director", lambda: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr("seamline.registry.platform", lambda: store)
+    monkeypatch.setattr("seamline.registry.director", lambda: SimpleNamespace(close=lambda: None))
     assert compare_run("r1") == (broken,)
     assert results["compare"]["warehouse"]["verdict"] == "BREAK"
 

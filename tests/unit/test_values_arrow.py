@@ -17,10 +17,16 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import InvariantViolated, SchemaConflict
 from seamline.values.arrow import arrow_type, is_exact_text, require_schema, schema_of, table_of
 from seamline.values.build import array_of, batch_of, rows_of, values_of
-from seamline.values.special import SPECIAL_VALUES, special_mask
+from seamline.values.special import SPECIAL_VALUES, special_in_words, special_mask
 from tests.typed_values import COLUMNS, EDGES, VALUES, tables_and_rows
 
 TABLE = Table("t", COLUMNS, ("i64", "name"))
+
+
+def test_what_becomes_of_a_special_value_is_said_in_words() -> None:
+    said = special_in_words(Kind.DATE)
+    assert "infinity, -infinity: carried as 2^31-1 and -(2^31-1) days" in said
+    assert said[-1].endswith("as 0000-00-00 and 2026-02-31: refused by name where it is read")
 
 
 def _of_kind(kind: Kind) -> list[Column]:
@@ -127,6 +133,9 @@ REFUSED: dict[str, list[Any]] = {
     "d4": [Decimal(10_000), Decimal("0.5"), Decimal("NaN"), "~"],
     "n12": [Decimal("10000000000.00"), Decimal("0.001"), Decimal("Infinity")],
     "n76": [Decimal("0.0001")],
+    "n3": [Decimal("0.01"), Decimal("0.000001"), Decimal("Infinity")],
+    "free": ["x"],
+    "b99": [1.5],
     "real4": [1e39],
     "truth": [2],
     "name": [b"x", "\ud800"],
@@ -147,6 +156,12 @@ def test_a_value_that_the_declared_type_does_not_have_is_refused_by_name(name: s
     for value in REFUSED[name]:
         with pytest.raises(SchemaConflict, match=f"column {name} "):
             array_of(TABLE.column(name), [value])
+
+
+def test_an_error_shows_the_beginning_of_a_long_value() -> None:
+    with pytest.raises(SchemaConflict) as caught:
+        array_of(TABLE.column("name"), [b"x" * 10_000])
+    assert len(str(caught.value)) < 300
 
 
 def test_null_in_a_column_that_takes_none_is_refused() -> None:

@@ -1,5 +1,8 @@
 """Digests of the typed form are those of the reference, text by text and bucket by bucket."""
 
+import math
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +19,7 @@ from seamline.values.digest import (
     bucket_digests,
     bucket_numbers,
     canonical_texts,
+    float_summaries,
     row_hashes,
     row_texts,
     segment_digest,
@@ -107,6 +111,29 @@ def test_digests_are_equal_where_all_texts_are_and_only_there(data: st.DataObjec
     digests = [segment_digest(table, batch_of(table, [(1, value)]), run_key=RUN_KEY) for value in (one, other)]
     is_same = canonical_text(column, one) == canonical_text(column, other)
     assert (digests[0] == digests[1]) == (is_same or column in inexact_columns(table))
+
+
+@given(st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False), max_size=20), st.integers(1, 5))
+def test_floats_are_summed_up_exactly_however_they_come(values: list[float | None], size: int) -> None:
+    table = Table("t", (Column("f", Kind.DOUBLE, "double"),))
+    batch = batch_of(table, [(value,) for value in values])
+    parts = [batch.slice(at, size) for at in range(0, len(values), size)]
+    found = float_summaries(table, parts)["f"]
+    there = [value for value in values if value is not None]
+    summed = [Fraction(repr(value)) for value in there if abs(value) < 1e20]
+    assert (found.count, found.least, found.greatest) == (
+        len(there),
+        min(there, default=None),
+        max(there, default=None),
+    )
+    assert (None if found.total is None else Fraction(found.total)) == (sum(summed) if summed else None)
+
+
+def test_what_is_no_number_is_the_greatest_of_a_summary() -> None:
+    table = Table("t", (Column("f", Kind.FLOAT, "float"),))
+    found = float_summaries(table, [batch_of(table, [(math.nan,), (math.inf,), (1.5,), (None,)])])["f"]
+    assert (found.count, found.least, found.total) == (3, 1.5, Decimal("1.5"))
+    assert math.isnan(found.greatest or 0.0)
 
 
 def test_a_key_without_a_value_has_no_bucket() -> None:

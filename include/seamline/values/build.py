@@ -35,6 +35,8 @@ _EPOCH_DAY = date(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 _DAYS = range((date.min - _EPOCH_DAY).days, (date.max - _EPOCH_DAY).days + 1)
 _MICROSECONDS = range((datetime.min - _EPOCH) // _MICROSECOND, (datetime.max - _EPOCH) // _MICROSECOND + 1)  # noqa: DTZ901
+# How much of a value an error shows.
+_SHOWN_MAX = 60
 _INTERVAL_FIELDS = ("months", "days", "microseconds")
 
 
@@ -57,13 +59,14 @@ def rows_of(table: Table, batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
 
 def array_of(column: Column, values: Iterable[Any]) -> pa.Array:
     """Values of one column, None for NULL, in its Arrow type."""
-    kept: Any = None
+    store = _EXACT_TEXTS[column.kind] if is_exact_text(column) else _STORE[column.kind]
+    value: Any = None
     stored = []
     try:
-        for kept in values:
-            stored.append(None if kept is None else _store(column, kept))
+        for value in values:
+            stored.append(None if value is None else store(column, value))
     except (ValueError, TypeError, ArithmeticError) as exc:
-        raise _refused(column, f"holds {kept!r}: {exc}") from exc
+        raise _refused(column, f"holds {repr(value)[:_SHOWN_MAX]}: {exc}") from exc
     try:
         return _array(arrow_type(column), stored)
     except (pa.ArrowException, OverflowError, UnicodeError) as exc:
@@ -106,10 +109,6 @@ def _array(of: pa.DataType, stored: list[Any]) -> pa.Array:
     return pa.array(stored, of)
 
 
-def _store(column: Column, value: Any) -> Any:
-    return canonical_text(column, value) if is_exact_text(column) else _STORE[column.kind](column, value)
-
-
 def _whole(_: Column, value: Any) -> int:
     """MariaDB's driver gives the bits of BIT as bytes."""
     if isinstance(value, bytes):
@@ -128,9 +127,14 @@ def _truth(column: Column, value: Any) -> bool:
 
 
 def _decimal(column: Column, value: Any) -> Decimal:
+    number = _declared(column, value)
+    return nan_number(column) if number.is_nan() else number
+
+
+def _declared(column: Column, value: Any) -> Decimal:
     number = Decimal(value)
-    if number.is_nan() and may_be_nan(column):
-        return nan_number(column)
+    if not column.precision or (number.is_nan() and may_be_nan(column)):
+        return number
     if not number.is_finite() or (number and number.adjusted() >= column.precision - column.scale):
         raise _NoValue(f"it is no number of {column.precision} digits, {column.scale} of them decimals")
     return number
@@ -241,6 +245,10 @@ _STORE: Mapping[Kind, Callable[[Column, Any], Any]] = {
     Kind.TIME_OF_DAY: _span,
     Kind.INTERVAL: _interval,
     Kind.UUID: _uuid,
+}
+_EXACT_TEXTS: Mapping[Kind, Callable[[Column, Any], str | None]] = {
+    Kind.DECIMAL: lambda column, value: canonical_text(column, _declared(column, value)),
+    Kind.BITS: lambda column, value: canonical_text(column, _whole(column, value)),
 }
 
 

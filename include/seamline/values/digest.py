@@ -5,7 +5,9 @@ text Arrow would write otherwise, as dates before the year 1, go through the ref
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal, localcontext
 from itertools import pairwise
 
 import numpy as np
@@ -15,8 +17,11 @@ import pyarrow.compute as pc
 from seamline.domain.canonical import (
     COUNTED_KINDS,
     NULL_FIELD,
+    SUMMED_BELOW,
+    FloatSummary,
     canonical_text,
     exact_columns,
+    inexact_columns,
     is_folded_key,
 )
 from seamline.domain.catalogue import Column, Kind, Table
@@ -34,6 +39,9 @@ _COMMA, _COLON, _NOTHING = (pa.scalar(text, TEXT) for text in (",", ":", ""))
 _FIRST_DAY, _LAST_DAY = (pa.scalar(days, pa.int32()) for days in (-719_162, 2_932_896))
 # Arrow prints floats in between without an exponent; so does PostgreSQL.
 _LEAST_PLAIN, _PLAIN_END = 1e-4, 1e10
+# Enough for an exact sum of doubles below 1e20: their last digits are of 10^-324.
+_SUM_DIGITS = 400
+_SUMMED_BELOW = float(SUMMED_BELOW)
 # A folded key is multiplied by 31 in 64 bits.
 _FOLDED_BUCKETS_MAX = 2**57
 
@@ -41,6 +49,11 @@ _FOLDED_BUCKETS_MAX = 2**57
 def row_texts(table: Table, rows: pa.RecordBatch) -> pa.Array:
     """The row text of each row: of its exact columns."""
     return _joined(table, exact_columns(table), rows)
+
+
+def key_texts(table: Table, rows: pa.RecordBatch) -> pa.Array:
+    """The text of each row's key, by which a comparison names it."""
+    return _joined(table, table.key_columns, rows)
 
 
 def row_hashes(table: Table, rows: pa.RecordBatch, *, run_key: str) -> pa.Array:
@@ -71,11 +84,48 @@ def bucket_digests(table: Table, rows: pa.RecordBatch, *, buckets: int, run_key:
     return {int(bucket): SegmentDigest(int(count), int(count), *sums) for bucket, count, *sums in totals}
 
 
+def float_summaries(table: Table, batches: Iterable[pa.RecordBatch]) -> dict[str, FloatSummary]:
+    """The columns that the digest leaves out, each with its summary over all batches."""
+    parts: dict[str, list[FloatSummary]] = {column.name: [] for column in inexact_columns(table)}
+    for batch in batches:
+        for name, found in parts.items():
+            found.append(_summary(batch.column(name).drop_null().to_pylist()))
+    return {name: _summed(found) for name, found in parts.items()}
+
+
 def canonical_texts(column: Column, values: pa.Array) -> pa.Array:
     """The canonical text of each value; NULL stays NULL."""
     if values.type == TEXT:
         return pc.utf8_rtrim(values, " ") if column.kind is Kind.CHAR else values
     return _TEXTS_OF[column.kind](column, values)
+
+
+def _summary(numbers: Sequence[float]) -> FloatSummary:
+    if not numbers:
+        return FloatSummary(0, None, None, None)
+    summed = [Decimal(repr(number)) for number in numbers if abs(number) < _SUMMED_BELOW]
+    with localcontext(prec=_SUM_DIGITS):
+        total = sum(summed, Decimal(0)) if summed else None
+    return FloatSummary(len(numbers), min(numbers, key=_in_order), max(numbers, key=_in_order), total)
+
+
+def _summed(parts: Sequence[FloatSummary]) -> FloatSummary:
+    least = [part.least for part in parts if part.least is not None]
+    greatest = [part.greatest for part in parts if part.greatest is not None]
+    totals = [part.total for part in parts if part.total is not None]
+    with localcontext(prec=_SUM_DIGITS):
+        total = sum(totals, Decimal(0)) if totals else None
+    return FloatSummary(
+        sum(part.count for part in parts),
+        min(least, key=_in_order, default=None),
+        max(greatest, key=_in_order, default=None),
+        total,
+    )
+
+
+def _in_order(number: float) -> tuple[bool, float]:
+    """NaN is above all others, as in PostgreSQL."""
+    return math.isnan(number), number
 
 
 def _joined(table: Table, columns: Sequence[Column], rows: pa.RecordBatch) -> pa.Array:
@@ -117,7 +167,7 @@ def _decimal_texts(column: Column, values: pa.Array) -> pa.Array:
     )
     texts = unscaled.cast(TEXT)
     if scale:
-        digits = pc.utf8_lpad(pc.utf8_ltrim(texts, "-"), scale + 1, "0")
+        digits = pc.ascii_lpad(pc.utf8_ltrim(texts, "-"), scale + 1, "0")
         sign = pc.if_else(pc.starts_with(texts, "-"), pa.scalar("-", TEXT), _NOTHING)
         whole, fraction = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
         texts = _concatenated(sign, whole, pa.scalar(".", TEXT), fraction)
@@ -272,7 +322,7 @@ def _totals(numbers: _Numbers, place: "np.ndarray[tuple[int], np.dtype[np.intp]]
 
 def _buckets_by_key(table: Table, rows: pa.RecordBatch, buckets: int) -> _Numbers:
     if not is_folded_key(table):
-        return _first_number(_hashed(_joined(table, table.key_columns, rows), "")) % np.uint64(buckets)
+        return _first_number(_hashed(key_texts(table, rows), "")) % np.uint64(buckets)
     if buckets > _FOLDED_BUCKETS_MAX:
         raise InvariantViolated(f"{buckets} buckets are more than a folded key is spread over")
     folded = np.zeros(rows.num_rows, np.uint64)

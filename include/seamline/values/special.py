@@ -21,6 +21,7 @@ INFINITE_INTERVAL = (2**31 - 1, 2**31 - 1, 2**63 - 1)
 BEFORE_ALL_INTERVALS = (-(2**31), -(2**31), -(2**63))
 # 294247-01-10 04:00:54.775806. PostgreSQL's last moment, 294276-12-31 23:59:59.999999, has more microseconds since 1970
 # than 64 bits hold. The numbers of those behind are the ones that `connect/` writes: below every moment that there is.
+# PostgreSQL's own digests round such moments to tens of microseconds (extract(epoch)), those over Arrow do not.
 LAST_PLAIN_MOMENT = 2**63 - 2
 LAST_MOMENT = 9_224_318_015_999_999_999
 _BEHIND = -5 * 10**18
@@ -43,8 +44,8 @@ _MOMENTS_BEHIND = SpecialValue(
 )
 _FAR_MOMENTS = SpecialValue("before the year 1, after the year 9999", "microseconds since 1970, as all others")
 _NO_DATES = SpecialValue("zero and invalid dates of MariaDB, as 0000-00-00 and 2026-02-31")
-_NOT_FINITE_FLOATS = SpecialValue("NaN, infinity, -infinity, -0", "as IEEE 754 has them")
-_NUL = SpecialValue("the character NUL", "as it is; PostgreSQL refuses it")
+_NOT_FINITE_FLOATS = SpecialValue("NaN, infinity, -infinity, -0", "the numbers that IEEE 754 has for them")
+_NUL = SpecialValue("the character NUL", "any character; PostgreSQL refuses it")
 _NO_TEXT = SpecialValue("bytes that are no letters of their character set", "the question mark that MariaDB sends")
 _MOMENTS = (_INFINITE_MOMENTS, _MOMENTS_BEHIND, _FAR_MOMENTS, _NO_DATES)
 
@@ -76,10 +77,18 @@ SPECIAL_VALUES: Mapping[Kind, tuple[SpecialValue, ...]] = {
     Kind.YEAR: (SpecialValue("0000", "0"),),
     Kind.ENUM: (SpecialValue("MariaDB's error value", "the empty text"), _NUL),
     Kind.SET: (_NUL,),
-    Kind.JSON: (SpecialValue("numbers of any size, repeated keys", "the text as it is"),),
+    Kind.JSON: (SpecialValue("numbers of any size, repeated keys", "any text"),),
     Kind.JSONB: (),
     Kind.UUID: (),
 }
+
+
+def special_in_words(kind: Kind) -> list[str]:
+    """What becomes of each special value of a kind, a line each."""
+    return [
+        f"{one.value}: {f'carried as {one.carried_as}' if one.carried_as else 'refused by name where it is read'}"
+        for one in SPECIAL_VALUES[kind]
+    ]
 
 
 def may_be_nan(column: Column) -> bool:

@@ -1,0 +1,58 @@
+"""A session of PostgreSQL that gives each value as `seamline.values.build` takes it: exact, and also where Python's own
+types end."""
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+from psycopg.adapt import Buffer, Loader
+from psycopg.pq import Format
+
+_DAYS = 10_957  # from 1970 to 2000
+_MICROSECONDS = _DAYS * 86_400_000_000
+
+
+def _infinite_or(shift: int, bits: int) -> Callable[[int], int | float]:
+    ends = {2 ** (bits - 1) - 1: math.inf, -(2 ** (bits - 1)): -math.inf}
+    return lambda number: ends.get(number, number + shift)
+
+
+_day, _moment = _infinite_or(_DAYS, 32), _infinite_or(_MICROSECONDS, 64)
+
+
+def _interval(data: bytes) -> tuple[int, int, int] | float:
+    microseconds, days, months = struct.unpack("!qii", data)
+    if days == 2**31 - 1 and months == 2**31 - 1:
+        return math.inf
+    return -math.inf if days == months == -(2**31) else (months, days, microseconds)
+
+
+_LOAD: dict[str, Callable[[bytes], Any]] = {
+    "date": lambda data: _day(struct.unpack("!i", data)[0]),
+    "timestamp": lambda data: _moment(struct.unpack("!q", data)[0]),
+    "timestamptz": lambda data: _moment(struct.unpack("!q", data)[0]),
+    "time": lambda data: struct.unpack("!q", data)[0],
+    "interval": _interval,
+    "json": lambda data: data.decode(),
+    # The first byte is the version of the form.
+    "jsonb": lambda data: data[1:].decode(),
+}
+
+
+def _loader(load: Callable[[bytes], Any]) -> type[Loader]:
+    class Exact(Loader):
+        format = Format.BINARY
+
+        def load(self, data: Buffer) -> Any:
+            return load(bytes(data))
+
+    return Exact
+
+
+def read_rows(session: "psycopg.Connection[Any]", query: str) -> list[tuple[Any, ...]]:
+    with session.cursor(binary=True) as cursor:
+        for name, load in _LOAD.items():
+            cursor.adapters.register_loader(name, _loader(load))
+        return list(cursor.execute(query.encode()).fetchall())
