@@ -10,6 +10,8 @@ import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.pq import Format
 
+from seamline.values.special import BEFORE_ALL_INTERVALS, INFINITE_INTERVAL
+
 _DAYS = 10_957  # from 1970 to 2000
 _MICROSECONDS = _DAYS * 86_400_000_000
 
@@ -24,9 +26,8 @@ _day, _moment = _infinite_or(_DAYS, 32), _infinite_or(_MICROSECONDS, 64)
 
 def _interval(data: bytes) -> tuple[int, int, int] | float:
     microseconds, days, months = struct.unpack("!qii", data)
-    if days == 2**31 - 1 and months == 2**31 - 1:
-        return math.inf
-    return -math.inf if days == months == -(2**31) else (months, days, microseconds)
+    fields = (months, days, microseconds)
+    return {INFINITE_INTERVAL: math.inf, BEFORE_ALL_INTERVALS: -math.inf}.get(fields, fields)
 
 
 _LOAD: dict[str, Callable[[bytes], Any]] = {

@@ -110,7 +110,7 @@ def test_a_special_value_shares_its_place_with_no_other(column: Column) -> None:
         Kind.DATE: [date.min, date.max, -2_440_588, 2_145_031_948],
         Kind.DATETIME: [datetime.min, datetime.max, 2**63 - 2, -210_866_803_200_000_000],  # noqa: DTZ901
         Kind.INSTANT: [datetime.max.replace(tzinfo=UTC), 2**63 - 2, -210_866_803_200_000_000],
-        Kind.INTERVAL: [(2**31 - 1, 0, 0), (0, -(2**31), -(2**63))],
+        Kind.INTERVAL: [(2**31 - 1, 2**31 - 1, 0), (0, -(2**31), -(2**63))],
     }.get(column.kind, [])
     if column.name in ("n12", "n38", "n76", "n3", "free"):
         special, ordinary = [Decimal("NaN")], [Decimal(9) / 10**column.scale, Decimal(0)]

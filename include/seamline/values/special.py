@@ -5,7 +5,7 @@ number that no other value of the column can be. `special_mask` finds them: a si
 A sink that forgets to ask sends a number that is too large for the declared type, which its server refuses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -128,9 +128,9 @@ def _mask(column: Column, values: pa.Array) -> pa.Array:
             is_before = pc.less_equal(numbers, pa.scalar(_BEHIND_MAX, pa.int64()))
             return pc.or_(is_before, pc.equal(numbers, pa.scalar(INFINITE_MOMENT, pa.int64())))
         case Kind.INTERVAL:
-            months, days, _ = values.flatten()
-            ends = [pc.and_(pc.equal(months, end), pc.equal(days, end)) for end in (2**31 - 1, -(2**31))]
-            return pc.or_(*ends)
+            fields = values.flatten()
+            found = [_all_equal(fields, ends) for ends in (INFINITE_INTERVAL, BEFORE_ALL_INTERVALS)]
+            return pc.or_(*found)
         case Kind.FLOAT | Kind.DOUBLE:
             return pc.invert(pc.is_finite(values))
         case Kind.DECIMAL if pa.types.is_decimal(values.type):
@@ -141,3 +141,10 @@ def _mask(column: Column, values: pa.Array) -> pa.Array:
             return pc.is_in(values, pa.array(_NOT_FINITE, values.type))
         case _:
             return pa.nulls(len(values), pa.bool_())
+
+
+def _all_equal(fields: Sequence[pa.Array], ends: tuple[int, int, int]) -> pa.Array:
+    months, days, microseconds = (
+        pc.equal(field, pa.scalar(end, field.type)) for field, end in zip(fields, ends, strict=True)
+    )
+    return pc.and_(pc.and_(months, days), microseconds)
