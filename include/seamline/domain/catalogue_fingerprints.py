@@ -13,7 +13,7 @@ _FIELD = "catalogue"
 
 @dataclass(frozen=True, slots=True)
 class CatalogueFingerprints:
-    """By table a fingerprint, which is another one after whatever was done to the table.
+    """A fingerprint per table. Anything that is done to the table changes it.
 
     Everything that the log holds up to `through` was made before the catalogue was read for these fingerprints.
     """

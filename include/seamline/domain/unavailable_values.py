@@ -1,7 +1,8 @@
-"""Values that the log left out of a row image because the update had not changed them (PostgreSQL's TOAST).
+"""Unavailable values: the log left them out of a row image because the update had not changed them (PostgreSQL's
+TOAST).
 
-The capture writes UNAVAILABLE where such a value would stand. It comes from the image before it, or else from the row
-as the destination holds it.
+The capture writes UNAVAILABLE in their place. The value is taken from the image before it, or else from the row as the
+destination holds it.
 """
 
 import base64

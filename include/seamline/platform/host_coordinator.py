@@ -1,5 +1,7 @@
-"""HostCoordinator: the stream host's own side of the platform database. The host's loop hears events and leaves words;
-a thread does the talking: while the database is away dead workers are replaced for as long as the lease lasts."""
+"""HostCoordinator: the stream host's side of the platform database. The host's loop takes events and leaves writes.
+
+A thread talks to the database. While the database is away, dead workers are replaced for as long as the lease lasts.
+"""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What maintenance asks of the platform database, and what it lets go there."""
+"""What maintenance reads from the platform database, and what it deletes there."""
 
 from collections.abc import Sequence
 from datetime import date

@@ -1,4 +1,4 @@
-"""A thread that talks to the platform database so that nobody else has to wait for it."""
+"""The notify loop: a thread that talks to the platform database, so that nobody else waits for it."""
 
 import logging
 import selectors

@@ -1,4 +1,5 @@
-"""What the streams of a sync have last found its source's tables to be, beside their schema."""
+"""The origins of a source's tables as the streams of a sync last saw them: what the catalogue keeps beside the
+schema."""
 
 from collections.abc import Mapping, Sequence
 

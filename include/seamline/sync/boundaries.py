@@ -1,4 +1,4 @@
-"""The boundaries of a stream, from its ledger: by them it is decided which changes are its own."""
+"""The boundaries of a stream, from its ledger. They decide which changes it applies."""
 
 from collections.abc import Mapping
 

@@ -92,7 +92,7 @@ class CaptureSource(Protocol):
     def commit_marker(self, marker: Marker) -> None: ...
 
     def let_go(self) -> None:
-        """Give up what the source's server keeps for a capture, if it keeps anything."""
+        """Drop what the source's server keeps for a capture (a slot), if anything."""
 
 
 @dataclass(frozen=True, slots=True)

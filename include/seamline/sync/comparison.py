@@ -52,8 +52,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class StreamFindings:
-    """What the stream met that the log did not promise and nobody was informed of; `reported`: how far all of it
-    goes."""
+    """Findings of the stream that were not reported yet; `reported`: up to which number they go."""
 
     found: tuple[Finding, ...] = ()
     reported: FindingsReported = FindingsReported()

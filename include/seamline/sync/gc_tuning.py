@@ -1,4 +1,4 @@
-"""Python's own housekeeping while a stream runs: its cyclic collector, and how often it switches threads."""
+"""GC tuning: Python's cyclic collector, and how often it switches threads, while a stream runs."""
 
 import gc
 import sys

@@ -47,8 +47,8 @@ class Distance:
 
 @dataclass(slots=True)
 class Taken:
-    """Seconds that the steps under a hold took the last time, or had taken when they were given up; `waited_s`: for how
-    long the stream was waited for in all."""
+    """Seconds that the steps under a hold took the last time, also if they were given up. `waited_s`: the whole wait
+    for the stream."""
 
     standing_s: float = 1.0
     source_s: float = 1.0
@@ -103,8 +103,8 @@ class Hold:
         return self.deadline - self.asked_at
 
     def advanced(self) -> None:
-        """What is waited for has come nearer: where less than half of the lease is left, it is there whole again, as
-        far as the ceiling allows. Raises what `StreamDirector.extend` raises."""
+        """There was progress: a lease of which less than half is left is renewed, as far as the ceiling allows. Raises
+        what `StreamDirector.extend` raises."""
         now = self._clock.now()
         until = min(now + self._lease_s, self._ends_at)
         if self.deadline - now < self._lease_s / 2 and until > self.deadline:

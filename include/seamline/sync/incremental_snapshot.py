@@ -1,10 +1,11 @@
-"""A table's own way into a stream that goes on: read and staged by itself, led along the log, joined at one offset.
+"""The incremental snapshot: tables enter a running stream. They are read and staged, follow the log, join at one
+offset.
 
-The incremental snapshot is a stream of its own, into a schema of its own, with a ledger of its own, so everything that
-makes a stream exact makes it exact too. It follows the stream and never overtakes it: it reads the log only as far as
-the stream has applied it. Once it is near, the stream is held for a moment, the incremental snapshot comes to the very
-same offset, and one transaction takes its tables over. That transaction itself compares both places: the hold makes it
-likely, not right.
+An incremental snapshot is itself a stream, with its own schema and its own ledger, so it is exact for the same reasons.
+It follows the stream that the tables shall enter, and never overtakes it: it reads the log only as far as that stream
+has applied it. Once it is near, the stream is held for a moment, both come to the same offset, and one transaction
+takes the tables over. That transaction compares both offsets: the hold makes equality likely, the comparison ensures
+it.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ from seamline.sync.span_loop import run_stream
 
 _STANDS = ("failed", "stopped", "paused")
 _SILENT_S = 60.0
-# The incremental snapshot says where it stands as often as the stream is looked at.
+# It reports its offset as often as it reads that of the stream.
 _PACE = Pace(
     idle_wait_s=0.05, quiet_wait_s=0.05, empty_commit_every_s=0.05, report_every_s=0.05, idle_report_every_s=0.05
 )
@@ -45,8 +46,8 @@ _PACE = Pace(
 
 @dataclass(frozen=True, slots=True)
 class JoinPatience:
-    """Seconds. The stream is asked to stand still for `lease_s`, each time for twice as long as before, and stands for
-    at most `held_max_s` each time; `attempts`: how often it is asked to."""
+    """Seconds. The stream is held for `lease_s`, then for twice as long each time, at most `held_max_s`. `attempts`:
+    how often."""
 
     lease_s: float = 30.0
     held_max_s: float = 120.0
@@ -56,8 +57,7 @@ class JoinPatience:
 
 @dataclass(frozen=True, slots=True)
 class JoinTools:
-    """The world of one incremental snapshot. `open_sink` and `open_schema_guard` take the plan of the incremental
-    snapshot or of the sync."""
+    """What one incremental snapshot needs. `open_sink` and `open_schema_guard` take its plan or that of the sync."""
 
     director: StreamDirector
     open_log: Callable[[], LogReader]
@@ -71,8 +71,8 @@ class JoinTools:
 def join_stream(run: Run, destination: str, change: ListChange, *, tools: JoinTools) -> Commit:
     """Let the run's tables enter and leave the stream into one destination, and want it by the run's plan.
 
-    Resolved by the run id; may be repeated. Refused where the stream stands on purpose or has failed; TransientError
-    where it could not be met.
+    Resolved by the run id; may be repeated. Refused if the stream is paused, stopped or failed; TransientError if both
+    did not come to one offset.
     """
     stream = run.plan.stream_id(destination)
     beside = _snapshot_plan(run, change) if change.entering else None
@@ -82,8 +82,7 @@ def join_stream(run: Run, destination: str, change: ListChange, *, tools: JoinTo
         for attempt in range(tools.patience.attempts + 1):
             lease_s = tools.patience.lease_s * 2 ** max(0, attempt - 1)
             with _TargetStream(stream, tools, lease_s=lease_s) as target:
-                # Only the destination knows whether this run has joined already: so it is asked before any incremental
-                # snapshot.
+                # Only the destination knows whether this run has joined already: so it is asked first.
                 if attempt and beside is not None:
                     _lead(run, destination, beside, target, tools)
                 try:
@@ -115,14 +114,13 @@ def _joining(run: Run, destination: str, change: ListChange, beside: SyncPlan | 
 
 
 def _snapshot_plan(run: Run, change: ListChange) -> SyncPlan:
-    """A new snapshot begins a new incremental snapshot: what an older one left can never be taken for it."""
+    """Named after its low marker: what an older attempt left can never be taken for it."""
     mark = hashlib.sha256(f"{run.run_id} {staged_snapshot(run)['low_marker']}".encode()).hexdigest()[:10]
     return run.plan.incremental_plan(change.entering, mark)
 
 
 def _lead(run: Run, destination: str, beside: SyncPlan, target: "_TargetStream", tools: JoinTools) -> None:
-    """Publish the incremental snapshot, unless it is under way, and run it until it stands where the held stream
-    stands."""
+    """Publish the incremental snapshot, unless that is done, and run it to the offset of the held stream."""
     schema_guard = tools.open_schema_guard(beside)
     try:
         with closing(tools.open_log()) as log, closing(tools.open_sink(beside)) as sink:

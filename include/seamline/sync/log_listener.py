@@ -22,10 +22,10 @@ _BEHIND_MAX = 50_000
 _IDLE_MAX_S = 4 * 3600.0
 _RECORDS_MAX = 10_000
 _LOOK_S = 1.0
-# More than a stream itself bears: it reports a silent source, and must not be woken only to go idle again.
+# Longer than a stream tolerates: the stream reports a silent source, and must not be woken only to go idle again.
 _SILENT_S = 2 * HEARTBEATS_MISSED_S
 _STUCK_S = 30.0
-# Who waits for one of these has a hold on the stream, or the stream has just been published: it is awake then. A low
+# A wait for one of these markers comes with a hold, or right after a publish: the stream has a worker then. A low
 # marker is not among them: an incremental snapshot begins there and waits until the stream has come as far.
 _MARKERS_OF_OTHERS = frozenset({"heartbeat", "high", "barrier"})
 _Wake = Callable[[StreamId, str], None]
@@ -42,7 +42,7 @@ class Listened:
 
 
 class LogListener:
-    """Remembers for each table where the log held something of it last. `now_s` by a steady clock, in seconds."""
+    """Remembers the last place in the log of each table. `now_s` by a steady clock, in seconds."""
 
     def __init__(self, begins: int, *, marker_table: str, now_s: float) -> None:
         self._begins = self._next = begins

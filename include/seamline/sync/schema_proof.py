@@ -32,9 +32,9 @@ _RECORDS_MAX = 10_000
 
 
 class SchemaProof:
-    """`require` is called before a commit, in whatever thread makes it; all else by the thread of the loop.
+    """`require` is called before a commit, by the thread that commits; all else by the thread of the loop.
 
-    Without `open_log` nobody waits for a source: that it does not answer ends the stream.
+    Without `open_log` a source that does not answer ends the stream.
     """
 
     def __init__(self, guard: SchemaGuard | None, open_log: OpenLog | None, *, marker_table: str, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class SchemaProof:
         self._open_log = open_log
         self._marker_table = marker_table
         self._clock = clock
-        # What its last answer was, while the source is away.
+        # The last error of the source, while it is away.
         self.trouble = ""
         self._proven_by_log: Position | None = None
         self._ahead: _FingerprintsAhead | None = None
@@ -70,8 +70,8 @@ class SchemaProof:
         log.warning("the source does not answer, what the log proves is applied: %s", away.message)
 
     def covers(self, transaction: Transaction) -> bool:
-        """Whether the transaction may be applied now. While the source answers it is asked at the commit, but for a
-        transaction that lies in chunks: these are lost where its commit fails, so it is asked before."""
+        """Whether the transaction may be applied now. A source that answers is asked at the commit. For a transaction
+        in chunks it is asked before: a failed commit would lose them."""
         if self._guard is None or not (self.trouble or transaction.chunks) or not is_to_be_proven(transaction):
             return True
         if self._is_proven(transaction.position):
@@ -131,7 +131,7 @@ class SchemaProof:
                 if self._is_proven(transaction.position) or self._clock.now() - began >= _SCAN_S:
                     break
         except SeamlineError as exc:
-            # What is wrong with the log, the stream itself meets when it comes there.
+            # The stream itself meets a fault of the log when it comes there.
             log.warning("the log cannot be read ahead: %s", exc)
             self._read_at = began + _READ_AGAIN_S
         return self._is_proven(transaction.position)
@@ -162,9 +162,9 @@ class _FingerprintsAhead:
             raise
 
     def read(self) -> list[CatalogueFingerprints] | None:
-        """Those of the next records; None where none have come.
+        """Those of the next records; None if there are none yet.
 
-        Fingerprints that speak of a place behind the transaction that carries them are of another server: not believed.
+        Fingerprints of a place behind the transaction that carries them come from another server and are dropped.
         """
         records = self._reader.poll(_POLL_S, _RECORDS_MAX)
         found: list[CatalogueFingerprints] = []

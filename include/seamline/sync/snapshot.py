@@ -124,14 +124,14 @@ def _commit_low_marker(run: Run, tools: SnapshotTools, log: LogReader, start: in
 
 
 def _require_capturable(run: Run, source: Source) -> None:
-    """Once more, behind the low marker: an XA transaction that was prepared before it and is committed behind the views
-    would be in neither."""
+    """Preflight once more, behind the low marker: an XA transaction that was prepared before it and is committed after
+    the views would be in neither snapshot nor log."""
     refuse_fatal(source.preflight([table.definition for table in run.plan.tables]), sync=run.plan.sync)
 
 
 def _require_planned_definitions(run: Run, source: Source) -> None:
-    """The views are open: a later change of a schema is seen in the log, or by the stream in the catalogue. One from
-    before, between the plan and the views, would never be seen, or be taken for one of after the load."""
+    """Compare the tables with the plan, now that the views are open. A later change of a schema is seen in the log, or
+    by the stream in the catalogue. One between the plan and the views would never be seen."""
     altered = source.altered([table.definition for table in run.plan.tables])
     if altered:
         raise SchemaConflict(

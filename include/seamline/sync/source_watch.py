@@ -1,4 +1,4 @@
-"""What the stream host does for each captured source: heartbeats into it, and an eye on its capture."""
+"""What the stream host does for each captured source: it writes heartbeats and watches the capture."""
 
 import logging
 import threading
@@ -25,8 +25,8 @@ from seamline.sync.stream_host import EndAlarm, RaiseAlarm
 
 log = logging.getLogger(__name__)
 
-# Heartbeats add 360 rows an hour. Markers are looked for in the log, but for the newest one that it has: by that
-# one a capture knows its source when it starts (ADR 18), so none are deleted while none are there.
+# Heartbeats add 360 rows an hour. Old markers are of no use, except the newest one that the log has: by it a capture
+# knows its source when it starts (ADR 18). So none are deleted while the log gets none.
 _MARKERS_KEPT_S = 7 * 24 * 3600.0
 _MARKERS_PRUNED_MAX = 1_000
 
@@ -157,7 +157,7 @@ class SourceWatch:
             return {}
 
     def _prune_markers(self, source: Source) -> None:
-        """Tidiness only: a source that refuses it, or is busy, is asked again at the next cycle."""
+        """Not urgent: a source that refuses, or is busy, is asked again at the next cycle."""
         try:
             source.prune_markers(older_than_s=_MARKERS_KEPT_S, rows_max=_MARKERS_PRUNED_MAX)
         except SeamlineError as exc:

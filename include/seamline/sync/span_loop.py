@@ -96,9 +96,9 @@ def run_stream(
 
 @dataclass(slots=True)
 class _Draft:
-    """What was passed since the last commit was sent: the next span, or a part of it that may wait for more.
+    """The next span, or the part of it that is there: all that was passed since the last commit was sent.
 
-    `transactions` are kept until the commit is answered: a lost answer may mean that they come again.
+    `transactions` are kept until the commit is answered: after a lost answer they may be needed again.
     """
 
     start: int
@@ -159,14 +159,15 @@ class _SpanLoop:
 
     def run(self, collector: ManualCollector) -> StreamReport:
         try:
-            # Before the orders are asked: whoever sleeps behind them takes the stream from nobody who came meanwhile.
+            # Read before the orders: a worker that sleeps after them must not take the stream from a newer one.
             ledger = self._sink.read_ledger(self._stream)
             orders = self._control.orders()
             if not orders.wanted:
-                # Another one may be, whose end by a new epoch would be final. His word is the one that counts, too.
+                # Another worker may run it. A new epoch would end that one for good, and its report is the one that
+                # counts.
                 return replace(self._reporter.last, state="stopped")
             if ledger is not None:
-                # An older plan is not to end the epoch of the newer one's worker either.
+                # Nor may a worker with an older plan end the epoch of one with a newer plan.
                 gate_of(self._stream, ledger, self._tables)
             self._begin(None if ledger is None else ledger.epoch)
             while True:
@@ -192,11 +193,11 @@ class _SpanLoop:
             self._proof.close()
 
     def _begin(self, epoch: int | None) -> None:
-        """Take the right to write, from whom it had when the orders were asked, and start from what the ledger says."""
+        """Take the right to write from the owner that was known when the orders were read; start from the ledger."""
         try:
             self._take_lease(after_epoch=epoch)
         except Fenced as error:
-            # Nothing of this worker's is over: if it is still the wanted one, it is to take the stream the next time.
+            # Not final: if this worker is still the wanted one, its next attempt takes the stream.
             raise TransientError(f"{self._stream} was taken by another owner while this one began") from error
         position = self._ledger.position
         self._buffer = TransactionBuffer(
@@ -233,13 +234,13 @@ class _SpanLoop:
         self._gate = gate_of(self._stream, ledger, self._tables)
         self._tracker = ledger.position.tracker()
         self._chunks: list[Staged] = []
-        # What is wrong with them. END says first whether the log has all of their transaction.
+        # A fault in them. Raised after END has shown that the log has the whole transaction.
         self._chunks_trouble: Diverged | None = None
         self._draft = _Draft(ledger.next_offset, ledger.next_offset)
 
     def _recover(self, unknown: CommitUnknown | SourceAway) -> None:
         """The answer is lost, not the commit: a new epoch waits for it or fences it, then the ledger is final. While
-        the source is away none was sent, and what was passed for it is passed again."""
+        the source is away no commit was sent; its transactions are passed again."""
         if isinstance(unknown, SourceAway):
             self._proof.lose(unknown)
         sent, draft, had_chunks = self._sent, self._draft, bool(self._chunks or self._chunks_trouble)
@@ -317,7 +318,7 @@ class _SpanLoop:
             self._report_if_due(self._reporter.last.state, self._pace.idle_report_every_s)
             return
         # A transaction beyond the position was seen, so everything covered is applied: the state *is* that position,
-        # unless the stream had gone beyond it before; then it says where it stands, and who asked will see.
+        # unless the stream had gone beyond it before; then its report shows where it stands.
         self._settle()
         self._require_beyond(self._buffer.waiting, position)
         self._commit_draft(at=position if position.reaches(self._tracker.position) else None)

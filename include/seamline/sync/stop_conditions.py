@@ -1,4 +1,4 @@
-"""What a stream must not pass: a change of structure, a capture that no longer carries a table."""
+"""The stop conditions of a stream: a change of structure, a capture that no longer carries a table."""
 
 import json
 from collections.abc import Collection

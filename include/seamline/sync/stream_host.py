@@ -73,14 +73,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class SendReport:
-    """Report a stream that has no task to speak for itself."""
+    """Report for a stream that has no task."""
 
     report: StreamReport
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Keep that the stream ended for good under this want: a host that starts later must not try again either."""
+    """Write down that the stream ended for good under this want: a later host must not try again either."""
 
     stream: StreamId
     want_number: int
@@ -271,7 +271,7 @@ class StreamRoster:
         if not is_asked_to_stop:
             entry.stop_asked_s = None
             return []
-        # The task hears it by itself, from the platform database. It is helped only when it does not follow.
+        # The task reads it from the platform database. It is cancelled only if it does not obey.
         if entry.stop_asked_s is None:
             entry.stop_asked_s = now_s
         if now_s - entry.stop_asked_s >= self._grace_s and not entry.is_cancelled:
@@ -301,7 +301,7 @@ class StreamRoster:
         if entry.idle is not None:
             return []
         if entry.retry_s > now_s:
-            # A stop at its own wish is no failure and needs no word.
+            # A stop that was asked for is no failure and needs no report.
             return self._report_once(stream, entry, "backing_off", entry.error) if entry.failures else []
         entry.attempt += 1
         entry.running, entry.started_s, entry.final_want = wanted, now_s, -1

@@ -1,5 +1,4 @@
-"""What a stream has read from the log and not yet passed: whole transactions in order, and the one that is still
-open."""
+"""The transaction buffer: what a stream has read and not yet applied. Whole transactions in order, and the open one."""
 
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +26,7 @@ class BufferLimits:
 
 class TransactionBuffer:
     """`after`: every transaction must lie beyond this position, in order; the first that does not is trouble. `known`:
-    what the stream has applied or was loaded with, so the transactions up to it need not come."""
+    what the stream has applied or was loaded with: transactions up to it need not come."""
 
     def __init__(
         self,

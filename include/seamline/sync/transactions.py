@@ -1,7 +1,7 @@
-"""Log records → transactions: every transaction whole, counted and in order, every odd record dealt with by rule.
+"""Assembles log records to transactions: whole, counted, in order.
 
-The rules for records that are not plain transactions are those of the protocol, section 4. Nothing here looks at a
-row's values: the assembler orders, counts and separates.
+The rules for odd records, as TRUNCATE and DDL, are those of the protocol, section 4. The assembler orders, counts and
+separates; it never looks at a row's values.
 """
 
 from collections import Counter
@@ -53,10 +53,10 @@ class _OpenTransaction:
 
 
 class TransactionAssembler:
-    """Feeds on records in offset order, gives whole transactions back.
+    """Takes records in offset order, returns whole transactions.
 
-    `trouble` is set when a record breaks the rules: the transactions before it were given out and are good, so a stream
-    that stops, stops at the last good END; after it nothing more is given out.
+    `trouble` is set when a record breaks the rules. The transactions before it were returned and are good, so the
+    stream stops at the last good END. Nothing more is returned after it.
     """
 
     def __init__(self, tables: Collection[str], *, marker_table: str) -> None:
@@ -87,10 +87,10 @@ class TransactionAssembler:
         return self._open.chunks if self._open else 0
 
     def take_chunk(self) -> Transaction:
-        """The rows so far of the open transaction, in order, and the tables emptied before them, which undoes also what
-        earlier chunks have of these. The transaction is then continued without them.
+        """Take the rows so far out of the open transaction, for one that is larger than memory.
 
-        For transactions larger than memory. Counts go on over all rows, so END is verified as ever.
+        The chunk names the tables that were emptied before its rows; that also undoes what earlier chunks have of
+        them. Counts go on over all rows, so END is verified as always.
         """
         transaction = self._open
         position = (transaction.position or transaction.begin.position) if transaction else None

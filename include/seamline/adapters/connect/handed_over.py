@@ -1,4 +1,4 @@
-"""What Connect's worker is given of connections: their logins in its secrets file, certificates in files beside it.
+"""Hands connections over to Connect's worker: logins in its secrets file, certificates in files beside it.
 
 A connector's settings only name them. They are written again whenever a capture is opened or its failed task is about
 to be restarted, so a login that was rotated and a connection that is new reach the connector with its next start: a

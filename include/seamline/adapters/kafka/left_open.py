@@ -1,4 +1,4 @@
-"""Transactions of a producer that is gone, which nobody will end: whoever reads only what is committed waits for ever.
+"""Hanging transactions: their producer is gone and will not end them, so a `read_committed` reader waits for ever.
 
 A single broker that is killed between deciding on a commit and writing its markers may forget them when it starts
 again (4.3.1: "these partitions are likely deleted already and hence can be skipped"; seen on 2026-11-23, when a whole

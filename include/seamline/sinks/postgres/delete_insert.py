@@ -1,8 +1,8 @@
-"""A table's part of a span in another order: all rows that it touches go first, then the new ones come.
+"""Delete-insert: all rows of a table that a span touches are deleted first, then the new ones are inserted.
 
-For a live table to which somebody has added a unique index that is checked row by row. It refuses a state on the way
-from one row to the next that neither the source nor the end of the span has: two rows that exchange their values, a
-value that one row gives up and another takes. The fast way is one MERGE, which takes no order.
+For a live table with a unique index that somebody added and that is checked row by row. It refuses states between two
+rows that neither the source nor the end of the span has: two rows exchange their values, or one row takes a value that
+another gives up. The usual way is one MERGE, whose order cannot be chosen.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def is_of(refusal: errors.UniqueViolation, schema: str, table: str) -> bool:
 def delete_and_insert(
     session: Session, on: TableStatements, do: SpanStatements, parameter: tuple[str] | None, *, said: str
 ) -> list[Row]:
-    """As `do.merge` in all that it leaves behind and returns. `said`: how the index refused the other order."""
+    """Leaves and returns the same as `do.merge`. `said`: the index's error in the other order."""
     with deletable(session, on.table, on.live, said=said):
         session.execute(on.create_images.encode())
         session.execute(do.set_apart(on.images), parameter, prepare=False)
@@ -55,7 +55,8 @@ def delete_and_insert(
 
 @contextmanager
 def deletable(session: Session, table: Table, live: str, *, said: str) -> Iterator[None]:
-    """For the deletion of rows that come again: SchemaConflict where more would be lost, or a foreign key forbids."""
+    """Guards a deletion of rows that are inserted again: SchemaConflict if more would be lost, or a foreign key
+    forbids."""
     columns = [column.name for column in table.columns]
     forbids = session.execute(_FORBIDS, {"live": live, "columns": columns}).fetchone()
     if forbids is not None:

@@ -1,4 +1,4 @@
-"""Values that the log left out of the new row of a change of key: those of the row under the old key."""
+"""Fills unavailable values of a change of key: from the row under the old key."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,9 +31,9 @@ _Row = dict[str, Any]
 def with_old_values(
     session: Session, on: TableStatements, changes: TableChanges, *, spill: Callable[[TableChanges], None]
 ) -> TableChanges:
-    """The changes, each with all its values but those that its own row has. Seldom anything is to be done.
+    """The changes, with the unavailable values that only the row under the old key has. Most spans have none.
 
-    Where they become too large, `spill` is given them part by part, as a chunk, and what is returned is the rest.
+    Changes that become too large are given to `spill` part by part, as chunks; the rest is returned.
 
     To be called before anything of the span is written: the rows under the old keys are still there. What the same
     transaction did to them before stands in its chunks.
@@ -41,7 +41,7 @@ def with_old_values(
     wanting = [change for change in changes.keyed if _is_wanting(change)]
     if not wanting:
         return changes
-    # Of all of them before the first part is spilled: its rows are no older than the others.
+    # All are looked up before the first part is spilled: its rows must not count as older ones.
     places = _places_in_chunks(session, on, [change.taken_from or b"" for change in wanting])
     numbers = {id(change): number for number, change in enumerate(wanting, 1)}
     part = replace(changes, keyed=[])
@@ -119,7 +119,7 @@ def _filled_from_chunks(session: Session, on: TableStatements, row: _Row, places
 
 
 def _lacking(on: TableStatements, row: _Row) -> list[Column]:
-    """A column that the row does not have is another schema of the table, and the encoder says so."""
+    """Columns whose value is unavailable. The encoder reports columns that the row does not have."""
     return [column for column in on.table.columns if row.get(column.name) in STAND_INS]
 
 

@@ -1,4 +1,4 @@
-"""What maintenance asks of a destination, and what it lets go there."""
+"""What maintenance reads from a destination, and what it deletes there."""
 
 from collections.abc import Sequence
 

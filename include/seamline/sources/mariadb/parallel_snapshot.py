@@ -1,4 +1,4 @@
-"""A bulk read of a MariaDB source: views here and readers in tasks, opened at one binlog address."""
+"""The parallel snapshot of a MariaDB source: views here and readers in tasks, opened at one binlog address."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalogue keeps of a table beside its schema: by it an alteration that was undone is noticed.
+"""The origin of a table: what PostgreSQL's catalogue keeps beside its schema. It shows alterations that were undone.
 
 A table whose column was retyped there and back, or in whose place another one stands, looks as it did. The log holds
 neither that nor which values it has changed; and what was written while a table had another name, or was not published,
