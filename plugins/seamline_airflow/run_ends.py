@@ -119,7 +119,7 @@ class RunOf:
 
 
 def _end(store: Records, run: Run, why: Mapping[str, str]) -> None:
-    """A refused approval is no failure: it stands in the run already. A question that ended unanswered is none now."""
+    """A refused approval is no failure: the run has it already. An unanswered question is closed."""
     decision = decision_from_json(run.result.get(DECISION))
     if decision is not None and decision.state is DecisionState.WAITING:
         store.put_result(run.run_id, DECISION, None)

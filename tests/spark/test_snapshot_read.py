@@ -246,7 +246,7 @@ def _open_readers(session: object) -> int:
 
 @pytest.mark.parametrize(
     ("ddl", "value", "message"),
-    [("DATE", "'0000-00-00'", "a date that is none"), ("VARCHAR(9)", "'a\0b'", "NUL")],
+    [("DATE", "'0000-00-00'", "an invalid date"), ("VARCHAR(9)", "'a\0b'", "NUL")],
     ids=["zero date", "NUL character"],
 )
 def test_a_value_that_the_destination_cannot_hold_is_refused_by_name(

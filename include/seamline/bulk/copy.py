@@ -45,7 +45,7 @@ class CopyItem:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """`proof` is where the reading session stood, by its own word."""
+    """`proof`: the position that the reading session itself reported."""
 
     table: str
     destination: str

@@ -105,7 +105,7 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Publication:
     """`version` of this run; None: it published nothing, and `why_not` says why. `in_force`: the version of this date
-    that readers see, by whatever run; None: there is none. `in_force_is`: what that one was found to be."""
+    that readers see, by whatever run; None if there is none. `in_force_is`: what that one was found to be."""
 
     version: int | None = None
     at: datetime | None = None

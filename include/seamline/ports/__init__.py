@@ -86,9 +86,9 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A whole table that stands staged in the destination. `staged_as` is the sink's own name for it.
+    """A whole table, staged in the destination. `staged_as` is the sink's name for it.
 
-    `digest`: of its rows as they were compared with the source.
+    `digest`: of its rows when they were compared with the source.
     """
 
     table: Table
@@ -99,7 +99,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The boundary side of a first publish. Resolved by `run_id`: a repeat finds it done."""
+    """Boundaries and ledger of a first publish. Resolved by `run_id`: a repeat finds it done."""
 
     run_id: str
     topic: str
@@ -111,11 +111,11 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Tables that enter a stream that goes on, from their incremental snapshot, and tables that leave it. Resolved by
+    """Tables that enter a running stream from their incremental snapshot, and tables that leave it. Resolved by
     `run_id`.
 
-    `incremental_stream` is the stream of their incremental snapshot, `incremental_schema` where they lie; `kept_as` the
-    name under which a removed table's rows are kept.
+    `incremental_stream` and `incremental_schema` are those of the incremental snapshot. `kept_as`: removed table → the
+    name under which its rows are kept.
     """
 
     run_id: str
@@ -155,9 +155,9 @@ class Sink(Protocol):
     def join(self, stream: StreamId, joining: Joining) -> Commit:
         """Let tables enter and leave a published stream where it stands, in one transaction with a new epoch.
 
-        NotCaughtUp: the ledger of their incremental snapshot does not stand where the stream's stands; nothing was
-        changed. A table that the stream carries already becomes what its incremental snapshot says, in place; readers,
-        views and grants stay. Every incremental snapshot into this stream is over then, also those that were given up.
+        NotCaughtUp: the ledger of the incremental snapshot and that of the stream stand at different offsets; nothing
+        was changed. A table that the stream carries already is replaced in place by its incremental snapshot; readers,
+        views and grants stay. All incremental snapshots into this stream end, also abandoned ones.
         """
 
     def close(self) -> None: ...
@@ -238,8 +238,8 @@ class SchemaGuard(Protocol):
         """Up to here `verify` has nothing to ask; None before its first answer. May be read from any thread."""
 
     def is_as_planned(self, fingerprints: Mapping[str, str]) -> bool:
-        """Whether a catalogue of these fingerprints (`CatalogueFingerprints.tables`) has all tables as they were
-        planned, or as the source was last found to be well. False where that is not known. Does not ask the source."""
+        """Whether these fingerprints (`CatalogueFingerprints.tables`) are those of the planned tables, or of the last
+        state that was found to be good. False if that is unknown. Does not ask the source."""
 
     def close(self) -> None: ...
 
@@ -255,12 +255,12 @@ class HeartbeatPayload(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a stream is asked to do, as the platform database says it now.
+    """What a stream shall do, as the platform database says now.
 
     `hold_id` set: stand still at an END until the lease ends (`hold_until_s`, epoch seconds by this process's clock;
     the platform database's clock decides, the control translates it);
     `apply_to` set as well: first apply every transaction it covers and stop before the first that it does not.
-    `are_old`: the platform database is away, so these are the last that were heard.
+    `are_old`: the platform database is away, so these are the last known ones.
     """
 
     wanted: bool = True
@@ -274,14 +274,14 @@ class Orders:
 @dataclass(frozen=True, slots=True)
 class StreamReport:
     """State a stream reports between spans. `state`: starting, streaming, catching_up, paused, held, stopped, failed,
-    waiting (for its source, `error` says with what and why);
-    the host reports for a stream that has no task: no_slot, backing_off, failed, stopped. `idle` is never reported: a
+    waiting (for its source; `error` says why).
+    The host reports for a stream that has no task: no_slot, backing_off, failed, stopped. `idle` is never reported: a
     loop ends with it, and the host keeps its last report young while it listens to the log for it (`is_idle`).
 
     `records_per_s`: what it applies while it has something to do; 0 where that was not measured yet.
-    `silent_s`: for so long nothing has come through the log, though the source's heartbeats should; 0 while they do.
+    `silent_s`: since when nothing has come through the log, not even a heartbeat of the source; 0 while they come.
     `host`, `reports_dropped` (while the platform database was away), `age_s` (seconds since it was written, by the
-    database's clock), `still_s` (for how long it had not come further then, though nobody had asked it to stand),
+    database's clock), `still_s` (for how long it had not advanced then, although nobody held or paused it),
     `since` (when it came into this state) and `is_idle` are filled in on the way; the stream leaves them out.
     """
 
@@ -311,17 +311,17 @@ class StreamControl(Protocol):
     """The stream's side of the platform database. Never blocks the loop: a database that is away means "as before"."""
 
     def orders(self) -> Orders:
-        """The first ones are asked before the stream takes the right to write: they are those of now wherever somebody
-        can be asked, and may take some seconds.
+        """The first call comes before the stream takes the right to write. It reads the current orders if the database
+        answers, which may take some seconds.
 
-        A hold whose lease has ended is no longer in it: the stream needs no clock of its own."""
+        A hold whose lease has ended is left out: the stream needs no clock of its own."""
 
     def report(self, report: StreamReport) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WantedStream:
-    """A stream that shall run, by which plan. `want_number` grows with each want.
+    """A stream that shall run, and its plan. `want_number` grows with each want.
 
     `final_want`: the want under which it ended for good, with `final_error`; -1: none. It stays down until a later one.
     `held`: somebody has a hold on it, so a worker has to answer. `paused_by` is "" and `paused_at` None where nobody

@@ -26,7 +26,7 @@ def require_free(components: tuple[Component, ...], layout: Layout) -> None:
 
 
 def _taken(components: tuple[Component, ...], layout: Layout) -> dict[str, int]:
-    """Port and what it is for → pid of the process that listens there and is none of ours."""
+    """Port and what it is for → pid of the process that listens there and is not ours."""
     owners = _listeners()
     ours = {one.pid for one in leftovers.processes(layout)}
     return {

@@ -43,7 +43,7 @@ class SharedFiles:
         kept = self._folder / sha256
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            # One file has one mode: a program is not shared with what is none.
+            # One file has one mode: a program and a plain file are not shared.
             if kept.is_file() and kept.stat().st_mode == path.stat().st_mode and sha256_of(kept) == sha256:
                 _replace(path, by=kept)
             else:

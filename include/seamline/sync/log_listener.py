@@ -102,7 +102,7 @@ class LogListener:
 
 
 class LogListenerThread:
-    """Reads one log topic until it is closed or cannot go on. However it ends, all whom it listened for are woken."""
+    """Reads one log topic until it is closed or fails. Its end wakes all streams that it listened for."""
 
     def __init__(self, open_reader: Callable[[], LogReader], *, marker_table: str, wake: _Wake, name: str) -> None:
         self._open = open_reader

@@ -16,8 +16,8 @@ def stands_alone(transaction: Transaction) -> bool:
 
 
 def stop_condition(transaction: Transaction, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:
-    """Why the stream must stop before this transaction, if so. Only transactions that stand alone can be stop
-    conditions."""
+    """Why the stream must stop before this transaction, or None. Only a transaction that stands alone can be the
+    cause."""
     if transaction.ddl is not None:
         return _changed_structure(transaction, transaction.ddl, tables, gate)
     for marker in transaction.markers:

@@ -47,7 +47,7 @@ class CutApprovalOperator(ApprovalOperator):
 
     @property
     def serialized_params(self) -> dict[str, dict[str, Any]]:
-        """As the person's form is made of it. What somebody gave as the reason of the run is none for this."""
+        """The parameters of the person's form. The reason of the run does not count as one for the approval."""
         shown = super().serialized_params["reason"]
         return {"reason": {**shown, "value": None, "schema": {**shown["schema"], **_REASON_ASKED}}}
 

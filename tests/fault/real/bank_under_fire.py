@@ -205,7 +205,7 @@ class BankUnderFire:
         case = self._checked(Case(self.kind, failpoint, mode, 1, recovery_s, 0, 0, ()), before)
         saved = [json.loads(line) for line in verdicts.read_text(encoding="utf-8").splitlines()]
         assert [verdict for verdict, _ in saved[-1].values()] == [Verdict.MATCH] * len(TABLES)
-        # The disturbed one may have failed; what it must not do is see a difference that is none.
+        # The disturbed one may have failed; what it must not do is see a difference where there is none.
         wrong = [f"{name}: {said}" for one in saved for name, said in one.items() if said[0] == Verdict.BREAK]
         return replace(case, violations=(*case.violations, *wrong))
 

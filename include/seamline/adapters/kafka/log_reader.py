@@ -179,7 +179,7 @@ class KafkaLogReader:
 def without_errors(
     messages: Iterable[Message], trouble_of: Callable[[KafkaError], _Trouble | None]
 ) -> tuple[list[Message], _Trouble | None]:
-    """The messages that are none of the client's errors, up to the first error that ends reading, and that one."""
+    """The messages up to the first error that ends reading, and that error. Other errors of the client are dropped."""
     good: list[Message] = []
     for message in messages:
         error = message.error()

@@ -56,7 +56,7 @@ def _dated(column: Column, of: str) -> str:
             is_none, value = f"{of}={_NO_DATE_DAYS * _PER_DAY[unit]}", moment(of, unit)
         case _:
             is_none, value = f"starts_with({of},'-9999-')", f"{of}::{destination_type(column)}"
-    what = text_literal(f"column {column.name} holds a date that is none, as 0000-00-00, written as ")
+    what = text_literal(f"column {column.name} holds an invalid date, as 0000-00-00, written as ")
     return f"(CASE WHEN {is_none} THEN ({what}||{of})::{destination_type(column)} ELSE {value} END)"
 
 

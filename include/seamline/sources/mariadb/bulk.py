@@ -114,7 +114,7 @@ def bulk_statement(database: str, table: Table, segment: Segment, *, start_lock:
     """The SELECT of a table's rows, each beside the proof (address, whether its start lock was given) and whether it is
     one.
 
-    Without rows the join gives one of NULLs, which is none.
+    Without rows the join gives one row of NULLs, which does not count.
     """
     place, condition = relation(database, table), condition_of(table, segment)
     # Without the cast a session variable makes it a long text, which connectorx hands over as bytes.
@@ -254,7 +254,7 @@ def _foreign_errors(table: Table) -> Iterator[None]:
 def _translated(text: str, table: Table) -> SeamlineError:
     if "convert the value" in text and "Date(" in text:
         return SchemaConflict(
-            f"table {table.name} holds a date that is none (as 0000-00-00): {_shortened(text)}",
+            f"table {table.name} holds an invalid date (as 0000-00-00): {_shortened(text)}",
             hint="correct the value at the source (find it with: WHERE column < '0001-01-01' OR DAY(column) = 0), or "
             "leave the table out of the sync",
             table=table.name,

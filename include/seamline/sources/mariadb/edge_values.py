@@ -11,7 +11,7 @@ from seamline.domain.catalogue import Column, Kind
 LENGTH_MAX = 2_000
 _TINY = 255
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-_NO_DATES = (("dates that are none, as 0000-00-00", "snapshot and stream stop there, and name the column"),)
+_NO_DATES = (("invalid dates, as 0000-00-00", "snapshot and stream stop there, and name the column"),)
 _NOT_IN_TEXTS = (
     ("the character NUL inside a text", "PostgreSQL has no place for it: snapshot and stream stop there"),
     (
@@ -24,7 +24,7 @@ LIMITS: Mapping[Kind, Sequence[tuple[str, str]]] = {
     **dict.fromkeys((Kind.DATE, Kind.DATETIME, Kind.INSTANT), _NO_DATES),
     **dict.fromkeys((Kind.CHAR, Kind.STRING), _NOT_IN_TEXTS),
 }
-# What an ENUM holds after a value that is none of its labels, of a session that was not strict: its text is empty.
+# What an ENUM holds after a session that was not strict has written an unknown label: its text is empty.
 _ERROR_VALUE = "0"
 _DIGITS = re.compile(r"\((\d+),(\d+)\)")
 _LABEL = re.compile(r"'(?:[^']|'')*'")

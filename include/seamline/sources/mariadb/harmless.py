@@ -1,7 +1,7 @@
-"""Which statements leave every stored value of a table, and what its rows are known by, as they were.
+"""Harmless statements: they change no stored value of a table, and nothing by which its rows are identified.
 
-Whatever is not in these lists is taken for one that does not. `ALTER IGNORE` is none of them: to make a unique index it
-deletes rows, and no log has that.
+Every other statement is taken for harmful. `ALTER IGNORE` is not in the lists: to make a unique index it
+deletes rows, and no log holds that.
 """
 
 import re

@@ -57,7 +57,7 @@ class OneSessionReaders:
         except _MisfitError as exc:
             raise SchemaConflict(
                 f"a value of {table.name}.{exc.column.name} does not fit {exc.column.source_type}: {exc.__cause__}",
-                hint="a date that is none (as 0000-00-00) has to be corrected at the source; was the column changed?",
+                hint="an invalid date (as 0000-00-00) has to be corrected at the source; was the column changed?",
                 table=table.name,
             ) from exc
         finally:

@@ -133,7 +133,7 @@ class MariaDbProbes:
             self._session = self._opened()
 
     def _letters(self, charset: str) -> str:
-        """Every letter of a character set of single bytes; the server shows `?` for a byte that is none."""
+        """Every letter of a single-byte character set; the server shows `?` for a byte without a letter."""
         asked = ", ".join(f"CONVERT(_{charset} x'{byte:02x}' USING utf8mb4)" for byte in range(0x21, 0x100))
         shown = dict.fromkeys(str(letter) for letter in self._rows(f"SELECT {asked}")[0])
         return "".join(letter for letter in shown if letter != "\ufffd")

@@ -1,7 +1,7 @@
 """Reading sessions of a PostgreSQL source that all stand on one snapshot, exported by a replication slot.
 
 The slot lives for moments only: the first session imports its snapshot and exports it again, and from that one all
-others come, also those of other processes. Each session says by its own word which snapshot it stands on.
+others come, also those of other processes. Each session itself reports its snapshot.
 
 To a slot's snapshot a transaction is committed as soon as its commit stands in the WAL, a moment before the server
 itself holds it so. Rows that are read in that moment are not found and, worse, are marked as rolled back, for everybody

@@ -1,4 +1,4 @@
-"""Dates of MariaDB that are none: the log distinguishes them from NULL and from 1970, and no stream stores anything for
+"""Invalid dates of MariaDB: the log distinguishes them from NULL and from 1970, and no stream stores anything for
 one."""
 
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ def test_a_stream_stops_before_a_date_that_is_none_and_names_its_column(
         )
         wait_until(lambda: stream.error is not None, timeout_s=60, what="the stream to stop")
         assert isinstance(stream.error, SchemaConflict)
-        assert f"column {column} holds a date that is none" in str(stream.error)
+        assert f"column {column} holds an invalid date" in str(stream.error)
         assert "park the table" in stream.error.hint
         assert stream.query("SELECT id FROM live.dated") == [(1,)]
         assert stream.query("SELECT id FROM live.account") == []
