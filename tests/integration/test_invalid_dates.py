@@ -47,7 +47,7 @@ def values(**odd: str) -> str:
     return ", ".join((REAL | odd).values())
 
 
-def test_a_date_that_is_none_is_distinguished_from_null_and_from_every_real_one(bank: Captured) -> None:
+def test_an_invalid_date_is_distinguished_from_null_and_from_every_real_one(bank: Captured) -> None:
     bank.ensure(bank.with_tables("dated"))
     odd = ["'0000-00-00'", "'2026-00-15'", "'2026-11-00'", "'2026-02-31'", "'0000-05-05'"]
     bank.execute(
@@ -70,7 +70,7 @@ def test_a_date_that_is_none_is_distinguished_from_null_and_from_every_real_one(
 
 
 @pytest.mark.parametrize("column", ["d", "un", "t"])
-def test_a_stream_stops_before_a_date_that_is_none_and_names_its_column(
+def test_a_stream_stops_before_an_invalid_date_and_names_its_column(
     bank: Captured, warehouse: Connection, column: str
 ) -> None:
     with streamed(bank, warehouse, "account", "dated") as stream:

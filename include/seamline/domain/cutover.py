@@ -56,8 +56,10 @@ class BoundaryGate:
         return len(self._ended) < len(self.boundaries)
 
     def expects_covered(self, position: Position) -> bool:
-        """Whether transactions from before `position` may still come, for a stream that stands there: every table came
-        with a snapshot that covers them. Where one did not, as beside tables that joined later, they would count twice.
+        """Whether a stream at `position` may still get transactions from before it.
+
+        It may if every table came with a snapshot that covers them. Otherwise, as beside tables that joined later, they
+        would count twice.
         """
         return self.is_open and all(
             name not in self._ended and boundary.position.covers(position) for name, boundary in self.boundaries.items()

@@ -3,8 +3,8 @@
 SeamlineError
 ├─ ConfigError         a person must edit a file or a setting     never retried, exit code 2
 ├─ TransientError      the world may recover                      the one retry owner tries again
-│  ├─ NotCaughtUp       an incremental snapshot and its stream do not stand at one place: bring them there again
-│  └─ SourceAway       what comes next in the log can be verified by the source alone, which does not answer
+│  ├─ NotCaughtUp       an incremental snapshot and its stream stand at different offsets: try again
+│  └─ SourceAway       only the source can verify what comes next in the log, and it does not answer
 ├─ TerminalError       trying again cannot help                   stops, names the cure
 │  ├─ PositionLost     log purged, truncated, recreated, another server
 │  ├─ SchemaConflict   a table no longer looks as planned
@@ -79,7 +79,7 @@ class TransientError(SeamlineError):
 
 
 class NotCaughtUp(TransientError):
-    """Tables cannot join a stream that stands elsewhere in the log than they do."""
+    """Tables cannot join a stream that stands at another offset of the log."""
 
 
 class SourceAway(TransientError):

@@ -40,8 +40,11 @@ class LedgerRow:
 
 
 def refuse_one_that_went_back(found: LedgerRow, *, confirmed: LedgerRow) -> None:
-    """`confirmed` is what the destination has said before. A ledger takes neither its epoch nor, within one, its offset
-    back: only the destination itself can, which was put back or failed over to a replica that was behind."""
+    """WentBack if `found` stands before `confirmed`, a row that the destination reported earlier.
+
+    A ledger never lowers its epoch, nor its offset within one. So the destination was restored, or it failed over to a
+    replica that was behind.
+    """
     if (found.epoch, found.next_offset) < (confirmed.epoch, confirmed.next_offset):
         stream = found.stream
         raise WentBack(

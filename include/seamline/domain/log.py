@@ -20,7 +20,7 @@ class RecordKind(IntEnum):
 class RowChange(NamedTuple):
     """What one record of the log topic says of one row. `op` is c, u or d; `key` and the images are raw JSON.
 
-    A message in a WAL is taken for a row, with op m and of no table that there is, for END counts it.
+    A message in a WAL counts as a row, because END counts it: op m, of a table that does not exist.
 
     `is_partial`: `after` may lack values that the update did not change; `old_key` is then the key that the row had
     before a change of key.
@@ -40,8 +40,8 @@ class RowChange(NamedTuple):
 class LogRecord:
     """One record of the log topic; of kind ROWS, records of one transaction's rows that follow each other.
 
-    Nearly all records are of rows: these are tuples, which are made faster than objects, and what they share is kept
-    once. Mutable only because a frozen one takes longer to make; nobody changes one.
+    Nearly all records are of rows. Rows are tuples, which are made faster than objects; what they share is kept once,
+    here. The class is mutable only because a frozen one takes longer to make: do not change one.
 
     `transaction_id` is the part of the transaction id that BEGIN, its rows and END share (the GTID; for PostgreSQL the
     xid). BEGIN: `is_whole` says that all of the transaction follows it, also where a part was sent before; `follows` is
@@ -76,9 +76,11 @@ WHOLE_DATABASE = ("",)
 
 
 def touched(ddl: LogRecord, tables: Collection[str]) -> tuple[str, ...]:
-    """Those of these tables that a statement takes away or changes. It may write their names in another case: whether
-    that is another table only the server knows, and a stream that stops for nothing does no harm. A server that holds
-    two tables whose names differ by case alone means the one that it names."""
+    """Those of these tables that a statement drops or changes.
+
+    A name in another case counts too: only the server knows whether it is another table, and a needless stop does no
+    harm. If two tables differ by case alone, the statement means the one that it names exactly.
+    """
     if ddl.tables == WHOLE_DATABASE:
         return tuple(sorted(tables))
     known: dict[str, list[str]] = {}
@@ -90,7 +92,7 @@ def touched(ddl: LogRecord, tables: Collection[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PrecedingTransaction:
-    """A transaction, and whether an END closed it; one without has so many `records`, TRUNCATE or DDL."""
+    """The transaction before a BEGIN, and whether an END closed it. `records`: its TRUNCATE and DDL, if none did."""
 
     position: Position
     has_end: bool
@@ -103,8 +105,8 @@ class Transaction:
 
     Offsets are half-open: `end` is the offset after the transaction's last record. `committed_ms` is the source's
     commit time (END's `ts_ms`), milliseconds since the epoch. `markers` are the inserts into the marker table, apart
-    from `rows`. `truncated`: tables emptied before `rows`, which hold nothing of them from before that.
-    `chunks`: how many parts of a transaction larger than memory were taken away before; `rows` is then the rest.
+    from `rows`. `truncated`: tables that were emptied before `rows`; `rows` has no earlier change of them.
+    `chunks`: how many were taken out of a transaction larger than memory; `rows` is then the rest.
     `follows`: the transaction that its BEGIN names. `row_bytes`: the size of the images of `rows`.
     """
 

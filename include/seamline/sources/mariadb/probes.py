@@ -152,8 +152,8 @@ class MariaDbProbes:
         return {str(name): f" CHARACTER SET {charset} COLLATE {collation}" for name, charset, collation in rows}
 
     def _tried(self, column: Column, texts: str, default: Default) -> Default:
-        """Left out where the server does not take it in a table of one column: it may read other columns, or be a date
-        that is none."""
+        """Left out if the server refuses it in a table of one column: it may read other columns, or be an invalid
+        date."""
         if default.left_out:
             return default
         try:
