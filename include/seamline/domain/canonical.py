@@ -20,7 +20,7 @@ different rows never have one text: no separator inside a value can be taken for
 | uuid | lower hex with dashes |
 
 FLOAT and DOUBLE of MariaDB are no exact columns: it prints them in another way than PostgreSQL, and settings change its
-digits. They are compared by tolerance (`floats_agree`). Between two PostgreSQL they are as exact as everything else. A
+digits. They are compared by tolerance (`floats_agree`). Between two PostgreSQL they are as exact as everything else. An
 invalid date (`0000-00-00`) keeps a text of its own and equals nothing else; so do infinite dates and those before
 the year 1 or after 9999.
 """

@@ -27,9 +27,8 @@ class TableChanges:
     """Keyed tables fill `keyed`; keyless tables fill `net` (raw row → copies to add, or to remove when negative).
 
     `chunk` 1, 2, …: a part of a transaction that is larger than memory. The sink spills it to where readers see
-    nothing and joins the chunks, in this order, in the one commit of the transaction; 0 is a whole batch, or what comes
-    behind all chunks. `truncate_first`: before these changes the table was emptied, also of those that chunks before
-    this one hold.
+    nothing and joins the chunks, in this order, in the one commit of the transaction. 0: a whole batch, or the rest
+    behind all chunks. `truncate_first`: the table was emptied before these changes; that also undoes earlier chunks.
     """
 
     table: str

@@ -1,4 +1,4 @@
-"""The barrier: both sides of a sync opened for reading at one position of the source's log (mode B).
+"""The reconciliation barrier: both sides of a sync opened for reading at one position of the source's log (mode B).
 
 wait until the stream is near → hold it at an END → open the source's views at P, which must cover the held place →
 commit a marker, so that a transaction beyond P exists on an idle source too → the stream applies everything covered by
