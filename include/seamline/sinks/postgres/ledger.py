@@ -292,7 +292,7 @@ def take_over_boundaries(
         "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, ended_at, shape_mark)"
         " SELECT DISTINCT ON (p.table_name) %(stream)s, p.table_name, (SELECT coalesce(max(b.generation), 0) + 1 "
         "FROM seamline.boundary b WHERE b.stream = %(stream)s AND b.table_name = p.table_name), "
-        "p.position, p.high_marker, p.ended_at, p.fingerprint FROM seamline.boundary p "
+        "p.position, p.high_marker, p.ended_at, p.shape_mark FROM seamline.boundary p "
         "WHERE p.stream = %(incremental)s AND p.table_name = ANY(%(tables)s) ORDER BY p.table_name, p.generation DESC",
         {"stream": str(stream), "incremental": str(incremental_stream), "tables": list(tables)},
     )
