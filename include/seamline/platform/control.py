@@ -43,8 +43,8 @@ _REPORTS_WITHIN_S = 10.0
 
 
 def as_of_now(report: StreamReport, *, age_s: float) -> StreamReport:
-    """A report of `age_s` seconds ago. What it is at work on since then no reader sees yet: it is behind by so much
-    more. A stream that has not begun has no lag."""
+    """A report of `age_s` seconds ago, with the lag of now: no reader has seen anything of these seconds yet. A stream
+    that has not begun has no lag."""
     if not report.epoch or age_s < _REPORTS_WITHIN_S:
         return report
     return dataclasses.replace(report, lag_s=report.lag_s + age_s)

@@ -54,7 +54,7 @@ class NotifyLoop:
         try:
             self._wake_sender.send(b"!")
         except OSError:
-            return  # the thread has many rings to hear already, or has ended
+            return  # the thread is woken already, or has ended
 
     def wait_for_cycle(self, *, timeout_s: float) -> None:
         """Wait, at most so long, for the end of a cycle that begins now, or of an attempt to connect that meets nobody.
@@ -128,8 +128,8 @@ class NotifyLoop:
             log.warning("platform database is away, all goes on as before: for=%s error=%s", self._name, reason)
 
     def _wait_to_try_again(self) -> None:
-        """A ring does not shorten it, or each report would mean an attempt to connect; only the end does, or somebody
-        who waits."""
+        """`wake` does not shorten it, or each report would mean an attempt to connect. `close` and `wait_for_cycle`
+        do."""
         deadline = time.monotonic() + self._poll_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_receiver, selectors.EVENT_READ)

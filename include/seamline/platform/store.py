@@ -125,7 +125,7 @@ class PlatformStore:
         self._require_run(self._database.transact(work), run_id)
 
     def resume_run(self, run_id: str) -> None:
-        """A run that failed goes on: it is running again and says no more why it failed. Any other stays what it is."""
+        """Set a failed run to running, without its failure. Runs in any other state stay as they are."""
 
         def work(session: Session) -> None:
             session.execute(

@@ -285,7 +285,7 @@ class PlatformStreamDirector:
         """For the host: what these idle streams said last still holds. Returns those of which that cannot be said:
         their last words did not arrive, or `holder` has no lease.
 
-        A stream that came no further has nothing to come further for, so its time is not counted.
+        An idle stream has nothing to apply, so the time that it does not advance is not counted.
         """
 
         def work(session: Session) -> frozenset[StreamId]:

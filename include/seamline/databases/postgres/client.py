@@ -212,7 +212,7 @@ def seamline_error(exc: psycopg.Error, doing: str, *, table: str = "") -> Seamli
 
 
 def _refusal_hint(state: str, said: str) -> str:
-    """How to mend what the destination refuses for as long as nobody changes something there; "" for our own bug."""
+    """The cure of a refusal that lasts until somebody changes the destination; "" for our own bug."""
     if state.startswith("54"):
         return _limit_hint(said)
     if state == "55000":

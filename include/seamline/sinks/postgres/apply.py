@@ -45,7 +45,7 @@ class SpanApplier:
                     self.session.execute(on.create_chunks)
 
     def refused_on_the_way(self, exc: SeamlineError) -> str:
-        """What a unique index said of the order in which a keyed table was written; "" for any other error."""
+        """The error of a unique index against the order in which a keyed table was written; "" for any other error."""
         return refused_on_the_way(exc, self._statements.get(exc.table))
 
     def apply(

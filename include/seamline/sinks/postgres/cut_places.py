@@ -36,7 +36,7 @@ def proven_place(destination: DestinationPlan, table: str) -> Relation:
 
 
 def in_place_of_view(view: Relation, table: str, *, kind: str, definition: str, sync: str) -> Iterator[tuple[str, str]]:
-    """What is wrong of what has the name of a view of the sync's cuts. `kind` is its relkind, "" where nothing has."""
+    """What is wrong with the relation that has the name of a cut view. `kind`: its relkind, "" if there is none."""
     if not kind or (kind == "v" and f"sync = {text_literal(sync)}::text" in definition):
         return
     need = f"and the cuts of table {table} need this name for a view"

@@ -279,9 +279,11 @@ def locked_place(session: Session, stream: StreamId) -> tuple[str, int] | None:
 def take_over_boundaries(
     session: Session, stream: StreamId, incremental_stream: StreamId, tables: Sequence[str]
 ) -> None:
-    """The newest boundary that each table has in its incremental snapshot begins its next generation in the stream, and
-    what the incremental snapshot has found counts as found by the stream, now: under new numbers, as the stream's may
-    be reported already."""
+    """Boundaries and findings of an incremental snapshot become those of the stream.
+
+    The newest boundary of each table begins its next generation. Findings get new numbers and the time of now, because
+    the stream's own may be reported already.
+    """
     session.execute(
         "WITH moved AS (DELETE FROM seamline.finding WHERE stream = %s AND over_at IS NULL RETURNING *)"
         " INSERT INTO seamline.finding (stream, table_name, kind, row_key, log_offset, position, found_at)"

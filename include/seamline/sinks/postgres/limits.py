@@ -92,7 +92,7 @@ def refusals_of_cuts(table: Table) -> Iterator[tuple[str, str]]:
 
 
 def _bytes(column: Column, wire: WireForms, *, any_length: int = _INLINE_MAX) -> int:
-    """What a value of it takes in a row, the stored or the staged one, if all that may lie aside does."""
+    """The bytes of a value in a row, stored or staged, if all that may be stored out of line is."""
     stored, _, length = destination_type(column).partition("(")
     letters = int(length.rstrip(")")) if stored == "varchar" and length else any_length
     varying = min(letters * _LETTER_BYTES + 1, any_length)

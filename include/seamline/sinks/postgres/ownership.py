@@ -12,7 +12,7 @@ from seamline.plan.model import INCREMENTAL, DestinationPlan
 def of_others(
     session: Session, stream: StreamId, destination: DestinationPlan, tables: Sequence[str]
 ) -> dict[str, tuple[str, str]]:
-    """What is wrong of each of these tables that stands there and is not the stream's, and how to mend it."""
+    """The tables that exist and are not the stream's: table → what is wrong, and the cure."""
     there = session.execute(
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = ANY(%s) AND c.relkind <> 'i' ORDER BY 1",

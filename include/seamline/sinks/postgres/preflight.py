@@ -210,7 +210,7 @@ def _foreign_schemas(session: Session, destination: DestinationPlan) -> Iterator
 def _checked_row_by_row(
     session: Session, destination: DestinationPlan, tables: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Unique indexes that somebody has added to a live table: values that change places meet each other there."""
+    """Unique indexes that somebody has added to a live table: they refuse values that change places between rows."""
     found = session.execute(
         "SELECT t.relname, i.relname,"
         " EXISTS (SELECT FROM pg_index p WHERE p.indrelid = t.oid AND p.indisprimary)"
@@ -232,7 +232,7 @@ def _checked_row_by_row(
 def _reading_kept_rows(
     session: Session, destination: DestinationPlan, tables: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """A view goes with the table that it was made over. Where that left and came back, it shows the rows of before."""
+    """A view belongs to the table that it was made over: after the table left and came back, it shows the old rows."""
     kept_as = {kept_name(table, "")[:-_MARK]: table for table in tables}
     found = session.execute(
         "SELECT DISTINCT k.relname, v.oid::regclass::text FROM pg_class k JOIN pg_namespace n ON n.oid = k.relnamespace"

@@ -99,7 +99,7 @@ def put_tables_in_place(
 
 
 def set_aside(session: Session, stream: StreamId, kept_as: Mapping[str, str], destination: DestinationPlan) -> None:
-    """Rename the live tables that leave, with their primary keys, whose names others may want. In the transaction."""
+    """Rename the live tables that leave, and their primary keys: others may need the names. In the transaction."""
     for table, kept in kept_as.items():
         live = f"{quoted(destination.schema)}.{quoted(table)}"
         if _exists(session, destination.schema, table):

@@ -221,7 +221,7 @@ class PostgresSink:
     def _commit_in_any_order(
         self, applier: SpanApplier, lease: Lease, batches: dict[str, list[Encoded]], progress: Progress
     ) -> Commit:
-        """Once more from its beginning for each table whose unique indexes refuse the first order of its rows.
+        """Commit; begin again with delete-insert for each table whose unique indexes refuse the usual order.
 
         Nothing is remembered for the next span: most need no other order, and whoever looks at the rows (triggers,
         foreign keys) sees them go and come no more often than it must be.
@@ -291,7 +291,7 @@ class PostgresSink:
         return self._row if self._row and self._row.epoch == lease.epoch else lease.ledger
 
     def _send_commit(self, session: Session, failpoint: str) -> None:
-        """COMMIT, and the only place where not knowing begins: from the moment it is sent until its answer is read."""
+        """COMMIT. The only place where the outcome may be unknown: from its sending until its answer."""
         connection = session.pgconn
         try:
             connection.send_query(b"COMMIT")

@@ -46,7 +46,7 @@ def _cast(column: Column, *, of: str) -> str:
 
 
 def _dated(column: Column, of: str) -> str:
-    """What is no date ends the statement with a text that says so: the snapshot's reader refuses it too."""
+    """An invalid date fails the statement with a text that says so; the snapshot's reader refuses it too."""
     match column.kind:
         case Kind.DATE:
             is_none, value = f"{of}={_NO_DATE_DAYS}", f"date '1970-01-01'+{of}::int"
