@@ -66,8 +66,8 @@ class PlatformStreamControl:
     """Use it as a context: the thread lives inside.
 
     `plan_json` and `host` given: orders say `wanted=False` as soon as the stream is wanted by another plan, or the
-    pool's lease belongs to another host. `first`: the orders until the database was heard. `patience_s`: so long the
-    first call of `orders` waits for it.
+    pool's lease belongs to another host. `first`: the orders until the database has answered. `patience_s`:
+    how long the first call of `orders` waits for that.
     """
 
     def __init__(

@@ -57,8 +57,7 @@ def holds(holder: Holder, *, process: int) -> bool:
 
 
 def is_known_dead(holder: Holder) -> bool:
-    """Only of a process that this one could see if it lived can that be said; of any other one only its lease says
-    it."""
+    """Whether the holder is known to have ended: only if this process would see it alive. Else the lease decides."""
     return _is_of_here(holder) and started_ticks(holder.process) != holder.started
 
 

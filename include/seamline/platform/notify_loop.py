@@ -104,7 +104,7 @@ class NotifyLoop:
             self._change.notify_all()
 
     def _sleep(self, session: Session) -> None:
-        """Until a notice, a ring or the next poll."""
+        """Until a notice, a `wake` or the next poll."""
         # A notice that came in with the last answer waits inside the client: the socket does not show it.
         if any(True for _ in session.notifies(timeout=0)):
             return

@@ -272,8 +272,7 @@ class PlatformStreamDirector:
         return self._database.transact(work)
 
     def put_report(self, report: StreamReport) -> None:
-        """For the host, of a stream that has no task to speak for itself. Without effect unless `report.host` has the
-        lease."""
+        """For the host, about a stream without a task. Without effect unless `report.host` has the lease."""
 
         def work(session: Session) -> None:
             if _has_lease(session, report.stream, report.host):
@@ -282,8 +281,8 @@ class PlatformStreamDirector:
         self._database.transact(work)
 
     def keep_young(self, streams: Sequence[StreamId], *, holder: str) -> frozenset[StreamId]:
-        """For the host: what these idle streams said last still holds. Returns those of which that cannot be said:
-        their last words did not arrive, or `holder` has no lease.
+        """For the host: confirm the last reports of these idle streams. Returns those that cannot be confirmed: the
+        report did not arrive, or `holder` has no lease.
 
         An idle stream has nothing to apply, so the time that it does not advance is not counted.
         """
