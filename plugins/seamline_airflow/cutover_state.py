@@ -65,7 +65,7 @@ def judge(
 
 
 def _is_through(run: Run) -> Callable[[LedgerRow], bool]:
-    """Asks a ledger whether what the run has read is nowhere asked for its position any more.
+    """Whether, by this ledger, no table that the run has read still needs the position rule.
 
     Tables that joined bring their boundaries along, which their incremental snapshot may have ended already.
     """

@@ -51,8 +51,8 @@ def open_session(name: str) -> SparkSession:
 
 @contextmanager
 def as_an_application() -> Iterator[None]:
-    """For a job whose work no Spark does. In cluster mode a context: YARN takes a driver that never opens one for
-    failed. Else none, it costs seconds."""
+    """For a job that works without Spark. In cluster mode it opens a context: YARN counts a driver without one as
+    failed. Elsewhere it opens none, which would cost seconds."""
     conf = submitted_conf("seamline")
     if conf.get("spark.submit.deployMode") != "cluster":
         yield

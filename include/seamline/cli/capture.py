@@ -79,7 +79,7 @@ def _reset(plans: list[SyncPlan], args: argparse.Namespace) -> int:
 
 
 def _end_alarms(source: str, *kinds: str) -> None:
-    """They are about what was before. What is still so is raised again by the stream host, since now."""
+    """They are about the former capture. The stream host raises again what still holds."""
     with closing(registry.platform()) as store:
         for kind in kinds:
             store.end_alarm(kind, source)

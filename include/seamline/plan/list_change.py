@@ -73,9 +73,9 @@ def _parked_among(plan: SyncPlan, names: Collection[str]) -> str:
 
 
 def kept_name(table: str, run_id: str) -> str:
-    """Under which name the rows of a table that left are kept, with room for `_pkey` in 63 bytes.
+    """The name under which the rows of a removed table are kept, with room for `_pkey` in 63 bytes.
 
-    Made unique by the run, and by the whole of a name of which only the beginning is left.
+    Unique by the run and by the whole table name, also where only its beginning fits.
     """
     whole = "\0".join((run_id, table))
     mark = f"__removed_{hashlib.sha256(whole.encode()).hexdigest()[:10]}"
@@ -83,8 +83,7 @@ def kept_name(table: str, run_id: str) -> str:
 
 
 def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
-    """The carried tables whose schema is another one now. The stream would go on under a schema that they do not
-    have."""
+    """The carried tables whose schema has changed since their load. The stream would go on with the wrong one."""
     before = {table.name: table.definition for table in known.tables}
     after = {table.name: table.definition for table in now.tables}
     carried = before.keys() & after.keys() - set(change.added)
@@ -92,8 +91,8 @@ def altered(known: SyncPlan, now: SyncPlan, change: ListChange) -> list[str]:
 
 
 def with_origins_of(known: SyncPlan, now: SyncPlan, change: ListChange) -> SyncPlan:
-    """`now`, in which the tables that are not loaded again keep the origin of their load: what was done to them since
-    is still to be found out."""
+    """`now`, where the tables that are not loaded again keep the origin of their load: what was done to them since then
+    must still be noticed."""
     origins = {table.name: table.definition.origin for table in known.tables}
     tables = tuple(
         table

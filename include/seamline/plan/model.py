@@ -205,11 +205,9 @@ class SyncPlan:
         return StreamId(self.sync, self.destination(destination).name)
 
     def incremental_plan(self, tables: Collection[str], mark: str) -> "SyncPlan":
-        """The plan of these tables' own incremental snapshot: a stream of its own, into a schema of its own, with its
-        own ledger.
+        """The plan of an incremental snapshot of these tables: a stream with its own schema and its own ledger.
 
-        `mark` distinguishes one incremental snapshot from every other. The name cannot be that of a declared sync,
-        whose names are plain words.
+        `mark` is unique to it. Its name cannot be that of a declared sync, whose names are plain words.
         """
         destinations = tuple(
             dataclasses.replace(one, schema=one.incremental_schema(mark), staged_in=one.stage_schema)
