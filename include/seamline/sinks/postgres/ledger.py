@@ -281,8 +281,8 @@ def take_over_boundaries(
 ) -> None:
     """Boundaries and findings of an incremental snapshot become those of the stream.
 
-    The newest boundary of each table begins its next generation. Findings get new numbers and the time of now, because
-    the stream's own may be reported already.
+    The newest boundary of each table begins its next generation. Findings get new numbers, because the stream's own may
+    be reported already.
     """
     session.execute(
         "WITH moved AS (DELETE FROM seamline.finding WHERE stream = %s AND over_at IS NULL RETURNING *)"
