@@ -125,7 +125,7 @@ def bulk_statement(database: str, table: Table, segment: Segment, *, start_lock:
     is_row = f"{quoted(certain.name)} IS NOT NULL" if certain else f"EXISTS(SELECT 1 FROM {place} WHERE {condition})"
     return (
         f"SELECT {columns}{quoted(_PROOF)}, {is_row} AS {quoted(_IS_ROW)}"
-        f" FROM (SELECT {proof} AS {quoted(_PROOF)}) AS proof LEFT JOIN {place} ON {condition}"
+        f" FROM (SELECT {proof} AS {quoted(_PROOF)}) AS seamline_proof LEFT JOIN {place} ON {condition}"
     )
 
 
