@@ -46,7 +46,7 @@ from tests.integration.known import known_by_id
 
 SOURCE_ID, DESTINATION_ID = "snap_bulk_source", "snap_bulk_destination"
 SOURCE = SourcePlan("s", "mariadb", "snap_bulk", SOURCE_ID, SOURCE_ID, SOURCE_ID, "log", "connector")
-DESTINATION = DestinationPlan("warehouse", "postgres", "warehouse", "bulk")
+DESTINATION = DestinationPlan("warehouse", "postgres", DESTINATION_ID, "bulk")
 SOMEWHERE = BinlogPosition("0-1-1")
 FLOATS = Table(
     "floats",

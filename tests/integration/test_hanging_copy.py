@@ -8,9 +8,9 @@ from multiprocessing.connection import Connection as Pipe
 
 import pytest
 
-from seamline import registry
 from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.connections import Connection
+from seamline.bulk.copy import why_a_reader_hangs
 from seamline.databases.mysql.client import query
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
@@ -88,7 +88,7 @@ def copied_by_a_child(bank: Connection, link: Link, *, is_forgotten: bool) -> li
         coordinator,
         running(
             [partial(reads_all, through(link, bank), locks)],
-            look=partial(registry.why_a_reader_hangs, SOURCE),
+            look=partial(why_a_reader_hangs, SOURCE),
             silence_s=SILENCE_S,
         ) as children,
     ):

@@ -58,6 +58,9 @@ def mariadb_holds() -> Iterator[Held]:
                 cursor.execute(f"CREATE TABLE {table.name} (id INT PRIMARY KEY, v {case.mariadb_type})")
                 for number, literal in enumerate(_literals(case)):
                     cursor.execute(f"{kinds.LENIENT} INSERT INTO {table.name} VALUES ({number}, {literal})")
+                if case.column.kind is Kind.INSTANT:
+                    # 11.5 has moments up to 2106; to 11.4 they are invalid, and so stored as zero.
+                    cursor.execute(f"DELETE FROM {table.name} WHERE v = 0")
                 # Of a FLOAT the server prints six digits.
                 shown = "CAST(v AS DOUBLE)" if case.column.kind is Kind.FLOAT else "v"
                 cursor.execute(f"SELECT id, {shown} FROM {table.name}")

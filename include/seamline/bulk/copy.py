@@ -97,7 +97,7 @@ def copy_group(
     expected = len(order)
     copied: list[Copied] = []
     read = 0
-    look = partial(_why_a_reader_hangs, group.source)
+    look = partial(why_a_reader_hangs, group.source)
     with running(works, look=look, silence_s=silence_s) as children:
         for _ in range(min(group.streaming_max, expected)):
             children.send(order.popleft(), "your turn")
@@ -130,7 +130,7 @@ def _participant(group: CopyGroup, number: int, pipe: Pipe) -> None:
         readers.close()
 
 
-def _why_a_reader_hangs(source: SourcePlan, waits_for: str) -> str:
+def why_a_reader_hangs(source: SourcePlan, waits_for: str) -> str:
     """ "" where a task's readers are looked after by their own process."""
     kind = source_kind(source.kind)
     return kind.why_a_reader_hangs(source, waits_for) if waits_for and isinstance(kind, ExplainsHangingReaders) else ""
