@@ -3,10 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from queue import Empty, Full, Queue
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from seamline.kinds.bulk import PostgresCopy, TableRows
+from seamline.kinds.bulk import ArrowRows, PostgresCopy, TableRows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PartT = TypeVar("PartT")
 Load = Callable[[TableRows], int]
@@ -59,11 +63,16 @@ def load_each(rows: TableRows, loads: Sequence[Load]) -> list[int]:
     if len(loads) == 1:
         return [loads[0](rows)]
     if isinstance(rows, PostgresCopy):
-        return _in_threads(rows.blocks, [lambda parts, load=load: load(PostgresCopy(parts)) for load in loads])  # type: ignore[misc]
-    return _in_threads(
-        rows.batches,
-        [lambda parts, load=load: load(replace(rows, batches=parts)) for load in loads],  # type: ignore[misc]
-    )
+        return _in_threads(rows.blocks, [partial(_load_blocks, load) for load in loads])
+    return _in_threads(rows.batches, [partial(_load_batches, load, rows) for load in loads])
+
+
+def _load_blocks(load: Load, blocks: Iterator[bytes]) -> int:
+    return load(PostgresCopy(blocks))
+
+
+def _load_batches(load: Load, rows: ArrowRows, batches: "Iterator[pa.RecordBatch]") -> int:
+    return load(replace(rows, batches=batches))
 
 
 def _in_threads(parts: Iterator[PartT], loads: Sequence[Callable[[Iterator[PartT]], int]]) -> list[int]:
