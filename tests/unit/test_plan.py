@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from seamline.domain import installed
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Refused
+from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.compile import compile_plan, config_hash
 from seamline.plan.explain import explain
 from seamline.plan.model import plan_from_json, plan_to_json
@@ -32,6 +34,11 @@ LEDGER = Table(
     ),
     ("id",),
 )
+
+
+# A sink that keeps no table without a key; else as PostgreSQL.
+class KeyedOnly:
+    powers = SinkPowers(Atomic.TABLE, keyless=False)
 
 
 @pytest.fixture
@@ -182,3 +189,14 @@ def test_a_stage_names_a_job_exactly_when_it_runs_in_spark(declarations: Declara
         assert len({stage.id for stage in stages}) == len(stages)
         for stage in stages:
             assert bool(stage.job) == (stage.runs_in is RunsIn.SPARK)
+
+
+def test_a_table_without_a_key_is_refused_where_a_destination_keeps_no_such_table(
+    declarations: Declarations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyless = replace(ACCOUNT, key=())
+    compile_plan(declarations, "settlement", Survey((keyless, LEDGER)))
+    monkeypatch.setattr(installed, "load", lambda group, name: KeyedOnly())
+    compile_plan(declarations, "settlement", Survey((ACCOUNT, LEDGER)))
+    with pytest.raises(DeclarationsInvalid, match="account has no primary key, and destination `warehouse` .postgres."):
+        compile_plan(declarations, "settlement", Survey((keyless, LEDGER)))

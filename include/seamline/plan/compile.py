@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Kind, Table
@@ -24,6 +24,7 @@ from seamline.ports import Survey
 from seamline.spec.checks import seconds_of
 from seamline.spec.document import Path_
 from seamline.spec.faults import DeclarationsInvalid, guess
+from seamline.spec.kinds import keeps_keyless
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
@@ -132,7 +133,9 @@ def _nightly(spec: Nightly) -> NightlyPlan:
 
 
 def _check_survey(declarations: Declarations, sync: SyncSpec, survey: Survey) -> None:
-    faults = [declarations.fault(sync.sync, path, cause, cure) for path, cause, cure in _misfits(sync, survey)]
+    kinds = {name: declarations.destinations[name].kind for name in sync.destinations}
+    misfits = (*_misfits(sync, survey), *_keyless_misfits(sync, survey, kinds))
+    faults = [declarations.fault(sync.sync, path, cause, cure) for path, cause, cure in misfits]
     if faults:
         raise DeclarationsInvalid(faults)
 
@@ -163,6 +166,16 @@ def _misfits(sync: SyncSpec, survey: Survey) -> Iterator[tuple[Path_, str, str]]
     for number, derived in enumerate(sync.derived):
         yield from _sum_misfits(definitions, derived.table, derived.sum, derived.by, ("derived", number))
         yield from _boundless(definitions.get(derived.table), derived.sum, ("derived", number, "sum"))
+
+
+def _keyless_misfits(sync: SyncSpec, survey: Survey, kinds: Mapping[str, str]) -> Iterator[tuple[Path_, str, str]]:
+    """Tables without a key, and destinations (by their kinds) that cannot keep such."""
+    keyless = {table.name for table in survey.tables if not table.is_keyed}
+    refusing = [(name, kind) for name, kind in kinds.items() if keyless and not keeps_keyless(kind)]
+    for number, entry in enumerate(sync.tables):
+        for name, kind in refusing if entry.name in keyless and entry.parked is None else ():
+            what = f"table {entry.name} has no primary key, and destination `{name}` ({kind}) keeps no such table"
+            yield ("tables", number), what, "Give it a primary key at the source, or park it"
 
 
 def _boundless(table: Table | None, column: str, place: Path_) -> Iterator[tuple[Path_, str, str]]:

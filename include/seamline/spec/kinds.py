@@ -24,7 +24,15 @@ class _Source(Protocol):
     def spec(self) -> type[DatabaseSource]: ...
 
 
+class _Powers(Protocol):
+    @property
+    def keyless(self) -> bool: ...
+
+
 class _Sink(Protocol):
+    @property
+    def powers(self) -> _Powers: ...
+
     def spec(self) -> type[Destination]: ...
 
 
@@ -48,3 +56,8 @@ def powers_lacking(kind: str) -> Mapping[str, str]:
 
 def kinds_with_all_powers() -> tuple[str, ...]:
     return tuple(name for name in installed.names(installed.SINKS) if not powers_lacking(name))
+
+
+def keeps_keyless(kind: str) -> bool:
+    """Whether a kind of destination keeps a table without a key as a multiset."""
+    return cast(_Sink, installed.load(installed.SINKS, kind)).powers.keyless
