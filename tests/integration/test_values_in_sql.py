@@ -89,7 +89,7 @@ def _literals(case: kinds.KindCase) -> Sequence[str]:
 def postgres_holds() -> Iterator[Held]:
     with postgres_database(SOURCE.database) as connection:
         tables, batches = _fill_postgres(connection)
-        relations = {table.name: Relation("public", name) for name, table in tables.items()}
+        relations = {table.name: Relation("public", table.name) for table in tables.values()}
         (view,) = open_views(
             connection, tables=list(tables.values()), relations=relations, count=1, position_of=lambda _: P
         )
@@ -102,18 +102,20 @@ def _fill_postgres(connection: Connection) -> tuple[dict[str, Table], dict[str, 
     with postgres(connection) as session:
         for statement in postgres_kinds.TYPES:
             session.execute(statement.encode())
-        for case in postgres_kinds.CASES:
-            session.execute(f"CREATE TABLE {case.name} (id int PRIMARY KEY, v {case.type})".encode())
-        found = survey(session, SOURCE, [case.name for case in postgres_kinds.CASES]).whole()
+        # A table has a type of its own name, and some types have the names of their cases.
+        names = [f"of_{case.name}" for case in postgres_kinds.CASES]
+        for name, case in zip(names, postgres_kinds.CASES, strict=True):
+            session.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v {case.type})".encode())
+        found = survey(session, SOURCE, names).whole()
         for case, table in zip(postgres_kinds.CASES, found, strict=True):
-            column = table.column("v")
+            column, name = table.column("v"), table.name
             for number, value in enumerate(dict.fromkeys(("NULL", *case.edges, *_edges(column)))):
-                session.execute(f"INSERT INTO {case.name} VALUES ({number}, {value})".encode())
+                session.execute(f"INSERT INTO {name} VALUES ({number}, {value})".encode())
             if column.kind in (Kind.DATETIME, Kind.INSTANT):
-                session.execute(f"DELETE FROM {case.name} WHERE v > '{LAST_EXACT}' AND isfinite(v)".encode())
+                session.execute(f"DELETE FROM {name} WHERE v > '{LAST_EXACT}' AND isfinite(v)".encode())
             shown = "v::text" if column.kind is Kind.ENUM else "v"
             tables[case.name] = table
-            batches[case.name] = batch_of(table, read_rows(session, f"SELECT id, {shown} FROM {case.name}"))
+            batches[case.name] = batch_of(table, read_rows(session, f"SELECT id, {shown} FROM {name}"))
     return tables, batches
 
 
