@@ -106,11 +106,6 @@ def probed(plan: SyncPlan, destination_name: str) -> ProbeDestination:
     return power(sink_kind(destination.kind), CertifiesArrivals, to="be certified").open_probed(plan, destination)
 
 
-def cut_publisher(plan: SyncPlan, destination_name: str) -> Cuts:
-    """Close it after use."""
-    return cuts(plan.destination(destination_name))
-
-
 def cuts(destination: DestinationPlan) -> Cuts:
     """Close them after use."""
     return power(sink_kind(destination.kind), HoldsCuts, to="hold cuts").open_cuts(destination)

@@ -9,6 +9,7 @@ from typing import Any
 
 from seamline.plan.model import SyncPlan
 from seamline.ports import CaptureRegistry, PruningHolds, Sink, Source
+from seamline.ports.cuts import Cuts
 
 
 @contextmanager
@@ -70,9 +71,9 @@ def source(plan: SyncPlan) -> Iterator[Source]:
 
 
 @contextmanager
-def cut_publisher(plan: SyncPlan, destination: str) -> Iterator[Any]:
+def cut_publisher(plan: SyncPlan, destination: str) -> Iterator[Cuts]:
     """The power of a destination to hold cuts."""
     from seamline import registry
 
-    with closing(registry.cut_publisher(plan, destination)) as opened:
+    with closing(registry.cuts(plan.destination(destination))) as opened:
         yield opened

@@ -148,7 +148,7 @@ def publish(platform: Any) -> Any:
     def go(staged: StagedCut, *, signed_by: str = "") -> Cut:
         platform.put_result(staged.run_id, EXPECTATIONS, {"verdict": "MATCH"})
         run = platform.run(staged.run_id)
-        with closing(registry.cut_publisher(run.plan, "warehouse")) as publisher:
+        with closing(registry.cuts(run.plan.destination("warehouse"))) as publisher:
             return publish_cut(run, "warehouse", publisher=publisher, records=platform, signed_by=signed_by)
 
     return go

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.bulk.copy import CopyItem, CopyTarget, grouped
+from seamline.bulk.copy import CopyItem, CopyTarget, copy_one, grouped
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
-from seamline.domain.errors import ConfigError
-from seamline.kinds.bulk import BulkRead, StagedPlace
+from seamline.domain.errors import ConfigError, Refused
+from seamline.kinds.bulk import BulkRead, PostgresCopy, StagedPlace
+from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.sinks.postgres.types import destination_type
 from seamline.sources.mariadb.bulk import _translated, arrow_schema, bulk_statement, reading_of
@@ -115,3 +116,21 @@ def test_a_source_that_takes_no_session_in_the_clear_is_named_with_the_setting_t
     refused = _translated(f"timed out waiting for connection: {said}", Table("account", ()))
     assert isinstance(refused, ConfigError)
     assert "sslmode" in refused.hint
+
+
+class TakesArrowOnly:
+    powers = SinkPowers(Atomic.SYNC)
+
+
+class CopyReaders:
+    """Readers whose rows come in the native form."""
+
+    def rows(self, number: int, *, proven: object) -> PostgresCopy:
+        return PostgresCopy(iter(()))
+
+
+def test_a_sink_that_takes_no_native_copy_refuses_one_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seamline.bulk.copy.sink_kind", lambda name: TakesArrowOnly())
+    (item,) = _items([1])
+    with pytest.raises(Refused, match=r"destination w .postgres. takes no binary COPY"):
+        copy_one(CopyReaders(), 0, item)  # type: ignore[arg-type]

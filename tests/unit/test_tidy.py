@@ -122,7 +122,7 @@ def strangers(tree: ast.Module, allowed: tuple[str, ...]) -> set[str]:
 ALLOWED_IMPORTS = {
     "include/seamline/domain/": ("seamline.domain",),
     "include/seamline/values/": ("seamline.domain", "seamline.values", "pyarrow", "numpy"),
-    "include/seamline/ports.py": ("seamline.domain", "seamline.values"),
+    "include/seamline/ports/": ("seamline.domain", "seamline.ports", "seamline.values"),
     "include/seamline/plan/model.py": ("seamline.domain",),
     "dags/": ("airflow.sdk", "seamline_airflow.dag_factory", "seamline.spec.load", "seamline.plan.compile"),
 }
@@ -132,13 +132,9 @@ ALLOWED_IMPORTS = {
 def test_a_place_imports_only_what_it_may(files: list[File], place: str) -> None:
     # `from seamline.domain import x` also counts as the parents of what it names.
     allowed = ALLOWED_IMPORTS[place]
-    found = {
-        file.path: left
-        for file in files
-        if file.is_python and file.path.startswith(place)
-        if (left := strangers(file.tree, allowed) - {"seamline"})
-    }
-    assert not found
+    there = [file for file in files if file.is_python and file.path.startswith(place)]
+    assert there, "a place that has moved would be checked no more"
+    assert not {file.path: left for file in there if (left := strangers(file.tree, allowed) - {"seamline"})}
 
 
 def test_a_planted_import_in_the_domain_is_caught() -> None:
@@ -170,14 +166,19 @@ def module_name(path: str) -> str:
     return ".".join(path.removesuffix(".py").removesuffix("/__init__").split("/")[1:])
 
 
+# Built for the sinks that take typed rows, which nobody has yet. Whoever uses one takes it out.
+AHEAD = {f"seamline.values.{name}" for name in ("changes", "digest")}
+
+
 def dead_modules(files: list[File]) -> set[str]:
-    """Modules of the packages that no other module outside the tests imports or names in a text."""
+    """Modules of the packages that no other module outside the tests imports or names in a text. A contract of
+    import-linter that names one does not use it."""
     modules = {module_name(file.path): file for file in files if file.is_python and file.path.startswith(PACKAGES)}
     used: set[str] = set()
     for file in files:
         if file.is_test or not (file.is_python or file.path in ("pyproject.toml", "seamline")):
             continue
-        named = set(_DOTTED.findall(file.text))
+        named = set(_DOTTED.findall(file.text.partition("[tool.importlinter]")[0]))
         if file.is_python:
             named |= imported(file.tree)
         used |= named - {module_name(file.path)}
@@ -194,7 +195,7 @@ def _commands(modules: dict[str, File]) -> set[str]:
 
 
 def test_no_module_is_dead(files: list[File]) -> None:
-    assert not dead_modules(files)
+    assert dead_modules(files) == AHEAD
 
 
 def test_a_planted_dead_module_is_caught() -> None:
@@ -202,5 +203,6 @@ def test_a_planted_dead_module_is_caught() -> None:
         File("include/seamline/a.py", "import seamline.b\n"),
         File("include/seamline/b.py", ""),
         File("tests/unit/test_a.py", "import seamline.a\n"),
+        File("pyproject.toml", '[tool.importlinter]\nsource_modules = ["seamline.a"]\n'),
     ]
     assert dead_modules(planted) == {"seamline.a"}

@@ -33,14 +33,14 @@ class Atomic(StrEnum):
 class SinkPowers:
     """What a kind of destination can do.
 
-    `keyless`: it keeps a table without a key as a multiset. `native_copy`: it takes `PostgresCopy`.
+    `keyless`: it keeps a table without a key as a multiset. `deletes`, `truncates`: it applies them; one that does not
+    raises Refused at the first. `native_copy`: it takes `PostgresCopy`.
     """
 
     atomic: Atomic
     keyless: bool = True
     deletes: bool = True
     truncates: bool = True
-    sql: bool = True
     native_copy: bool = False
 
     def described(self) -> tuple[str, ...]:
