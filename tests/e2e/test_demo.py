@@ -26,6 +26,7 @@ from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.ports import StreamReport
 from seamline.stack import credentials, leftovers, supervisor
+from seamline.stack.boot import log_tail
 from seamline.stack.layout import Layout
 from tests.e2e import brokerage
 from tests.e2e.leaked_secrets import leaked_secrets
@@ -301,15 +302,21 @@ def stream_report() -> StreamReport:
 
 def wait_until_written() -> int:
     """Until the bank's writers have committed something more. How many ledger entries there were before."""
-    before = ledger_entries()
+    before = wait_until(lambda: max(ledger_entries(), 0), timeout_s=30, what="the bank's server to answer")
     wait_until(lambda: ledger_entries() > before, timeout_s=30, what="the bank's writers to write")
     return before
 
 
 def ledger_entries() -> int:
-    with bank() as session, session.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM ledger_entry")
-        row = cursor.fetchone()
+    """How many there are; -1 while the bank's server does not answer, with what its log said last."""
+    try:
+        with bank() as session, session.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM ledger_entry")
+            row = cursor.fetchone()
+    except pymysql.err.OperationalError as exc:
+        log = log_tail(Layout(settings.load()), "mariadb", lines=40)
+        print(f"{datetime.now(UTC)}: the bank's server does not answer ({exc}):", *log, sep="\n  ")
+        return -1
     return int(row[0]) if row else 0
 
 
