@@ -23,6 +23,7 @@ from seamline_airflow.operators.run_jobs import (
 from seamline_airflow.operators.spark_job import SparkJobOperator
 from seamline_airflow.operators.step import (
     CaptureOperator,
+    CompleteCutOperator,
     DayReportOperator,
     EnableOperator,
     PreflightOperator,
@@ -110,10 +111,9 @@ def nightly_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any
         case "approve":
             return _approval(plan, run, **task)
         case "publish":
-            rule = (
-                TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS if plan.reconcile.on_break == "ask" else TriggerRule.ALL_SUCCESS
-            )
-            return PublishCutOperator(run=run, outlets=[cut], trigger_rule=rule, **task)
+            return _publish_cut(plan, run, cut, **task)
+        case "complete":
+            return CompleteCutOperator(run=run, **task)
     raise _unknown(stage)
 
 
@@ -178,6 +178,12 @@ def _approval(plan: SyncPlan, run: str, **task: Any) -> Any:
         assigned_users=[HITLUser(id=name, name=name) for name in plan.reconcile.approvers] or None,
         **task,
     )
+
+
+def _publish_cut(plan: SyncPlan, run: str, cut: Asset, **task: Any) -> Any:
+    is_asked = plan.reconcile.on_break == "ask"
+    rule = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS if is_asked else TriggerRule.ALL_SUCCESS
+    return PublishCutOperator(run=run, outlets=[cut], trigger_rule=rule, **task)
 
 
 def _unknown(stage: Stage) -> InvariantViolated:

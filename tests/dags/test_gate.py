@@ -1,5 +1,6 @@
 """The gate fails closed: evidence first, then breaks, and a person's signature where one is asked for."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from seamline.domain.errors import GateFailed, Refused
-from seamline.domain.runs import GATE
+from seamline.domain.runs import GATE, NOT_STAGED
 from seamline.domain.verdict import Verdict
 from seamline.spec.expectation_types import EXPECTATION_TYPES
 from seamline_airflow import gx_engine
@@ -17,7 +18,7 @@ from seamline_airflow.gx_engine import load_checks
 from seamline_airflow.operators import gx_check
 from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator, Question
 from seamline_airflow.operators.gx_check import GXCheckOperator
-from seamline_airflow.operators.step import VerdictsOperator
+from seamline_airflow.operators.step import CompleteCutOperator, VerdictsOperator
 from tests.dags import results
 
 ABOUT = f"settlement {results.DATE}"
@@ -335,3 +336,18 @@ def _answer(*options: str, **more: Any) -> dict[str, Any]:
         "responded_by_user": {"id": "approver", "name": "approver"},
         **more,
     }
+
+
+def test_a_destination_without_a_cut_keeps_no_other_from_publishing_and_makes_the_run_red(
+    platform: results.Platform,
+) -> None:
+    plan = results.plan(destinations=(results.destination_plan("archive", "settlement"), *results.plan().destinations))
+    run = results.run(plan=plan)
+    platform.runs[results.RUN] = replace(run, result={**run.result, NOT_STAGED: {"archive": "it does not answer"}})
+    none = results.table("account", Verdict.NOT_RUN, reason="archive could not be written")
+    platform.found.append(results.reconciliation(none, destination="archive"))
+    assert GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({}) == "publish"
+    with pytest.raises(AirflowFailException, match=r"archive has no cut of 2026-11-19: it does not answer"):
+        CompleteCutOperator(task_id="complete", run=results.RUN).execute({})
+    platform.runs[results.RUN] = replace(run, result={**run.result, NOT_STAGED: {}})
+    CompleteCutOperator(task_id="complete", run=results.RUN).execute({})

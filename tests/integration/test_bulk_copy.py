@@ -138,7 +138,7 @@ def copied_by_one_session(
         readers = OneSessionReaders(session, source, [BulkRead(table, Segment(table.name), 0) for table in tables])
         for number, table in enumerate(tables):
             item = CopyItem(readers.reads[number], (CopyTarget(places[table.name], DESTINATION),))
-            (copied_now,) = copy_one(readers, number, item)
+            (copied_now,) = copy_one(readers, number, item, {})
             assert copied_now.proof == str(address_of(session))
     return places
 

@@ -133,4 +133,4 @@ def test_a_sink_that_takes_no_native_copy_refuses_one_by_name(monkeypatch: pytes
     monkeypatch.setattr("seamline.bulk.copy.sink_kind", lambda name: TakesArrowOnly())
     (item,) = _items([1])
     with pytest.raises(Refused, match=r"destination w .postgres. takes no binary COPY"):
-        copy_one(CopyReaders(), 0, item)  # type: ignore[arg-type]
+        copy_one(CopyReaders(), 0, item, {})  # type: ignore[arg-type]

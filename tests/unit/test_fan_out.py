@@ -1,4 +1,4 @@
-"""Rows that are read once go to every load whole and in order, and an error of any ends all of them."""
+"""Rows that are read once go to every load whole and in order, and a load that fails takes no other with it."""
 
 import threading
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from seamline.bulk.fan_out import load_each
-from seamline.domain.errors import TransientError
+from seamline.domain.errors import InvariantViolated, TransientError
 from seamline.kinds.bulk import PostgresCopy, TableRows
 
 
@@ -62,22 +62,32 @@ def test_the_slowest_load_sets_the_pace() -> None:
     assert ahead_at_most[0] <= 5
 
 
-def test_an_error_of_one_load_ends_the_others_and_is_the_one_that_is_raised() -> None:
-    ended: list[str] = []
+def away(rows: TableRows) -> int:
+    next(blocks(rows))
+    raise TransientError("the destination is away")
 
-    def failing(rows: TableRows) -> int:
-        next(blocks(rows))
-        raise TransientError("the destination is away")
 
-    def other(rows: TableRows) -> int:
-        try:
-            return sum(1 for _ in blocks(rows))
-        finally:
-            ended.append("other")
+def test_an_error_of_one_load_is_its_outcome_and_the_others_get_every_row() -> None:
+    read: list[int] = []
+    counted, error = load_each(numbered(50, read), [lambda rows: sum(1 for _ in blocks(rows)), away])
+    assert counted == 50
+    assert isinstance(error, TransientError)
+    assert read == list(range(50))
 
+
+def test_where_every_load_fails_the_first_error_is_raised_and_the_rest_is_not_read() -> None:
+    read: list[int] = []
     with pytest.raises(TransientError, match="the destination is away"):
-        load_each(numbered(10**6, []), [other, failing])
-    assert ended == ["other"]
+        load_each(numbered(10**6, read), [away, away])
+    assert len(read) < 100
+
+
+def test_a_violated_invariant_of_one_load_ends_all() -> None:
+    def wrong(rows: TableRows) -> int:
+        raise InvariantViolated("what must not be")
+
+    with pytest.raises(InvariantViolated):
+        load_each(numbered(5, []), [lambda rows: sum(1 for _ in blocks(rows)), wrong])
 
 
 def test_an_error_of_the_read_ends_every_load_and_none_takes_it_for_the_end() -> None:

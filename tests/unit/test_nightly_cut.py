@@ -10,7 +10,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.date_before import PublishedTable, late_in_words
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import Refused, TransientError
-from seamline.domain.runs import Receipt, Reconciliation, RunKind, RunState, Scope
+from seamline.domain.runs import NOT_STAGED, Receipt, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut
 from seamline.domain.verdict import TableVerdict, Verdict
 from seamline.plan.model import (
@@ -98,6 +98,7 @@ class World:
     source_fault: TransientError | None = None
     cut_before: list[Row] = field(default_factory=list)
     cut_fault: TransientError | None = None
+    away: tuple[str, ...] = ()
 
     # records
     def put_result(self, run_id: str, key: str, value: Any) -> None:
@@ -118,6 +119,8 @@ class World:
         return [Views({t.name: DatedView(t, ROWS[t.name], position=P, faults=dict(faults)) for t in (ENTRY, ACCOUNT)})]
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
+        if destination.name in self.away:
+            raise TransientError(f"{destination.name} does not answer")
         return [
             Load(read.table, f"settlement_stage.{read.table.name}_1", len(self._staged(read))) for read in self.reads
         ]
@@ -173,6 +176,34 @@ class World:
     def take(self, *, day: date | None = DAY, plan: SyncPlan = PLAN) -> StagedCut:
         run = Run("r1", "settlement", RunKind.NIGHTLY, day, plan, RunState.RUNNING)
         return take_cut(run, self.tools())[0]["warehouse"]
+
+
+ARCHIVE = DestinationPlan("archive", "postgres", "archive", "settlement")
+TWO = replace(PLAN, destinations=(ARCHIVE, *PLAN.destinations))
+
+
+def test_a_destination_that_fails_keeps_no_other_from_its_cut() -> None:
+    world = World(away=("archive",))
+    assert world.take(plan=TWO).verdict is Verdict.MATCH
+    assert (list(world.results["cut"]), world.results[NOT_STAGED]) == (
+        ["warehouse"],
+        {"archive": "archive does not answer"},
+    )
+    archive, warehouse = world.saved
+    assert (archive.destination, archive.verdict) == ("archive", Verdict.NOT_RUN)
+    assert {table.verdict for table in archive.tables} == {Verdict.NOT_RUN}
+    assert "archive does not answer" in archive.tables[0].reason
+    assert (warehouse.destination, warehouse.verdict) == ("warehouse", Verdict.MATCH)
+    world.away = ()
+    world.take(plan=TWO)
+    assert (list(world.results["cut"]), world.results[NOT_STAGED]) == (["archive", "warehouse"], {})
+
+
+def test_a_night_without_any_destination_fails() -> None:
+    world = World(away=("archive", "warehouse"))
+    with pytest.raises(TransientError, match="archive does not answer"):
+        world.take(plan=TWO)
+    assert (world.saved, world.results) == ([], {})
 
 
 def test_a_cut_holds_the_dates_rows_whole_tables_and_what_is_derived() -> None:

@@ -4,7 +4,7 @@ Every child has its own sessions at the read's one position; a few of them strea
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
@@ -45,13 +45,15 @@ class CopyItem:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """`proof`: the position that the reading session itself reported."""
+    """`proof`: the position that the reading session itself reported. `error`: why this destination has not all rows,
+    while others have."""
 
     table: str
     destination: str
     staged_as: str
     rows: int
     proof: str
+    error: SeamlineError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +123,12 @@ def _participant(group: CopyGroup, number: int, pipe: Pipe) -> None:
     readers = source_kind(group.source.kind).open_readers(
         group.source, [item.read for item in items], barrier=group.barrier, participant=group.first_participant + number
     )
+    failed: dict[str, SeamlineError] = {}
     try:
         readers.meet()
         for index, item in enumerate(items):
             pipe.recv()
-            pipe.send(Message(number, value=copy_one(readers, index, item)))
+            pipe.send(Message(number, value=copy_one(readers, index, item, failed)))
     finally:
         readers.close()
 
@@ -157,19 +160,36 @@ def _require_taken(rows: TableRows, item: CopyItem) -> None:
         )
 
 
-def copy_one(readers: TableReaders, index: int, item: CopyItem) -> tuple[Copied, ...]:
-    """Table number `index` of the readers into each of its places."""
+def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str, SeamlineError]) -> tuple[Copied, ...]:
+    """Table number `index` of the readers into each of its places.
+
+    `failed`: destinations that no further table is loaded into, and why; what fails here is added. Raises where no
+    destination is left.
+    """
     proofs: list[str] = []
     set_table(item.read.table.name)
+    targets = [to for to in item.targets if to.destination.name not in failed]
+    if not targets:
+        raise next(iter(failed.values()))
     rows, armed = readers.rows(index, proven=proofs.append), registry.failpoints()
     _require_taken(rows, item)
-    loads = [partial(sink_kind(to.destination.kind).load, to.destination, to.place) for to in item.targets]
+    loads = [partial(sink_kind(to.destination.kind).load, to.destination, to.place) for to in targets]
     try:
-        counts = load_each(rows if armed is None else _disturbed(rows, armed), loads)
+        outcomes = load_each(rows if armed is None else _disturbed(rows, armed), loads)
     except SeamlineError as error:
         error.table = error.table or item.read.table.name
         raise
-    return tuple(
-        Copied(item.read.table.name, to.destination.name, to.place.name, rows_written, proofs[0])
-        for to, rows_written in zip(item.targets, counts, strict=True)
-    )
+    for to, outcome in zip(targets, outcomes, strict=True):
+        if isinstance(outcome, SeamlineError):
+            outcome.table = outcome.table or item.read.table.name
+            failed[to.destination.name] = outcome
+    written = {to.destination.name: outcome for to, outcome in zip(targets, outcomes, strict=True)}
+    return tuple(_copied(item, to, written.get(to.destination.name, 0), proofs[0], failed) for to in item.targets)
+
+
+def _copied(
+    item: CopyItem, to: CopyTarget, rows: int | SeamlineError, proof: str, failed: Mapping[str, SeamlineError]
+) -> Copied:
+    error = failed.get(to.destination.name)
+    count = 0 if isinstance(rows, SeamlineError) else rows
+    return Copied(item.read.table.name, to.destination.name, to.place.name, count, proof, error)

@@ -1,12 +1,13 @@
-"""The rows of a table, read once and handed to several loads at the same time."""
+"""The rows of a table, read once and handed to several loads at the same time. One that fails ends no other."""
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.kinds.bulk import ArrowRows, PostgresCopy, TableRows
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _LOOK_EVERY_S = 0.5
 
 
 class _Ended(Exception):
-    """Another load has failed, or the read: this one ends as well, and its own end says nothing."""
+    """The read has failed: this load ends as well, and its own end says nothing."""
 
 
 class _Branch(Generic[PartT]):
@@ -55,10 +56,11 @@ class _Branch(Generic[PartT]):
             yield part
 
 
-def load_each(rows: TableRows, loads: Sequence[Load]) -> list[int]:
-    """What each load returns for all of `rows`, which is read once. An error of the read or of any load ends all.
+def load_each(rows: TableRows, loads: Sequence[Load]) -> list[int | SeamlineError]:
+    """What each load returns for all of `rows`, which is read once, or the error that ended it while others went on.
 
-    Loads of several destinations run in threads; a single one runs here, as if it had been called.
+    Raised: an error of the read, the first error where every load has one, InvariantViolated, and what is no error of
+    Seamline. Loads of several destinations run in threads; a single one runs here, as if it had been called.
     """
     if len(loads) == 1:
         return [loads[0](rows)]
@@ -75,18 +77,18 @@ def _load_batches(load: Load, rows: ArrowRows, batches: "Iterator[pa.RecordBatch
     return load(replace(rows, batches=batches))
 
 
-def _in_threads(parts: Iterator[PartT], loads: Sequence[Callable[[Iterator[PartT]], int]]) -> list[int]:
+def _in_threads(parts: Iterator[PartT], loads: Sequence[Callable[[Iterator[PartT]], int]]) -> list[int | SeamlineError]:
     branches: list[_Branch[PartT]] = [_Branch() for _ in loads]
     with ThreadPoolExecutor(len(loads), thread_name_prefix="load") as pool:
         running = [pool.submit(load, branch.parts()) for load, branch in zip(loads, branches, strict=True)]
         try:
             for part in parts:
                 _hand_over(part, branches, running)
-                if any(load.done() for load in running):
+                if all(load.done() for load in running):
                     break  # no load ends before its last part, but by an error
             else:
                 _hand_over(None, branches, running)
-            wait(running, return_when=FIRST_EXCEPTION)
+            wait(running)
         finally:
             for branch in branches:
                 branch.end()
@@ -98,10 +100,14 @@ def _hand_over(part: PartT | None, branches: Sequence[_Branch[PartT]], running: 
         branch.put(part, load=load)
 
 
-def _results(running: "Sequence[Future[int]]") -> list[int]:
-    """Raises what ended the first load that did not only follow another."""
-    errors = [error for load in running if (error := load.exception()) is not None]
-    for error in errors:
-        if not isinstance(error, _Ended):
+def _results(running: "Sequence[Future[int]]") -> list[int | SeamlineError]:
+    outcomes: list[int | SeamlineError] = []
+    for load in running:
+        error = load.exception()
+        if error is not None and (isinstance(error, InvariantViolated) or not isinstance(error, SeamlineError)):
             raise error
-    return [load.result() for load in running]
+        outcomes.append(load.result() if error is None else error)
+    errors = [one for one in outcomes if isinstance(one, SeamlineError)]
+    if len(errors) == len(outcomes):
+        raise errors[0]
+    return outcomes

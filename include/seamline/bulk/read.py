@@ -8,7 +8,7 @@ sessions to one position, is not known here.
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +19,7 @@ from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.position import Position
-from seamline.kinds.bulk import BulkRead, LoadArea, LoadProgress, OpenedSource, TableReaders, Wanted
+from seamline.kinds.bulk import BulkRead, LoadArea, LoadProgress, OpenedSource, StagedPlace, TableReaders, Wanted
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
@@ -87,7 +87,7 @@ class _Tasks:
             copying.wait(min(_LOOK_EVERY_S, self._still_s / 4))
             if not copying.is_running():
                 return
-            found = [area.progress() for area in self._areas]
+            found = [progress for area in self._areas if (progress := _progress(area))]
             if found != last or any(one.is_working for one in found):
                 moved_at, last = time.monotonic(), found
             elif time.monotonic() - moved_at > self._still_s:
@@ -124,8 +124,9 @@ class _Here:
 
     def result(self) -> list[Copied]:
         if not self._copied:
+            failed: dict[str, SeamlineError] = {}
             for number, item in enumerate(self._items):
-                self._copied += copy_one(self._readers, number, item)
+                self._copied += copy_one(self._readers, number, item, failed)
         return self._copied
 
 
@@ -133,12 +134,19 @@ class SourceAtOnePosition:
     """Everything open at P: this process' views, and the copy of all tables."""
 
     def __init__(
-        self, plan: SyncPlan, reads: Sequence[TableRead], opened: OpenedSource, copying: _Tasks | _Here
+        self,
+        plan: SyncPlan,
+        reads: Sequence[TableRead],
+        opened: OpenedSource,
+        copying: _Tasks | _Here,
+        *,
+        without_place: Mapping[str, SeamlineError],
     ) -> None:
         self._plan = plan
         self._reads = reads
         self._opened = opened
         self._copying = copying
+        self._without_place = without_place
 
     @property
     def views(self) -> Sequence[ReadView]:
@@ -153,9 +161,14 @@ class SourceAtOnePosition:
         return self._opened.opened_at
 
     def stage(self, destination: DestinationPlan) -> Sequence[Load]:
-        """Waits until all is copied; each reader has said where it stood."""
+        """Waits until all is copied; each reader has said where it stood. Raises what kept this destination from having
+        every table."""
+        if destination.name in self._without_place:
+            raise self._without_place[destination.name]
         done = {one.table: one for one in self._copying.result() if one.destination == destination.name}
         for one in done.values():
+            if one.error is not None:
+                raise one.error
             if one.proof != self._opened.proof:
                 raise InvariantViolated(
                     f"table {one.table} was read at {one.proof}, not at {self._opened.proof}", table=one.table
@@ -193,7 +206,8 @@ class RunReader:
         """Views and readers of all tables at one P. What was staged is dropped again if the caller fails."""
         plan = self._run.plan
         areas = {d.name: sink_kind(d.kind).load_area(d, run_id=self._run.run_id) for d in plan.destinations}
-        items = self._items(reads, areas)
+        places, without_place = self._places(reads, areas)
+        items = self._items(reads, places)
         attempt = f"{self._run.run_id}/{secrets.token_hex(8)}"
         groups = grouped(items, source=plan.source, tasks=self._tasks)
         largest = max((read.table.rows_estimate for read in reads), default=0)
@@ -209,7 +223,7 @@ class RunReader:
             with source_kind(plan.source.kind).open_for_tasks(plan.source, wanted, tasks) as opened:
                 self._position = opened.position
                 here = opened.read_here and _Here(items, opened.read_here([item.read for item in items]))
-                yield SourceAtOnePosition(plan, reads, opened, here or tasks)
+                yield SourceAtOnePosition(plan, reads, opened, here or tasks, without_place=without_place)
                 # Its sessions end with the source: what still runs could not go on.
                 tasks.cancel()
         except GateFailed:
@@ -252,16 +266,30 @@ class RunReader:
     def _reads_back(destination: DestinationPlan) -> ReadsBack:
         return power(sink_kind(destination.kind), ReadsBack, to="be read back for a comparison")
 
-    def _items(self, reads: Sequence[TableRead], areas: dict[str, LoadArea]) -> list[CopyItem]:
-        plan = self._run.plan
+    def _places(
+        self, reads: Sequence[TableRead], areas: Mapping[str, LoadArea]
+    ) -> tuple[dict[str, Mapping[str, StagedPlace]], dict[str, SeamlineError]]:
+        """By destination its places, and why the others have none. Raises where none has."""
         tables = [read.table for read in reads]
-        places = {destination.name: areas[destination.name].create(tables) for destination in plan.destinations}
+        places: dict[str, Mapping[str, StagedPlace]] = {}
+        without: dict[str, SeamlineError] = {}
+        for name, area in areas.items():
+            try:
+                places[name] = area.create(tables)
+            except SeamlineError as exc:
+                without[name] = exc
+        if not places:
+            raise next(iter(without.values()))
+        return places, without
+
+    def _items(self, reads: Sequence[TableRead], places: Mapping[str, Mapping[str, StagedPlace]]) -> list[CopyItem]:
         return [
             CopyItem(
                 BulkRead(read.table, read.segment, number),
                 tuple(
                     CopyTarget(places[destination.name][read.table.name], destination)
-                    for destination in plan.destinations
+                    for destination in self._run.plan.destinations
+                    if destination.name in places
                 ),
             )
             for number, read in enumerate(reads)
@@ -275,6 +303,14 @@ def _closing(views: Sequence[ReadView]) -> Iterator[None]:
     finally:
         for view in views:
             view.close()
+
+
+def _progress(area: LoadArea) -> LoadProgress | None:
+    """None of a destination that does not answer: its own load says so, and the others are looked at all the same."""
+    try:
+        return area.progress()
+    except SeamlineError:
+        return None
 
 
 def _quietly_drop(area: LoadArea) -> None:

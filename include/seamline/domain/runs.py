@@ -21,6 +21,8 @@ TABLES = "tables"
 FAILURE = "failure"
 # And what the checks of a staged cut said.
 EXPECTATIONS = "expectations"
+# And why a destination has no staged cut while others have one: name → error.
+NOT_STAGED = "not_staged"
 # And what the gate, or the verdicts of live tables, judged: `lines` say what was not clean.
 GATE = "gate"
 # Under this key of its evidence a reconciliation keeps the signature.

@@ -174,6 +174,14 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
             "event starts the reconcile DAG of the same date",
         )
     )
+    if len(plan.destinations) > 1:
+        stages.append(
+            Stage(
+                "complete",
+                "See that every destination has it",
+                "red where one could not be written, after the others have published theirs",
+            )
+        )
     return tuple(stages)
 
 

@@ -12,10 +12,10 @@ from typing import Protocol
 from seamline.domain.calendar import Day, day_of, last_ended, segment_of
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, InvariantViolated, Refused
-from seamline.domain.runs import EXPECTATIONS, SIGNED_BY, Cut, Reconciliation, Scope
+from seamline.domain.runs import EXPECTATIONS, NOT_STAGED, SIGNED_BY, Cut, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, StagedCut, cut_from_json
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import NightlyPlan, Run, SyncPlan, TablePlan
+from seamline.plan.model import DestinationPlan, NightlyPlan, Run, SyncPlan, TablePlan
 from seamline.ports.cuts import CutPublisher
 from seamline.sync.reconcile import not_run
 
@@ -115,6 +115,21 @@ def with_verdicts(cut: StagedCut, verdicts: Sequence[TableVerdict]) -> StagedCut
     none = not_run("", "not judged")
     tables = ((table, judged.get(table.table, none)) for table in cut.tables)
     return replace(cut, tables=tuple(replace(t, verdict=found.verdict, digest=found.digest) for t, found in tables))
+
+
+def staged_in(run: Run) -> tuple[DestinationPlan, ...]:
+    """The destinations that hold the run's staged cut: all but those that could not be written."""
+    return tuple(one for one in run.plan.destinations if one.name not in (run.result.get(NOT_STAGED) or {}))
+
+
+def require_staged_everywhere(run: Run) -> None:
+    """GateFailed where a destination has no cut, because it could not be written while others could."""
+    if failed := run.result.get(NOT_STAGED) or {}:
+        raise GateFailed(
+            "; ".join(f"{name} has no cut of {run.business_date}: {why}" for name, why in failed.items()),
+            hint="the other destinations have theirs; mend the cause, then run this date again",
+            sync=run.sync,
+        )
 
 
 def staged_cut(run: Run, destination: str) -> StagedCut:

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from seamline.domain.date_before import DATE_BEFORE, PublishedTable, SinceCut, date_before_to_json
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated, Refused, SeamlineError
-from seamline.domain.runs import Receipt, Reconciliation, Scope
+from seamline.domain.runs import NOT_STAGED, Receipt, Reconciliation, Scope
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut, StagedTable, cut_to_json
 from seamline.domain.verdict import TableVerdict, Verdict
-from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, ParkedTable, Run, SyncPlan, TablePlan
 from seamline.ports import Load, StagedView, TableRead
 from seamline.sync.clock import Clock
 from seamline.sync.comparison import DIGEST, Work, compare_tables, with_whole_digests
@@ -26,6 +26,7 @@ from seamline.sync.reconcile import not_run
 from seamline.sync.repetition import Tried, evidence_of, until_conclusive
 from seamline.sync.snapshot import BulkRead
 
+ResultT = TypeVar("ResultT")
 READ = "read"
 
 
@@ -85,8 +86,9 @@ def take_cut(
     """Stage and compare the cut of the run's date in every destination; publishes nothing.
 
     Kept for the steps after it: a reconciliation of scope `cut` per destination, and `result["cut"]`, the manifest per
-    destination. Repeat-safe: a repeat reads at a new P into tables of other names, and replaces both. `tried`: the
-    attempts of this run before this one.
+    destination. One that fails takes no other with it: it has neither rows nor verdicts, and stands with its error in
+    `result["not_staged"]`; where all fail, the first error is raised. Repeat-safe: a repeat reads at a new P into
+    tables of other names, and replaces all of it. `tried`: the attempts of this run before this one.
     """
     business_date = run.business_date
     if business_date is None:
@@ -103,19 +105,57 @@ def take_cut(
     with tools.open_read(reads) as read:
         # Judged again by the source's own clock at P: what was in time a moment ago may be too late now.
         selection = select(run.plan, business_date, as_of=read.position_time)
-        staged = [_stage(run, destination, selection, read, tools) for destination in run.plan.destinations]
-        late = [_late(run.plan, destination, business_date, read, tools) for destination in run.plan.destinations]
+        staged = _each(run, lambda destination: _stage(run, destination, selection, read, tools))
+        late = {
+            one.name: _late(run.plan, one, business_date, read, tools)
+            for one in run.plan.destinations
+            if not isinstance(staged[one.name], SeamlineError)
+        }
+        position, moment = read.position, read.position_time
+
+    def judge(destination: DestinationPlan) -> tuple[StagedCut, Sequence[TableVerdict]]:
+        if isinstance(one := staged[destination.name], SeamlineError):
+            raise one
+        cut, verdicts = _derive(run, destination, *one, tools)
+        return with_verdicts(cut, verdicts), verdicts
+
     cuts: dict[str, StagedCut] = {}
+    failed: dict[str, str] = {}
     found: list[Reconciliation] = []
-    for destination, (cut, loads, verdicts), since in zip(run.plan.destinations, staged, late, strict=True):
-        cut, verdicts = _derive(run, destination, cut, loads, verdicts, tools)
-        cut = with_verdicts(cut, verdicts)
-        made = _reconciliation(run, cut, verdicts, since, started, tools.clock())
+    for name, outcome in _each(run, judge).items():
+        if isinstance(outcome, SeamlineError):
+            failed[name] = outcome.message
+            left_out = {one.name: f"{name} could not be written: {outcome.message}" for one in _all_tables(run.plan)}
+            cut = StagedCut(run.run_id, run.sync, name, business_date, position, moment, (), left_out)
+            made = _reconciliation(run, cut, (), (), started, tools.clock())
+        else:
+            cuts[name], verdicts = outcome
+            made = _reconciliation(run, cuts[name], verdicts, late[name], started, tools.clock())
         found.append(replace(made, evidence={**made.evidence, **evidence_of(tried)}))
         tools.records.save_reconciliation(found[-1])
-        cuts[destination.name] = cut
     tools.records.put_result(run.run_id, "cut", {name: cut_to_json(cut) for name, cut in cuts.items()})
+    tools.records.put_result(run.run_id, NOT_STAGED, failed)
     return cuts, found
+
+
+def _each(run: Run, step: Callable[[DestinationPlan], ResultT]) -> dict[str, ResultT | SeamlineError]:
+    """By destination what the step returns, or the error that ended it. Raises the first where every one failed."""
+    outcomes: dict[str, ResultT | SeamlineError] = {}
+    for destination in run.plan.destinations:
+        try:
+            outcomes[destination.name] = step(destination)
+        except InvariantViolated:
+            raise
+        except SeamlineError as exc:
+            outcomes[destination.name] = exc
+    errors = [one for one in outcomes.values() if isinstance(one, SeamlineError)]
+    if len(errors) == len(outcomes):
+        raise errors[0]
+    return outcomes
+
+
+def _all_tables(plan: SyncPlan) -> tuple[TablePlan | DerivedTablePlan | ParkedTable, ...]:
+    return (*plan.tables, *plan.derived, *plan.parked)
 
 
 _Staged = tuple[StagedCut, Mapping[str, Load], Sequence[TableVerdict]]
@@ -218,7 +258,7 @@ def _reconciliation(
     """All tables in the plan's order, those that were left out with their reason; the verdict is of what is in it."""
     by_table = {verdict.table: verdict for verdict in verdicts}
     plan = run.plan
-    names = [*(t.name for t in plan.tables), *(t.name for t in plan.derived), *(t.name for t in plan.parked)]
+    names = [table.name for table in _all_tables(plan)]
     tables = tuple(by_table.get(name) or not_run(name, cut.left_out[name]) for name in names)
     late = {table.table: {"late": table.late_rows, "gone": table.gone_rows} for table in cut.tables}
     return Reconciliation(

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from seamline.domain.decision import DECISION, Decision, DecisionState, decision_from_json
 from seamline.domain.runs import Scope
 from seamline.plan.model import Run
+from seamline.sync.cut import staged_in
 from seamline_airflow import parts
 from seamline_airflow.errors import task_errors
 from seamline_airflow.operators.gate import Question, name_of, reason_of
@@ -78,7 +79,7 @@ class CutApprovalOperator(ApprovalOperator):
 
     def _ask_about(self, run: Run, store: Any) -> None:
         self.subject = f"Publish the cut of {run.sync} for {run.business_date} although it is not clean?"
-        found = [store.reconciliation(run.run_id, Scope.CUT, one.name) for one in run.plan.destinations]
+        found = [store.reconciliation(run.run_id, Scope.CUT, one.name) for one in staged_in(run)]
         self.body = question_text(run, [one for one in found if one is not None], self.approvers)
 
 

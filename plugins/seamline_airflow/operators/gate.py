@@ -14,6 +14,7 @@ from seamline.domain.errors import GateFailed, Refused
 from seamline.domain.runs import EXPECTATIONS, GATE, MODE, NightlyMode, RunState, Scope
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
+from seamline.sync.cut import require_staged_everywhere, staged_in
 from seamline_airflow import deadline, parts
 from seamline_airflow.errors import task_errors
 
@@ -138,6 +139,7 @@ class GateOperator(BaseBranchOperator):
                 hint="nothing was to be published; the report of the date shows the rows",
                 sync=run.sync,
             )
+        require_staged_everywhere(run)
         store.finish_run(run.run_id, state=RunState.SUCCEEDED)
         self.log.info("compared only, as asked: all is clean, and nothing is published")
 
@@ -148,7 +150,7 @@ def compares_only(run: Run) -> bool:
 
 def _blemishes(run: Run, store: Any) -> Iterator[str]:
     """What is not clean, a line each; names and counts only. Raises GateFailed where nothing is known."""
-    for destination in run.plan.destinations:
+    for destination in staged_in(run):
         found = store.reconciliation(run.run_id, Scope.CUT, destination.name)
         compared = [table for table in found.tables if table.verdict is not Verdict.NOT_RUN] if found else []
         if not compared:

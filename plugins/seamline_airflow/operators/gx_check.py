@@ -13,6 +13,7 @@ from seamline.domain.runs import EXPECTATIONS, Scope
 from seamline.domain.staged_cut import cut_from_json
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import Run
+from seamline.sync.cut import staged_in
 from seamline_airflow import gx_engine, parts
 from seamline_airflow.errors import task_errors
 from seamline_airflow.expectations import GateResult, Outcome, StagedRows, result_frames, staged_rows
@@ -38,7 +39,7 @@ class GXCheckOperator(BaseOperator):
             run = store.run(self.run)
             checks = gx_engine.load_checks(settings.load().declarations, self.suite)
             outcomes: list[Outcome] = []
-            for destination in run.plan.destinations:
+            for destination in staged_in(run):
                 found = store.reconciliation(run.run_id, Scope.CUT, destination.name)
                 outcomes += gx_engine.check(
                     result_frames(run, destination.name, found),

@@ -15,6 +15,7 @@ from seamline.domain.runs import GATE, PUBLISH, TABLES, NightlyMode, Reconciliat
 from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem, StreamReport
+from seamline.sync.cut import require_staged_everywhere, staged_in
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.stream_state import HOST_GONE, StreamState, Word, alarms_over, not_wanted
 from seamline_airflow import deadline, onboarding, parts, runs
@@ -193,7 +194,8 @@ class VerdictsOperator(StepOperator):
 
 
 class PublishCutOperator(StepOperator):
-    """Publish the staged cut of the date in every destination, and report it as the partition of the cut's asset."""
+    """Publish the staged cut of the date in every destination that has it, and report it as the partition of the cut's
+    asset."""
 
     def step(self, context: Any, store: Any) -> Mapping[str, int]:
         from seamline.sync.cut import publish_cut
@@ -208,7 +210,7 @@ class PublishCutOperator(StepOperator):
         signature = Question.left_by_gate(run).signature(context["ti"].xcom_pull(task_ids="approve"))
         versions: dict[str, int] = {}
         store.put_result(run.run_id, PUBLISH, versions)
-        for destination in run.plan.destinations:
+        for destination in staged_in(run):
             with parts.cut_publisher(run.plan, destination.name) as publisher:
                 cut = publish_cut(run, destination.name, publisher=publisher, records=store, signed_by=signature)
             versions[destination.name] = cut.version
@@ -224,6 +226,14 @@ class PublishCutOperator(StepOperator):
             # A run that was started with the form's date has no partition key of its own.
             event.add_partitions(str(run.business_date))
         return versions
+
+
+class CompleteCutOperator(StepOperator):
+    """Red where a destination has no cut of the date. It comes after the publication, so that it keeps no other one
+    waiting."""
+
+    def step(self, context: Any, store: Any) -> None:
+        require_staged_everywhere(store.run(self.run))
 
 
 class WantStreamOperator(BaseOperator):

@@ -45,16 +45,12 @@ def main(argv: Sequence[str]) -> int:
 
 def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
     """Compare every destination of the run's sync and save what was found; what was INCONCLUSIVE again, as often as the
-    plan allows. Repeat-safe: a repeat replaces it, but for a BREAK, which is never compared again."""
+    plan allows. Raises the first error when all were tried. Repeat-safe: a repeat replaces what was found, but for a
+    BREAK, which is never compared again."""
     with closing(registry.platform()) as store:
         run = store.run(run_id)
         armed = registry.failpoints() or Unarmed()
-        with closing(registry.director()) as director:
-            found = tuple(
-                _break_of_before(run, destination.name, store)
-                or compare_destination(run, destination.name, records=store, director=director, failpoints=armed)
-                for destination in run.plan.destinations
-            )
+        found, failed = _compare_each(run, store, armed)
         summary = {
             reconciliation.destination: {
                 "verdict": reconciliation.verdict.value,
@@ -64,7 +60,29 @@ def compare_run(run_id: str) -> tuple[Reconciliation, ...]:
             for reconciliation in found
         }
         store.put_result(run_id, "compare", summary)
-    return found
+    if failed:
+        raise failed[0]
+    return tuple(found)
+
+
+def _compare_each(
+    run: Run, store: PlatformStore, armed: Failpoints
+) -> tuple[list[Reconciliation], list[SeamlineError]]:
+    """What was found of each destination that could be compared, and the errors of the others."""
+    found: list[Reconciliation] = []
+    failed: list[SeamlineError] = []
+    with closing(registry.director()) as director:
+        for destination in run.plan.destinations:
+            try:
+                known = _break_of_before(run, destination.name, store)
+                found.append(
+                    known
+                    or compare_destination(run, destination.name, records=store, director=director, failpoints=armed)
+                )
+            except SeamlineError as exc:
+                log.error("%s was not compared: %s", destination.name, exc)
+                failed.append(exc)
+    return found, failed
 
 
 def _break_of_before(run: Run, destination: str, store: PlatformStore) -> Reconciliation | None:
