@@ -96,11 +96,16 @@ def tables_task(plan: SyncPlan, stage: Stage, run: str, **task: Any) -> Any:
 
 
 def nightly_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any) -> Any:
+    plan_json = plan_to_json(plan)
     if stage.id == "open":
-        return OpenNightlyOperator(plan_json=plan_to_json(plan), **task)
+        return OpenNightlyOperator(plan_json=plan_json, **task)
     if stage.id == "cut":
-        return CutJobOperator(job=job_path(stage), run=run, plan_json=plan_to_json(plan), **task)
-    run = _opened_by("cut")
+        return CutJobOperator(job=job_path(stage), run=run, plan_json=plan_json, **task)
+    return _judging_task(plan, stage, _opened_by("cut"), cut, **task)
+
+
+def _judging_task(plan: SyncPlan, stage: Stage, run: str, cut: Asset, **task: Any) -> Any:
+    """Of what a nightly run has staged."""
     match stage.id:
         case "verdicts":
             return VerdictsOperator(run=run, scope="cut", **task)
