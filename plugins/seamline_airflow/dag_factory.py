@@ -65,6 +65,13 @@ _AGAIN = Param(
     title="Tables to load again",
     description_md="Carried tables whose rows are read from the source once more and merged in place. Usually none.",
 )
+_DESTINATIONS = Param(
+    [],
+    type="array",
+    items={"type": "string"},
+    title="Destinations to load",
+    description_md="Empty: those that were declared since the sync was onboarded; where there are none, all.",
+)
 _RUN = "{{ seamline_run(dag_run, params) }}"
 
 
@@ -206,7 +213,8 @@ def _schedule(plan: SyncPlan, kind: str) -> dict[str, Any]:
     timezone = plan.nightly.timezone if plan.nightly else "UTC"
     # What only a person starts waits for nobody else.
     if kind == "onboard":
-        return {"schedule": None, "is_paused_upon_creation": False}
+        parameters = {"params": {"destinations": _DESTINATIONS}} if len(plan.destinations) > 1 else {}
+        return {"schedule": None, "is_paused_upon_creation": False, **parameters}
     if kind == "tables":
         return {"schedule": None, "is_paused_upon_creation": False, "params": {"again": _AGAIN}}
     if kind == "stream":

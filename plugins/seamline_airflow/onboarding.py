@@ -28,7 +28,7 @@ def preflight(plan: SyncPlan) -> tuple[SyncPlan, Sequence[Problem]]:
         problems += registry.destination_problems(_with_definitions(plan, found), destination.name)
     declared = load_sync(settings.load().declarations / "syncs" / f"{plan.sync}.yaml")
     try:
-        return compile_plan(declared, plan.sync, found), problems
+        return compile_plan(declared, plan.sync, found).into([one.name for one in plan.destinations]), problems
     except DeclarationsInvalid as exc:
         return plan, [*(Problem(fault.place_and_cause, fault.cure) for fault in exc.faults), *problems]
 

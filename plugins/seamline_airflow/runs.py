@@ -1,6 +1,6 @@
 """Opening a run: which plan it runs by, and whether its sync may run at all."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -11,10 +11,10 @@ from seamline.domain.catalogue import PARK_IT
 from seamline.domain.decision import DECISION, DecisionState, decision_from_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import LedgerRow
-from seamline.domain.runs import GATE, PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
+from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, Cut, RunKind, RunState, SyncState
 from seamline.domain.verdict import Verdict
-from seamline.plan.list_change import altered, list_change, with_origins_of
-from seamline.plan.model import Run, SyncPlan, plan_to_json
+from seamline.plan.list_change import ListChange, altered, list_change, with_origins_of
+from seamline.plan.model import DestinationPlan, Run, SyncPlan, plan_to_json
 from seamline.sync.cut import ended_day
 from seamline_airflow.nightly_form import asked
 from seamline_airflow.run_context import business_date, optional_business_date
@@ -28,6 +28,8 @@ class Records(Protocol):
     """What opening a run asks of the platform database."""
 
     def run(self, run_id: str) -> Run: ...
+
+    def onboarded_destinations(self, sync: str) -> Mapping[str, DestinationPlan]: ...
 
     def sync_state(self, sync: str) -> SyncState | None: ...
 
@@ -84,15 +86,67 @@ def _known(records: Records, run_id: str) -> Run | None:
         return None
 
 
-def open_onboarding(records: Records, plan: SyncPlan, run_id: str) -> None:
+def to_onboard(records: Records, plan: SyncPlan, asked: Collection[str]) -> tuple[str, ...]:
+    """The destinations that an onboarding goes into: those that a person asked for; else those of an enabled sync that
+    were declared after it was onboarded; else all."""
+    declared = tuple(one.name for one in plan.destinations)
+    if unknown := sorted(set(asked) - set(declared)):
+        raise Refused(
+            f"{', '.join(unknown)}: no destination of {plan.sync}",
+            hint=f"declared: {', '.join(declared)}",
+            sync=plan.sync,
+        )
+    if asked:
+        return tuple(name for name in declared if name in asked)
+    if records.sync_state(plan.sync) is not SyncState.ENABLED:
+        return declared
+    there = records.onboarded_destinations(plan.sync)
+    return tuple(name for name in declared if name not in there) or declared
+
+
+def open_onboarding(records: Records, plan: SyncPlan, run_id: str, *, into: Collection[str] = ()) -> None:
     """Write the onboarding down. A sync that was onboarded before stays what it is until this run publishes: when it
     fails before that, the live tables, their stream and the nights go on as if it had never been tried. One that fails
-    while it publishes leaves it unknown which tables are in place: nights wait until `publish` is cleared and done."""
+    while it publishes leaves it unknown which tables are in place: nights wait until `publish` is cleared and done.
+
+    `into`: the plan's destinations, where they are not all of the sync. The others, and the nights, do not notice.
+    Refused unless the sync's tables are those that it carries.
+    """
     if (known := _latest_onboarded(records, plan.sync)) is not None:
-        _refuse_another_schema(known.plan, plan)
+        _refuse_another_schema(records.onboarded_destinations(plan.sync), plan)
+        if into:
+            _require_same_tables(known.plan, plan)
     records.start_run(run_id=run_id, sync=plan.sync, kind=RunKind.ONBOARD, plan_json=plan_to_json(plan))
+    records.put_result(run_id, INTO, sorted(into))
     if records.sync_state(plan.sync) is None:
         records.set_sync_state(plan.sync, SyncState.ONBOARDING)
+
+
+def _require_same_tables(known: SyncPlan, plan: SyncPlan) -> None:
+    """A destination that comes later begins with the tables that the others have."""
+    differing = {table.name for table in known.tables} ^ {table.name for table in plan.tables}
+    if differing:
+        raise Refused(
+            f"the tables of sync {plan.sync} differ from those that were onboarded: {', '.join(sorted(differing))}",
+            hint=f"run {plan.sync}__tables first, or take the change back",
+            sync=plan.sync,
+        )
+    if names := altered(known, plan, ListChange()):
+        raise Refused(
+            f"{', '.join(names)} of {plan.sync} had another schema when they were loaded", hint=PARK_IT, sync=plan.sync
+        )
+
+
+def into_onboarded(records: Records, plan: SyncPlan) -> SyncPlan:
+    """The plan without the destinations that are declared and not onboarded yet."""
+    there = records.onboarded_destinations(plan.sync)
+    return plan.into(there.keys()) if any(one.name in there for one in plan.destinations) else plan
+
+
+def watched(records: Records, sync: str, declared: Sequence[str]) -> tuple[str, ...]:
+    """The destinations whose streams stand for a date: those that are not onboarded yet have none."""
+    there = records.onboarded_destinations(sync)
+    return tuple(name for name in declared if name in there) or tuple(declared)
 
 
 def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection[str], ledgers: Ledgers) -> None:
@@ -104,7 +158,7 @@ def open_tables(records: Records, plan: SyncPlan, run_id: str, again: Collection
     require_enabled(records, plan.sync)
     change = list_change(plan, ledgers, again=again)
     known = _onboarded(records, plan).plan
-    _refuse_another_schema(known, plan)
+    _refuse_another_schema(records.onboarded_destinations(plan.sync), plan)
     if not change and {table.name for table in known.tables} == {table.name for table in plan.tables}:
         raise Refused(
             f"the streams of {plan.sync} carry exactly the declared tables",
@@ -185,17 +239,19 @@ def onboarded_plan(records: Records, plan: SyncPlan) -> SyncPlan:
 
     A changed setting counts at once; a changed list of tables does not: tables enter and leave by a run of their own.
     Until that run's tables have joined, everything goes on by the plan of before, as a whole. A run that has not begun
-    to publish, because it still runs or because it failed, has changed no table yet.
+    to publish, because it still runs or because it failed, has changed no table yet. A destination that is declared and
+    not onboarded yet is not in it.
     """
     onboarded = _onboarded(records, plan).plan
-    _refuse_another_schema(onboarded, plan)
+    _refuse_another_schema(records.onboarded_destinations(plan.sync), plan)
+    plan = into_onboarded(records, plan)
     known = {table.name: table.table for table in onboarded.tables}
     declared = {table.name for table in plan.tables}
     if declared != set(known):
         # One that was refused before it knew what to change has asked for nothing.
         opened = records.latest_run(plan.sync, RunKind.TABLES, with_result=TABLES)
         if opened is not None and opened.state is not RunState.SUCCEEDED and PUBLISH not in opened.result:
-            return onboarded
+            return replace(onboarded, destinations=plan.destinations)
         differing = ", ".join(sorted(declared ^ set(known)))
         raise Refused(
             f"the tables of sync {plan.sync} differ from those that were onboarded: {differing}",
@@ -217,9 +273,9 @@ def _latest_onboarded(records: Records, sync: str) -> Run | None:
     return records.latest_run(sync, RunKind.ONBOARD, RunKind.TABLES, with_result=PUBLISH)
 
 
-def _refuse_another_schema(onboarded: SyncPlan, plan: SyncPlan) -> None:
+def _refuse_another_schema(onboarded: Mapping[str, DestinationPlan], plan: SyncPlan) -> None:
     """The ledger knows its tables by destination and name: those of that name in another schema are somebody else's."""
-    before = {one.name: one.schema for one in onboarded.destinations}
+    before = {name: one.schema for name, one in onboarded.items()}
     for one in plan.destinations:
         if one.name in before and before[one.name] != one.schema:
             raise Refused(

@@ -28,6 +28,7 @@ from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict
 from seamline.plan.model import (
     BusinessDate,
     ControlTotalPlan,
+    DestinationPlan,
     NightlyPlan,
     ReconcilePlan,
     Run,
@@ -181,6 +182,16 @@ class Platform:
             if one.sync == sync and one.kind in kinds and (not with_result or with_result in one.result)
         ]
         return found[-1] if found else None
+
+    def onboarded_destinations(self, sync: str) -> dict[str, DestinationPlan]:
+        done = [one for one in self.runs.values() if one.kind in (RunKind.ONBOARD, RunKind.TABLES)]
+        return {
+            one.name: one
+            for run in done
+            if run.sync == sync
+            for one in run.plan.destinations
+            if one.name in run.result.get(PUBLISH, ())
+        }
 
     def put_result(self, run_id: str, key: str, value: Any) -> None:
         self.runs[run_id].result[key] = value

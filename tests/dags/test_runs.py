@@ -266,14 +266,14 @@ def _want() -> WantStreamOperator:
 
 
 def test_a_stream_that_runs_by_its_plan_is_left_alone(platform: results.Platform) -> None:
-    platform.wanted_streams = (WantedStream(results.STREAM, plan_to_json(results.plan()), 1),)
+    platform.wanted_streams = (WantedStream(results.STREAM, plan_to_json(results.plan().of_stream("warehouse")), 1),)
     platform.reports = {results.STREAM: results.report()}
     assert _want().execute(context()) == []
     assert platform.wants == []
 
 
 def test_a_stream_that_is_down_or_has_another_plan_is_wanted_again(platform: results.Platform) -> None:
-    platform.wanted_streams = (WantedStream(results.STREAM, plan_to_json(results.plan()), 1),)
+    platform.wanted_streams = (WantedStream(results.STREAM, plan_to_json(results.plan().of_stream("warehouse")), 1),)
     platform.reports = {results.STREAM: results.report(state="failed")}
     assert _want().execute(context()) == ["settlement@warehouse"]
     platform.reports = {results.STREAM: results.report()}

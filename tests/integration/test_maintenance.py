@@ -32,6 +32,7 @@ POSITION = BinlogPosition("0-1-7")
 DAY = date(2025, 3, 5)
 RUNS = {
     "first": "onboard",
+    "into lake": "onboard",
     "onboarded": "onboard",
     "joined": "tables",
     "failed": "tables",
@@ -65,7 +66,9 @@ def test_old_rows_of_the_platform_go_and_what_somebody_may_ask_for_stays(platfor
             store.start_run(run_id=run_id, sync="settlement", kind=kind, plan_json=plan_json, business_date=DAY)
             store.put_receipt(run_id, Receipt("account", 0, "s_account", 3))
         for run_id in ("first", "onboarded", "joined", "plain"):
-            store.put_result(run_id, PUBLISH, {})
+            store.put_result(run_id, PUBLISH, {"warehouse": "p"})
+        # The newest of a destination says where its tables lie.
+        store.put_result("into lake", PUBLISH, {"lake": "p"})
         store.put_result("asked", "gate", {"subject": "x", "lines": ["account BREAK"], "asked_at": "-"})
         store.put_result("plain", "gate", {"subject": "x", "lines": [], "asked_at": "-"})
         as_of = datetime(2025, 3, 5, 17, tzinfo=UTC)

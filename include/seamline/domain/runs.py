@@ -17,6 +17,8 @@ Json = Mapping[str, object]
 # Under these keys of its result a run keeps that it has published, and what it has to change in the list of tables.
 PUBLISH = "publish"
 TABLES = "tables"
+# And into which destinations an onboarding goes, where these are not all of its sync.
+INTO = "into"
 # And this: why it failed for good, by which task, with the cure; gone when the run goes on.
 FAILURE = "failure"
 # And what the checks of a staged cut said.

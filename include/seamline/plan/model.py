@@ -227,6 +227,15 @@ class SyncPlan:
             parked=(),
         )
 
+    def into(self, destinations: Collection[str]) -> "SyncPlan":
+        """The plan of these destinations alone."""
+        kept = tuple(one for one in self.destinations if one.name in destinations)
+        return dataclasses.replace(self, destinations=kept)
+
+    def of_stream(self, destination: str) -> "SyncPlan":
+        """What a stream runs by: nothing that another destination, or an edit which does not concern it, changes."""
+        return dataclasses.replace(self.into((destination,)), config_hash="")
+
     @property
     def is_incremental(self) -> bool:
         return INCREMENTAL in self.sync

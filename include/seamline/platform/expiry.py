@@ -18,8 +18,8 @@ def _old(column: str) -> str:
     return f"{column} < clock_timestamp() - make_interval(days => %(days)s)"
 
 
-# Of a run stay: its receipts as long as itself; the newest of each kind; the newest whose tables the streams carry; one
-# whose cut is kept or was compared, a row a night; one that was not clean.
+# Of a run stay: its receipts as long as itself; the newest of each kind; the newest whose tables the streams carry, of
+# each destination; one whose cut is kept or was compared, a row a night; one that was not clean.
 _RUNS = f"""{_old("started_at")}
 and run_id not in (select run_id from cut)
 and run_id not in (select run_id from reconciliation where scope = 'cut')
@@ -27,6 +27,9 @@ and coalesce(result->'gate'->'lines', '[]') = '[]'
 and run_id not in (select distinct on (sync, kind) run_id from run order by sync, kind, started_at desc)
 and run_id not in (select distinct on (sync) run_id from run where kind in ('onboard', 'tables') and result ? 'publish'
     order by sync, started_at desc)
+and run_id not in (select distinct on (sync, destination) run_id
+    from run, jsonb_object_keys(result->'publish') destination
+    where kind in ('onboard', 'tables') order by sync, destination, started_at desc)
 """
 # The newest event of a stream says since when it is as it is.
 _EVENTS = f"""{_old("at")}

@@ -14,8 +14,8 @@ from psycopg.types.json import Jsonb
 
 from seamline.domain.cut_state import CutState
 from seamline.domain.errors import InvariantViolated, Refused
-from seamline.domain.runs import FAILURE, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
-from seamline.plan.model import Run
+from seamline.domain.runs import FAILURE, PUBLISH, Cut, Receipt, Reconciliation, RunKind, RunState, Scope, SyncState
+from seamline.plan.model import DestinationPlan, Run
 from seamline.platform import cut_states, reconciliations, rows
 from seamline.platform.database import Database, Session
 
@@ -98,6 +98,20 @@ class PlatformStore:
             "sync = %s and kind = any(%s) and (%s = '' or result ? %s) order by started_at desc limit 1",
             (sync, [RunKind(kind).value for kind in kinds], with_result, with_result),
         )
+
+    def onboarded_destinations(self, sync: str) -> Mapping[str, DestinationPlan]:
+        """Where the sync's tables were ever published, each as it was declared at the last time."""
+
+        def work(session: Session) -> Mapping[str, DestinationPlan]:
+            cursor = session.cursor(row_factory=dict_row)
+            cursor.execute(
+                "select * from run where sync = %s and kind = any(%s) and result ? %s order by started_at",
+                (sync, [RunKind.ONBOARD.value, RunKind.TABLES.value], PUBLISH),
+            )
+            runs = [rows.run_of(row) for row in cursor]
+            return {one.name: one for run in runs for one in run.plan.destinations if one.name in run.result[PUBLISH]}
+
+        return self._database.transact(work)
 
     def timezone(self, sync: str) -> str:
         """The sync's own, by which its business dates end; UTC where it declares none or has never run."""

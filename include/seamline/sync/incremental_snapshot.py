@@ -91,7 +91,7 @@ def join_stream(run: Run, destination: str, change: ListChange, *, tools: JoinTo
                     missed = error
                 else:
                     # The old epoch is over, and by its old plan the stream refuses to start.
-                    tools.director.want(stream, plan_json=plan_to_json(run.plan))
+                    tools.director.want(stream, plan_json=plan_to_json(run.plan.of_stream(stream.destination)))
                     return commit
     raise TransientError(
         f"the tables of run {run.run_id} did not join {stream} in {tools.patience.attempts} attempts: {missed}",

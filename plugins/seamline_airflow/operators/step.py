@@ -11,7 +11,7 @@ from seamline.domain.calendar import day_of
 from seamline.domain.date_before import late_in_words
 from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
-from seamline.domain.runs import GATE, PUBLISH, TABLES, NightlyMode, Reconciliation, RunState, Scope, SyncState
+from seamline.domain.runs import GATE, INTO, PUBLISH, TABLES, NightlyMode, Reconciliation, RunState, Scope, SyncState
 from seamline.domain.verdict import TableVerdict, Verdict, nothing_compared
 from seamline.plan.model import Run, SyncPlan, plan_from_json, plan_to_json
 from seamline.ports import Problem, StreamReport
@@ -63,19 +63,30 @@ class PreflightOperator(StepOperator):
         self.plan_json = plan_json
 
     def step(self, context: Any, store: Any) -> str:
-        plan, problems = onboarding.preflight(plan_from_json(self.plan_json))
+        plan, problems = onboarding.preflight(self.concerned(context, store, plan_from_json(self.plan_json)))
         log_problems(self.log, problems)
         refuse_fatal(problems, sync=plan.sync)
         run_id = runs.take_of(store, self.run)
         self.open_run(context, store, plan, run_id)
         return run_id
 
+    def concerned(self, context: Any, store: Any, declared: SyncPlan) -> SyncPlan:
+        """The plan of the destinations that the run goes into."""
+        asked = list(context["params"].get("destinations") or ())
+        return declared.into(runs.to_onboard(store, declared, asked))
+
     def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str) -> None:
-        runs.open_onboarding(store, plan, run_id)
+        names = {one.name for one in plan.destinations}
+        is_part = len(names) < len(plan_from_json(self.plan_json).destinations)
+        runs.open_onboarding(store, plan, run_id, into=names if is_part else ())
+        self.log.info("into: %s", ", ".join(sorted(names)))
 
 
 class TablesPreflightOperator(PreflightOperator):
     """The same for a change of the tables: what has to enter and to leave is found and written down."""
+
+    def concerned(self, context: Any, store: Any, declared: SyncPlan) -> SyncPlan:
+        return runs.into_onboarded(store, declared)
 
     def open_run(self, context: Any, store: Any, plan: SyncPlan, run_id: str) -> None:
         again = list(context["params"].get("again") or ())
@@ -99,8 +110,10 @@ class PublishOperator(StepOperator):
 
     def step(self, context: Any, store: Any) -> Mapping[str, str]:
         run = store.run(self.run)
-        # Before the commit: from now on the live tables may be new ones, and nobody has compared them yet.
-        store.set_sync_state(run.sync, SyncState.ONBOARDING)
+        if not run.result.get(INTO):
+            # Before the commit: from now on the live tables may be new ones, and nobody has compared them yet. One that
+            # goes into some destinations leaves the others as they are.
+            store.set_sync_state(run.sync, SyncState.ONBOARDING)
         # Also before it: whoever clears this run after a crash in between must get a new name.
         store.put_result(run.run_id, PUBLISH, {})
         result = onboarding.publish(run)
@@ -114,11 +127,10 @@ class StartStreamOperator(StepOperator):
 
     def step(self, context: Any, store: Any) -> list[str]:
         run = store.run(self.run)
-        plan_json = plan_to_json(run.plan)
         streams = [run.plan.stream_id(destination.name) for destination in run.plan.destinations]
         with parts.director() as director:
             for stream in streams:
-                director.want(stream, plan_json=plan_json)
+                director.want(stream, plan_json=plan_to_json(run.plan.of_stream(stream.destination)))
         return [str(stream) for stream in streams]
 
 
@@ -249,12 +261,12 @@ class WantStreamOperator(BaseOperator):
             if store.sync_state(declared.sync) is not SyncState.ENABLED:
                 raise AirflowSkipException(f"sync {declared.sync} is not enabled: no stream stands for this date yet")
             plan = runs.onboarded_plan(store, declared)
-            plan_json = plan_to_json(plan)
             known = {each.stream: each for each in director.wanted(plan.stream.pool)}
             reports = director.latest_reports()
             asked = []
             for destination in plan.destinations:
                 stream = plan.stream_id(destination.name)
+                plan_json = plan_to_json(plan.of_stream(destination.name))
                 mine, report = known.get(stream), reports.get(stream)
                 is_down = report is not None and report.state in ("failed", "stopped")
                 # A want starts also a stream that had failed for good, so it is not repeated for one that runs.
@@ -293,9 +305,9 @@ class DayReportOperator(BaseOperator):
     def execute(self, context: Any) -> Mapping[str, Any]:
         day = day_of(stream_date(context, timezone=self.timezone), timezone=self.timezone)
         report: dict[str, Any] = {"business_date": day.business_date.isoformat()}
-        with task_errors(), parts.director() as director:
+        with task_errors(), parts.platform() as store, parts.director() as director:
             seen = look(self.sync)
-            for destination in self.destinations:
+            for destination in runs.watched(store, self.sync, self.destinations):
                 stream = StreamId(self.sync, destination)
                 events = director.events(stream, since=day.start, until=day.end)
                 for event in events:

@@ -8,6 +8,7 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException
 
 from seamline.domain.calendar import day_of
+from seamline_airflow import parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.run_context import stream_date
 from seamline_airflow.triggers.stream_watch import StreamWatchTrigger, log_streams, look, wrong
@@ -38,10 +39,11 @@ class StreamWatchSensor(BaseSensorOperator):
         self.poll_s = poll_s
 
     def execute(self, context: Any) -> str:
-        with task_errors():
+        with task_errors(), parts.platform() as store:
             date = stream_date(context, timezone=self.timezone)
             until = day_of(date, timezone=self.timezone).end
-            streams = look(self.sync, self.destinations)
+            destinations = runs.watched(store, self.sync, self.destinations)
+            streams = look(self.sync, destinations)
             log_streams(self.log, streams)
             found = wrong(streams)
         if found:
@@ -51,7 +53,7 @@ class StreamWatchSensor(BaseSensorOperator):
             return date.isoformat()
         self.log.info("watching until the end of %s, %s", date, until)
         self.defer(
-            trigger=StreamWatchTrigger(self.sync, self.destinations, until.isoformat(), self.poll_s),
+            trigger=StreamWatchTrigger(self.sync, destinations, until.isoformat(), self.poll_s),
             method_name="execute_complete",
             timeout=until - now + _SPARE,
         )

@@ -1,0 +1,102 @@
+"""A destination that is declared after its sync was onboarded: it is loaded by itself, and the others do not notice."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seamline.domain.errors import Refused
+from seamline.domain.runs import INTO, PUBLISH, RunKind, SyncState
+from seamline.plan.model import SyncPlan, plan_to_json
+from seamline_airflow import runs
+from seamline_airflow.operators.step import (
+    PreflightOperator,
+    PublishOperator,
+    StartStreamOperator,
+    TablesPreflightOperator,
+    WantStreamOperator,
+)
+from tests.dags import results
+from tests.dags.test_runs import context
+from tests.dags.test_runs import platform as platform
+
+FIRST = "settlement/onboard/-/manual__0"
+LATE = "settlement/onboard/-/manual__2"
+ARCHIVE = replace(results.destination_plan("archive", "archived"), name="archive")
+
+
+def with_archive(**changes: Any) -> SyncPlan:
+    return results.plan(destinations=(*results.plan().destinations, ARCHIVE), config_hash="new", **changes)
+
+
+@pytest.fixture(autouse=True)
+def onboarded(platform: results.Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    platform.start_run(run_id=FIRST, sync="settlement", kind=RunKind.ONBOARD, plan_json=plan_to_json(results.plan()))
+    platform.put_result(FIRST, PUBLISH, {"warehouse": "p"})
+    monkeypatch.setattr("seamline_airflow.onboarding.preflight", lambda plan: (plan, ()))
+
+
+def preflight(plan: SyncPlan, **parameters: Any) -> str:
+    return str(
+        PreflightOperator(task_id="preflight", run=LATE, plan_json=plan_to_json(plan)).execute(
+            context(None, **parameters)
+        )
+    )
+
+
+def test_an_onboarding_goes_into_what_was_declared_since_and_leaves_the_others_enabled(
+    platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = platform.runs[preflight(with_archive())]
+    assert ([one.name for one in run.plan.destinations], run.result[INTO]) == (["archive"], ["archive"])
+    monkeypatch.setattr("seamline_airflow.onboarding.publish", lambda run: {"archive": "p"})
+    PublishOperator(task_id="publish", run=LATE).execute({})
+    assert platform.state is SyncState.ENABLED, "nights of the others go on"
+    assert StartStreamOperator(task_id="start_stream", run=LATE).execute({}) == ["settlement@archive"]
+    assert [str(stream) for stream, _ in platform.wants] == ["settlement@archive"]
+
+
+def test_once_it_is_there_the_next_onboarding_goes_into_all_and_one_asked_for_into_that(
+    platform: results.Platform,
+) -> None:
+    platform.put_result(preflight(with_archive()), PUBLISH, {"archive": "p"})
+    assert runs.to_onboard(platform, with_archive(), ()) == ("warehouse", "archive")
+    assert runs.to_onboard(platform, with_archive(), ["archive"]) == ("archive",)
+    with pytest.raises(Refused, match="vault: no destination of settlement"):
+        runs.to_onboard(platform, with_archive(), ["vault"])
+
+
+def test_a_sync_that_is_not_enabled_is_onboarded_as_a_whole(platform: results.Platform) -> None:
+    platform.state = SyncState.ONBOARDING
+    assert runs.to_onboard(platform, with_archive(), ()) == ("warehouse", "archive")
+
+
+def test_nights_streams_and_changes_of_tables_wait_for_no_destination_that_is_not_onboarded(
+    platform: results.Platform,
+) -> None:
+    declared = with_archive()
+    assert [one.name for one in runs.onboarded_plan(platform, declared).destinations] == ["warehouse"]
+    assert runs.watched(platform, "settlement", ["warehouse", "archive"]) == ("warehouse",)
+    operator = TablesPreflightOperator(task_id="preflight", run=FIRST, plan_json=plan_to_json(declared))
+    assert [one.name for one in operator.concerned(context(None), platform, declared).destinations] == ["warehouse"]
+
+
+def test_the_stream_of_another_destination_is_not_started_again_for_it(platform: results.Platform) -> None:
+    wanted = WantStreamOperator(task_id="want", plan_json=plan_to_json(results.plan())).execute(context(None))
+    assert wanted == ["settlement@warehouse"]
+    (before,) = platform.wants
+    platform.wants.clear()
+    platform.put_result(preflight(with_archive()), PUBLISH, {"archive": "p"})
+    WantStreamOperator(task_id="want", plan_json=plan_to_json(with_archive())).execute(context(None))
+    assert platform.wants[0] == before
+    assert [str(stream) for stream, _ in platform.wants] == ["settlement@warehouse", "settlement@archive"]
+
+
+def test_it_begins_with_the_tables_that_the_others_have(platform: results.Platform) -> None:
+    fewer = with_archive(tables=results.plan().tables[:1])
+    with pytest.raises(Refused, match="differ from those that were onboarded: ledger_entry"):
+        runs.open_onboarding(platform, fewer, LATE, into=["archive"])
+    account, *rest = with_archive().tables
+    wider = replace(account, table=replace(account.definition, key=("id", "balance")))
+    with pytest.raises(Refused, match="account of settlement had another schema"):
+        runs.open_onboarding(platform, with_archive(tables=(wider, *rest)), LATE, into=["archive"])
