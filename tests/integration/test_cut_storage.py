@@ -17,9 +17,11 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest
 from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
 from seamline.domain.verdict import BreakType, Verdict
+from seamline.kinds.derived import derived_table
 from seamline.plan.model import DerivedTablePlan
+from seamline.ports import Load
 from seamline.sinks.postgres.cuts import PostgresCuts
-from seamline.sinks.postgres.derived import compare_derived, derived_table
+from seamline.sinks.postgres.derived import compare_derived
 from seamline.sinks.postgres.types import column_definitions
 from seamline.sources.mariadb.position import BinlogPosition
 from tests.integration.cuts_published import (
@@ -444,8 +446,10 @@ BALANCE = DerivedTablePlan("daily_balance", "entry", "amount", ("account_id", "c
 
 
 def test_a_derived_table_is_compared_with_the_sums_of_its_cut(
-    cuts: PostgresCuts, sql: Any, database: Connection
+    cuts: PostgresCuts, sql: Any, database: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    where = f"{database.login}:{database.password}@{database.host}:{database.port}/{database.database}"
+    monkeypatch.setenv(f"SEAMLINE_CONNECTION_{DESTINATION.connection.upper()}", f"postgres://{where}")
     sql.execute("CREATE TABLE settlement_stage.e (account_id bigint, currency varchar(3), amount numeric(20,4))")
     sql.execute("INSERT INTO settlement_stage.e SELECT n % 7, 'EUR', n / 8.0 FROM generate_series(1, 100) n")
     sql.execute("INSERT INTO settlement_stage.e VALUES (1, NULL, 0.0001), (1, NULL, 0.0001)")
@@ -453,15 +457,14 @@ def test_a_derived_table_is_compared_with_the_sums_of_its_cut(
     sql.execute(
         "INSERT INTO settlement_stage.b SELECT account_id, currency, sum(amount) FROM settlement_stage.e GROUP BY 1, 2"
     )
-    with closing(open_session(database, application_name="test")) as session:
-        places = {"staged_cut": "settlement_stage.e", "staged_derived": "settlement_stage.b", "position": "0-1-7"}
-        verdict = compare_derived(session, BALANCE, **places)
-        assert (verdict.verdict, verdict.source_rows, verdict.destination_rows) == (Verdict.MATCH, 8, 8)
-        assert verdict.totals[0].is_equal
-        sql.execute("UPDATE settlement_stage.b SET amount = amount + 1 WHERE account_id = 2")
-        sql.execute("DELETE FROM settlement_stage.b WHERE currency IS NULL")
-        sql.execute("INSERT INTO settlement_stage.b VALUES (99, 'EUR', 5)")
-        verdict = compare_derived(session, BALANCE, **places)
+    places: Any = {"base": Load(ENTRY, "e", 102), "made": Load(derived_table(BALANCE, ENTRY), "b", 8)}
+    verdict = compare_derived(DESTINATION, BALANCE, **places, position="0-1-7")
+    assert (verdict.verdict, verdict.source_rows, verdict.destination_rows) == (Verdict.MATCH, 8, 8)
+    assert verdict.totals[0].is_equal
+    sql.execute("UPDATE settlement_stage.b SET amount = amount + 1 WHERE account_id = 2")
+    sql.execute("DELETE FROM settlement_stage.b WHERE currency IS NULL")
+    sql.execute("INSERT INTO settlement_stage.b VALUES (99, 'EUR', 5)")
+    verdict = compare_derived(DESTINATION, BALANCE, **places, position="0-1-7")
     assert verdict.verdict is Verdict.BREAK
     assert {(entry.type, entry.key) for entry in verdict.breaks} == {
         (BreakType.VALUE, '{"account_id": "2", "currency": "EUR"}'),

@@ -14,11 +14,10 @@ from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import DerivedTablePlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan
+from seamline.ports import Load
 from seamline.sinks.postgres.arrow_rows import page_ranges, read_batches
-from seamline.sinks.postgres.derived import compare_derived, derived_table
-from seamline.sinks.postgres.types import column_definitions
-from seamline_spark.cut.derived import StagedRelation, compute_derived
+from seamline_spark.cut.derived import derive
 from tests.integration.databases import postgres, postgres_database
 
 ENTRY = Table(
@@ -87,16 +86,13 @@ def spark(known_by_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(
     derived: DerivedTablePlan, relation: str, spark: SparkSession, warehouse: Connection, known_by_id: str
 ) -> None:
-    wanted = (*derived.by, derived.column)
-    staged = StagedRelation(known_by_id, f"stage.{relation}", tuple(ENTRY.column(name) for name in wanted))
-    target = f"stage.{derived.name}_{relation}"
+    destination = DestinationPlan("warehouse", "postgres", known_by_id, "kept", staged_in="stage")
+    found = derive(spark, destination, derived, Load(ENTRY, relation, 0), run_id=f"run of {relation}", position="0-1-1")
+    assert (found.verdict.verdict, found.verdict.reason) == (Verdict.MATCH, "")
+    groups = 0 if relation == "empty" else 8 if derived is BY_MEMO else 997 * 3
+    assert found.rows == found.verdict.source_rows == groups
     with postgres(warehouse) as sql:
-        sql.execute(f"CREATE TABLE {target} ({column_definitions(derived_table(derived, ENTRY))})")
-    rows = compute_derived(spark, derived, staged, scale=4, target=target, parts=4)
-    with closing(open_session(warehouse, application_name="test")) as session:
-        verdict = compare_derived(session, derived, staged_cut=staged.relation, staged_derived=target, position="0-1-1")
-    assert (verdict.verdict, verdict.reason) == (Verdict.MATCH, "")
-    assert rows == verdict.source_rows == (0 if relation == "empty" else 8 if derived is BY_MEMO else 997 * 3)
+        assert sql.execute(f'SELECT count(*) FROM stage."{found.staged_as}"').fetchone() == (groups,)
 
 
 def test_page_ranges_leave_no_row_out_and_read_none_twice(warehouse: Connection) -> None:

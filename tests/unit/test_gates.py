@@ -74,6 +74,9 @@ FORBIDDEN = {
     "Spark's side from spec": (
         "spark_jobs/seamline_spark/__init__.py", "import seamline.spec.faults", "imports Airflow",
     ),
+    "Spark's side from a kind": (
+        "spark_jobs/seamline_spark/__init__.py", "import seamline.sinks.postgres.derived", "imports Airflow",
+    ),
 }  # fmt: skip
 
 

@@ -1,22 +1,27 @@
 """What a kind of destination is: all that the rest of Seamline asks of it by name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
+from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
+from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.derived import StagedPart
 from seamline.kinds.logins import DestinationLogins
-from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
 from seamline.ports.cuts import Cuts, CutStore
 from seamline.ports.maintenance import DestinationMaintenance
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from seamline.ports.certificates import ProbeDestination
     from seamline.spec.destination import Destination
 
@@ -125,11 +130,33 @@ class CertifiesArrivals(Protocol):
     def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination": ...
 
 
+@runtime_checkable
+class Derives(Protocol):
+    """A kind whose staged tables can be read by Spark's tasks, which compute other tables from them."""
+
+    def staged_parts(self, destination: DestinationPlan, load: Load, *, parts_max: int) -> Sequence[StagedPart]:
+        """Parts of the staged rows that leave nothing out and overlap nowhere; at least one."""
+
+    def read_staged(
+        self, destination: DestinationPlan, load: Load, columns: Sequence[Column], part: StagedPart
+    ) -> "Iterator[pa.RecordBatch]":
+        """These columns of the rows of a part, in `kinds.derived.frame_schema`. Called in tasks."""
+
+    def stage_derived(self, destination: DestinationPlan, table: Table, rows: "pa.Table", *, run_id: str) -> Load:
+        """Stage the rows of a derived table; what an earlier attempt of the run has staged of it goes."""
+
+    def compare_derived(
+        self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
+    ) -> TableVerdict:
+        """The derived table against the staged rows it came from, which the destination adds up itself."""
+
+
 def described(kind: SinkKind) -> tuple[str, ...]:
     """What a kind of destination can do and what it cannot, for people, one line each."""
     powers = {
         "reading back, to be compared with the source": isinstance(kind, ReadsBack),
         "cuts by business date, in versions": isinstance(kind, HoldsCuts),
+        "derived tables": isinstance(kind, Derives),
         "certificates": isinstance(kind, CertifiesArrivals),
     }
     return (*kind.powers.described(), *(f"{'' if can else 'no '}{words}" for words, can in powers.items()))

@@ -17,6 +17,7 @@ DESTINATIONS_PLANNED = ("mariadb", "mysql", "iceberg", "delta", "hudi", "files",
 _NEEDED = (
     ("", "open_live", "be read back, and nothing can be proven of it"),
     ("nightly", "open_cuts", "hold cuts"),
+    ("derived", "staged_parts", "have derived tables computed"),
 )
 
 

@@ -1,59 +1,59 @@
 """A derived table of a cut as one DataFrame job: staged rows → groups and exact sums → its own staged table."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from seamline.adapters.connections import resolve
-from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column
-from seamline.plan.model import DerivedTablePlan
-from seamline.sinks.postgres.arrow_rows import arrow_schema, page_ranges, read_batches, write_table
+from seamline.kinds.derived import SUM_DIGITS, derived_table, frame_schema
+from seamline.kinds.found import power, sink_kind
+from seamline.kinds.sink import Derives
+from seamline.plan.model import DerivedTablePlan, DestinationPlan
+from seamline.ports import Load
+from seamline.sync.nightly_cut import Derived
 
-_SUM_DIGITS = 38
-
-
-@dataclass(frozen=True, slots=True)
-class StagedRelation:
-    """A staged table of the destination. `relation` is quoted; the connection is an id, resolved in each task."""
-
-    connection: str
-    relation: str
-    columns: tuple[Column, ...]
+_WHAT = "compute derived tables"
 
 
-def read_staged(spark: SparkSession, staged: StagedRelation, *, parts: int) -> DataFrame:
-    """The relation as a DataFrame whose tasks read ranges of its pages natively: types come from the catalogue."""
-    with closing(open_session(resolve(staged.connection), application_name="seamline derived")) as session:
-        ranges = page_ranges(session, staged.relation, parts=parts)
+def derive(
+    spark: SparkSession,
+    destination: DestinationPlan,
+    derived: DerivedTablePlan,
+    base: Load,
+    *,
+    run_id: str,
+    position: str,
+) -> Derived:
+    """Compute a derived table from its staged base, stage it, and compare it with the base."""
+    kind = power(sink_kind(destination.kind), Derives, to=_WHAT)
+    table = derived_table(derived, base.table)
+    rows = read_staged(spark, destination, base, [base.table.column(name) for name in (*derived.by, derived.column)])
+    result = summed(rows, derived, scale=table.column(derived.column).scale).toArrow()
+    made = kind.stage_derived(destination, table, result, run_id=run_id)
+    verdict = kind.compare_derived(destination, derived, base=base, made=made, position=position)
+    return Derived(made.staged_as, made.rows, verdict)
+
+
+def read_staged(spark: SparkSession, destination: DestinationPlan, base: Load, columns: Sequence[Column]) -> DataFrame:
+    """Columns of a staged table as a DataFrame, whose tasks read parts of it by the destination's own client."""
+    kind = power(sink_kind(destination.kind), Derives, to=_WHAT)
+    parts = kind.staged_parts(destination, base, parts_max=spark.sparkContext.defaultParallelism)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with closing(open_session(resolve(staged.connection), application_name="seamline derived")) as session:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from read_batches(session, staged.relation, staged.columns, ranges[number])
+        reading = power(sink_kind(destination.kind), Derives, to=_WHAT)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from reading.read_staged(destination, base, columns, parts[number])
 
     # One number per task; what it stands for travels with the function.
-    numbers = spark.range(0, len(ranges), 1, len(ranges))
-    return numbers.mapInArrow(read, from_arrow_schema(arrow_schema(staged.columns)))
+    numbers = spark.range(0, len(parts), 1, len(parts))
+    return numbers.mapInArrow(read, from_arrow_schema(frame_schema(columns)))
 
 
 def summed(rows: DataFrame, derived: DerivedTablePlan, *, scale: int) -> DataFrame:
     """One row per group with the exact sum. Spark in ANSI mode fails where a sum has more than 38 digits."""
-    wide = F.col(derived.column).cast(f"decimal({_SUM_DIGITS},{scale})")
+    wide = F.col(derived.column).cast(f"decimal({SUM_DIGITS},{scale})")
     return rows.groupBy(*derived.by).agg(F.sum(wide).alias(derived.column))
-
-
-def compute_derived(
-    spark: SparkSession, derived: DerivedTablePlan, staged: StagedRelation, *, scale: int, target: str, parts: int
-) -> int:
-    """Fill the empty relation `target` (quoted) and return its number of rows."""
-    result = summed(read_staged(spark, staged, parts=parts), derived, scale=scale).toArrow()
-    with closing(open_session(resolve(staged.connection), application_name="seamline derived")) as session:
-        write_table(session, target, result)
-    return int(result.num_rows)

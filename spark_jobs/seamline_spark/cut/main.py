@@ -13,19 +13,14 @@ from datetime import date
 from pyspark.sql import SparkSession
 
 from seamline import registry
-from seamline.adapters.connections import resolve
-from seamline.databases.postgres.canonical import quoted
-from seamline.databases.postgres.client import open_session as open_postgres
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.errors import SeamlineError
 from seamline.domain.staged_cut import Lateness, StagedCut
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run
 from seamline.ports import Load
-from seamline.sinks.postgres.derived import compare_derived, derived_table
-from seamline.sinks.postgres.staging import StagingArea, build_index, relation
 from seamline.sync.late_rows import DateBefore
 from seamline.sync.nightly_cut import CutTools, Derived, take_conclusive_cut
-from seamline_spark.cut.derived import StagedRelation, compute_derived
+from seamline_spark.cut.derived import derive
 from seamline_spark.session import open_session
 from seamline_spark.snapshot.bulk_read import SparkReader
 
@@ -56,11 +51,14 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
     with closing(registry.platform()) as store:
         run = store.run(run_id)
         reader = SparkReader(session.sparkContext, run)
-        derivation = _Derivation(session, run)
+
+        def derived(destination: DestinationPlan, table: DerivedTablePlan, base: Load, position: str) -> Derived:
+            return derive(session, destination, table, base, run_id=run_id, position=position)
+
         tools = CutTools(
             open_read=reader.open_read,
             open_staged=reader.open_staged,
-            derive=derivation.derive,
+            derive=derived,
             lateness=_lateness(run),
             date_before=_date_before(run),
             open_cut=reader.open_cut,
@@ -77,40 +75,6 @@ def cut(session: SparkSession, run_id: str) -> Mapping[str, StagedCut]:
         for table_name, reason in staged.left_out.items():
             log.info("table left out: sync=%s table=%s %s", run.sync, table_name, reason)
     return cuts
-
-
-class _Derivation:
-    """Derived tables as DataFrames of this session, staged beside the cut."""
-
-    def __init__(self, session: SparkSession, run: Run) -> None:
-        self._session = session
-        self._run = run
-
-    def derive(self, destination: DestinationPlan, derived: DerivedTablePlan, base: Load, position: str) -> Derived:
-        definition = derived_table(derived, base.table)
-        connection = resolve(destination.connection)
-        # An area of its own: that of the cut takes tables of the same run for an earlier attempt's.
-        area = StagingArea(connection, destination, run_id=f"{self._run.run_id} derived {derived.name}")
-        place = area.create([definition])[definition.name]
-        staged = StagedRelation(
-            destination.connection,
-            f"{quoted(destination.stage_schema)}.{quoted(base.staged_as)}",
-            tuple(base.table.column(name) for name in (*derived.by, derived.column)),
-        )
-        rows = compute_derived(
-            self._session,
-            derived,
-            staged,
-            scale=definition.column(derived.column).scale,
-            target=relation(place),
-            parts=self._session.sparkContext.defaultParallelism,
-        )
-        build_index(connection, place)
-        with closing(open_postgres(connection, application_name="seamline derived")) as session:
-            verdict = compare_derived(
-                session, derived, staged_cut=staged.relation, staged_derived=relation(place), position=position
-            )
-        return Derived(place.name, rows, verdict)
 
 
 def _lateness(run: Run) -> Callable[[DestinationPlan, date, Load], Lateness | None]:

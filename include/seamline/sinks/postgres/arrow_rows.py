@@ -1,73 +1,42 @@
 """Rows of a PostgreSQL relation as Arrow and back, by COPY in CSV: exact decimals, NULL and '' kept apart.
 
-Values that are only grouped by or passed on travel as PostgreSQL's own text; whole numbers and decimals are typed.
+The types are those of `kinds.derived.frame_schema`. A part is a range of the relation's pages.
 """
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.csv
 
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session, translated
-from seamline.domain.catalogue import Column, Kind
-from seamline.domain.errors import SchemaConflict
+from seamline.domain.catalogue import Column
+from seamline.kinds.derived import StagedPart, frame_schema
 
 # Bytes of CSV per record batch: a task holds one of them, and the Arrow form of it.
 _BLOCK_BYTES = 8 << 20
-_DECIMAL_DIGITS = 38
 _PAGE_BYTES = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class PageRange:
-    """The rows in the pages `[start, end)` of a relation; `end` None is open, so that a grown last page is in it."""
-
-    start: int
-    end: int | None
-
-
-def arrow_type(column: Column) -> pa.DataType:
-    match column.kind:
-        case Kind.INTEGER | Kind.YEAR:
-            return pa.int64()
-        case Kind.UNSIGNED | Kind.BITS:
-            return pa.decimal128(20, 0)
-        case Kind.DECIMAL:
-            if column.precision > _DECIMAL_DIGITS:
-                raise SchemaConflict(
-                    f"column {column.name} is {column.source_type}: over {_DECIMAL_DIGITS} digits are not added up",
-                    hint="leave it out of derived tables",
-                )
-            return pa.decimal128(column.precision, column.scale)
-        case _:
-            return pa.string()
-
-
-def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    return pa.schema([(column.name, arrow_type(column)) for column in columns])
-
-
-def page_ranges(session: Session, relation: str, *, parts: int) -> list[PageRange]:
+def page_ranges(session: Session, relation: str, *, parts: int) -> list[StagedPart]:
     """The relation's pages in at most `parts` ranges that touch and leave nothing out. `relation` is quoted."""
     with translated(f"measure {relation}"):
         row = session.execute("SELECT pg_relation_size(%s::regclass)", (relation,)).fetchone()
     pages = int(row[0]) // _PAGE_BYTES if row else 0
     step = max(1, -(-pages // max(parts, 1)))
     starts = list(range(0, max(pages, 1), step))
-    return [PageRange(start, end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    return [StagedPart(start, end) for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
 def read_batches(
-    session: Session, relation: str, columns: Sequence[Column], pages: PageRange
+    session: Session, relation: str, columns: Sequence[Column], pages: StagedPart
 ) -> Iterator[pa.RecordBatch]:
     """The columns of these pages' rows. One COPY, read while it comes; memory is bounded by a block."""
     names = ", ".join(quoted(column.name) for column in columns)
     upper = "" if pages.end is None else f" AND ctid < '({pages.end},0)'::tid"
     query = f"SELECT {names} FROM {relation} WHERE ctid >= '({pages.start},0)'::tid{upper}"
-    schema = arrow_schema(columns)
+    schema = frame_schema(columns)
     with (
         translated(f"read {relation}"),
         session.cursor() as cursor,

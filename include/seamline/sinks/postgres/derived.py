@@ -1,95 +1,71 @@
-"""A derived table of a cut against the staged rows it came from: PostgreSQL adds them up itself and compares."""
+"""Derived tables of a cut: staged rows for Spark's tasks to add up, and what they made, compared with those rows:
+PostgreSQL adds them up itself."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 
+import pyarrow as pa
+
+from seamline.adapters.connections import resolve
 from seamline.databases.postgres.canonical import quoted
-from seamline.databases.postgres.client import Row, Session, translated
-from seamline.domain.catalogue import Column, Kind, Table
-from seamline.domain.errors import SchemaConflict
-from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
-from seamline.plan.model import DerivedTablePlan
-
-# Sums of the widest exact numbers that both Spark and PostgreSQL hold.
-SUM_DIGITS = 38
-_BREAKS_LISTED = 1_000
-_ADDED_EXACTLY = frozenset({Kind.DECIMAL, Kind.INTEGER, Kind.UNSIGNED, Kind.BITS})
+from seamline.databases.postgres.client import Row, Session, open_session, translated
+from seamline.domain.catalogue import Column, Table
+from seamline.domain.verdict import TableVerdict
+from seamline.kinds.derived import BREAKS_LISTED, Groups, StagedPart, verdict_of_groups
+from seamline.plan.model import DerivedTablePlan, DestinationPlan
+from seamline.ports import Load
+from seamline.sinks.postgres.arrow_rows import page_ranges, read_batches, write_table
+from seamline.sinks.postgres.staging import StagingArea, build_index, relation
 
 
-def derived_table(derived: DerivedTablePlan, base: Table) -> Table:
-    """The definition of a derived table: the groups with their own types, then the exact sum."""
-    summed = base.column(derived.column)
-    if summed.kind not in _ADDED_EXACTLY:
-        raise SchemaConflict(
-            f"derived table {derived.name} adds up {derived.column}, which holds {summed.kind.value}",
-            hint="only whole numbers and decimals add up exactly",
-            table=base.name,
-        )
-    groups = tuple(base.column(name) for name in derived.by)
-    total = Column(
-        derived.column,
-        Kind.DECIMAL,
-        f"sum of {summed.source_type}",
-        precision=SUM_DIGITS,
-        scale=summed.scale if summed.kind is Kind.DECIMAL else 0,
-    )
-    key = derived.by if groups and not any(column.nullable for column in groups) else ()
-    return Table(derived.name, (*groups, total), key, base.rows_estimate)
+def staged_parts(destination: DestinationPlan, load: Load, *, parts_max: int) -> Sequence[StagedPart]:
+    with closing(_session(destination)) as session:
+        return page_ranges(session, _relation(destination, load), parts=parts_max)
+
+
+def read_staged(
+    destination: DestinationPlan, load: Load, columns: Sequence[Column], part: StagedPart
+) -> Iterator[pa.RecordBatch]:
+    with closing(_session(destination)) as session:
+        yield from read_batches(session, _relation(destination, load), columns, part)
+
+
+def stage_derived(destination: DestinationPlan, table: Table, rows: pa.Table, *, run_id: str) -> Load:
+    connection = resolve(destination.connection)
+    # An area of its own: that of the cut takes tables of the same run for an earlier attempt's.
+    area = StagingArea(connection, destination, run_id=f"{run_id} derived {table.name}")
+    place = area.create([table])[table.name]
+    with closing(_session(destination)) as session:
+        write_table(session, relation(place), rows)
+    build_index(connection, place)
+    return Load(table, place.name, rows.num_rows)
 
 
 def compare_derived(
-    session: Session, derived: DerivedTablePlan, *, staged_cut: str, staged_derived: str, position: str
+    destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
 ) -> TableVerdict:
-    """The verdict of the derived table. The two relations are given quoted, as they stand staged."""
     by = ", ".join(quoted(name) for name in derived.by)
     column = quoted(derived.column)
-    wanted = f"SELECT {by}, sum({column})::numeric AS total FROM {staged_cut} GROUP BY {by}"
-    found = f"SELECT {by}, {column}::numeric AS total FROM {staged_derived}"
-    with translated("compare the derived table with its cut", table=derived.name):
-        groups, amount = _one(session, f"SELECT count(*), sum(total) FROM ({wanted}) AS w")
-        rows, amount_there = _one(session, f"SELECT count(*), sum(total) FROM ({found}) AS f")
-        missing = _rows(session, f"({wanted}) EXCEPT ALL ({found})")
-        unexpected = _rows(session, f"({found}) EXCEPT ALL ({wanted})")
-    breaks = _breaks(derived, missing, unexpected)
-    total = ControlTotal(derived.name, derived.column, (), groups, rows, amount, amount_there)
-    is_equal = not breaks and total.is_equal
-    return TableVerdict(
-        table=derived.name,
-        verdict=Verdict.MATCH if is_equal else Verdict.BREAK,
-        reason="" if is_equal else f"{len(breaks)} groups differ from the sums of the staged cut",
-        position=position,
-        source_rows=groups,
-        destination_rows=rows,
-        totals=(total,),
-        breaks=tuple(breaks),
-        breaks_total=max(len(breaks), 0 if is_equal else 1),
+    cut, kept = _relation(destination, base), _relation(destination, made)
+    wanted = f"SELECT {by}, sum({column})::numeric AS total FROM {cut} GROUP BY {by}"
+    found = f"SELECT {by}, {column}::numeric AS total FROM {kept}"
+    with closing(_session(destination)) as session, translated("compare the derived table", table=derived.name):
+        return verdict_of_groups(
+            derived, _groups(session, wanted, found), _groups(session, found, wanted), position=position
+        )
+
+
+def _groups(session: Session, mine: str, other: str) -> Groups:
+    row: Row = session.execute(f"SELECT count(*), sum(total) FROM ({mine}) AS m".encode()).fetchone() or (0, None)
+    alone = session.execute(
+        f"SELECT * FROM (({mine}) EXCEPT ALL ({other})) AS d ORDER BY d LIMIT {BREAKS_LISTED}".encode()
     )
+    return Groups(int(row[0]), row[1], alone.fetchall())
 
 
-def _one(session: Session, query: str) -> Row:
-    row: Row | None = session.execute(query.encode()).fetchone()
-    return row if row is not None else (0, None)
+def _relation(destination: DestinationPlan, load: Load) -> str:
+    return f"{quoted(destination.stage_schema)}.{quoted(load.staged_as)}"
 
 
-def _rows(session: Session, query: str) -> Sequence[Row]:
-    return session.execute(f"SELECT * FROM ({query}) AS d ORDER BY d LIMIT {_BREAKS_LISTED}".encode()).fetchall()
-
-
-def _breaks(derived: DerivedTablePlan, missing: Sequence[Row], unexpected: Sequence[Row]) -> list[Break]:
-    mine, theirs = ({_key(derived, row): str(row[-1]) for row in side} for side in (missing, unexpected))
-    breaks = []
-    for key in sorted(mine.keys() | theirs.keys()):
-        both = key in mine and key in theirs
-        kind = BreakType.VALUE if both else BreakType.MISSING if key in mine else BreakType.UNEXPECTED
-        source, destination = (_texts(derived, side.get(key)) for side in (mine, theirs))
-        breaks.append(Break(derived.name, kind, key, source, destination))
-    return breaks
-
-
-def _texts(derived: DerivedTablePlan, total: str | None) -> dict[str, str | None] | None:
-    return None if total is None else {derived.column: total}
-
-
-def _key(derived: DerivedTablePlan, row: Row) -> str:
-    texts = [None if value is None else str(value) for value in row[:-1]]
-    return json.dumps(dict(zip(derived.by, texts, strict=True)), ensure_ascii=False)
+def _session(destination: DestinationPlan) -> Session:
+    return open_session(resolve(destination.connection), application_name="seamline derived")

@@ -1,21 +1,26 @@
 """PostgreSQL as a destination."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
+from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.derived import StagedPart
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import Atomic, SinkPowers
-from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
 from seamline.ports.cuts import Cuts, CutStore
 from seamline.ports.maintenance import DestinationMaintenance
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from seamline.ports.certificates import ProbeDestination
     from seamline.spec.destination import Destination
 
@@ -96,6 +101,30 @@ class Postgres:
         from seamline.sinks.postgres.cut_expiry import open_cut_expiry
 
         return open_cut_expiry(destination)
+
+    def staged_parts(self, destination: DestinationPlan, load: Load, *, parts_max: int) -> Sequence[StagedPart]:
+        from seamline.sinks.postgres.derived import staged_parts
+
+        return staged_parts(destination, load, parts_max=parts_max)
+
+    def read_staged(
+        self, destination: DestinationPlan, load: Load, columns: Sequence[Column], part: StagedPart
+    ) -> "Iterator[pa.RecordBatch]":
+        from seamline.sinks.postgres.derived import read_staged
+
+        return read_staged(destination, load, columns, part)
+
+    def stage_derived(self, destination: DestinationPlan, table: Table, rows: "pa.Table", *, run_id: str) -> Load:
+        from seamline.sinks.postgres.derived import stage_derived
+
+        return stage_derived(destination, table, rows, run_id=run_id)
+
+    def compare_derived(
+        self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
+    ) -> TableVerdict:
+        from seamline.sinks.postgres.derived import compare_derived
+
+        return compare_derived(destination, derived, base=base, made=made, position=position)
 
     def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination":
         from seamline.sinks.postgres.probed import open_probed
