@@ -53,7 +53,9 @@ def heartbeat_payload(source: SourcePlan) -> HeartbeatPayload | None:
 
 def sink(plan: SyncPlan, destination_name: str) -> Sink:
     destination = plan.destination(destination_name)
-    return sink_kind(destination.kind).open_sink(plan, destination)
+    kind = sink_kind(destination.kind)
+    decoder = source_kind(plan.source.kind).change_decoder(plan.source)
+    return kind.open_sink(plan, destination, decoder=decoder)
 
 
 def log_reader(plan: SyncPlan) -> LogReader:

@@ -10,7 +10,7 @@ import pytest
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import InvariantViolated
 from seamline.values.build import batch_of
-from seamline.values.changes import ChangeBatch, Op, old_key_schema
+from seamline.values.changes import ChangeBatch, old_key_schema
 
 KEYED = Table(
     "orders",
@@ -43,7 +43,7 @@ def _old_keys(*keys: tuple[int, str] | None) -> pa.RecordBatch:
 CHANGES = ChangeBatch(
     KEYED,
     _rows((1, "a", 5, "x"), (2, "a", None, None), (3, "b", 7, None)),
-    op=pa.array([Op.INSERT, Op.DELETE, Op.UPDATE], pa.int8()),
+    deleted=pa.array([False, True, False]),
     offset=pa.array([10, 12, 11], pa.int64()),
     met=pa.array([False, True, True]),
     missing=_flags(memo=[False, False, True]),
@@ -56,7 +56,6 @@ NET = ChangeBatch(
 
 
 def test_a_keyed_batch_says_of_each_row_what_a_sink_asks() -> None:
-    assert CHANGES.is_delete.to_pylist() == [False, True, False]
     assert CHANGES.is_missing("memo").to_pylist() == [False, False, True]
     assert CHANGES.is_missing("amount").to_pylist() == [False] * 3
     assert CHANGES.expects_deletes
@@ -80,11 +79,10 @@ NO_KEY = _rows((1, None, 5, "x"), (2, "a", 1, ""), (3, "b", 7, None))
 FAULTS: dict[str, tuple[ChangeBatch, dict[str, Any]]] = {
     "the rows have another schema": (CHANGES, {"rows": NET.rows}),
     "number is negative": (CHANGES, {"chunk": -1}),
-    "op is not given": (CHANGES, {"op": None}),
+    "deleted is not given": (CHANGES, {"deleted": None}),
     "offset has 1 values of 3 rows": (CHANGES, {"offset": pa.array([1], pa.int64())}),
-    "op is int64, should be int8": (CHANGES, {"op": pa.array([1, 2, 3], pa.int64())}),
+    "deleted is int64, should be bool": (CHANGES, {"deleted": pa.array([0, 1, 0], pa.int64())}),
     "met holds NULL": (CHANGES, {"met": pa.array([True, None, True])}),
-    "none of the three": (CHANGES, {"op": pa.array([1, 3, 4], pa.int8())}),
     "a table with a key has no copies": (CHANGES, {"copies": pa.array([1, 1, 1], pa.int64())}),
     r"missing\.memo has 1 values of 3 rows": (CHANGES, {"missing": _flags(memo=[True])}),
     "missing has a column note": (CHANGES, {"missing": _flags(note=[True] * 3)}),

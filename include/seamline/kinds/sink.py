@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from seamline.ports.certificates import ProbeDestination
     from seamline.spec.destination import Destination
+    from seamline.values.changes import ChangeDecoder
 
 
 class Atomic(StrEnum):
@@ -72,7 +73,8 @@ class SinkKind(Protocol):
     def spec(self) -> "type[Destination]":
         """The model of its declaration."""
 
-    def open_sink(self, plan: SyncPlan, destination: DestinationPlan) -> Sink: ...
+    def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
+        """`decoder` is that of the source: `values.changes.change_batch` makes of it what a span does to a table."""
 
     def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
         """What would keep it from taking the plan's tables. Changes nothing."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seamline.adapters.debezium.envelope import Decoder
     from seamline.ports.certificates import ProbeSource
     from seamline.spec.source import DatabaseSource
+    from seamline.values.changes import ChangeDecoder
 
 
 class SourceKind(Protocol):
@@ -44,6 +45,9 @@ class SourceKind(Protocol):
 
     def decoder(self, source: SourcePlan) -> "Decoder":
         """Of the records of its log topic."""
+
+    def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
+        """Of the row images in those records."""
 
     def connector(self) -> "ConnectorKind": ...
 

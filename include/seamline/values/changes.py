@@ -1,29 +1,35 @@
 """What a span does to one table, after compaction, in the typed form: what a sink stages.
 
-A keyed table has one row per key, its newest: `op`, `offset` and `met` stand beside it. A keyless table has one row
-per image: `copies` stands beside it. The image that a delete had before it (`KeyedChange.replaced`) is not here: only
-compaction needs it.
+A keyed table has one row per key, its newest: `deleted`, `offset` and `met` stand beside it. A keyless table has one
+row per image: `copies` stands beside it. The image that a delete had before it (`KeyedChange.replaced`) is not here:
+only compaction needs it.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from functools import reduce
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamline.domain.catalogue import Table
-from seamline.domain.errors import InvariantViolated
+from seamline.domain.catalogue import PARK_IT, Table
+from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.errors import InvariantViolated, SchemaConflict
 from seamline.values.arrow import field_of, schema_of
 
 
-class Op(IntEnum):
-    """The newest change of a key, as the log has it."""
+class ChangeDecoder(Protocol):
+    """Gives row images, as a kind of source has them in its log, their types."""
 
-    INSERT = 1
-    UPDATE = 2
-    DELETE = 3
+    def rows(self, table: Table, images: Sequence[bytes]) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+        """The rows in the table's schema, in the order of the images, and as `ChangeBatch.missing` what they lack; None
+        where they lack nothing.
+
+        LogCorrupted: an image is no JSON object. SchemaConflict: other columns or types than planned, or a value that
+        the typed form does not have. A column that takes no NULL may hold it: who asks knows where it may.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class ChangeBatch:
     """Rows of one table, with arrays of equal length beside them.
 
     Of a keyed table, in the order of each key's first change in the span:
-    `op` (int8, of `Op`). A delete's row is its image before; columns outside of the key may be NULL.
+    `deleted` (bool): the row goes. It has its key; its other columns may be NULL.
     `offset` (int64): of the newest change, in the log.
     `met` (bool): whether the first change of the key in this span expects to find a row: True for an update or delete,
     False for an insert. Meeting the opposite is a finding.
@@ -51,7 +57,7 @@ class ChangeBatch:
 
     table: Table
     rows: pa.RecordBatch
-    op: pa.Array | None = None
+    deleted: pa.Array | None = None
     offset: pa.Array | None = None
     copies: pa.Array | None = None
     met: pa.Array | None = None
@@ -71,14 +77,9 @@ class ChangeBatch:
         return not self.rows.num_rows and not self.truncate_first
 
     @property
-    def is_delete(self) -> pa.BooleanArray:
-        """True where a row of a keyed table goes."""
-        return pc.equal(self.op, pa.scalar(Op.DELETE, pa.int8()))
-
-    @property
     def expects_deletes(self) -> bool:
         """Whether a delete expects to find its row."""
-        return self.table.is_keyed and _any(pc.and_(self.is_delete, self.met))
+        return self.table.is_keyed and _any(pc.and_(self.deleted, self.met))
 
     def is_missing(self, column: str) -> pa.BooleanArray:
         """True where the log left the column's value out."""
@@ -95,7 +96,7 @@ class ChangeBatch:
         yield from self._keyed_faults() if self.table.is_keyed else self._keyless_faults()
 
     def _keyless_faults(self) -> Iterator[str]:
-        if any(one is not None for one in (self.op, self.offset, self.met, self.missing, self.old_key)):
+        if any(one is not None for one in (self.deleted, self.offset, self.met, self.missing, self.old_key)):
             yield "a table without a key has copies alone"
         yield from self._faults_of("copies", self.copies, pa.int64())
         if _any(pc.equal(self.copies, 0)):
@@ -107,11 +108,9 @@ class ChangeBatch:
     def _keyed_faults(self) -> Iterator[str]:
         if self.copies is not None:
             yield "a table with a key has no copies"
-        yield from self._faults_of("op", self.op, pa.int8())
+        yield from self._faults_of("deleted", self.deleted, pa.bool_())
         yield from self._faults_of("offset", self.offset, pa.int64())
         yield from self._faults_of("met", self.met, pa.bool_())
-        if _any(pc.invert(pc.is_in(self.op, pa.array(list(Op), pa.int8())))):
-            yield "an op is none of the three"
         if self.missing is not None:
             yield from self._missing_faults(self.missing)
         yield from self._null_faults()
@@ -125,7 +124,7 @@ class ChangeBatch:
                 if _any(is_null):
                     yield f"{column.name} is of the key and holds NULL"
             elif not column.nullable:
-                may_be_null = pc.or_(self.is_delete, self.is_missing(column.name))
+                may_be_null = pc.or_(self.deleted, self.is_missing(column.name))
                 if _any(pc.and_not(is_null, may_be_null)):
                     yield f"{column.name} is NOT NULL and holds NULL"
 
@@ -163,6 +162,95 @@ class ChangeBatch:
 def old_key_schema(table: Table) -> pa.Schema:
     """The schema of `ChangeBatch.old_key`: the key columns, each of which may be NULL."""
     return pa.schema([field_of(replace(column, nullable=True)) for column in table.key_columns])
+
+
+def change_batch(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> ChangeBatch:
+    """The changes of a table in the typed form. Raises as `ChangeDecoder.rows` does, and SchemaConflict for a NULL in a
+    column that takes none."""
+    return _keyed(table, changes, decoder) if table.is_keyed else _keyless(table, changes, decoder)
+
+
+def _keyless(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> ChangeBatch:
+    rows, missing = decoder.rows(table, list(changes.net))
+    if missing is not None:
+        raise InvariantViolated("a row of a table without a key lacks values", table=table.name)
+    _require_values(table, rows)
+    return ChangeBatch(
+        table,
+        rows,
+        copies=pa.array(list(changes.net.values()), pa.int64()),
+        truncate_first=changes.truncate_first,
+        changes_in=changes.changes_in,
+        chunk=changes.chunk,
+    )
+
+
+def _keyed(table: Table, changes: TableChanges, decoder: ChangeDecoder) -> ChangeBatch:
+    keyed, key = changes.keyed, frozenset(table.key)
+    images = [_key_alone(change.row, key) if change.is_delete else change.row for change in keyed]
+    rows, missing = decoder.rows(table, images)
+    deleted = pa.array([change.is_delete for change in keyed], pa.bool_())
+    _require_values(table, rows, deleted=deleted, missing=missing)
+    return ChangeBatch(
+        table,
+        rows,
+        deleted=deleted,
+        offset=pa.array([change.offset for change in keyed], pa.int64()),
+        met=pa.array([change.met_row for change in keyed], pa.bool_()),
+        missing=missing,
+        old_key=None if missing is None else _old_keys(table, keyed, missing, decoder),
+        truncate_first=changes.truncate_first,
+        changes_in=changes.changes_in,
+        chunk=changes.chunk,
+    )
+
+
+def _old_keys(
+    table: Table, keyed: Sequence[KeyedChange], missing: pa.RecordBatch, decoder: ChangeDecoder
+) -> pa.RecordBatch | None:
+    """None where no row that lacks values has changed its key."""
+    lacks = reduce(pc.or_, missing.columns).to_pylist()
+    found = [change.taken_from if lack else None for change, lack in zip(keyed, lacks, strict=True)]
+    given = [one for one in found if one is not None]
+    if not given:
+        return None
+    keys, _ = decoder.rows(replace(table, columns=table.key_columns), given)
+    numbers = iter(range(len(given)))
+    places = pa.array([None if one is None else next(numbers) for one in found], pa.int64())
+    return pa.RecordBatch.from_arrays([column.take(places) for column in keys.columns], schema=old_key_schema(table))
+
+
+def _require_values(
+    table: Table, rows: pa.RecordBatch, *, deleted: pa.Array | None = None, missing: pa.RecordBatch | None = None
+) -> None:
+    """SchemaConflict for a NULL that the planned table cannot have."""
+    for column, values in zip(table.columns, rows.columns, strict=True):
+        is_key = column.name in table.key
+        if not values.null_count or (column.nullable and not is_key):
+            continue
+        is_faulty = values.is_null()
+        if deleted is not None and not is_key:
+            is_faulty = pc.and_not(is_faulty, deleted)
+        if missing is not None and column.name in missing.schema.names:
+            is_faulty = pc.and_not(is_faulty, missing.column(column.name))
+        if _any(is_faulty):
+            raise SchemaConflict(
+                f"a row image of {table.name} holds NULL in column {column.name}, which takes none",
+                hint=f"the schema of the table changed: {PARK_IT}",
+                table=table.name,
+            )
+
+
+def _key_alone(image: bytes, key: frozenset[str]) -> bytes:
+    """A row that goes, by its key. What else stands in its image is not to be read: where the log of PostgreSQL has the
+    key alone, Debezium writes stand-ins into columns that take no NULL."""
+    try:
+        row = json.loads(image)
+    except ValueError:
+        return image  # the decoder finds it, and says so
+    if not isinstance(row, dict):
+        return image
+    return json.dumps({name: value if name in key else None for name, value in row.items()}).encode()
 
 
 def _any(flags: pa.Array) -> bool:

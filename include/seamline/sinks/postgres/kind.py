@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from seamline.ports.certificates import ProbeDestination
     from seamline.spec.destination import Destination
+    from seamline.values.changes import ChangeDecoder
 
 
 class Postgres:
@@ -36,7 +37,8 @@ class Postgres:
 
         return PostgresDestination
 
-    def open_sink(self, plan: SyncPlan, destination: DestinationPlan) -> Sink:
+    def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
+        """It has SQL for the images as they are, and leaves `decoder` alone."""
         from seamline.sinks.postgres.sink import open_sink
 
         return open_sink(plan, destination)

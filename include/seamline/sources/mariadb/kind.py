@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seamline.kinds.source import ConnectorKind
     from seamline.ports.certificates import ProbeSource
     from seamline.spec.source import DatabaseSource
+    from seamline.values.changes import ChangeDecoder
 
 
 class MariaDb:
@@ -54,6 +55,11 @@ class MariaDb:
         from seamline.sources.mariadb.decode import BinlogDecoder
 
         return BinlogDecoder(source.connector, source.database)
+
+    def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
+        from seamline.sources.mariadb.row_decoder import DECODER
+
+        return DECODER
 
     def connector(self) -> "ConnectorKind":
         from seamline.sources.mariadb.connector import CONNECTOR

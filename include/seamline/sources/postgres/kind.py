@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seamline.kinds.source import ConnectorKind
     from seamline.ports.certificates import ProbeSource
     from seamline.spec.source import DatabaseSource
+    from seamline.values.changes import ChangeDecoder
 
 
 class Postgres:
@@ -50,6 +51,11 @@ class Postgres:
         from seamline.sources.postgres.decode import WalDecoder
 
         return WalDecoder(source.connector, source.database, source.schema)
+
+    def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
+        from seamline.sources.postgres.row_decoder import DECODER
+
+        return DECODER
 
     def connector(self) -> "ConnectorKind":
         from seamline.sources.postgres.connector import CONNECTOR

@@ -1,0 +1,163 @@
+"""Row images of one table, Debezium's JSON, as Arrow columns in the types that the JSON has.
+
+Read by Arrow, all at once. Another schema than planned is an error that says which; a number that JSON has no number
+for, which Arrow does not read, is put in its place afterwards.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from seamline.domain.catalogue import PARK_IT, Table
+from seamline.domain.errors import LogCorrupted, SchemaConflict
+
+# Texts that stand for numbers which JSON lacks.
+NOT_FINITE: Mapping[str, float] = {word: float(word) for word in ("NaN", "Infinity", "-Infinity")}
+_NOT_FINITE = re.compile(rb'"(?:NaN|-?Infinity)"')
+_BLOCK_BYTES_MIN = 8 << 20
+_BLOCK_BYTES_MAX = (1 << 31) - 1
+_NOTHING = type(None)
+_CURE = f"the schema of the table changed: {PARK_IT}"
+
+
+class RowImages:
+    """Reads the images of one table. `types`: of each column, as its JSON has it: integers, floats, truths or texts."""
+
+    def __init__(self, table: Table, types: Sequence[pa.DataType]) -> None:
+        self._table = table
+        self._names = [column.name for column in table.columns]
+        self._name_set = frozenset(self._names)
+        self._schema = pa.schema(zip(self._names, types, strict=True))
+        self._fields = [(field.name, _python_types(field.type)) for field in self._schema]
+        self._reals = frozenset(field.name for field in self._schema if pa.types.is_floating(field.type))
+
+    def check(self, image: bytes) -> None:
+        """LogCorrupted: no JSON object. SchemaConflict: other columns or types than planned."""
+        try:
+            row = orjson.loads(image)
+        except orjson.JSONDecodeError as exc:
+            raise self._no_json(str(exc)) from exc
+        if not isinstance(row, dict):
+            raise self._no_json(f"it is {image[:80]!r}")
+        if row.keys() != self._name_set:
+            raise self._other_columns(row)
+        for name, types in self._fields:
+            value = row[name]
+            if type(value) not in types and not (name in self._reals and value in NOT_FINITE):
+                raise self._other_type(f"column {name} holds a value of type {type(value).__name__}")
+
+    def check_all(self, images: Iterable[bytes]) -> None:
+        for image in images:
+            self.check(image)
+
+    def read(self, images: Sequence[bytes]) -> pa.Table:
+        """All of them, in their order and with the columns in theirs. Raises as `check` does."""
+        if not images:
+            return self._schema.empty_table()
+        document = b"\n".join(images)
+        if _are_lines(document, len(images)):
+            self.check(images[0])
+            self.check(images[-1])
+        else:
+            self.check_all(images)
+        if self._reals and _NOT_FINITE.search(document):
+            return self._read_around_words(images)
+        return self._read(document, images)
+
+    def _read(self, document: bytes, images: Sequence[bytes]) -> pa.Table:
+        block = min(max(_BLOCK_BYTES_MIN, 2 * max(map(len, images))), _BLOCK_BYTES_MAX)
+        try:
+            rows = pyarrow.json.read_json(
+                io.BytesIO(document),
+                read_options=pyarrow.json.ReadOptions(block_size=block),
+                parse_options=pyarrow.json.ParseOptions(
+                    explicit_schema=self._schema, unexpected_field_behavior="error"
+                ),
+            )
+        except pa.ArrowInvalid as exc:
+            self.check_all(images)
+            raise self._other_type(str(exc)) from exc
+        if rows.num_rows != len(images):
+            # Every image is one line, so a row count that differs means a malformed image.
+            self.check_all(images)
+        rows = rows.select(self._names)
+        nulls = sum(column.null_count for column in rows.columns)
+        if nulls and nulls != document.count(b'":null') - document.count(b'\\":null'):
+            # Arrow reports a field too many, but reads a missing one as a NULL that nobody has written. What stands
+            # behind a backslash is inside of a text.
+            self.check_all(images)
+        for name in self._reals:
+            # Arrow reads a number that 32 bits do not hold as infinite.
+            if pc.any(pc.is_inf(rows.column(name))).as_py():
+                raise self._other_type(f"column {name} holds a number that is too large")
+        return rows
+
+    def _read_around_words(self, images: Sequence[bytes]) -> pa.Table:
+        """For the batch with a number that JSON has no number for: NULL is read, and the number put there."""
+        plain: list[bytes] = []
+        places: dict[str, dict[int, float]] = {}
+        for number, image in enumerate(images):
+            self.check(image)
+            plain.append(image)
+            if not _NOT_FINITE.search(image):
+                continue
+            row = orjson.loads(image)
+            for name in self._reals.intersection(row):
+                if row[name] in NOT_FINITE:
+                    places.setdefault(name, {})[number] = NOT_FINITE[row[name]]
+                    row[name] = None
+            plain[-1] = orjson.dumps(row)
+        rows = self._read(b"\n".join(plain), plain)
+        for name, found in places.items():
+            at = rows.column_names.index(name)
+            mask = pa.array([number in found for number in range(len(images))])
+            values = pa.array(list(found.values()), rows.schema.field(at).type)
+            rows = rows.set_column(at, name, pc.replace_with_mask(whole(rows.column(at)), mask, values))
+        return rows
+
+    def _no_json(self, what: str) -> LogCorrupted:
+        return LogCorrupted(
+            f"a row image of {self._table.name} is not one JSON object: {what}",
+            hint="find out who but the capture writes the log topic, then onboard the sync again",
+            table=self._table.name,
+        )
+
+    def _other_columns(self, row: Mapping[str, Any]) -> SchemaConflict:
+        extra, missing = sorted(row.keys() - self._name_set), sorted(self._name_set - row.keys())
+        return SchemaConflict(
+            f"a row image of {self._table.name} does not have the planned columns: unknown {extra}, missing {missing}",
+            hint=_CURE,
+            table=self._table.name,
+        )
+
+    def _other_type(self, what: str) -> SchemaConflict:
+        return SchemaConflict(
+            f"a row image of {self._table.name} holds another type than planned: {what}",
+            hint=_CURE,
+            table=self._table.name,
+        )
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _python_types(of: pa.DataType) -> frozenset[type]:
+    """Exact types: JSON true is no 1."""
+    if pa.types.is_floating(of):
+        return frozenset({float, int, _NOTHING})
+    if pa.types.is_integer(of):
+        return frozenset({int, _NOTHING})
+    return frozenset({bool if pa.types.is_boolean(of) else str, _NOTHING})
+
+
+def _are_lines(document: bytes, images: int) -> bool:
+    """Whether each image begins as an object, ends as one, and is one line."""
+    return document.count(b"\n") == document.count(b"}\n{") == images - 1
