@@ -7,23 +7,31 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.canonical import quoted, text_literal
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.log import Span
 from seamline.ports import Progress
+from seamline.sinks.postgres.types import destination_type
 from seamline.sinks.postgres.wire import WireForms
 from seamline.sinks.postgres.wire_mariadb import MARIADB
 from seamline.sinks.postgres.wire_postgres import POSTGRES
+from seamline.sources.mariadb import row_decoder as mariadb
+from seamline.sources.postgres import row_decoder as postgres_rows
+from seamline.values.build import batch_of
+from seamline.values.digest import canonical_texts
 from tests.contract.wire_values import wire_value
 from tests.contract.worlds import MemoryWorld, PostgresWorld
+from tests.integration.binary_values import read_rows
 from tests.integration.databases import postgres
 from tests.integration.kinds import CASES
 from tests.log_topic import STREAM, position, publication
+from tests.postgres_wire import WIRE
 
 _FLOATS = (0.0, -0.0, 1.5, -1e-7, 3.4028234663852886e38, 0.10000000149011612)
 _DOUBLES = (0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, 1.732224012649634)
@@ -174,6 +182,33 @@ def test_no_cast_cuts_a_text(sink_database: Connection, wire: WireForms, kind: K
     cast = wire.cast(Column("v", kind, "", length=3), of="'abcd'::text")
     with closing(postgres(sink_database)) as session:
         assert session.execute(f"SELECT {cast}".encode()).fetchone() == ("abcd",)
+
+
+def test_the_typed_form_of_a_log_of_mariadb_holds_what_is_stored(world: PostgresWorld) -> None:
+    images = [image(row(number)) for number in range(ROWS + 1)]
+    apply(world, TableChanges("kinds", [KeyedChange(b"{}", False, False, one, 1) for one in images]))
+    typed, _ = mariadb.DECODER.rows(KEYED, images)
+    held = batch_of(KEYED, stored(world, KEYED))
+    assert _texts(KEYED, typed) == _texts(KEYED, held)
+
+
+def _texts(table: Table, rows: pa.RecordBatch) -> dict[str, list[str | None]]:
+    pairs = zip(table.columns, rows.columns, strict=True)
+    return {column.name: canonical_texts(column, values).to_pylist() for column, values in pairs}
+
+
+@pytest.mark.parametrize("column", WIRE, ids=lambda one: one.name)
+def test_the_typed_form_of_a_log_of_postgresql_has_the_values_that_its_sql_makes(
+    sink_database: Connection, column: Column
+) -> None:
+    wires = [wire for wire, _ in WIRE[column] if "\0" not in str(wire)]
+    literals = ", ".join(f"({text_literal(str(wire))}::{POSTGRES.form(column).staging})" for wire in wires)
+    cast = f"{POSTGRES.cast(column, of='written')}::{destination_type(column)}"
+    with closing(postgres(sink_database)) as session:
+        made = read_rows(session, f"SELECT {cast} FROM (VALUES {literals}) AS log (written)")
+    table = Table("t", (column,))
+    typed, _ = postgres_rows.DECODER.rows(table, [json.dumps({column.name: wire}).encode() for wire in wires])
+    assert _texts(table, typed) == _texts(table, batch_of(table, made))
 
 
 def test_the_sink_in_memory_keeps_them_too() -> None:

@@ -10,6 +10,8 @@ import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.pq import Format
 
+from seamline.databases.postgres.canonical import quoted
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.values.special import BEFORE_ALL_INTERVALS, INFINITE_INTERVAL
 
 _DAYS = 10_957  # from 1970 to 2000
@@ -57,3 +59,13 @@ def read_rows(session: "psycopg.Connection[Any]", query: str) -> list[tuple[Any,
         for name, load in _LOAD.items():
             cursor.adapters.register_loader(name, _loader(load))
         return list(cursor.execute(query.encode()).fetchall())
+
+
+def exact(table: Table) -> str:
+    """The columns of a table of the destination as `read_rows` asks for them."""
+    return ", ".join(map(_asked_for, table.columns))
+
+
+def _asked_for(column: Column) -> str:
+    name = quoted(column.name)
+    return f"(extract(epoch FROM {name}) * 1000000)::bigint" if column.kind is Kind.TIME else name

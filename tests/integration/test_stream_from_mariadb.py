@@ -11,6 +11,7 @@ from tests.integration.captured import Captured, captured, marker_in_log
 from tests.integration.databases import postgres_database
 from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT
 from tests.integration.streamed import Streamed, streamed
+from tests.integration.typed_tables import typed_beside
 from tests.waiting import wait_until
 
 REPLACED = "CREATE OR REPLACE TABLE account (id BIGINT PRIMARY KEY, a INT, memo VARCHAR(200))"
@@ -30,12 +31,14 @@ def warehouse(stack: RunningStack) -> Iterator[Connection]:
         yield connection
 
 
-def test_every_kind_of_column_arrives_as_the_source_holds_it(bank: Captured, warehouse: Connection) -> None:
+def test_every_kind_of_column_arrives_as_the_source_holds_it_and_in_the_typed_form(
+    bank: Captured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cases = (*CASES, *INEXACT_CASES)
     columns = ", ".join(f"`{case.column.name}` {case.mariadb_type}" for case in cases)
     bank.execute(f"CREATE TABLE kinds (id INT PRIMARY KEY, {columns})")
     bank.execute(f"CREATE TABLE kinds_keyless ({columns})")
-    with streamed(bank, warehouse, "kinds", "kinds_keyless") as stream:
+    with streamed(bank, warehouse, "kinds", "kinds_keyless") as stream, typed_beside(stream, monkeypatch) as typed:
         stream.start()
         rows = max(len(case.edges) for case in cases)
         for number in range(rows):
@@ -50,12 +53,14 @@ def test_every_kind_of_column_arrives_as_the_source_holds_it(bank: Captured, war
         assert differing.keys() <= {"f32", "f64"}
         assert_same_numbers(stream, rows)
         assert stream.differences("kinds", "kinds_keyless") == {}
+        assert typed.differing("kinds") == typed.differing("kinds_keyless") == []
         # Every row is found again by every one of its values.
         bank.execute("DELETE FROM kinds_keyless", "UPDATE kinds SET id = id + 100", "DELETE FROM kinds WHERE id > 103")
         stream.wait_until_applied()
         assert stream.differences("kinds", "kinds_keyless") == {}
         assert stream.query("SELECT count(*) FROM live.kinds_keyless") == [(0,)]
         assert_same_numbers(stream, 4)
+        assert typed.differing("kinds") == typed.differing("kinds_keyless") == []
         assert stream.findings() == 0
 
 

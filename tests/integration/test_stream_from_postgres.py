@@ -19,6 +19,7 @@ from tests.integration.captured_postgres import PostgresCaptured, captured_postg
 from tests.integration.databases import postgres_database
 from tests.integration.postgres_kinds import CASES, TYPES, create_table, rows
 from tests.integration.streamed import Streamed, streamed
+from tests.integration.typed_tables import typed_beside
 from tests.waiting import wait_until
 
 ACCOUNT_OF_OTHERS = "CREATE TABLE elsewhere (a int)"
@@ -274,8 +275,13 @@ def kinds(stack: RunningStack) -> Iterator[PostgresCaptured]:
         yield one
 
 
-def test_every_type_of_column_arrives_as_the_source_holds_it(kinds: PostgresCaptured, warehouse: Connection) -> None:
-    with streamed(kinds, warehouse, "kinds", "kinds_keyless") as stream:
+def test_every_type_of_column_arrives_as_the_source_holds_it_and_in_the_typed_form(
+    kinds: PostgresCaptured, warehouse: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        streamed(kinds, warehouse, "kinds", "kinds_keyless") as stream,
+        typed_beside(stream, monkeypatch) as typed,
+    ):
         stream.start()
         for number, values in enumerate(rows()):
             kinds.execute(f"INSERT INTO kinds VALUES ({number}, {values})")
@@ -283,11 +289,13 @@ def test_every_type_of_column_arrives_as_the_source_holds_it(kinds: PostgresCapt
         stream.wait_until_applied()
         assert _differing(stream, kinds) == {}
         assert stream.differences("kinds", "kinds_keyless") == {}
+        assert typed.differing("kinds") == typed.differing("kinds_keyless") == []
         # Every row is found again by every one of its values.
         kinds.execute("DELETE FROM kinds_keyless", "UPDATE kinds SET id = id + 100", "DELETE FROM kinds WHERE id > 103")
         stream.wait_until_applied()
         assert stream.differences("kinds", "kinds_keyless") == {}
         assert stream.query("SELECT count(*) FROM live.kinds_keyless") == [(0,)]
+        assert typed.differing("kinds") == typed.differing("kinds_keyless") == []
         assert stream.findings() == 0
 
 

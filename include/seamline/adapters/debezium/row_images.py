@@ -82,7 +82,7 @@ class RowImages:
             )
         except pa.ArrowInvalid as exc:
             self.check_all(images)
-            raise self._other_type(str(exc)) from exc
+            raise self._other_type(self._too_large(images) or str(exc)) from exc
         if rows.num_rows != len(images):
             # Every image is one line, so a row count that differs means a malformed image.
             self.check_all(images)
@@ -120,6 +120,16 @@ class RowImages:
             values = pa.array(list(found.values()), rows.schema.field(at).type)
             rows = rows.set_column(at, name, pc.replace_with_mask(whole(rows.column(at)), mask, values))
         return rows
+
+    def _too_large(self, images: Sequence[bytes]) -> str:
+        """Of the first whole number that its type has no room for."""
+        bits = {field.name: field.type.bit_width for field in self._schema if pa.types.is_integer(field.type)}
+        for image in images:
+            row = orjson.loads(image)
+            for name in bits:
+                if row[name] is not None and not -(2 ** (bits[name] - 1)) <= row[name] < 2 ** (bits[name] - 1):
+                    return f"column {name} holds {row[name]}"
+        return ""
 
     def _no_json(self, what: str) -> LogCorrupted:
         return LogCorrupted(

@@ -19,18 +19,15 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class WireForm:
-    """How a value arrives: the Arrow type of the JSON field and the column type of the staging table.
-
-    `words` are JSON texts that stand for values which JSON's numbers lack; the staging type reads them as they are.
-    """
+    """How a value arrives: the Arrow type of the JSON field and the column type of the staging table, which also reads
+    the words `NaN` and `Infinity`."""
 
     arrow: pa.DataType
     staging: str
-    words: frozenset[str] = frozenset()
 
 
 WHOLE = WireForm(pa.int64(), "bigint")
-REAL = WireForm(pa.float64(), "double precision", frozenset({"NaN", "Infinity", "-Infinity"}))
+REAL = WireForm(pa.float64(), "double precision")
 TRUTH = WireForm(pa.bool_(), "boolean")
 TEXT = WireForm(pa.string(), "text")
 # A cast to varchar(n) cuts what is longer without a word; only the assignment to a column of that type refuses it.

@@ -34,7 +34,7 @@ _INFINITE_MOMENTS = {
 }
 _INFINITE_TEXTS = {"infinity": math.inf, "-infinity": -math.inf}
 # 4713-11-24 BC and 5874897-12-31; 4713-11-24 BC and the last microsecond of 64 bits but one.
-_DAYS = (-2_440_588, 2_145_031_948)
+_DAYS = (-2_440_588, 2_145_042_905)
 _MOMENTS = (-210_866_803_200_000_000, 2**63 - 2)
 _LAST_MOMENT = 9_224_318_015_999_999_999
 _DAY_US = 86_400_000_000
@@ -67,13 +67,14 @@ def _typed(column: Column, values: pa.Array) -> pa.Array:
     return _TYPED.get(column.kind, as_read)(column, values)
 
 
-def _decimal(column: Column, values: pa.Array) -> pa.Array:
+def decimal_of(column: Column, values: pa.Array) -> pa.Array:
+    """Texts, those of the server or of the connector, in the type of a DECIMAL."""
     if is_exact_text(column) and column.precision:
         return each(column, values, lambda text: text and _number(text))
     if is_exact_text(column):
         is_odd = pc.invert(pc.match_substring_regex(values, _PLAIN_NUMBER))
         return with_odd(column, values, is_odd, plain=lambda found: found, odd=_number)
-    is_odd = pc.is_in(values, pa.array(list(_NUMBERS), values.type))
+    is_odd = pc.is_in(values, pa.array([*_NUMBERS, *_NUMBERS.values()], values.type))
     return with_odd(column, values, is_odd, plain=lambda found: decimals(column, found), odd=_number)
 
 
@@ -180,7 +181,7 @@ def _found(sentinels: Mapping[int, float], number: int) -> float:
 
 
 _TYPED: Mapping[Kind, Typed] = {
-    Kind.DECIMAL: _decimal,
+    Kind.DECIMAL: decimal_of,
     Kind.CHAR: _char,
     Kind.BYTES: bytes_of,
     Kind.DATE: _day,
