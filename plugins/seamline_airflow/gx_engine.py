@@ -1,12 +1,11 @@
 """Lets Great Expectations judge. It costs 5 to 9 seconds and 300 MB to import, so it is imported when it is asked."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seamline.adapters.connections import Connection
-from seamline.adapters.tls import libpq_tls
 from seamline.domain.canonical import canonical_text, named_text
 from seamline.domain.catalogue import Column
 from seamline.domain.errors import ConfigError, SchemaConflict
@@ -32,10 +31,10 @@ def load_checks(declarations: Path, suite: str) -> tuple[Check, ...]:
 
 
 def check(
-    frames: Iterable[Frame], staged: Iterable[StagedRows], connection: Connection, *, suite: str
+    frames: Iterable[Frame], staged: Iterable[StagedRows], url_of: Callable[[str], str], *, suite: str
 ) -> list[Outcome]:
     """Let Great Expectations judge, under the name `suite`. One outcome per expectation, always: one that GX dropped or
-    could not evaluate is not met."""
+    could not evaluate is not met. `url_of`: for SQLAlchemy, by the schema of staged rows."""
     # Hundreds of lines about its own machinery would bury the outcomes in the task's log.
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
     import great_expectations as gx
@@ -56,10 +55,12 @@ def check(
     for table in staged:
         if table.schema not in sources:
             # The URL, and with it the password, lives in this process only.
-            sources[table.schema] = context.data_sources.add_or_update_postgres(
-                f"destination {table.schema}", connection_string=_url(connection, table.schema)
+            sources[table.schema] = context.data_sources.add_or_update_sql(
+                # SQLAlchemy leaves blanks of login and password as they are, and the check of GX takes none.
+                f"destination {table.schema}",
+                connection_string=url_of(table.schema).replace(" ", "%20"),
             )
-        # In quotes: GX writes a bare name into its SQL as it is, and PostgreSQL would read it in lower case.
+        # In quotes: GX writes a bare name into its SQL as it is, and a database may read it in lower case.
         table_asset = sources[table.schema].add_table_asset(table.name, table_name=f'"{table.relation}"')
         batch = table_asset.add_batch_definition_whole_table("all").get_batch()
         outcomes += _judge(gx.ExpectationSuite, suite, batch, table.name, table.expectations, table.key)
@@ -171,19 +172,3 @@ def _message(info: Mapping[str, Any]) -> str:
         if text := value.get("exception_message"):
             return str(text).splitlines()[0][:200]
     return "no message"
-
-
-def _url(connection: Connection, schema: str) -> str:
-    from sqlalchemy import URL
-
-    url = URL.create(
-        "postgresql+psycopg2",
-        username=connection.login or None,
-        password=connection.password or None,
-        host=connection.host,
-        port=connection.port,
-        database=connection.database,
-        query={"options": f"-csearch_path={schema}", **libpq_tls(connection)},
-    )
-    # SQLAlchemy leaves blanks of login and password as they are, and the check of GX takes none.
-    return url.render_as_string(hide_password=False).replace(" ", "%20")

@@ -15,7 +15,6 @@ from seamline.spec.expectation_types import EXPECTATION_TYPES
 from seamline_airflow import gx_engine
 from seamline_airflow.expectations import GateResult, Weight, result_frames, staged_rows
 from seamline_airflow.gx_engine import load_checks
-from seamline_airflow.operators import gx_check
 from seamline_airflow.operators.gate import NOT_CLEAN, GateOperator, Question
 from seamline_airflow.operators.gx_check import GXCheckOperator
 from seamline_airflow.operators.step import CompleteCutOperator, VerdictsOperator
@@ -160,7 +159,6 @@ def test_the_operator_is_red_when_the_run_staged_nothing(platform: results.Platf
 def test_on_mismatch_return_leaves_breaks_to_the_gate_and_missing_evidence_red(
     platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gx_check, "resolve", lambda _id: None)
     real, suites = gx_engine.check, []
 
     def check(frames: Any, _staged: Any, _at: Any, *, suite: str) -> Any:

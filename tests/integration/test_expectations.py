@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -14,6 +15,7 @@ from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.plan.compile import compile_plan
 from seamline.plan.model import SyncPlan
+from seamline.sinks.postgres.rows_url import url_of
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.spec.load import load_sync
 from seamline_airflow.expectations import Expectation, GateResult, StagedRows, staged_rows
@@ -68,7 +70,7 @@ def _judged(plan: SyncPlan, server: Connection, checkout: Path) -> GateResult:
     position, as_of = BinlogPosition("0-7-1"), datetime(2026, 11, 20, tzinfo=UTC)
     cut = StagedCut("r", "settlement", "warehouse", date(2026, 11, 19), position, as_of, staged)
     tables = staged_rows(plan, "warehouse", cut, load_checks(checkout / "include", "settlement"))
-    return GateResult(tuple(check((), tables, server, suite="settlement__reconciliation")))
+    return GateResult(tuple(check((), tables, partial(url_of, server), suite="settlement__reconciliation")))
 
 
 def test_a_clean_cut_passes(plan: SyncPlan, server: Connection, session: psycopg.Connection, checkout: Path) -> None:
@@ -146,7 +148,9 @@ def test_rows_of_a_query_and_of_a_key_of_two_columns_are_named_and_at_most_twent
         ),
     )
     for shown in (key, ()):
-        for outcome in check((), (StagedRows("rate", STAGE, "s_rate", rules, shown),), server, suite="s"):
+        for outcome in check(
+            (), (StagedRows("rate", STAGE, "s_rate", rules, shown),), partial(url_of, server), suite="s"
+        ):
             assert (outcome.rows, len(outcome.keys)) == (30, KEYS_MAX if shown else 0)
             assert SECRET not in str(outcome.keys)
             assert not shown or '{"day": "2026-11-01", "currency": "EUR"}' in outcome.keys
@@ -164,7 +168,7 @@ def test_a_table_with_a_name_of_any_script_and_with_blanks_is_judged_as_any_othe
         Expectation("unexpected_rows_expectation", query, "q"),
     )
     key = (Column("编号 no", Kind.INTEGER, "int", nullable=False, length=32),)
-    for outcome in check((), (StagedRows("票据", STAGE, name, rules, key),), server, suite="s"):
+    for outcome in check((), (StagedRows("票据", STAGE, name, rules, key),), partial(url_of, server), suite="s"):
         assert (outcome.rows, outcome.keys) == (1, ('{"编号 no": "2"}',)), outcome
 
 

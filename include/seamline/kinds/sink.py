@@ -133,6 +133,14 @@ class CertifiesArrivals(Protocol):
 
 
 @runtime_checkable
+class ShowsRows(Protocol):
+    """A kind whose rows SQLAlchemy can read, and with it Great Expectations."""
+
+    def rows_url(self, destination: DestinationPlan, schema: str) -> str:
+        """SQLAlchemy's URL by which the tables of a schema are found without its name. It holds the password."""
+
+
+@runtime_checkable
 class Derives(Protocol):
     """A kind whose staged tables can be read by Spark's tasks, which compute other tables from them."""
 
@@ -158,6 +166,7 @@ def described(kind: SinkKind) -> tuple[str, ...]:
     powers = {
         "reading back, to be compared with the source": isinstance(kind, ReadsBack),
         "cuts by business date, in versions": isinstance(kind, HoldsCuts),
+        "checks by Great Expectations": isinstance(kind, ShowsRows),
         "derived tables": isinstance(kind, Derives),
         "certificates": isinstance(kind, CertifiesArrivals),
     }

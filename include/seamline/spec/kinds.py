@@ -16,6 +16,7 @@ DESTINATIONS_PLANNED = ("mariadb", "mysql", "iceberg", "delta", "hudi", "files",
 # and what a kind without it cannot do.
 _NEEDED = (
     ("", "open_live", "be read back, and nothing can be proven of it"),
+    ("nightly", "rows_url", "be checked by Great Expectations"),
     ("nightly", "open_cuts", "hold cuts"),
     ("derived", "staged_parts", "have derived tables computed"),
 )

@@ -1,17 +1,19 @@
 """Great Expectations as the gate before a cut is published."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from airflow.sdk import BaseOperator
 
 from seamline import settings
-from seamline.adapters.connections import resolve
 from seamline.domain.decision import DECISION
 from seamline.domain.errors import GateFailed
 from seamline.domain.runs import EXPECTATIONS, Scope
 from seamline.domain.staged_cut import cut_from_json
 from seamline.domain.verdict import Verdict
+from seamline.kinds.found import power, sink_kind
+from seamline.kinds.sink import ShowsRows
 from seamline.plan.model import Run
 from seamline.sync.cut import staged_in
 from seamline_airflow import gx_engine, parts
@@ -41,10 +43,11 @@ class GXCheckOperator(BaseOperator):
             outcomes: list[Outcome] = []
             for destination in staged_in(run):
                 found = store.reconciliation(run.run_id, Scope.CUT, destination.name)
+                kind = power(sink_kind(destination.kind), ShowsRows, to="be checked by Great Expectations")
                 outcomes += gx_engine.check(
                     result_frames(run, destination.name, found),
                     _staged(run, destination.name, checks),
-                    resolve(destination.connection),
+                    partial(kind.rows_url, destination),
                     suite=suite_of(run),
                 )
             result = GateResult(tuple(outcomes))

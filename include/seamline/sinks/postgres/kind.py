@@ -104,6 +104,11 @@ class Postgres:
 
         return open_cut_expiry(destination)
 
+    def rows_url(self, destination: DestinationPlan, schema: str) -> str:
+        from seamline.sinks.postgres.rows_url import rows_url
+
+        return rows_url(destination, schema)
+
     def staged_parts(self, destination: DestinationPlan, load: Load, *, parts_max: int) -> Sequence[StagedPart]:
         from seamline.sinks.postgres.derived import staged_parts
 
