@@ -55,11 +55,14 @@ def check(
     for table in staged:
         if table.schema not in sources:
             # The URL, and with it the password, lives in this process only.
-            sources[table.schema] = context.data_sources.add_or_update_sql(
-                # SQLAlchemy leaves blanks of login and password as they are, and the check of GX takes none.
-                f"destination {table.schema}",
-                connection_string=url_of(table.schema).replace(" ", "%20"),
-            )
+            with warnings.catch_warnings():
+                # It knows a special class for some databases; all that is asked of it works with any.
+                warnings.simplefilter("ignore")
+                sources[table.schema] = context.data_sources.add_or_update_sql(
+                    # SQLAlchemy leaves blanks of login and password as they are, and the check of GX takes none.
+                    f"destination {table.schema}",
+                    connection_string=url_of(table.schema).replace(" ", "%20"),
+                )
         # In quotes: GX writes a bare name into its SQL as it is, and a database may read it in lower case.
         table_asset = sources[table.schema].add_table_asset(table.name, table_name=f'"{table.relation}"')
         batch = table_asset.add_batch_definition_whole_table("all").get_batch()
