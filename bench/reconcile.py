@@ -21,11 +21,11 @@ from typing import Any
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql.read import MariaDbReadView
 from seamline.databases.postgres.read import Relation, open_views
+from seamline.databases.postgres.types import column_definitions
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.verdict import Verdict
 from seamline.ports import ReadView
-from seamline.sinks.postgres.types import column_definitions
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.sessions import open_session

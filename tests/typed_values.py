@@ -77,6 +77,7 @@ VALUES: dict[Column, st.SearchStrategy[Any]] = {
     _column("tags", Kind.SET, "set('x','y')"): _TEXTS,
     _column("doc", Kind.JSON, "json"): _TEXTS,
     _column("docb", Kind.JSONB, "jsonb"): _TEXTS,
+    Column("net", Kind.NATIVE, "inet", native="inet"): _TEXTS,
     _column("ident", Kind.UUID, "uuid"): st.uuids(),
 }
 # Examples that no chance finds.

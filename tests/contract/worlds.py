@@ -9,6 +9,7 @@ import psycopg
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.types import column_definitions
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import CommitUnknown
@@ -17,7 +18,6 @@ from seamline.domain.position import position_to_json
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints, Load, Sink
 from seamline.sinks.postgres.sink import PostgresSink
-from seamline.sinks.postgres.types import column_definitions
 from seamline.sinks.postgres.wire_mariadb import MARIADB
 from tests.bank_history import text_of
 from tests.integration.databases import either_of, postgres

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.databases.postgres.types import column_definitions
 from seamline.domain.position import position_to_json
 from seamline.domain.runs import PUBLISH, RunKind, SyncState
 from seamline.plan.model import plan_to_json
 from seamline.platform import migrate
 from seamline.platform.database import CONNECTION_ID, Database
 from seamline.platform.store import PlatformStore
-from seamline.sinks.postgres.types import column_definitions
 from tests.conftest import RunningStack
 from tests.dags import results
 from tests.dags.places import PLACES

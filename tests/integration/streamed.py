@@ -11,6 +11,7 @@ import psycopg
 from seamline import registry
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.read import Relation, open_views
+from seamline.databases.postgres.types import column_definitions
 from seamline.domain.catalogue import Table, fingerprint
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment
@@ -20,7 +21,6 @@ from seamline.domain.verdict import TableVerdict
 from seamline.plan.model import StreamPlan, SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Orders, Publication, ReadView, StreamReport
 from seamline.sinks.postgres.sink import PostgresSink
-from seamline.sinks.postgres.types import column_definitions
 from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.schema_proof import OpenLog
 from seamline.sync.span_loop import run_stream

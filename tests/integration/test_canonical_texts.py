@@ -17,12 +17,12 @@ from seamline.adapters.connections import Connection
 from seamline.databases.mysql.read import MariaDbReadView
 from seamline.databases.postgres.canonical import canonical_expression
 from seamline.databases.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation, open_views
+from seamline.databases.postgres.types import column_definitions
 from seamline.domain.canonical import bucket_of, canonical_row, canonical_text, digest_of, field_text, row_hash
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict
 from seamline.ports import ReadView
-from seamline.sinks.postgres.types import column_definitions
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.sessions import open_session
 from seamline.sync.bucket_search import key_ranges

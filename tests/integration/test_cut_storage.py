@@ -12,6 +12,7 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
+from seamline.databases.postgres.types import column_definitions
 from seamline.domain.canonical import digest_of, row_text
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest
@@ -22,7 +23,6 @@ from seamline.plan.model import DerivedTablePlan
 from seamline.ports import Load
 from seamline.sinks.postgres.cuts import PostgresCuts
 from seamline.sinks.postgres.derived import compare_derived
-from seamline.sinks.postgres.types import column_definitions
 from seamline.sources.mariadb.position import BinlogPosition
 from tests.integration.cuts_published import (
     DAY,

@@ -34,6 +34,14 @@ UNLOGGED = {
         ),
         "label 'glad' of account.felt was renamed",
     ),
+    "field added and dropped": (
+        (
+            "ALTER TYPE place ADD ATTRIBUTE z int",
+            "INSERT INTO account VALUES (1, 1, 'x', 'glad', '(1,2,3)')",
+            "ALTER TYPE place DROP ATTRIBUTE z",
+        ),
+        "a composite type in account.home was altered",
+    ),
     "not published": (
         (f"{PUBLICATION} DROP TABLE account", ROW, f"{PUBLICATION} ADD TABLE account"),
         "account was not, or not as a whole, in its publication",
@@ -67,7 +75,8 @@ UNLOGGED = {
 
 @pytest.fixture
 def bank(stack: RunningStack) -> Iterator[PostgresCaptured]:
-    create = ("CREATE TYPE mood AS ENUM ('glad', 'sad')", ACCOUNT, "ALTER TABLE account ADD felt mood", AUDIT, FULL)
+    types = ("CREATE TYPE mood AS ENUM ('glad', 'sad')", "CREATE TYPE place AS (x int, y int)")
+    create = (*types, ACCOUNT, "ALTER TABLE account ADD felt mood, ADD home place", AUDIT, FULL)
     with captured_postgres("unlogged_pg", create=create) as one:
         yield one
 

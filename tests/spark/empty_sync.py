@@ -7,11 +7,11 @@ from contextlib import closing
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.kafka.log_reader import open_log_reader
+from seamline.databases.postgres.types import column_definitions
 from seamline.domain.cutover import Boundary
 from seamline.plan.model import SyncPlan, TablePlan
 from seamline.ports import Load, Marker, Publication
 from seamline.sinks.postgres.sink import open_sink
-from seamline.sinks.postgres.types import column_definitions
 from seamline.sync.markers import read_until_marker
 from tests.integration.captured import Captured
 from tests.integration.databases import postgres

@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.bulk.copy import CopyItem, CopyTarget, copy_one, grouped
+from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, Refused
 from seamline.kinds.bulk import BulkRead, PostgresCopy, StagedPlace
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DestinationPlan, SourcePlan
-from seamline.sinks.postgres.types import destination_type
 from seamline.sources.mariadb.bulk import _translated, arrow_schema, bulk_statement, reading_of
 from seamline.sources.mariadb.sessions import Address
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks
 
 SOURCE = SourcePlan("s", "mariadb", "bank", "r", "c", "m", "log", "connector")
-ONLY_IN_POSTGRES = {Kind.TIME_OF_DAY, Kind.INTERVAL, Kind.JSONB}
+ONLY_IN_POSTGRES = {Kind.TIME_OF_DAY, Kind.INTERVAL, Kind.JSONB, Kind.NATIVE}
 # What the encoder puts on the wire for an Arrow type, by the type that reads just that.
 BINARY_FORM = {
     pa.int16(): "smallint",

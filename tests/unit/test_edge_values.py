@@ -32,6 +32,20 @@ def test_every_kind_of_a_postgresql_column_has_edge_values_and_no_null_where_it_
     assert "NULL" not in values
 
 
+@pytest.mark.parametrize("native", [*sorted(postgres._NATIVE_TEXTS), "citext", "bit(1)", "bit(9)", "bit(128)"])
+def test_every_type_that_only_postgresql_has_has_edge_values(native: str) -> None:
+    values = postgres.edge_values(
+        Column("v", Kind.NATIVE, "", length=int(native[4:-1]) if "bit" in native else 0, native=native)
+    )
+    assert len(values) > 2
+    assert len(set(values)) == len(values)
+    assert values[-1] == "NULL"
+
+
+def test_a_composite_type_has_one_value_without_any_field() -> None:
+    assert postgres.edge_values(Column("v", Kind.STRING, "", precision=3, native="composite")) == ("'(,,)'", "NULL")
+
+
 @pytest.mark.parametrize(
     ("source_type", "least", "most"),
     [

@@ -11,10 +11,12 @@ from seamline.plan.list_change import ListChange, with_origins_of
 from seamline.sources.postgres.origin import (
     ColumnOrigin,
     Origin,
+    is_partitioned,
     is_watched,
     table_fingerprint,
     undone_alterations,
 )
+from seamline.sources.postgres.partitions import Partition
 from tests.log_topic import sync_plan
 
 TABLE = Table("t", (Column("id", Kind.INTEGER, "bigint"), Column("felt", Kind.ENUM, "mood")), ("id",))
@@ -100,6 +102,9 @@ UNDONE = {
     "t became a partition: the log may hold its changes as those of the partitioned table": msgspec.structs.replace(
         LOADED, may_be_published_as_root=True
     ),
+    "a composite type in t.felt was altered: stored values changed without the log": with_column(
+        "felt", fields={"9 1": "800"}
+    ),
     "the replica identity of t is not its primary key any more": msgspec.structs.replace(LOADED, identity="i"),
 }
 
@@ -167,3 +172,50 @@ def test_a_mark_is_another_one_after_whatever_was_done_and_the_same_in_any_order
     others += [replace(planned, key=()), replace(planned, columns=planned.columns[:1])]
     assert len({table_fingerprint(one) for one in (planned, *others)}) == len(others) + 1
     assert table_fingerprint(TABLE) == ""
+
+
+# ---- partitions -----------------------------------------------------------------------------------------------------
+
+MAY = Partition("public.t_may", "720", 600)
+PARTITIONED = msgspec.structs.replace(LOADED, file=0, partitions={"600": MAY})
+
+
+def with_partitions(**partitions: Partition) -> Origin:
+    return msgspec.structs.replace(PARTITIONED, partitions={oid.strip("_"): one for oid, one in partitions.items()})
+
+
+def may(**changed: Any) -> Origin:
+    return with_partitions(_600=msgspec.structs.replace(MAY, **changed))
+
+
+def test_a_partition_that_comes_without_rows_of_its_own_is_no_alteration() -> None:
+    june = Partition("public.t_june", "800", 601)
+    assert undone_alterations(table(PARTITIONED), table(with_partitions(_600=MAY, _601=june))) == []
+    assert undone_alterations(table(PARTITIONED), table(may(name="public.t_5"))) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (with_partitions(), "partition public.t_may of t was detached or dropped"),
+        (may(attached="800"), "partition public.t_may of t was detached and attached again"),
+        (may(file=700), "partition public.t_may of t was emptied or rewritten"),
+        (may(identity="n"), "the replica identity of partition public.t_may is not its primary key"),
+        (may(is_logged=False), "partition public.t_may is unlogged or a foreign table"),
+        (
+            with_partitions(_600=MAY, _601=Partition("public.t_june", "800", 601, is_whole=False)),
+            "partition public.t_june of t was attached with rows",
+        ),
+    ],
+)
+def test_rows_that_came_or_went_without_the_log_are_named_by_their_partition(now: Origin, said: str) -> None:
+    (found,) = undone_alterations(table(PARTITIONED), table(now))
+    assert said in found
+
+
+def test_whether_a_partition_was_empty_when_it_came_counts_only_once() -> None:
+    later = may(is_whole=False)
+    assert undone_alterations(table(PARTITIONED), table(later)) == []
+    assert table_fingerprint(table(later)) == table_fingerprint(table(PARTITIONED)) != table_fingerprint(table(LOADED))
+    assert [is_partitioned(table(one)) for one in (later, with_partitions(), LOADED)] == [True, True, False]
+    assert "partitions" not in table(LOADED).origin

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from seamline.adapters.connections import Connection
@@ -16,6 +17,7 @@ from seamline.ports import Marker, Problem
 from seamline.sinks.postgres.grants import grant_script as destination_script
 from seamline.sources.postgres.grants import grant_script
 from seamline.sources.postgres.marker import commit_marker, create_statement
+from seamline.sources.postgres.partitions import Partition
 from seamline.sources.postgres.preflight import (
     MARKER_SHAPE,
     PUBLISHED,
@@ -183,6 +185,7 @@ def test_a_missing_publication_comes_with_the_statement_that_makes_it() -> None:
     assert 'there is no publication "seamline_bank"' in problem.what
     assert (
         'CREATE PUBLICATION "seamline_bank" FOR TABLE "public"."account", "public"."audit", "public"."seamline_marker"'
+        " WITH (publish_via_partition_root = true)"
     ) in problem.cure
 
 
@@ -229,7 +232,7 @@ def test_a_filter_on_a_table_of_somebody_else_is_fine() -> None:
 @pytest.mark.parametrize(
     ("table", "changed", "said", "cure"),
     [
-        ("account", {"kind": "p"}, "partitioned tables are not supported yet", "leave it out"),
+        ("account", {"kind": "p"}, "reports the changes of table account as of its partitions", "root = true"),
         ("account", {"kind": "f"}, "account is a foreign table", "leave it out"),
         ("account", {"kind": "v"}, "account is a view", "leave it out"),
         ("account", {"kind": "m"}, "account is a materialized view", "leave it out"),
@@ -263,8 +266,30 @@ def test_a_partition_is_refused_where_its_changes_may_be_published_as_those_of_i
     problem = the_problem(replace(facts, publication=replace(PUBLICATION, publishes_roots=True)))
     assert problem.is_fatal
     assert "account is a partition" in problem.what
-    assert "publish_via_partition_root = false" in problem.cure
+    assert "name the partitioned table" in problem.cure
     assert check(replace(GOOD, publication=replace(PUBLICATION, publishes_roots=True))) == ()
+
+
+def partitioned(name: str, *partitions: Partition, **changed: Any) -> SourceFacts:
+    facts = with_table(name, kind="p", partitions=partitions, **changed)
+    return replace(facts, publication=replace(PUBLICATION, publishes_roots=True))
+
+
+def test_a_partitioned_table_is_one_table_whose_partitions_are_looked_at() -> None:
+    part = Partition("public.account_may", "700", 600)
+    assert check(partitioned("account", part)) == ()
+    for changed, said in (
+        ({"is_logged": False}, "account: partition public.account_may is unlogged or a foreign table"),
+        ({"identity": "n"}, "account: the replica identity of partition public.account_may"),
+    ):
+        problem = the_problem(partitioned("account", part, msgspec.structs.replace(part, **changed)))
+        assert problem.is_fatal and said in problem.what and problem.cure
+
+
+def test_a_partitioned_table_without_a_primary_key_is_refused_for_partitions_inherit_no_identity() -> None:
+    problem = the_problem(partitioned("audit", identity="f"))
+    assert "audit is partitioned and has no primary key" in problem.what
+    assert 'ALTER TABLE "public"."audit" ADD PRIMARY KEY' in problem.cure
 
 
 def test_a_keyed_table_may_log_its_whole_old_rows() -> None:

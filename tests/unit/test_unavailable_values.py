@@ -13,6 +13,7 @@ from seamline.domain.log import RowChange, Transaction
 from seamline.domain.unavailable_values import (
     UNAVAILABLE,
     UNAVAILABLE_BYTES,
+    UNAVAILABLE_PAIR,
     filled,
     filled_row,
     lacks_values,
@@ -61,6 +62,11 @@ def stored(destination: MemoryDestination) -> dict[int, Row]:
 
 
 # ---- images --------------------------------------------------------------------------------------------------------
+
+
+def test_pairs_that_the_log_left_out_come_as_the_only_pair() -> None:
+    assert lacks_values(to_json({"id": 1, "attributes": UNAVAILABLE_PAIR}))
+    assert not lacks_values(to_json({"id": 1, "attributes": UNAVAILABLE_PAIR.replace("}", ',"a":"1"}')}))
 
 
 @pytest.mark.parametrize("stand_in", [UNAVAILABLE, UNAVAILABLE_BYTES])

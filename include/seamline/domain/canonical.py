@@ -18,6 +18,7 @@ different rows never have one text: no separator inside a value can be taken for
 | string, enum, set, json, jsonb | the text as it is; of jsonb the one that PostgreSQL prints |
 | binary, bytes | lower hex |
 | uuid | lower hex with dashes |
+| native | the text that its server prints, with ISO dates and in UTC |
 
 FLOAT and DOUBLE of MariaDB are no exact columns: it prints them in another way than PostgreSQL, and settings change its
 digits. They are compared by tolerance (`floats_agree`). Between two PostgreSQL they are as exact as everything else. An
@@ -43,7 +44,9 @@ from seamline.domain.errors import InvariantViolated, SchemaConflict
 
 NULL_FIELD = "~"
 # Kinds whose canonical text may hold any character: their field carries its length.
-COUNTED_KINDS = frozenset({Kind.CHAR, Kind.STRING, Kind.BINARY, Kind.BYTES, Kind.ENUM, Kind.SET, Kind.JSON, Kind.JSONB})
+COUNTED_KINDS = frozenset(
+    {Kind.CHAR, Kind.STRING, Kind.BINARY, Kind.BYTES, Kind.ENUM, Kind.SET, Kind.JSON, Kind.JSONB, Kind.NATIVE}
+)
 FLOAT_KINDS = frozenset({Kind.FLOAT, Kind.DOUBLE})
 # As MariaDB prints these types, and nobody else: `float(7,3)`, `double unsigned`. PostgreSQL has `real`, `double
 # precision` and domains, which it names with their schema.
@@ -401,4 +404,5 @@ _TEXT_OF: Mapping[Kind, Callable[[Column, Any], str]] = {
     Kind.INTERVAL: _interval_text,
     Kind.JSONB: _plain_text,
     Kind.UUID: _uuid_text,
+    Kind.NATIVE: _plain_text,
 }

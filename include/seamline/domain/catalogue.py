@@ -44,6 +44,7 @@ class Kind(StrEnum):
     JSON = "json"  # source text verbatim
     JSONB = "jsonb"  # parsed: order of keys, spaces and repeated keys carry no meaning
     UUID = "uuid"
+    NATIVE = "native"  # of a type that only one engine has, named by `Column.native`; carried as the text it prints
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Column:
     """`source_type` is the type as the source prints it, kept for messages and drift checks.
 
     `toastable`: the log of a PostgreSQL source may leave the value out of an update that did not change it.
+    `native`: the source's own type, also of a domain over it, where the kind alone does not say how values are read.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Column:
     precision: int = 0
     scale: int = 0
     toastable: bool = False
+    native: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ def table_to_json(table: Table) -> dict[str, Any]:
                 "precision": c.precision,
                 "scale": c.scale,
                 "toastable": c.toastable,
+                **({"native": c.native} if c.native else {}),
             }
             for c in table.columns
         ],
@@ -133,6 +137,7 @@ def fingerprint(table: Table) -> str:
     """
     columns = [
         [c.name, c.kind.value, c.source_type, c.nullable, c.length, c.precision, c.scale, c.toastable]
+        + ([c.native] if c.native else [])
         for c in table.columns
     ]
     return hashlib.sha256(json.dumps([columns, list(table.key)]).encode()).hexdigest()[:16]

@@ -13,8 +13,10 @@ from typing import Any
 UNAVAILABLE = "seamline:unchanged-value-left-out:5f0c9b1e7a"
 # In a column of bytes it comes as they do.
 UNAVAILABLE_BYTES = base64.b64encode(UNAVAILABLE.encode()).decode()
-STAND_INS = (UNAVAILABLE, UNAVAILABLE_BYTES)
-_MARKS = tuple(stand_in.encode() for stand_in in STAND_INS)
+# In one of pairs (hstore) it is the only pair.
+UNAVAILABLE_PAIR = f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}'
+STAND_INS = (UNAVAILABLE, UNAVAILABLE_BYTES, UNAVAILABLE_PAIR)
+_MARKS = (UNAVAILABLE.encode(), UNAVAILABLE_BYTES.encode())
 
 
 def may_lack_values(image: bytes) -> bool:

@@ -79,6 +79,7 @@ _TYPES = {
     Kind.SET: TEXT,
     Kind.JSON: TEXT,
     Kind.JSONB: TEXT,
+    Kind.NATIVE: TEXT,
     Kind.UUID: pa.binary(16),
 }
 

@@ -236,6 +236,7 @@ _STORE: Mapping[Kind, Callable[[Column, Any], Any]] = {
     Kind.SET: _text,
     Kind.JSON: _text,
     Kind.JSONB: _text,
+    Kind.NATIVE: _text,
     Kind.BINARY: _bytes,
     Kind.BYTES: _bytes,
     Kind.DATE: _day,

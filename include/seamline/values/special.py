@@ -79,6 +79,7 @@ SPECIAL_VALUES: Mapping[Kind, tuple[SpecialValue, ...]] = {
     Kind.SET: (_NUL,),
     Kind.JSON: (SpecialValue("numbers of any size, repeated keys", "any text"),),
     Kind.JSONB: (),
+    Kind.NATIVE: (),
     Kind.UUID: (),
 }
 

@@ -1,7 +1,8 @@
 """Canonical texts `cdg1` as PostgreSQL expressions. The meaning of each is in `seamline.domain.canonical`.
 
-Every expression is immutable, so that a live table can carry an index on its row text: dates are put together from
-their parts (a cast follows DateStyle), instants are turned into UTC first (a cast follows TimeZone).
+Every expression is immutable (but see `may_be_indexed`), so that a live table can carry an index on its row text: dates
+are put together from their parts (a cast follows DateStyle), instants are turned into UTC first (a cast follows
+TimeZone).
 """
 
 import re
@@ -58,7 +59,17 @@ _EXPRESSIONS = {
     Kind.INTERVAL: _INTERVAL,
     Kind.JSONB: _TEXT,
     Kind.UUID: _TEXT,
+    Kind.NATIVE: _TEXT,
 }
+# By `Column.native`, where a cast to text is not what the server prints, or not what is stored.
+_NATIVE = {
+    "hstore": "{value}::jsonb::text",
+    # `text` shows the mask of a single host too.
+    "inet": "case when masklen({value})=case family({value}) when 4 then 32 else 128 end then host({value})"
+    " else {value}::text end",
+}
+# Ranges print their bounds as the session's settings say, so no index may be made over their text.
+_BY_SETTINGS = ("range",)
 
 # The same texts in half the time, where a server casts bytes to numbers (PostgreSQL 18): the binary form of a moment is
 # its whole microseconds since 2000. Far and infinite ones, whose sum would not fit, go the long way.
@@ -130,7 +141,16 @@ def comparable(column: Column) -> str:
 
 def canonical_expression(column: Column) -> str:
     """The canonical text of a column; NULL for NULL."""
-    return _EXPRESSIONS[column.kind].format(value=quoted(column.name))
+    return _expression(column, _EXPRESSIONS)
+
+
+def _expression(column: Column, expressions: Mapping[Kind, str]) -> str:
+    return _NATIVE.get(column.native, expressions[column.kind]).format(value=quoted(column.name))
+
+
+def may_be_indexed(column: Column) -> bool:
+    """Whether the canonical text of a column is an immutable expression."""
+    return not column.native.endswith(_BY_SETTINGS)
 
 
 def row_text_expression(columns: Sequence[Column]) -> str:
@@ -162,7 +182,7 @@ def _row_text(columns: Sequence[Column], expressions: Mapping[Kind, str]) -> str
 
 def _field(column: Column, expressions: Mapping[Kind, str]) -> str:
     """The field of a column inside a row text, never NULL."""
-    text = expressions[column.kind].format(value=quoted(column.name))
+    text = _expression(column, expressions)
     field = f"octet_length({text})::text||':'||{text}" if column.kind in COUNTED_KINDS else text
     return f"coalesce({field},'{NULL_FIELD}')"
 

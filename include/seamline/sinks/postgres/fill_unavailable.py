@@ -8,6 +8,7 @@ import orjson
 
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session, translated
+from seamline.databases.postgres.native_types import comes_as_bytes
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import Diverged
@@ -144,4 +145,6 @@ def _parameter(change: KeyedChange) -> tuple[str]:
 
 def _wire_text(column: Column) -> str:
     name = f"t.{quoted(column.name)}"
+    if comes_as_bytes(column):
+        return f"encode(convert_to({name}::text,'UTF8'),'base64')"
     return f"encode({name},'base64')" if column.kind is Kind.BYTES else f"{name}::text"

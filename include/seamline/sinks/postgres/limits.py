@@ -5,10 +5,10 @@ Most of it would be met late: at the publish, at the first change, at the first 
 
 from collections.abc import Iterator
 
+from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_names import CUT_COLUMNS
 from seamline.sinks.postgres.statements import OWN_PREFIX
-from seamline.sinks.postgres.types import destination_type
 from seamline.sinks.postgres.wire import WireForms
 
 # https://www.postgresql.org/docs/18/ddl-system-columns.html

@@ -16,6 +16,7 @@ import psycopg
 from seamline.adapters.connections import Connection, resolve
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session, open_session, seamline_error, translated
+from seamline.databases.postgres.types import column_definitions
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import SeamlineError
 from seamline.kinds.bulk import LoadProgress, PostgresCopy, StagedPlace, TableRows
@@ -23,7 +24,6 @@ from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.binary_copy import binary_copy
 from seamline.sinks.postgres.nul import nul_refused
 from seamline.sinks.postgres.statements import identity_index
-from seamline.sinks.postgres.types import column_definitions
 
 _READABLE_MAX = 30
 # Nobody waits for what a load holds: a disk that stands still for minutes does not cost the whole snapshot.

@@ -7,7 +7,7 @@ the same row.
 
 from functools import cached_property
 
-from seamline.databases.postgres.canonical import quoted, row_text_expression
+from seamline.databases.postgres.canonical import may_be_indexed, quoted, row_text_expression
 from seamline.domain.catalogue import Column, Table
 from seamline.sinks.postgres.wire import WireForms
 
@@ -159,7 +159,7 @@ def identity_index(table: Table, relation: str) -> str:
 
 def identity_hash(table: Table) -> str:
     """Finds candidates for a byte-identical row; their row text decides."""
-    return f"hashtextextended({row_text_expression(table.columns)}, 0)"
+    return f"hashtextextended({row_text_expression([c for c in table.columns if may_be_indexed(c)])}, 0)"
 
 
 def multiset_merge(table: Table, live: str, staged: str) -> tuple[str, str]:
@@ -279,9 +279,9 @@ class SpanStatements:
         """
         text = row_text_expression(self._table.columns)
         return as_client_text(
-            f"WITH gone AS (SELECT identity, hashtextextended(identity, 0) AS hash, sum(copies)::bigint AS copies "
-            f"FROM (SELECT {text} AS identity, -{COPIES} AS copies FROM ({self._typed}) AS s "
-            f"WHERE {COPIES} < 0) AS w GROUP BY identity) "
+            f"WITH gone AS (SELECT identity, hash, sum(copies)::bigint AS copies "
+            f"FROM (SELECT {text} AS identity, {identity_hash(self._table)} AS hash, -{COPIES} AS copies "
+            f"FROM ({self._typed}) AS s WHERE {COPIES} < 0) AS w GROUP BY identity, hash) "
             f"DELETE FROM {self._live} WHERE ctid = ANY (ARRAY(SELECT found.place FROM gone CROSS JOIN LATERAL "
             f"(SELECT ctid AS place FROM {self._live} WHERE {identity_hash(self._table)} = gone.hash "
             f"AND {text} = gone.identity LIMIT gone.copies) AS found))"

@@ -11,8 +11,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.native_types import comes_as_bytes
 from seamline.domain.catalogue import Column, Kind
-from seamline.domain.unavailable_values import UNAVAILABLE, UNAVAILABLE_BYTES
+from seamline.domain.unavailable_values import UNAVAILABLE, UNAVAILABLE_BYTES, UNAVAILABLE_PAIR
 
 _DAY_US = 86_400_000_000
 
@@ -49,7 +50,9 @@ class WireForms:
     @staticmethod
     def unavailable(column: Column) -> str:
         """The text that stands where the log left a value out."""
-        return UNAVAILABLE_BYTES if column.kind in (Kind.BINARY, Kind.BYTES) else UNAVAILABLE
+        if column.native == "hstore":
+            return UNAVAILABLE_PAIR
+        return UNAVAILABLE_BYTES if column.kind in (Kind.BINARY, Kind.BYTES) or comes_as_bytes(column) else UNAVAILABLE
 
     def arrow_schema(self, columns: Sequence[Column]) -> pa.Schema:
         return pa.schema([(column.name, self.form(column).arrow) for column in columns])

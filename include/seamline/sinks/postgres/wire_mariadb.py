@@ -2,8 +2,8 @@
 text, times in microseconds)."""
 
 from seamline.databases.postgres.canonical import text_literal
+from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind
-from seamline.sinks.postgres.types import destination_type
 from seamline.sinks.postgres.wire import REAL, TEXT, TRUTH, UNLIMITED, WHOLE, WireForm, WireForms, moment, unit_of
 
 # What connect/ writes for an invalid date, as 0000-00-00 or 2026-02-31: a day in 10,000 BC (RowsAsStored.java).

@@ -3,9 +3,20 @@ as text, `time.precision.mode=adaptive`) and its own converter of times (`seamli
 
 from dataclasses import replace
 
+from seamline.databases.postgres.native_types import comes_as_bytes
+from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind
-from seamline.sinks.postgres.types import destination_type
-from seamline.sinks.postgres.wire import REAL, TEXT, TRUTH, UNLIMITED, WHOLE, WireForm, WireForms, moment, unit_of
+from seamline.sinks.postgres.wire import (
+    REAL,
+    TEXT,
+    TRUTH,
+    UNLIMITED,
+    WHOLE,
+    WireForm,
+    WireForms,
+    moment,
+    unit_of,
+)
 
 _NUMBERS = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
 # Fixed numbers stand for infinity: those of the driver's own sentinels (read from the log of 3.7.0.Final).
@@ -33,11 +44,24 @@ def _form(column: Column) -> WireForm:
             return REAL
         case Kind.BOOLEAN:
             return TRUTH
+        case Kind.NATIVE if column.native == "bit(1)":
+            return TRUTH
         case _:
             return TEXT
 
 
 def _cast(column: Column, *, of: str) -> str:
+    return _of_native(column, of) if column.native else _of_kind(column, of)
+
+
+def _of_native(column: Column, of: str) -> str:
+    if column.native.startswith("bit("):
+        return _bits(column, of)
+    text = f"convert_from(decode({of},'base64'),'UTF8')" if comes_as_bytes(column) else of
+    return f"{text}::{destination_type(column)}"
+
+
+def _of_kind(column: Column, of: str) -> str:
     match column.kind:
         case Kind.DECIMAL:
             named = " ".join(f"WHEN '{wire}' THEN '{value}'" for wire, value in _NUMBERS.items())
@@ -60,6 +84,17 @@ def _cast(column: Column, *, of: str) -> str:
             return f"(CASE WHEN {of}={_DAY[unit]} THEN time '24:00' ELSE time '00:00'+{of}*interval '1 {unit}' END)"
         case _:
             return f"{of}::{destination_type(column)}"
+
+
+def _bits(column: Column, of: str) -> str:
+    """The last bit is the lowest of the first byte, as `get_bit` counts too; bytes of 0 at the end are left out."""
+    if column.length == 1:
+        return f"({of}::int)::bit(1)"
+    filled = f"decode({of},'base64')||decode(repeat('00',{-(-column.length // 8)}),'hex')"
+    return (
+        f"(SELECT string_agg(get_bit({filled},i)::text,'' ORDER BY i DESC)"
+        f" FROM generate_series(0,{column.length - 1}) AS i)::{column.native}"
+    )
 
 
 def _or_infinite(of: str, sentinels: dict[int, str], finite: str, stored: str) -> str:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated
@@ -16,7 +17,7 @@ from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, PostgresCopy,
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.client import role
 from seamline.sources.postgres.copy_out import CopyOut
-from seamline.sources.postgres.sessions import SharedSnapshot, join_snapshot, views_at_one_snapshot
+from seamline.sources.postgres.sessions import SharedSnapshot, join_snapshot, rows_of, views_at_one_snapshot
 
 
 @contextmanager
@@ -65,16 +66,20 @@ class SnapshotReaders:
 
 
 def bulk_statement(schema: str, read: BulkRead) -> str:
-    """ONLY: rows of tables that inherit from this one are theirs."""
     table: Table = read.table
     columns = ", ".join(_read(column) for column in table.columns)
-    selected = f"SELECT {columns} FROM ONLY {quoted(schema)}.{quoted(table.name)}{_where(table, read.segment)}"
+    rows = rows_of(table, f"{quoted(schema)}.{quoted(table.name)}")
+    selected = f"SELECT {columns} FROM {rows}{_where(table, read.segment)}"
     return f"COPY ({selected}) TO STDOUT (FORMAT binary)"
 
 
 def _read(column: Column) -> str:
-    """As it is, but for a char without its padding, which carries no meaning and would stay in a varchar."""
-    return f"rtrim({quoted(column.name)})" if column.kind is Kind.CHAR else quoted(column.name)
+    """As it is, but for a char without its padding, which carries no meaning and would stay in a varchar, and for types
+    of extensions, which the destination need not have."""
+    name = quoted(column.name)
+    if column.native and column.kind is not Kind.NATIVE:
+        return f"{name}::{destination_type(column)}"
+    return f"rtrim({name})" if column.kind is Kind.CHAR else name
 
 
 def _where(table: Table, segment: Segment) -> str:

@@ -4,11 +4,14 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.native_types import COMPOSITE
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.plan.model import SourcePlan
 from seamline.ports import Problem, Survey
 from seamline.sources.postgres.client import Session
+from seamline.sources.postgres.composites import FIELDS, composite_fault
 from seamline.sources.postgres.origin import read_origins
 
 _INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
@@ -29,23 +32,45 @@ _PLAIN = {
     "jsonb": Kind.JSONB,
     "uuid": Kind.UUID,
 }
-_UNSUPPORTED = {
-    "timetz": "the log gives its zone away; keep it as time, or as timestamp with time zone",
-    "money": "its text follows the server's lc_monetary; numeric is exact everywhere",
-    "varbit": "the log gives its length away",
-    "name": "it is a type of the server's own catalogue",
+# Types that a destination has too, by pg_type.typtype.
+_NATIVE = {
+    "b": frozenset({"inet", "cidr", "macaddr", "macaddr8", "tsvector"}),
+    "r": frozenset({"int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange"}),
+    "m": frozenset(
+        {"int4multirange", "int8multirange", "nummultirange", "tsmultirange", "tstzmultirange", "datemultirange"}
+    ),
 }
+# Of extensions, which a destination need not have: kept as what is there.
+_EXTENSIONS = {"citext": Kind.STRING, "ltree": Kind.STRING, "hstore": Kind.JSONB}
+# So long is always written into the row itself: what lies outside of it the log may leave out.
+_BITS_MAX = 128
+# Why not, and the type that keeps the same values, with what computes it.
+_UNSUPPORTED = {
+    "timetz": ("the log lacks its zone", "text USING {column}::text"),
+    "money": ("its text follows the server's lc_monetary", "numeric(19,2)"),
+    "varbit": ("the log lacks its length", "text USING {column}::text"),
+    "name": ("it is a type of the server's own catalogue", "text"),
+    "char": ("it is a type of the server's own catalogue", "text"),
+}
+_ARRAY = (
+    "arrays are not supported: the log lacks the inside of those with two dimensions",
+    "jsonb USING to_jsonb({column})",
+)
 # atttypmod of a fraction that was not declared, and PostgreSQL's own default for it.
 _UNDECLARED = -1
 _MICROSECONDS = 6
 # atttypmod counts the length word of a varlena.
 _HEADER = 4
+_LENGTHS = {"varchar": _HEADER, "bpchar": _HEADER, "bit": 0}
+_GENERATED = (
+    "a generated column is not in the log. PostgreSQL 18 publishes one that is STORED: ALTER PUBLICATION … SET"
+    " (publish_generated_columns = stored)"
+)
 _COLUMN_CURE = "leave the table out of the sync, or change the column's type at the source"
 _OTHER_KINDS = {
     "v": "is a view: name the tables it reads",
     "m": "is a materialized view: name the tables it reads",
     "f": "is a foreign table: its rows are not in this server's log",
-    "p": "is partitioned: partitioned tables are not supported yet",
     "S": "is a sequence, not a table",
 }
 
@@ -53,6 +78,9 @@ _OTHER_KINDS = {
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
     """One row of pg_attribute with its type. A domain is given as its base type, with the modifier of that.
+
+    `is_generated`: computed by the server, and not published. `is_of_server`: of no extension and nobody's own.
+    `fields`: the plain types inside of a composite one, of all levels; `field_count` those of the first.
 
     `type_kind` is pg_type.typtype (`b` base, `e` enum, `c` composite, `r` range …), `shown` what format_type prints.
     `toastable`: its values may lie outside of the row. That goes by the type alone: SET STORAGE PLAIN moves none of
@@ -67,7 +95,10 @@ class ColumnFacts:
     nullable: bool = True
     is_array: bool = False
     is_generated: bool = False
+    is_of_server: bool = True
     toastable: bool = False
+    fields: Sequence[str] = ()
+    field_count: int = 0
 
 
 def read_catalogue(session: Session, source: SourcePlan, tables: Sequence[str]) -> tuple[Table, ...]:
@@ -85,7 +116,7 @@ def survey(session: Session, source: SourcePlan, tables: Sequence[str]) -> Surve
         for name, fault in missing.items()
     ]
     there = [name for name in tables if name not in missing]
-    columns = _columns(session, schema, there)
+    columns = _columns(session, source, there)
     keys = _keys(session, schema)
     origins = read_origins(session, source, there)
     found = []
@@ -103,7 +134,7 @@ def table_fault(name: str, listed: Mapping[str, tuple[str, int]]) -> str:
         near = difflib.get_close_matches(name, list(listed), n=1)
         return f'there is no table "{name}"' + (f', did you mean "{near[0]}"?' if near else "")
     relkind = listed[name][0]
-    if relkind == "r":
+    if relkind in ("r", "p"):
         return ""
     return f'"{name}" {_OTHER_KINDS.get(relkind, f"is a relation of kind {relkind}")}'
 
@@ -125,18 +156,24 @@ def table_from_facts(
 def unsupported(facts: ColumnFacts) -> str:
     """Why a column cannot be kept exactly; "" where it can."""
     if facts.is_generated:
-        return "a generated column is not in the log"
-    if facts.is_array:
-        return "arrays are not supported: the log gives away the inside of those with two dimensions"
-    if facts.type_name in _UNSUPPORTED:
-        return _UNSUPPORTED[facts.type_name]
+        return _GENERATED
+    if facts.type_kind == "c" and (fault := composite_fault(facts.fields)):
+        return _kept_otherwise(facts, fault, "jsonb USING to_jsonb({column})")
+    known = _UNSUPPORTED.get(facts.type_name) if facts.type_kind == "b" else None
+    if reason := _ARRAY if facts.is_array else known:
+        return _kept_otherwise(facts, *reason)
     if _kind(facts) is None:
-        return "the type is not supported yet"
+        return _kept_otherwise(facts, "the type is not supported yet", "text USING {column}::text")
     if facts.type_name == "numeric" and _scale(facts.modifier) < 0:
         return "a negative scale is not supported: the log writes such values wrongly"
     if facts.type_name == "interval" and facts.modifier != _UNDECLARED:
         return "an interval with limited fields or precision is not supported yet"
     return ""
+
+
+def _kept_otherwise(facts: ColumnFacts, why: str, kept_as: str) -> str:
+    column = quoted(facts.name)
+    return f"{why}. Keep it as another type: ALTER COLUMN {column} TYPE {kept_as.format(column=column)}"
 
 
 def _key_fault(facts: ColumnFacts) -> str:
@@ -145,7 +182,7 @@ def _key_fault(facts: ColumnFacts) -> str:
         return "in a primary key numeric needs a declared precision and scale: 1.0 and 1.00 would be two keys"
     if facts.type_name in ("float4", "float8"):
         return "a floating point number is no exact key"
-    if facts.type_name in ("interval", "jsonb"):
+    if facts.type_name in ("interval", "jsonb", "hstore") or facts.type_kind in "rmc":
         return "such a key is written in several ways"
     return ""
 
@@ -158,21 +195,40 @@ def column_from_facts(facts: ColumnFacts) -> Column:
     declared = facts.modifier != _UNDECLARED
     if kind is Kind.INTEGER:
         length = _INTEGER_BITS[facts.type_name]
-    elif facts.type_name in ("varchar", "bpchar") and declared:
-        length = facts.modifier - _HEADER
+    elif facts.type_name in _LENGTHS and declared:
+        length = facts.modifier - _LENGTHS[facts.type_name]
     elif kind is Kind.DECIMAL and declared:
         precision, scale = (facts.modifier - _HEADER) >> 16, _scale(facts.modifier)
     elif kind in (Kind.DATETIME, Kind.INSTANT, Kind.TIME_OF_DAY):
         precision = facts.modifier if declared else _MICROSECONDS
-    return Column(facts.name, kind, facts.shown, facts.nullable, length, precision, scale, facts.toastable)
+    elif facts.type_kind == "c":
+        precision = facts.field_count
+    native = _native(facts, kind)
+    toastable = facts.toastable and not native.startswith("bit(")
+    return Column(facts.name, kind, facts.shown, facts.nullable, length, precision, scale, toastable, native)
+
+
+def _native(facts: ColumnFacts, kind: Kind) -> str:
+    if facts.type_kind == "c":
+        return COMPOSITE
+    if kind is Kind.NATIVE and facts.type_name == "bit":
+        return f"bit({facts.modifier})"
+    is_of_extension = facts.type_kind == "b" and facts.type_name in _EXTENSIONS
+    return facts.type_name if kind is Kind.NATIVE or is_of_extension else ""
 
 
 def _kind(facts: ColumnFacts) -> Kind | None:
-    if facts.type_kind == "e":
-        return Kind.ENUM
+    if facts.type_kind in "ec":
+        return Kind.ENUM if facts.type_kind == "e" else Kind.STRING
+    name = facts.type_name
+    if facts.is_of_server and name in _NATIVE.get(facts.type_kind, ()):
+        return Kind.NATIVE
     if facts.type_kind != "b":
         return None
-    name = facts.type_name
+    if not facts.is_of_server:
+        return _EXTENSIONS.get(name)
+    if name == "bit":
+        return Kind.NATIVE if 0 < facts.modifier <= _BITS_MAX else None
     if name in _INTEGER_BITS:
         return Kind.INTEGER
     if name == "bpchar":
@@ -188,7 +244,9 @@ def _scale(modifier: int) -> int:
 
 def _listed(session: Session, schema: str) -> dict[str, tuple[str, int]]:
     rows = session.execute(
-        "SELECT c.relname, c.relkind, greatest(c.reltuples, 0)::bigint FROM pg_class c"
+        "SELECT c.relname, c.relkind, CASE c.relkind WHEN 'p' THEN (SELECT coalesce(sum(greatest(p.reltuples, 0)), 0)"
+        " FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid WHERE t.isleaf)::bigint"
+        " ELSE greatest(c.reltuples, 0)::bigint END FROM pg_class c"
         " JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relkind IN ('r', 'v', 'm', 'f', 'p', 'S')",
         (schema,),
@@ -196,7 +254,7 @@ def _listed(session: Session, schema: str) -> dict[str, tuple[str, int]]:
     return {str(name): (str(relkind), int(count)) for name, relkind, count in rows}
 
 
-def _columns(session: Session, schema: str, tables: Sequence[str]) -> dict[str, list[ColumnFacts]]:
+def _columns(session: Session, source: SourcePlan, tables: Sequence[str]) -> dict[str, list[ColumnFacts]]:
     rows = session.execute(
         # A domain over a domain ends at its base type; the modifier is that of the domain that has one.
         "WITH RECURSIVE base AS ("
@@ -206,16 +264,19 @@ def _columns(session: Session, schema: str, tables: Sequence[str]) -> dict[str, 
         " FROM base b JOIN pg_type t ON t.oid = b.typbasetype WHERE b.typtype = 'd')"
         " SELECT c.relname, a.attname, t.typname, t.typtype, format_type(a.atttypid, a.atttypmod),"
         " CASE WHEN a.atttypmod <> -1 THEN a.atttypmod ELSE b.typtypmod END, a.attnotnull OR b.typnotnull,"
-        " t.typcategory = 'A', a.attgenerated <> '', a.attlen = -1"
+        # Before PostgreSQL 18 a publication has no such column, and publishes none of them.
+        " t.typcategory = 'A', a.attgenerated <> '' AND NOT (a.attgenerated = 's' AND coalesce("
+        "(SELECT to_jsonb(p) ->> 'pubgencols' = 's' FROM pg_publication p WHERE p.pubname = %s), false)),"
+        f" t.oid < 16384, a.attlen = -1, {FIELDS}"
         " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN base b ON b.domain = a.atttypid AND b.typtype <> 'd' JOIN pg_type t ON t.oid = b.oid"
         " WHERE n.nspname = %s AND c.relname = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped"
         " ORDER BY c.relname, a.attnum",
-        (schema, list(tables)),
+        (source.publication, source.schema, list(tables)),
     ).fetchall()
     found: dict[str, list[ColumnFacts]] = {}
-    for table, name, type_name, type_kind, shown, modifier, certain, is_array, is_generated, toastable in rows:
-        facts = ColumnFacts(name, type_name, type_kind, shown, modifier, not certain, is_array, is_generated, toastable)
+    for table, name, type_name, type_kind, shown, modifier, certain, *more in rows:
+        facts = ColumnFacts(name, type_name, type_kind, shown, modifier, not certain, *more)
         found.setdefault(str(table), []).append(facts)
     return found
 

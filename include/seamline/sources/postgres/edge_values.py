@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from seamline.databases.postgres.canonical import text_literal
+from seamline.databases.postgres.native_types import COMPOSITE
 from seamline.domain.catalogue import Column, Kind
 
 LENGTH_MAX = 2_000
@@ -15,7 +16,10 @@ _INFINITE = ("infinity", "-infinity")
 
 def edge_values(column: Column, *, labels: Sequence[str] = ()) -> tuple[str, ...]:
     """The literals of a column, each once; NULL is among them where the column takes it. `labels`: of its enum."""
-    values = [text_literal(label) for label in labels] if column.kind is Kind.ENUM else _VALUES[column.kind](column)
+    if column.kind is Kind.ENUM:
+        values: Sequence[str] = [text_literal(label) for label in labels]
+    else:
+        values = _natives(column) if column.native else _VALUES[column.kind](column)
     return tuple(dict.fromkeys((*values, *(["NULL"] if column.nullable else []))))
 
 
@@ -107,6 +111,54 @@ _DOCUMENTS = (
     "{}", "null", '"s"', '{"b": 1.10, "a": [1,  2], "b": null}', "[1, 18446744073709551615.5, 1e40, 0.10]",
     '{"n": "ü,\\u0041\\\\😀"}', " [ 1 , 2 ] ", '""', "-0",
 )  # fmt: skip
+_DAY_BOUNDS = ("empty", "(,)", "[-infinity,infinity]", "[2024-02-29,2024-03-01)", "(,4713-01-01 BC]")
+_MOMENT_BOUNDS = (
+    "empty", "(,)", "[-infinity,infinity]", "[2026-11-20 10:20:30.123456{0},)",
+    '("0044-03-15 10:00:00{0} BC","294276-12-31 23:59:59.999999{0}"]', "[1969-12-31 23:59:59.999999{0},infinity)",
+)  # fmt: skip
+_BOUNDS: Mapping[str, Sequence[str]] = {
+    "int4": ("empty", "(,)", "[1,5)", "[-2147483648,2147483647)", "(,7]", "(-1,1)"),
+    "int8": ("empty", "(,)", "[1,5)", "[-9223372036854775808,9223372036854775807)", "[7,7]"),
+    "num": ("empty", "(,)", "[1.10,2.00)", "(-1e-20,1e40]", "[-Infinity,Infinity]", "[0,NaN]", "[1.1,2.0)"),
+    "date": _DAY_BOUNDS,
+    "ts": [one.format("") for one in _MOMENT_BOUNDS],
+    "tstz": [one.format("+05:30") for one in _MOMENT_BOUNDS],
+}
+_NATIVE_TEXTS: Mapping[str, Sequence[str]] = {
+    "inet": (
+        "10.0.0.1", "10.0.0.1/8", "0.0.0.0/0", "255.255.255.255", "::", "::1/64", "2001:db8::ff00:42:8329",
+        "::ffff:1.2.3.4", "::10.2.3.4/96",
+    ),
+    "cidr": ("10.0.0.0/8", "192.168.1.1/32", "0.0.0.0/0", "::/0", "2001:db8::/32", "::1/128"),
+    "macaddr": ("08:00:2b:01:02:03", "00:00:00:00:00:00", "FF-FF-FF-FF-FF-FF"),
+    "macaddr8": ("08:00:2b:01:02:03:04:05", "00:00:00:00:00:00:00:00", "08002b:010203"),
+    "tsvector": ("", "'a':1A 'fat':2B,4C 'cat':5", "'it''s' 'back\\\\slash' ' blank ':1,16383", "'ü€😀':3"),
+    "ltree": ("", "Top.Science.Astronomy", "a.a", "A.a"),
+    "hstore": (
+        "", "a=>1", 'a=>NULL, b=>"NULL"', '"say \\"it\\""=>"back\\\\slash, =>"', '"ü€"=>"😀", ""=>""',
+        '"longer key"=>"x", "b"=>"y", "aa"=>"1.10"',
+    ),
+    **{f"{of}range": bounds for of, bounds in _BOUNDS.items()},
+    **{
+        f"{of}multirange": ("{}", *(f"{{{one}}}" for one in bounds), f"{{{bounds[2]},{bounds[3]}}}")
+        for of, bounds in _BOUNDS.items()
+    },
+}  # fmt: skip
+
+
+def _natives(column: Column) -> Sequence[str]:
+    if column.native.startswith("bit("):
+        last = column.length - 1
+        bits = ("0" * column.length, "1" * column.length, "0" * last + "1", "1" + "0" * last, ("10" * 64)[: last + 1])
+        return [f"B'{one}'" for one in bits]
+    if column.native == "citext":
+        return _texts(column)
+    if column.native == COMPOSITE:
+        # Only the types of its fields would say what they hold.
+        return [f"'({',' * (column.precision - 1)})'"]
+    return _texts_of(*_NATIVE_TEXTS[column.native])
+
+
 _VALUES: Mapping[Kind, Callable[[Column], Sequence[str]]] = {
     Kind.INTEGER: _integers,
     Kind.DECIMAL: _decimals,

@@ -50,10 +50,12 @@ def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | 
 
 
 def publication_statement(source: SourcePlan, tables: Iterable[str]) -> str:
-    """CREATE PUBLICATION of these tables and of the marker table, run by the owner of them all."""
+    """CREATE PUBLICATION of these tables and of the marker table, run by the owner of them all. A partitioned table is
+    one table in it, whatever its partitions are."""
     schema = quoted(source.schema)
     listed = ",\n  ".join(f"{schema}.{quoted(table)}" for table in (*tables, source.marker_table))
-    return f"CREATE PUBLICATION {quoted(source.publication)} FOR TABLE\n  {listed}"
+    options = "WITH (publish_via_partition_root = true)"
+    return f"CREATE PUBLICATION {quoted(source.publication)} FOR TABLE\n  {listed}\n  {options}"
 
 
 def _create_role(name: str, names: Logins) -> str:

@@ -17,8 +17,8 @@ from seamline.sources.postgres.schema_guard import CATALOGUE_FINGERPRINT, LSN
 
 _ANSWER_S = 10.0
 _THERE = (
-    "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relname = ANY(%s) AND relkind = 'r'"
-    " ORDER BY relname"
+    "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relname = ANY(%s)"
+    " AND relkind IN ('r', 'p') ORDER BY relname"
 )
 
 

@@ -6,21 +6,24 @@ it does not hold at all (ADR 24).
 """
 
 import hashlib
+from typing import Any
 
 import msgspec
 
 from seamline.domain.catalogue import Table, fingerprint
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.client import Session
+from seamline.sources.postgres.composites import TYPES_INSIDE
+from seamline.sources.postgres.partitions import Partition, read_partitions, unlogged_moves
 
 # The base types of domains are asked for, as an enum may stand behind one. The index of the primary key, named as
 # identity, is the default.
-_ORIGINS = """
+_ORIGINS = f"""
 WITH RECURSIVE here AS (SELECT c.*, a.attname, a.attnum, a.atttypid, a.atthasmissing, a.xmin AS version
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
   WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relname = ANY(%(tables)s)),
 base AS (SELECT atttypid AS declared, atttypid AS oid FROM here
-  UNION SELECT b.declared, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.oid WHERE t.typtype = 'd')
+  UNION SELECT b.declared, x.oid FROM base b JOIN pg_type t ON t.oid = b.oid {TYPES_INSIDE})
 SELECT h.relname, h.oid::bigint, h.relfilenode::bigint,
   CASE WHEN h.relreplident = 'i' AND coalesce(k.indisreplident, false) THEN 'd' ELSE h.relreplident::text END,
   (SELECT t.xmin::text FROM pg_type t WHERE t.oid = h.reltype), coalesce(p.oid || ' ' || p.xmin::text, ''),
@@ -28,11 +31,14 @@ SELECT h.relname, h.oid::bigint, h.relfilenode::bigint,
    WHERE r.prpubid = p.oid AND r.prrelid = h.oid), ''),
   h.relispartition AND coalesce(p.pubviaroot, false),
   h.attname, h.attnum::int, h.version::text, l.labels, h.atthasmissing,
-  coalesce((SELECT d.oid::bigint FROM pg_attrdef d WHERE d.adrelid = h.oid AND d.adnum = h.attnum), 0), l.versions
+  coalesce((SELECT d.oid::bigint FROM pg_attrdef d WHERE d.adrelid = h.oid AND d.adnum = h.attnum), 0), l.versions,
+  (SELECT jsonb_object_agg(f.attrelid || ' ' || f.attnum, f.xmin::text) FROM base b
+   JOIN pg_type t ON t.oid = b.oid AND t.typtype = 'c' JOIN pg_attribute f ON f.attrelid = t.typrelid AND f.attnum > 0
+   WHERE b.declared = h.atttypid)
 FROM here h LEFT JOIN pg_index k ON k.indrelid = h.oid AND k.indisprimary
 LEFT JOIN pg_publication p ON p.pubname = %(publication)s
-CROSS JOIN LATERAL (SELECT coalesce(jsonb_object_agg(e.oid::text, e.enumlabel), '{}') AS labels,
-  coalesce(jsonb_object_agg(e.oid::text, e.xmin::text), '{}') AS versions
+CROSS JOIN LATERAL (SELECT coalesce(jsonb_object_agg(e.oid::text, e.enumlabel), '{{}}') AS labels,
+  coalesce(jsonb_object_agg(e.oid::text, e.xmin::text), '{{}}') AS versions
   FROM base b JOIN pg_enum e ON e.enumtypid = b.oid WHERE b.declared = h.atttypid) l"""
 
 
@@ -40,7 +46,8 @@ class ColumnOrigin(msgspec.Struct, frozen=True):
     """`version` is the xmin of its row in pg_attribute; `labels` those of an enum, by the oid of each. `has_missing`:
     rows from before it was added take its value from the catalogue, until the table is rewritten. `default` is the oid
     of its default, 0 where it has none; `label_versions` has the xmin of each label's row in pg_enum. None in an origin
-    of before this was kept."""
+    of before this was kept. `fields`: the xmin of each field's row, also of those that were dropped; UNSET where no
+    composite type is in it."""
 
     number: int
     version: str
@@ -48,6 +55,7 @@ class ColumnOrigin(msgspec.Struct, frozen=True):
     has_missing: bool = False
     default: int | None = None
     label_versions: dict[str, str] | None = None
+    fields: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -55,7 +63,7 @@ class Origin(msgspec.Struct, frozen=True):
     row in pg_type, which has the table's name, schema and owner. `publication` and `published` are oid and xmin of the
     publication and of the table's place in it, "" where there is none. `may_be_published_as_root`: it is a partition,
     and its publication gives changes of partitions as those of a partitioned table above them, once that is published.
-    None in an origin of before this was kept."""
+    None in an origin of before this was kept. `partitions` by their oids; UNSET where the table is not partitioned."""
 
     table: int
     file: int
@@ -66,17 +74,20 @@ class Origin(msgspec.Struct, frozen=True):
     published: str | None = None
     # Under the name that plans and the platform database keep it by.
     may_be_published_as_root: bool | None = msgspec.field(default=None, name="may_be_told_as_root")
+    partitions: dict[str, Partition] | msgspec.UnsetType = msgspec.UNSET
 
 
 def read_origins(session: Session, source: SourcePlan, tables: list[str]) -> dict[str, str]:
     """`Table.origin` of each of these tables."""
     found: dict[str, Origin] = {}
+    partitions = read_partitions(session, source.schema, tables)
     asked = {"schema": source.schema, "tables": tables, "publication": source.publication}
     for name, oid, file, identity, row_type, *rest in session.execute(_ORIGINS, asked).fetchall():
         publication, published, may_be_published_as_root, column, *of_column = rest
-        of_publication = (publication, published, may_be_published_as_root)
-        origin = found.setdefault(str(name), Origin(oid, file, identity, {}, row_type, *of_publication))
-        origin.columns[str(column)] = ColumnOrigin(*of_column)
+        more = (publication, published, may_be_published_as_root, partitions.get(str(name), msgspec.UNSET))
+        origin = found.setdefault(str(name), Origin(oid, file, identity, {}, row_type, *more))
+        values: list[Any] = [msgspec.UNSET if value is None else value for value in of_column]
+        origin.columns[str(column)] = ColumnOrigin(*values)
     return {name: msgspec.json.encode(origin).decode() for name, origin in found.items()}
 
 
@@ -84,8 +95,17 @@ def table_fingerprint(table: Table) -> str:
     """Another one after whatever was done to the table, also where it was undone; "" where no origin was kept."""
     if not table.origin:
         return ""
-    origin = msgspec.json.encode(msgspec.json.decode(table.origin, type=Origin), order="deterministic")
-    return hashlib.sha256(fingerprint(table).encode() + origin).hexdigest()[:16]
+    origin = msgspec.json.decode(table.origin, type=Origin)
+    if origin.partitions:
+        # Where a partition was empty when it came, that counts only once.
+        known = {oid: msgspec.structs.replace(one, is_whole=True) for oid, one in origin.partitions.items()}
+        origin = msgspec.structs.replace(origin, partitions=known)
+    kept = msgspec.json.encode(origin, order="deterministic")
+    return hashlib.sha256(fingerprint(table).encode() + kept).hexdigest()[:16]
+
+
+def is_partitioned(table: Table) -> bool:
+    return bool(table.origin) and msgspec.json.decode(table.origin, type=Origin).partitions is not msgspec.UNSET
 
 
 def is_watched(planned: Table) -> bool:
@@ -119,8 +139,14 @@ def undone_alterations(planned: Table, found: Table) -> list[str]:
             for name, (old, new) in pairs.items()
             if old.version != new.version and not _is_version_of_rewrite(old, new)
         ]
+    texts += [
+        f"a composite type in {name} was altered: stored values changed without the log"
+        for name, (old, new) in pairs.items()
+        if old.fields != new.fields
+    ]
     texts += [text for name, (old, new) in pairs.items() for text in _labels(name, old, new)]
     texts += _possibly_unpublished(planned.name, was, now)
+    texts += unlogged_moves(planned.name, was.partitions or {}, now.partitions or {})
     if was.identity != now.identity and now.identity not in "df":
         texts.append(f"the replica identity of {planned.name} is not its primary key any more")
     return texts

@@ -10,6 +10,7 @@ from seamline.databases.postgres.canonical import quoted
 from seamline.plan.model import SourcePlan
 from seamline.ports import Problem
 from seamline.sources.postgres.grants import publication_statement
+from seamline.sources.postgres.partitions import Partition, partition_fault
 
 GRANTS = "docs/reference/grants.md has the statements for the tables' owner"
 VERSION_LEAST = 150000
@@ -53,10 +54,11 @@ class TableFacts:
     has_deferrable_key: bool = False
     has_children: bool = False
     is_partition: bool = False
+    partitions: tuple[Partition, ...] = ()
 
     @property
     def is_publishable(self) -> bool:
-        return self.kind == "r" and self.persistence == "p"
+        return self.kind in "rp" and self.persistence == "p"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +121,11 @@ _WANTED = {
     "server_encoding": ("UTF8", "other encodings of the database were not tested"),
 }
 _OTHER_KINDS = {
-    "p": "is a partitioned table: partitioned tables are not supported yet",
     "f": "is a foreign table: its changes are in another server's log",
     "v": "is a view: changes are logged for the tables below it only",
     "m": "is a materialized view: its changes are not in the log",
 }
+_PARTITION_CURE = "ALTER TABLE <partition> SET LOGGED or REPLICA IDENTITY DEFAULT, or leave the table out of the sync"
 
 
 def check(facts: SourceFacts) -> tuple[Problem, ...]:
@@ -265,7 +267,11 @@ def published_tables(facts: SourceFacts) -> Sequence[Problem]:
                 f"table {table.name} is a partition, and publication {name} sends the changes of partitions as of a"
                 " partitioned table above them, once somebody adds that"
             )
-            cure = f"ALTER PUBLICATION {name} SET (publish_via_partition_root = false), then load its tables again"
+            cure = "name the partitioned table in `tables` of the sync: it is kept as one, with all its partitions"
+            problems.append(Problem(what, cure, table=table.name))
+        if table.kind == "p" and not found.publishes_roots:
+            what = f"publication {name} reports the changes of table {table.name} as of its partitions"
+            cure = f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true), then load its other tables again"
             problems.append(Problem(what, cure, table=table.name))
     return problems
 
@@ -277,7 +283,7 @@ def kinds(facts: SourceFacts) -> Sequence[Problem]:
         if name not in facts.tables
     ]
     for table in facts.present:
-        if table.kind != "r":
+        if table.kind not in "rp":
             why = _OTHER_KINDS.get(table.kind, f"is a relation of kind {table.kind}")
             problems.append(Problem(f"{table.name} {why}", "leave it out of the sync", table=table.name))
         elif table.persistence != "p":
@@ -293,7 +299,16 @@ def kinds(facts: SourceFacts) -> Sequence[Problem]:
 def identities(facts: SourceFacts) -> Sequence[Problem]:
     problems = []
     for table in (table for table in facts.present if table.is_publishable):
-        if not table.is_keyed and table.identity != "f":
+        problems += [
+            Problem(f"table {table.name}: {fault}", _PARTITION_CURE, table=table.name)
+            for fault in map(partition_fault, table.partitions)
+            if fault
+        ]
+        if table.kind == "p" and not table.is_keyed:
+            what = f"table {table.name} is partitioned and has no primary key: a new partition would refuse UPDATE"
+            cure = f"ALTER TABLE {facts.place(table.name)} ADD PRIMARY KEY (…), or leave it out of the sync"
+            problems.append(Problem(what, cure, table=table.name))
+        elif not table.is_keyed and table.identity != "f":
             what = f"table {table.name} has no primary key and its replica identity is not FULL"
             cure = f"ALTER TABLE {facts.place(table.name)} REPLICA IDENTITY FULL"
             problems.append(Problem(what, cure, table=table.name))

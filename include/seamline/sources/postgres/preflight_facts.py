@@ -9,6 +9,7 @@ from seamline.domain.catalogue import Table
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.client import Session, open_session, translated
 from seamline.sources.postgres.origin import is_watched
+from seamline.sources.postgres.partitions import read_partitions
 from seamline.sources.postgres.preflight import (
     VERSION_LEAST,
     PublicationFacts,
@@ -113,7 +114,8 @@ def _tables(session: Session, source: SourcePlan, keyed: dict[str, bool]) -> dic
         " LEFT JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary"
         " WHERE n.nspname = %s AND c.relname = ANY(%s)",
         (source.schema, [*keyed, source.marker_table]),
-    )
+    ).fetchall()
+    partitions = read_partitions(session, source.schema, [*keyed])
     return {
         str(name): TableFacts(
             name=str(name),
@@ -124,8 +126,9 @@ def _tables(session: Session, source: SourcePlan, keyed: dict[str, bool]) -> dic
             has_deferrable_key=is_deferrable,
             has_children=has_children,
             is_partition=is_partition,
+            partitions=tuple(partitions.get(name, {}).values()),
         )
-        for name, kind, persistence, identity, is_deferrable, has_children, is_partition in rows.fetchall()
+        for name, kind, persistence, identity, is_deferrable, has_children, is_partition in rows
     }
 
 
@@ -144,20 +147,20 @@ def _publication(session: Session, source: SourcePlan) -> PublicationFacts | Non
         (source.publication, source.schema),
     ).fetchall()
     # pg_publication_tables shows column names for every table, listed or not.
-    column_listed = session.execute(
-        "SELECT c.relname FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid"
+    by_name = session.execute(
+        "SELECT c.relname, r.prattrs IS NOT NULL FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid"
         " JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE p.pubname = %s AND n.nspname = %s AND r.prattrs IS NOT NULL",
+        " WHERE p.pubname = %s AND n.nspname = %s",
         (source.publication, source.schema),
     ).fetchall()
     kinds = ("insert", "update", "delete", "truncate")
     return PublicationFacts(
-        tables=frozenset(str(name) for name, _ in listed),
+        tables=frozenset(str(name) for name, _ in (*listed, *by_name)),
         publishes=frozenset(kind for kind, is_published in zip(kinds, published, strict=True) if is_published),
         is_for_all_tables=is_for_all_tables,
         schemas=tuple(schemas),
         row_filtered=frozenset(str(name) for name, is_filtered in listed if is_filtered),
-        column_listed=frozenset(str(row[0]) for row in column_listed),
+        column_listed=frozenset(str(name) for name, is_listed in by_name if is_listed),
         publishes_roots=publishes_roots,
     )
 

@@ -22,6 +22,7 @@ from seamline.kinds.source import SeenOrigins
 from seamline.plan.model import SourcePlan, SyncPlan
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import Session, open_session, role, source_error
+from seamline.sources.postgres.composites import TYPES_INSIDE
 from seamline.sources.postgres.origin import table_fingerprint, undone_alterations
 from seamline.sources.postgres.position import PostgresPosition
 
@@ -36,14 +37,17 @@ _ASK_AGAIN_S = 30.0
 LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 # A row of the catalogue that was altered has another xmin; ANALYZE and VACUUM leave these rows alone. A rewrite gives a
 # table another file. That a table was renamed, only its row in pg_type keeps. A label that is renamed alters no table,
-# and neither does what is done to the publication, so these are asked too.
-CATALOGUE_FINGERPRINT = """
-WITH RECURSIVE here AS (SELECT oid, relfilenode, relreplident, relispartition, reltype FROM pg_class
+# and neither does what is done to the publication or to partitions, so these are asked too.
+CATALOGUE_FINGERPRINT = f"""
+WITH RECURSIVE here AS (SELECT oid, relfilenode, relreplident, relispartition, reltype, relkind FROM pg_class
   WHERE relnamespace = to_regnamespace(%(schema)s) AND relname = ANY(%(tables)s)),
 columns AS (SELECT h.*, a.attnum, a.atttypid, a.xmin AS version
   FROM here h JOIN pg_attribute a ON a.attrelid = h.oid WHERE a.attnum > 0),
 base AS (SELECT atttypid AS oid FROM columns
-  UNION SELECT t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.oid WHERE t.typtype = 'd')
+  UNION SELECT x.oid FROM base b JOIN pg_type t ON t.oid = b.oid {TYPES_INSIDE}),
+partitions AS (SELECT oid, NULL::xid AS attached FROM here WHERE relkind = 'p'
+  UNION ALL SELECT i.inhrelid, i.xmin FROM partitions p JOIN pg_inherits i
+   ON i.inhparent = p.oid AND NOT i.inhdetachpending)
 SELECT concat_ws(' ', count(*),
   sum(hashtextextended(concat_ws(' ', c.oid, c.relfilenode, c.relreplident, c.relispartition,
    c.attnum, c.version), 0)),
@@ -53,9 +57,14 @@ SELECT concat_ws(' ', count(*),
    WHERE t.oid IN (SELECT reltype FROM here)),
   (SELECT sum(hashtextextended(concat_ws(' ', e.oid, e.xmin, e.enumlabel), 0)) FROM pg_enum e
    WHERE e.enumtypid IN (SELECT oid FROM base)),
+  (SELECT sum(hashtextextended(concat_ws(' ', f.attrelid, f.attnum, f.xmin), 0)) FROM pg_attribute f
+   JOIN pg_type t ON t.typrelid = f.attrelid AND t.typtype = 'c'
+   WHERE f.attnum > 0 AND t.oid IN (SELECT oid FROM base)),
   (SELECT concat(p.oid, ' ', p.xmin, ' ', (SELECT sum(hashtextextended(concat_ws(' ', r.oid, r.xmin), 0))
    FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid IN (SELECT oid FROM here)))
-   FROM pg_publication p WHERE p.pubname = %(publication)s))
+   FROM pg_publication p WHERE p.pubname = %(publication)s),
+  (SELECT sum(hashtextextended(concat_ws(' ', p.oid, p.attached, c.relfilenode, c.relreplident, c.relpersistence), 0))
+   FROM partitions p JOIN pg_class c ON c.oid = p.oid))
 FROM columns c"""
 
 

@@ -26,6 +26,8 @@ from seamline.domain.errors import InvariantViolated, SeamlineError, TransientEr
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import Session, open_session, role, source_error, translated
+from seamline.sources.postgres.origin import is_partitioned
+from seamline.sources.postgres.partitions import SEEN_AS_NOW
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.slots import CREATION_S, exported_snapshot
 
@@ -33,12 +35,15 @@ from seamline.sources.postgres.slots import CREATION_S, exported_snapshot
 _VIEWS_S = 20.0
 _PAUSE_S = 0.002
 # What an administrator gave the role must not end a view in its hours, and rows that a policy would hide are an error,
-# not a smaller table. A table that somebody alters just now is waited for for 30 s.
+# not a smaller table. A table that somebody alters just now is waited for for 30 s. Dates and floats inside of
+# composite types are printed as in the log.
 READ_SETTINGS = (
     "lock_timeout=30000",
     "statement_timeout=0",
     "idle_in_transaction_session_timeout=0",
     "row_security=off",
+    "DateStyle=ISO",
+    "extra_float_digits=1",
 )
 # The version from which a whole transaction can time out.
 _TIMES_TRANSACTIONS = 170_000
@@ -137,14 +142,16 @@ def lock_tables(session: Session, schema: str, tables: Sequence[str]) -> None:
         session.execute(f"LOCK TABLE {quoted(schema)}.{quoted(name)} IN ACCESS SHARE MODE".encode())
     rows = session.execute(
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
-        " AND c.relname = ANY(%s) AND c.relfilenode = pg_relation_filenode(c.oid)"
+        " AND c.relname = ANY(%s) AND CASE c.relkind WHEN 'p' THEN"
+        f" {SEEN_AS_NOW} ELSE c.relfilenode = pg_relation_filenode(c.oid) END"
         " AND c.oid = to_regclass(format('%%I.%%I', n.nspname, c.relname))",
         (schema, list(tables)),
     ).fetchall()
     gone = sorted(set(tables) - {str(name) for (name,) in rows})
     if gone:
         raise TransientError(
-            f"table {', '.join(gone)} was truncated, rewritten or replaced while the snapshot was opened",
+            f"table {', '.join(gone)} was truncated, rewritten or replaced, or its partitions were, while the snapshot"
+            " was opened",
             hint="it is read again at a new position",
             table=gone[0],
         )
@@ -215,6 +222,11 @@ def late_settings(server_version: int) -> tuple[str, ...]:
     return ("SET transaction_timeout = 0",) if server_version >= _TIMES_TRANSACTIONS else ()
 
 
+def rows_of(table: Table, relation: str) -> str:
+    """The table's own rows, as FROM names them: those of its partitions, never those of tables that inherit from it."""
+    return relation if is_partitioned(table) else f"ONLY {relation}"
+
+
 class SourceReadView(PostgresReadView):
     """A view of the source's own tables, without those that inherit from them.
 
@@ -239,7 +251,7 @@ class SourceReadView(PostgresReadView):
         return Relation(self._source.schema, table)
 
     def _relation(self, table: Table) -> str:
-        return f"ONLY {super()._relation(table)}"
+        return rows_of(table, super()._relation(table))
 
     def _fault(self, exc: psycopg.Error) -> SeamlineError:
         return source_error(exc, role(self._source, self._source.reader))

@@ -21,6 +21,8 @@ def destination_type(column: Column) -> str:
         case Kind.CHAR | Kind.STRING:
             # Not character(n): it would pad, and PostgreSQL compares it in its own way.
             return f"varchar({column.length})" if 0 < column.length <= _VARCHAR_MAX else "text"
+        case Kind.NATIVE:
+            return column.native
         case Kind.DATETIME | Kind.INSTANT | Kind.TIME_OF_DAY:
             return _MOMENTS[column.kind].format(precision=column.precision)
         case _:
