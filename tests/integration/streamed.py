@@ -205,6 +205,8 @@ def _publish(made: Streamed) -> None:
     (view,) = one.source.open_views(1)
     with closing(view):
         at = view.position
+    # Of this publication alone: the log may hold that of an earlier one.
+    high = f"high-{uuid.uuid4().hex}"
     loads = stage_empty(made)
     made.sink().publish(
         made.stream,
@@ -215,12 +217,10 @@ def _publish(made: Streamed) -> None:
             one.kafka.topic_id(topic),
             low,
             at,
-            tuple(
-                Boundary(table.name, at, high_marker="high-1", fingerprint=fingerprint(table)) for table in made.tables
-            ),
+            tuple(Boundary(table.name, at, high_marker=high, fingerprint=fingerprint(table)) for table in made.tables),
         ),
     )
-    one.source.commit_marker(Marker(id="high-1", kind="high"))
+    one.source.commit_marker(Marker(id=high, kind="high"))
 
 
 def stage_empty(made: Streamed) -> list[Load]:
