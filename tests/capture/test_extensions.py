@@ -19,6 +19,7 @@ from tests.integration.snapshot_run import Records, run_of, staged_names, tools_
 from tests.integration.streamed import streamed
 
 WAREHOUSE = destination_plan("extensions_warehouse", "bank")
+TABLES = ("client", "login")
 CREATE = (
     "CREATE SCHEMA extensions",
     "CREATE EXTENSION hstore SCHEMA extensions",
@@ -46,9 +47,7 @@ def bank(stack: RunningStack) -> Iterator[PostgresCaptured]:
         patch.setattr(local_postgres, "binaries", encrypting_postgres.binaries)
         with (
             restorable_postgres(),
-            captured_postgres(
-                "extensions_pg", create=CREATE, tables=("client", "login"), destinations=(WAREHOUSE,)
-            ) as one,
+            captured_postgres("extensions_pg", create=CREATE, tables=TABLES, destinations=(WAREHOUSE,)) as one,
         ):
             yield one
 
@@ -64,7 +63,7 @@ def warehouse(bank: PostgresCaptured) -> Iterator[Connection]:
 def test_texts_without_case_and_pairs_arrive_as_texts_and_documents_by_both_paths(
     bank: PostgresCaptured, warehouse: Connection
 ) -> None:
-    with streamed(bank, warehouse, "client") as stream:
+    with streamed(bank, warehouse, *TABLES) as stream:
         stream.start()
         bank.execute(*(f"INSERT INTO client VALUES {row}" for row in ROWS))
         # Large values that the update leaves alone are not in the log.
@@ -84,11 +83,16 @@ def test_texts_without_case_and_pairs_arrive_as_texts_and_documents_by_both_path
 
 
 def test_a_key_without_case_is_told_apart_by_its_letters(bank: PostgresCaptured, warehouse: Connection) -> None:
-    with streamed(bank, warehouse, "login") as stream:
+    with streamed(bank, warehouse, *TABLES) as stream:
         stream.start()
         bank.execute("INSERT INTO login VALUES ('Ada', 1, 'top.A.a'), ('bob', 2, ''), ('Eve', 3, NULL)")
-        bank.execute("UPDATE login SET name = 'ADA' WHERE name = 'ada'", "UPDATE login SET n = 4 WHERE name = 'BOB'")
-        bank.execute("DELETE FROM login WHERE name = 'eve'")
+        bank.execute(
+            # Without it, operators are those of text.
+            "SET search_path = public, extensions",
+            "UPDATE login SET name = 'ADA' WHERE name = 'ada'",
+            "UPDATE login SET n = 4 WHERE name = 'BOB'",
+            "DELETE FROM login WHERE name = 'eve'",
+        )
         stream.wait_until_applied()
         assert stream.query("SELECT * FROM live.login ORDER BY n") == [("ADA", 1, "top.A.a"), ("bob", 4, "")]
         stream.query("UPDATE live.login SET n = 9 WHERE name = 'bob' RETURNING n")

@@ -178,7 +178,8 @@ def restorable_postgres(*flags: str) -> Iterator[Backup]:
 
 def _make_logins(server: Server) -> None:
     for connection_id in (PUBLISHER, WRITER):
-        server.ask(f"CREATE ROLE {resolve(connection_id).login} LOGIN")
+        known = resolve(connection_id)
+        server.ask(f"CREATE ROLE {known.login} LOGIN PASSWORD '{known.password}'")
 
 
 @contextmanager
