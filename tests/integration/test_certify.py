@@ -100,7 +100,9 @@ GIVEN: dict[str, tuple[Sequence[str], dict[str, str], set[str]]] = {
     "postgres": (
         POSTGRES_GIVEN,
         {"serial": DRAWN, "drawn": DRAWN, "strict": STRICT},
-        {"amount", "booked", "grace", "raw"},
+        {"amount", "booked", "grace", "raw"}
+        | {"host", "network", "card", "card8", "gateway", "words", "mask", "home", "old_home", "vacation"}
+        | {case.name for case in TYPE_CASES if case.name.startswith(("r_", "m_"))},
     ),
 }
 
