@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from seamline import settings
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.client import open_session
-from seamline.databases.postgres.types import column_definitions
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DerivedTablePlan, DestinationPlan
