@@ -23,7 +23,7 @@ from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
-from seamline.kinds.bulk import BulkRead, StagedPlace
+from seamline.kinds.bulk import BulkRead, Form, PostgresCopy, StagedPlace
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.sinks.postgres.staging import StagingArea, build_index, relation
 from seamline.sources.postgres.bulk import SnapshotReaders
@@ -133,12 +133,15 @@ def by_seamline(bench: Bench, place: StagedPlace) -> None:
         seen = seen_by(holder)
         row = holder.execute("SELECT pg_export_snapshot()").fetchone()
         shared = SharedSnapshot(str(row[0]) if row else "", seen)
-        readers = SnapshotReaders(bench.database, "public", [BulkRead(bench.table, Segment("entry"), 0)], shared)
+        readers = SnapshotReaders(
+            bench.database, "public", [BulkRead(bench.table, Segment("entry"), 0, Form.NATIVE)], shared
+        )
         with closing(readers), postgres(bench.database) as session, session.transaction(), session.cursor() as cursor:
             readers.meet()
             cursor.execute(f"TRUNCATE {relation(place)}".encode())
             with cursor.copy(f"COPY {relation(place)} FROM STDIN (FORMAT binary, FREEZE)".encode()) as copy:
-                for chunk in readers.rows(0, proven=lambda _: None).blocks:
+                rows = readers.rows(0, proven=lambda _: None)
+                for chunk in rows.blocks if isinstance(rows, PostgresCopy) else ():
                     copy.write(chunk)
 
 

@@ -26,7 +26,7 @@ from seamline.ports import ReadView
 from seamline.sinks.postgres.binary_copy import binary_copy
 from seamline.sinks.postgres.staging import StagingArea, fill
 from seamline.sources.mariadb import snapshot_barrier
-from seamline.sources.mariadb.bulk import BulkReaders, arrow_schema
+from seamline.sources.mariadb.bulk import BulkReaders
 from seamline.sources.mariadb.one_session import OneSessionReaders
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.sessions import (
@@ -40,9 +40,13 @@ from seamline.sources.mariadb.sessions import (
 )
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Coordinator
 from seamline.stack.layout import Layout
+from seamline.values.build import batch_of
+from seamline.values.digest import canonical_texts
+from tests.integration.binary_values import exact, read_rows
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT, KindCase
 from tests.integration.known import known_by_id
+from tests.postgres_wire import WIRE
 
 SOURCE_ID, DESTINATION_ID = "snap_bulk_source", "snap_bulk_destination"
 SOURCE = SourcePlan("s", "mariadb", "snap_bulk", SOURCE_ID, SOURCE_ID, SOURCE_ID, "log", "connector")
@@ -254,14 +258,32 @@ def test_decimals_of_every_magnitude_arrive_as_they_were(destination: Connection
     )
     table = Table("amount", columns, ("id",))
     place = StagingArea(destination, DESTINATION, run_id=f"{precision}.{scale}").create([table])["amount"]
-    schema = arrow_schema(table)
-    batch = pa.record_batch(
-        [pa.array(range(len(values)), pa.int32()), pa.array(values, schema.field("d").type)], schema
-    )
-    assert fill(destination, place, binary_copy([batch], schema)) == len(values)
+    assert fill(destination, place, binary_copy([batch_of(table, enumerate(values))], table)) == len(values)
     with postgres(destination) as session:
         found = session.execute(f'SELECT d::text FROM {place.schema}."{place.name}" ORDER BY id'.encode()).fetchall()
     assert [text for (text,) in found] == [f"{abs(v) if v == 0 else v:f}" for v in values]
+
+
+VALUES_OF = {
+    "mariadb": {case.column: [edge.value for edge in case.edges] for case in (*CASES, *INEXACT_CASES)},
+    "postgres": {column: [value for _, value in pairs if "\0" not in str(value)] for column, pairs in WIRE.items()},
+}
+
+
+@pytest.mark.parametrize("source_kind", VALUES_OF)
+def test_every_value_of_the_typed_form_is_stored_as_it_is(destination: Connection, source_kind: str) -> None:
+    values = VALUES_OF[source_kind]
+    table = Table("typed", (Column("id", Kind.INTEGER, "int", False, 32), *values), ("id",))
+    count = max(map(len, values.values()))
+    rows = [(number, *(some[number % len(some)] for some in values.values())) for number in range(count)]
+    batch = batch_of(table, [*rows, (count, *[None] * len(values))])
+    place = StagingArea(destination, DESTINATION, run_id=f"typed {source_kind}").create([table])["typed"]
+    assert fill(destination, place, binary_copy([batch.slice(0, 3), batch.slice(3)], table)) == count + 1
+    with postgres(destination) as session:
+        stored = read_rows(session, f'SELECT {exact(table)} FROM {place.schema}."{place.name}" ORDER BY id')
+    found = batch_of(table, stored)
+    for column, wanted, got in zip(table.columns, batch.columns, found.columns, strict=True):
+        assert canonical_texts(column, got).equals(canonical_texts(column, wanted)), column.name
 
 
 def test_a_reader_that_lost_its_session_while_it_waited_may_be_tried_again(source: Connection) -> None:
@@ -278,13 +300,12 @@ def test_what_ends_the_source_s_rows_stays_out_of_the_destination_s_log(destinat
     """A COPY that is given up gives the server the reason, and the server's log is not for row values."""
 
     def broken() -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([pa.array([1], pa.int32()), pa.array([0.5], pa.float32()), pa.array([0.5])], schema)
+        yield batch_of(FLOATS, [(1, 0.5, 0.5)])
         raise SchemaConflict("the value 4711-secret does not fit", table="floats")
 
-    schema = arrow_schema(FLOATS)
     place = StagingArea(destination, DESTINATION, run_id="broken").create([FLOATS])["floats"]
     with pytest.raises(SchemaConflict, match="4711-secret"):
-        fill(destination, place, binary_copy(broken(), schema))
+        fill(destination, place, binary_copy(broken(), FLOATS))
     logged = Layout(settings.load()).log_of("postgres").read_text(encoding="utf-8", errors="replace")
     assert "the source's rows have ended early" in logged
     assert "4711-secret" not in logged

@@ -1,42 +1,64 @@
 """The binary COPY of Arrow batches: what it is cut into changes no byte."""
 
+import math
+import struct
 from decimal import Context, Decimal
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.sinks.postgres import binary_copy as module
 from seamline.sinks.postgres.binary_copy import binary_copy, numeric
+from seamline.values.arrow import schema_of
+from seamline.values.build import batch_of
 
-SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string()), ("wide", pa.decimal256(50, 6))])
+TABLE = Table(
+    "t",
+    (
+        Column("id", Kind.INTEGER, "bigint", length=64),
+        Column("text", Kind.STRING, "text"),
+        Column("wide", Kind.DECIMAL, "decimal(50,6)", precision=50, scale=6),
+        Column("due", Kind.DATE, "date"),
+    ),
+)
+SCHEMA = schema_of(TABLE)
 
 
 def _batch(rows: int, *, width: int) -> pa.RecordBatch:
     texts = [None if n % 3 == 0 else chr(97 + n % 26) * width for n in range(rows)]
     wide = [None if n % 5 == 0 else Decimal(n) * 10**40 - Decimal(n).scaleb(-6) for n in range(rows)]
-    return pa.record_batch([pa.array(range(rows)), pa.array(texts), pa.array(wide, SCHEMA.field(2).type)], SCHEMA)
+    return batch_of(TABLE, zip(range(rows), texts, wide, [None] * rows, strict=True))
 
 
 def test_wide_rows_go_in_slices_that_add_up_to_the_same_bytes() -> None:
     """40 rows of a megabyte: no chunk holds them all, and none is lost at an edge."""
     batch = _batch(40, width=1_000_000)
-    chunks = list(binary_copy([batch], SCHEMA))
+    chunks = list(binary_copy([batch], TABLE))
     assert max(map(len, chunks)) < 1.3 * module._SLICE_BYTES
     row_by_row = [batch.slice(number, 1) for number in range(batch.num_rows)]
-    assert b"".join(chunks) == b"".join(binary_copy(row_by_row, SCHEMA))
+    assert b"".join(chunks) == b"".join(binary_copy(row_by_row, TABLE))
 
 
 def test_wide_rows_that_lie_together_are_parted_as_well() -> None:
     """2,000 narrow rows around eight of three megabytes: no average shows where the bytes are."""
     texts = ["narrow"] * 1_000 + ["w" * 3_000_000] * 8 + ["narrow"] * 1_000
-    nothing = pa.nulls(len(texts), SCHEMA.field(2).type)
-    batch = pa.record_batch([pa.array(range(len(texts))), pa.array(texts), nothing], SCHEMA)
-    assert max(map(len, binary_copy([batch], SCHEMA))) < 1.3 * module._SLICE_BYTES
+    batch = batch_of(TABLE, [(number, text, None, None) for number, text in enumerate(texts)])
+    assert max(map(len, binary_copy([batch], TABLE))) < 1.3 * module._SLICE_BYTES
+
+
+def test_rows_with_and_without_a_special_value_follow_each_other_in_one_copy() -> None:
+    rows = [(1, "a", None, 0), (2, "b", None, math.inf), (3, "c", None, 1)]
+    one_by_one = [batch_of(TABLE, [row]) for row in rows]
+    written = b"".join(binary_copy(one_by_one, TABLE))
+    assert written == b"".join(binary_copy([batch_of(TABLE, rows)], TABLE))
+    places = [written.index(struct.pack(">ii", 4, day)) for day in (-10_957, 2**31 - 1, -10_956)]
+    assert places == sorted(places)
 
 
 def test_a_copy_without_rows_is_whole() -> None:
-    header, trailer = binary_copy([], SCHEMA)
+    header, trailer = binary_copy([], TABLE)
     assert header.startswith(b"PGCOPY\n\xff\r\n\0")
     assert trailer == b"\xff\xff"
 

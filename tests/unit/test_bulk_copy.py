@@ -1,62 +1,25 @@
-"""The bulk path's plan: types that a binary COPY takes as they are, tables spread over tasks, names that fit."""
+"""The bulk path's plan: tables spread over tasks, names that fit."""
 
-import pyarrow as pa
+from dataclasses import dataclass, replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamline.bulk.copy import CopyItem, CopyTarget, copy_one, grouped
-from seamline.databases.postgres.types import destination_type
+from seamline.bulk.copy import CopyItem, CopyTarget, grouped
+from seamline.bulk.read import form_for
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
-from seamline.domain.errors import ConfigError, Refused
-from seamline.kinds.bulk import BulkRead, PostgresCopy, StagedPlace
+from seamline.domain.errors import ConfigError
+from seamline.kinds.bulk import BulkRead, Form, StagedPlace
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DestinationPlan, SourcePlan
-from seamline.sources.mariadb.bulk import _translated, arrow_schema, bulk_statement, reading_of
+from seamline.sources.mariadb.bulk import _translated, bulk_statement
 from seamline.sources.mariadb.sessions import Address
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks
 
 SOURCE = SourcePlan("s", "mariadb", "bank", "r", "c", "m", "log", "connector")
-ONLY_IN_POSTGRES = {Kind.TIME_OF_DAY, Kind.INTERVAL, Kind.JSONB, Kind.NATIVE}
-# What the encoder puts on the wire for an Arrow type, by the type that reads just that.
-BINARY_FORM = {
-    pa.int16(): "smallint",
-    pa.int32(): "integer",
-    pa.int64(): "bigint",
-    pa.float32(): "real",
-    pa.float64(): "double precision",
-    pa.bool_(): "boolean",
-    pa.large_binary(): "bytea",
-    pa.date32(): "date",
-    pa.duration("us"): "interval",
-    pa.binary(16): "uuid",
-}
-
 WAREHOUSE = DestinationPlan("w", "postgres", "w", "w")
-
-
-def _same_on_the_wire(arrow: pa.DataType, destination: str) -> bool:
-    if pa.types.is_decimal(arrow):
-        return destination in (f"numeric({arrow.precision},{arrow.scale})", f"numeric({arrow.precision})")
-    if pa.types.is_timestamp(arrow):
-        return destination.startswith("timestamp") and ("with time zone" in destination) == bool(arrow.tz)
-    if arrow == pa.string():
-        return destination == "text" or destination.startswith("varchar(")
-    return BINARY_FORM[arrow] == destination
-
-
-@given(
-    st.sampled_from([kind for kind in Kind if kind not in ONLY_IN_POSTGRES]),
-    st.integers(0, 64),
-    st.integers(1, 65).flatmap(lambda precision: st.tuples(st.just(precision), st.integers(0, min(precision, 38)))),
-)
-def test_every_kind_is_read_in_the_binary_form_of_its_destination_column(
-    kind: Kind, length: int, digits: tuple[int, int]
-) -> None:
-    precision, scale = digits if kind is Kind.DECIMAL else (6, 0)
-    column = Column("v", kind, kind.value, True, length, precision, scale)
-    assert _same_on_the_wire(reading_of(column).arrow, destination_type(column))
 
 
 def test_names_of_columns_and_tables_are_quoted_in_the_statement() -> None:
@@ -64,7 +27,6 @@ def test_names_of_columns_and_tables_are_quoted_in_the_statement() -> None:
     statement = bulk_statement("d`b", table, Segment("o`dd"), start_lock="start")
     assert "`d``b`.`o``dd`" in statement
     assert "`a``b` AS `a``b`" in statement
-    assert arrow_schema(table).names == ["a`b", "%s"]
 
 
 def _items(sizes: list[int]) -> list[CopyItem]:
@@ -118,19 +80,17 @@ def test_a_source_that_takes_no_session_in_the_clear_is_named_with_the_setting_t
     assert "sslmode" in refused.hint
 
 
-class TakesArrowOnly:
-    powers = SinkPowers(Atomic.SYNC)
+@pytest.mark.parametrize(
+    ("takes_native", "form"), [((True, True), Form.NATIVE), ((True, False), Form.TYPED), ((False,), Form.TYPED)]
+)
+def test_rows_are_read_in_the_native_form_where_every_destination_takes_it(
+    monkeypatch: pytest.MonkeyPatch, takes_native: tuple[bool, ...], form: Form
+) -> None:
+    kinds = {str(number): Kinded(SinkPowers(Atomic.SYNC, native_copy=one)) for number, one in enumerate(takes_native)}
+    monkeypatch.setattr("seamline.bulk.read.sink_kind", kinds.__getitem__)
+    assert form_for([replace(WAREHOUSE, kind=name) for name in kinds]) is form
 
 
-class CopyReaders:
-    """Readers whose rows come in the native form."""
-
-    def rows(self, number: int, *, proven: object) -> PostgresCopy:
-        return PostgresCopy(iter(()))
-
-
-def test_a_sink_that_takes_no_native_copy_refuses_one_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seamline.bulk.copy.sink_kind", lambda name: TakesArrowOnly())
-    (item,) = _items([1])
-    with pytest.raises(Refused, match=r"destination w .postgres. takes no binary COPY"):
-        copy_one(CopyReaders(), 0, item, {})  # type: ignore[arg-type]
+@dataclass(frozen=True)
+class Kinded:
+    powers: SinkPowers

@@ -14,7 +14,7 @@ from seamline import registry
 from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.hanging import SILENCE_S
 from seamline.bulk.fan_out import load_each
-from seamline.domain.errors import InvariantViolated, Refused, SeamlineError
+from seamline.domain.errors import InvariantViolated, SeamlineError
 from seamline.kinds.bulk import BulkRead, PostgresCopy, StagedPlace, TableReaders, TableRows
 from seamline.kinds.found import sink_kind, source_kind
 from seamline.kinds.source import ExplainsHangingReaders
@@ -150,16 +150,6 @@ def _disturbed(rows: TableRows, armed: Failpoints) -> TableRows:
     return replace(rows, batches=each(rows.batches))
 
 
-def _require_taken(rows: TableRows, item: CopyItem) -> None:
-    refusing = [to.destination for to in item.targets if not sink_kind(to.destination.kind).powers.native_copy]
-    if isinstance(rows, PostgresCopy) and refusing:
-        raise Refused(
-            f"destination {refusing[0].name} ({refusing[0].kind}) takes no binary COPY of PostgreSQL",
-            hint="its source gives rows in no other form yet",
-            table=item.read.table.name,
-        )
-
-
 def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str, SeamlineError]) -> tuple[Copied, ...]:
     """Table number `index` of the readers into each of its places.
 
@@ -172,7 +162,6 @@ def copy_one(readers: TableReaders, index: int, item: CopyItem, failed: dict[str
     if not targets:
         raise next(iter(failed.values()))
     rows, armed = readers.rows(index, proven=proofs.append), registry.failpoints()
-    _require_taken(rows, item)
     loads = [partial(sink_kind(to.destination.kind).load, to.destination, to.place) for to in targets]
     try:
         outcomes = load_each(rows if armed is None else _disturbed(rows, armed), loads)

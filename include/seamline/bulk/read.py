@@ -19,7 +19,7 @@ from seamline.domain.date_before import PublishedTable
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import GateFailed, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.position import Position
-from seamline.kinds.bulk import BulkRead, LoadArea, LoadProgress, OpenedSource, StagedPlace, TableReaders, Wanted
+from seamline.kinds.bulk import BulkRead, Form, LoadArea, LoadProgress, OpenedSource, StagedPlace, TableReaders, Wanted
 from seamline.kinds.found import power, sink_kind, source_kind
 from seamline.kinds.sink import ReadsBack
 from seamline.plan.model import DestinationPlan, Run, SyncPlan
@@ -283,9 +283,10 @@ class RunReader:
         return places, without
 
     def _items(self, reads: Sequence[TableRead], places: Mapping[str, Mapping[str, StagedPlace]]) -> list[CopyItem]:
+        form = form_for(self._run.plan.destinations)
         return [
             CopyItem(
-                BulkRead(read.table, read.segment, number),
+                BulkRead(read.table, read.segment, number, form),
                 tuple(
                     CopyTarget(places[destination.name][read.table.name], destination)
                     for destination in self._run.plan.destinations
@@ -294,6 +295,12 @@ class RunReader:
             )
             for number, read in enumerate(reads)
         ]
+
+
+def form_for(destinations: Sequence[DestinationPlan]) -> Form:
+    """In what form a table is read once for all of them."""
+    take_native = all(sink_kind(destination.kind).powers.native_copy for destination in destinations)
+    return Form.NATIVE if take_native else Form.TYPED
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from seamline.domain.catalogue import Table
@@ -14,18 +15,27 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class Form(StrEnum):
+    """In what form the rows of a table are read."""
+
+    TYPED = "typed"  # `ArrowRows`
+    NATIVE = "native"  # `PostgresCopy`, where the kind of source has it
+
+
 @dataclass(frozen=True, slots=True)
 class BulkRead:
-    """One table to read; `session` is its number among all reads of the run."""
+    """One table to read; `session` is its number among all reads of the run. `form`: native only where every
+    destination takes that."""
 
     table: Table
     segment: Segment
     session: int
+    form: Form = Form.TYPED
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowRows:
-    """The rows of a table as batches of one schema; every sink takes them."""
+    """The rows of a table as batches of `values.arrow.schema_of`; every source gives them and every sink takes them."""
 
     schema: "pa.Schema"
     batches: "Iterator[pa.RecordBatch]"
@@ -35,7 +45,7 @@ class ArrowRows:
 class PostgresCopy:
     """The rows of a table as the blocks of one binary COPY of all its columns, in types of PostgreSQL.
 
-    A native path: only a sink that says so takes it.
+    A native form: only a sink that says so takes it.
     """
 
     blocks: Iterator[bytes]

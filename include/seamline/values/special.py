@@ -123,7 +123,8 @@ def special_mask(column: Column, values: pa.Array) -> pa.BooleanArray:
 def _mask(column: Column, values: pa.Array) -> pa.Array:
     match column.kind:
         case Kind.DATE:
-            return pc.is_in(values.view(pa.int32()), pa.array([INFINITE_DAY, -INFINITE_DAY], pa.int32()))
+            days = values.view(pa.int32())
+            return pc.or_(*(pc.equal(days, pa.scalar(end, pa.int32())) for end in (INFINITE_DAY, -INFINITE_DAY)))
         case Kind.DATETIME | Kind.INSTANT:
             numbers = values.view(pa.int64())
             is_before = pc.less_equal(numbers, pa.scalar(_BEHIND_MAX, pa.int64()))

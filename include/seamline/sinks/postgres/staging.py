@@ -24,6 +24,7 @@ from seamline.plan.model import DestinationPlan
 from seamline.sinks.postgres.binary_copy import binary_copy
 from seamline.sinks.postgres.nul import nul_refused
 from seamline.sinks.postgres.statements import identity_index
+from seamline.values.arrow import require_schema
 
 _READABLE_MAX = 30
 # Nobody waits for what a load holds: a disk that stands still for minutes does not cost the whole snapshot.
@@ -139,8 +140,10 @@ def relation(place: StagedPlace) -> str:
 
 def load(destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
     """`kinds.sink.SinkKind.load`: by `fill`, as a binary COPY."""
-    blocks = rows.blocks if isinstance(rows, PostgresCopy) else binary_copy(rows.batches, rows.schema)
-    return fill(resolve(destination.connection), place, blocks)
+    if isinstance(rows, PostgresCopy):
+        return fill(resolve(destination.connection), place, rows.blocks)
+    require_schema(place.table, rows.schema)
+    return fill(resolve(destination.connection), place, binary_copy(rows.batches, place.table))
 
 
 def fill(connection: Connection, place: StagedPlace, chunks: Iterable[bytes]) -> int:

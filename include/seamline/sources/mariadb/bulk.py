@@ -1,4 +1,4 @@
-"""Whole tables out of MariaDB as Arrow batches, all at one position.
+"""Whole tables out of MariaDB in the typed form, all at one position.
 
 connectorx decodes natively but opens a connection of its own per query, so every table has a session of its own: its
 `pre_execution_query` waits at the snapshot barrier, opens the snapshot and says where it stands. Each query then joins
@@ -13,7 +13,6 @@ Wire types are chosen from the catalogue, never from what a driver guesses (conn
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from urllib.parse import quote
 
 import connectorx
@@ -38,6 +37,7 @@ from seamline.sources.mariadb.sessions import (
     open_session,
 )
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Participant, let_go, take
+from seamline.values.arrow import arrow_type, schema_of
 
 BATCH_ROWS = 65_536
 _START_LOCK_S = 6 * 3600
@@ -45,69 +45,25 @@ _PROOF = "seamline.proof"
 _IS_ROW = "seamline.is_row"
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How a column is read: the SQL expression, and the Arrow type that a binary COPY takes for the destination's."""
-
-    expression: str
-    arrow: pa.DataType
-
-
-def reading_of(column: Column) -> Reading:
-    """The one table of wire types between MariaDB and a binary COPY."""
+def expression_of(column: Column) -> str:
+    """How a column is read: as it is where connectorx gives its Arrow type, or one that casts to it without loss."""
     name = quoted(column.name)
-    if column.kind in _PLAIN:
-        return Reading(name, _PLAIN[column.kind])
-    if column.kind in _EXPRESSIONS:
-        expression, arrow = _EXPRESSIONS[column.kind]
-        return Reading(expression.format(name=name), arrow)
     match column.kind:
-        case Kind.INTEGER:
-            return Reading(name, _integer(column.length))
         case Kind.DECIMAL:
-            make = pa.decimal128 if column.precision <= 38 else pa.decimal256
             # As text. CONCAT makes it faster than CAST: reading 14 columns, two of them decimals, takes 8 % less.
-            return Reading(f"CONCAT({name})", make(column.precision, column.scale))
+            return f"CONCAT({name})"
         case Kind.BITS:
-            whole = pa.decimal128(20, 0) if column.length > 63 else pa.int64()
-            return Reading(f"CAST({name}+0 AS UNSIGNED)", whole)
-        case _:
+            return f"CAST({name}+0 AS UNSIGNED)"
+        case Kind.BOOLEAN | Kind.YEAR:
+            return f"CAST({name}+0 AS SIGNED)"
+        case Kind.TIME:
+            return f"CAST(TIME_TO_SEC({name})*1000000 AS SIGNED)"
+        case Kind.UUID:
+            return f"UNHEX(REPLACE(CAST({name} AS CHAR),'-',''))"
+        case Kind.TIME_OF_DAY | Kind.INTERVAL | Kind.JSONB:
             raise SchemaConflict(f"no column of MariaDB is of kind {column.kind.value}: {column.name}")
-
-
-# The column as it is; connectorx gives the type, or one that casts to it without loss.
-_PLAIN = {
-    Kind.UNSIGNED: pa.decimal128(20, 0),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.CHAR: pa.string(),
-    Kind.STRING: pa.string(),
-    Kind.BINARY: pa.large_binary(),
-    Kind.BYTES: pa.large_binary(),
-    Kind.DATE: pa.date32(),
-    Kind.DATETIME: pa.timestamp("us"),
-    Kind.INSTANT: pa.timestamp("us", tz="UTC"),
-    Kind.ENUM: pa.string(),
-    Kind.SET: pa.string(),
-    Kind.JSON: pa.string(),
-}
-_EXPRESSIONS = {
-    Kind.BOOLEAN: ("CAST({name}+0 AS SIGNED)", pa.bool_()),
-    Kind.YEAR: ("CAST({name}+0 AS SIGNED)", pa.int16()),
-    # Written as an interval of microseconds alone, without days: '24:00:00' stays that.
-    Kind.TIME: ("CAST(TIME_TO_SEC({name})*1000000 AS SIGNED)", pa.duration("us")),
-    Kind.UUID: ("UNHEX(REPLACE(CAST({name} AS CHAR),'-',''))", pa.binary(16)),
-}
-
-
-def _integer(bits: int) -> pa.DataType:
-    if not 0 < bits <= 32:
-        return pa.int64()
-    return pa.int16() if bits <= 16 else pa.int32()
-
-
-def arrow_schema(table: Table) -> pa.Schema:
-    return pa.schema([(column.name, reading_of(column).arrow) for column in table.columns])
+        case _:
+            return name
 
 
 def bulk_statement(database: str, table: Table, segment: Segment, *, start_lock: str) -> str:
@@ -119,7 +75,7 @@ def bulk_statement(database: str, table: Table, segment: Segment, *, start_lock:
     place, condition = relation(database, table), condition_of(table, segment)
     # Without the cast a session variable makes it a long text, which connectorx hands over as bytes.
     proof = f"CAST(CONCAT({ADDRESS_TEXT},':',GET_LOCK({text_literal(start_lock)},{_START_LOCK_S})) AS CHAR(300))"
-    columns = "".join(f"{reading_of(column).expression} AS {quoted(column.name)}, " for column in table.columns)
+    columns = "".join(f"{expression_of(column)} AS {quoted(column.name)}, " for column in table.columns)
     certain = next((column for column in (*table.key_columns, *table.columns) if not column.nullable), None)
     # Asking the table itself scans it a second time up to the first row: only where a row may be of NULLs alone.
     is_row = f"{quoted(certain.name)} IS NOT NULL" if certain else f"EXISTS(SELECT 1 FROM {place} WHERE {condition})"
@@ -157,7 +113,7 @@ class BulkReaders:
             raise client.translated(exc, self._connection) from exc
 
     def rows(self, number: int, *, proven: Callable[[str], None]) -> ArrowRows:
-        return ArrowRows(arrow_schema(self._reads[number].table), self.batches(number, proven=proven))
+        return ArrowRows(schema_of(self._reads[number].table), self.batches(number, proven=proven))
 
     def batches(self, number: int, *, proven: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
         """The rows of one table; before the first its session's address is `proven`."""
@@ -280,16 +236,15 @@ def _url(connection: Connection) -> str:
 
 
 def _converted(batch: pa.RecordBatch, table: Table) -> pa.RecordBatch:
-    readings = [reading_of(column) for column in table.columns]
     arrays = []
-    for number, (column, reading) in enumerate(zip(table.columns, readings, strict=True)):
+    for number, column in enumerate(table.columns):
         try:
             # A safe cast: a value that does not fit raises, nothing is rounded or cut.
-            arrays.append(pc.cast(batch.column(number), reading.arrow, safe=True))
+            arrays.append(pc.cast(batch.column(number), arrow_type(column), safe=True))
         except pa.ArrowException as exc:
             raise SchemaConflict(
                 f"a value of {table.name}.{column.name} does not fit {column.source_type}: {_shortened(str(exc))}",
                 hint="was the column changed? Run preflight again",
                 table=table.name,
             ) from None
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))

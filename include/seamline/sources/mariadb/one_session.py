@@ -18,8 +18,9 @@ from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.errors import SchemaConflict
 from seamline.kinds.bulk import ArrowRows, BulkRead
-from seamline.sources.mariadb.bulk import arrow_schema, reading_of
+from seamline.sources.mariadb.bulk import expression_of
 from seamline.sources.mariadb.sessions import address_of
+from seamline.values.arrow import arrow_type, schema_of
 
 BATCH_ROWS = 8_192
 
@@ -37,7 +38,7 @@ class OneSessionReaders:
 
     def rows(self, number: int, *, proven: Callable[[str], None]) -> ArrowRows:
         proven(str(address_of(self._session)))
-        return ArrowRows(arrow_schema(self.reads[number].table), self._batches(self.reads[number]))
+        return ArrowRows(schema_of(self.reads[number].table), self._batches(self.reads[number]))
 
     def close(self) -> None: ...
 
@@ -51,7 +52,7 @@ class OneSessionReaders:
             while rows := self._next(cursor):
                 values = zip(*rows, strict=True)
                 arrays = [_array(column, its) for column, its in zip(table.columns, values, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(table))
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))
         except pymysql.err.MySQLError as exc:
             raise client.translated(exc, self._connection) from exc
         except _MisfitError as exc:
@@ -77,12 +78,12 @@ class _MisfitError(Exception):
 
 def _expression(column: Column) -> str:
     # As text a FLOAT has six digits; as a DOUBLE it is exact.
-    return f"CAST({quoted(column.name)} AS DOUBLE)" if column.kind is Kind.FLOAT else reading_of(column).expression
+    return f"CAST({quoted(column.name)} AS DOUBLE)" if column.kind is Kind.FLOAT else expression_of(column)
 
 
 def _array(column: Column, values: Sequence[Any]) -> pa.Array:
     """A safe cast: a value that does not fit raises, nothing is rounded or cut."""
-    arrow = reading_of(column).arrow
+    arrow = arrow_type(column)
     try:
         if pa.types.is_decimal(arrow):
             return pa.array([None if value is None else str(value) for value in values], pa.string()).cast(arrow)

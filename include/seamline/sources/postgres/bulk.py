@@ -1,7 +1,8 @@
-"""Whole tables out of PostgreSQL as they are: COPY's binary form is passed on and never looked at.
+"""Whole tables out of PostgreSQL: as they are, or in the typed form where a destination takes nothing else.
 
-The destination's column types are chosen so that their binary form is the source's own. All sessions, here and in
-tasks, stand on one exported snapshot; each says so itself.
+As they are: COPY's binary form is passed on and never looked at. The column types of a destination that is PostgreSQL
+too are chosen so that their binary form is the source's own. All sessions, here and in tasks, stand on one exported
+snapshot; each says so itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +14,13 @@ from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated
-from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, PostgresCopy, Wanted
+from seamline.kinds.bulk import ArrowRows, BulkRead, CopyTasks, Form, OpenedSource, PostgresCopy, TableRows, Wanted
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.client import role
 from seamline.sources.postgres.copy_out import CopyOut
 from seamline.sources.postgres.sessions import SharedSnapshot, join_snapshot, rows_of, views_at_one_snapshot
+from seamline.sources.postgres.typed_rows import expression_of, typed_batches
+from seamline.values.arrow import schema_of
 
 
 @contextmanager
@@ -52,8 +55,11 @@ class SnapshotReaders:
         self._reader = CopyOut(self._connection, self._shared)
         self._open.callback(self._reader.close)
 
-    def rows(self, number: int, *, proven: Callable[[str], None]) -> PostgresCopy:
-        return PostgresCopy(self._blocks(number, proven))
+    def rows(self, number: int, *, proven: Callable[[str], None]) -> TableRows:
+        read, blocks = self._reads[number], self._blocks(number, proven)
+        if read.form is Form.NATIVE:
+            return PostgresCopy(blocks)
+        return ArrowRows(schema_of(read.table), typed_batches(read.table, blocks))
 
     def _blocks(self, number: int, proven: Callable[[str], None]) -> Iterator[bytes]:
         if self._reader is None:
@@ -67,10 +73,11 @@ class SnapshotReaders:
 
 def bulk_statement(schema: str, read: BulkRead) -> str:
     table: Table = read.table
-    columns = ", ".join(_read(column) for column in table.columns)
+    is_native = read.form is Form.NATIVE
+    columns = ", ".join(map(_read if is_native else expression_of, table.columns))
     rows = rows_of(table, f"{quoted(schema)}.{quoted(table.name)}")
     selected = f"SELECT {columns} FROM {rows}{_where(table, read.segment)}"
-    return f"COPY ({selected}) TO STDOUT (FORMAT binary)"
+    return f"COPY ({selected}) TO STDOUT ({'FORMAT binary' if is_native else 'FORMAT csv, FORCE_QUOTE *'})"
 
 
 def _read(column: Column) -> str:
