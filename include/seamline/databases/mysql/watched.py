@@ -69,6 +69,15 @@ class WatchedSession(_Connection):
                 raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, self.watch.ended) from exc
             raise
 
+    @contextmanager
+    def limited(self, limit_s: float) -> Iterator[None]:
+        """While this is open no answer is waited for longer than this, whatever the server does."""
+        if self.watch is None:
+            yield
+            return
+        with self.watch.limited(limit_s):
+            yield
+
     def _read_query_result(self, unbuffered: bool = False) -> Any:  # noqa: FBT001, FBT002 (PyMySQL's own)
         with self.waiting():
             return super()._read_query_result(unbuffered)  # type: ignore[misc]
