@@ -1,11 +1,11 @@
-"""Destinations of the behaviour suite: in memory, and a database of its own on the stack's PostgreSQL."""
+"""Destinations of the behaviour suite: in memory, and databases of its own on the stack's PostgreSQL and MariaDB."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from seamline.adapters.connections import Connection
-from tests.integration.databases import PUBLISHER, postgres_database
+from tests.integration.databases import PUBLISHER, mariadb_destination, postgres_database
 
 
 @pytest.fixture(scope="session")
@@ -18,4 +18,10 @@ def sink_database(stack: object) -> Iterator[Connection]:
 def one_login_database(stack: object) -> Iterator[Connection]:
     """A destination whose publisher is its writer too."""
     with postgres_database("stream_contract_one_login", writer=PUBLISHER) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def mariadb_publisher(stack: object) -> Iterator[Connection]:
+    with mariadb_destination("settlement") as connection:
         yield connection

@@ -10,6 +10,7 @@ from seamline.domain.catalogue import Table
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
+from tests.contract.mariadb_world import MariaDbWorld
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
 from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World, WorldMaker
@@ -17,10 +18,13 @@ from tests.log_topic import TABLES
 from tests.toast_log import NOTE
 
 
-@pytest.fixture(params=["memory", "postgres"])
+@pytest.fixture(params=["memory", "postgres", "mariadb"])
 def make_world(request: pytest.FixtureRequest) -> WorldMaker:
     if request.param == "memory":
         return MemoryWorld
+    if request.param == "mariadb":
+        publisher = request.getfixturevalue("mariadb_publisher")
+        return lambda tables: MariaDbWorld(tables, publisher)
     database = request.getfixturevalue("sink_database")
     return lambda tables: PostgresWorld(tables, database)
 

@@ -10,6 +10,7 @@ import pymysql
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.sinks.postgres.grants import grant_statements
+from seamline.sinks.relational.grants import grant_statements as mariadb_grants
 
 # The logins of the local stack's destination.
 PUBLISHER, WRITER = "warehouse", "warehouse_writer"
@@ -25,6 +26,39 @@ def mariadb_database(name: str) -> Iterator[Connection]:
     yield replace(root, database=name)
     with closing(mariadb(root)) as session, session.cursor() as cursor:
         cursor.execute(f"DROP DATABASE {name}")
+
+
+@contextmanager
+def mariadb_destination(name: str) -> Iterator[Connection]:
+    """Database `name` of a destination and those beside it in the local stack's MariaDB, reached as its publisher;
+    `mariadb_writer_of` is its writer. Both have the rights of the printed script."""
+    root = resolve("core_bank_root")
+    publisher = replace(root, connection_id=name, login=f"{name}_publisher", database="")
+    writer = mariadb_writer_of(publisher)
+    with closing(mariadb(replace(root, database=""))) as session, session.cursor() as cursor:
+        drop_mariadb_destination(cursor, name)
+        for login in (publisher.login, writer.login):
+            cursor.execute(f"CREATE OR REPLACE USER '{login}'@'%'")
+            cursor.execute(f"SET PASSWORD FOR '{login}'@'%%' = PASSWORD(%s)", (root.password,))
+        for statement in mariadb_grants(name, publisher=publisher.login, writer=writer.login):
+            cursor.execute(statement)
+        yield publisher
+        drop_mariadb_destination(cursor, name)
+        for login in (publisher.login, writer.login):
+            cursor.execute(f"DROP USER '{login}'@'%'")
+
+
+def mariadb_writer_of(publisher: Connection) -> Connection:
+    login = publisher.login.replace("_publisher", "_writer")
+    return replace(publisher, connection_id=f"{publisher.connection_id}_writer", login=login)
+
+
+def drop_mariadb_destination(cursor: Any, name: str) -> None:
+    """All databases of a destination."""
+    cursor.execute("SELECT schema_name FROM information_schema.schemata")
+    for (found,) in cursor.fetchall():
+        if found == name or found.startswith(f"{name}_"):
+            cursor.execute(f"DROP DATABASE {found}")
 
 
 def mariadb(connection: Connection, **options: Any) -> "pymysql.Connection[pymysql.cursors.Cursor]":

@@ -21,6 +21,7 @@ _NUMBER = "CAST({name}+0 AS CHAR)"
 # A typed literal: a string would be read again for every row.
 _MOMENT = "COALESCE(TIMESTAMPDIFF(MICROSECOND,TIMESTAMP'1970-01-01 00:00:00',{name}),CONCAT('!',{name}))"
 _FLOAT = "CAST(CAST({name} AS DOUBLE) AS CHAR)"
+_SPAN = "CAST(CAST(TIME_TO_SEC({name})*1000000 AS SIGNED) AS CHAR)"
 _HEX = "LOWER(HEX({name}))"
 _EXPRESSIONS = {
     Kind.INTEGER: _NUMBER,
@@ -43,7 +44,11 @@ _EXPRESSIONS = {
     Kind.UUID: "CAST({name} AS CHAR)",
     Kind.DATETIME: _MOMENT,
     Kind.INSTANT: _MOMENT,
-    Kind.TIME: "CAST(CAST(TIME_TO_SEC({name})*1000000 AS SIGNED) AS CHAR)",
+    Kind.TIME: _SPAN,
+    # What only a destination has, of a source of another engine. An interval is its canonical text there.
+    Kind.TIME_OF_DAY: _SPAN,
+    Kind.INTERVAL: _TEXT,
+    Kind.JSONB: _TEXT,
 }
 _NUMBERS = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.BITS, Kind.YEAR, Kind.BOOLEAN, Kind.DECIMAL})
 # CONCAT itself prints these as `_NUMBER` does, unless they are ZEROFILL.

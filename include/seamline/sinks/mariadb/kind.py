@@ -1,0 +1,91 @@
+"""MariaDB as a destination."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from seamline.domain.changes import Finding, FindingsReported
+from seamline.domain.date_before import PublishedTable
+from seamline.domain.ledger import StreamId
+from seamline.domain.position import Position
+from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.logins import DestinationLogins
+from seamline.kinds.sink import Atomic, SinkPowers
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Load, Problem, ReadView, Sink, StagedView
+from seamline.ports.maintenance import DestinationMaintenance
+from seamline.sinks.mariadb.dialect import MARIADB
+
+if TYPE_CHECKING:
+    from seamline.spec.destination import Destination
+    from seamline.values.changes import ChangeDecoder
+
+
+class MariaDb:
+    """`kinds.sink.SinkKind`, whose tables can be compared with the source."""
+
+    name: ClassVar[str] = "mariadb"
+    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC)
+
+    def spec(self) -> "type[Destination]":
+        from seamline.sinks.mariadb.spec import MariaDbDestination
+
+        return MariaDbDestination
+
+    def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
+        from seamline.sinks.relational.sink import open_sink
+
+        return open_sink(plan, destination, decoder=decoder, dialect=MARIADB)
+
+    def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
+        from seamline.sinks.relational.preflight import problems
+
+        return problems(plan, destination, MARIADB)
+
+    def grant_script(self, database: str, *, logins: DestinationLogins) -> str:
+        from seamline.sinks.relational.grants import grant_script
+
+        return grant_script(database, logins=logins, server=MARIADB.server)
+
+    def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:
+        from seamline.sinks.relational.staging import open_area
+
+        return open_area(destination, MARIADB, run_id=run_id)
+
+    def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
+        from seamline.sinks.relational.staging import load
+
+        return load(destination, place, rows, MARIADB)
+
+    def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
+        from seamline.sinks.relational.maintenance import open_maintenance
+
+        return open_maintenance(destination, MARIADB)
+
+    def open_live(self, plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]:
+        from seamline.sinks.relational.read_back import open_live
+
+        return open_live(plan, destination, count)
+
+    def open_staged(
+        self, plan: SyncPlan, destination: DestinationPlan, loads: Sequence[Load], count: int, *, position: Position
+    ) -> Sequence[StagedView]:
+        from seamline.sinks.relational.read_back import open_staged
+
+        return open_staged(plan, destination, loads, count, position=position)
+
+    def open_published(
+        self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
+    ) -> ReadView:
+        from seamline.sinks.relational.read_back import open_published
+
+        return open_published(plan, destination, tables, position=position)
+
+    def findings(
+        self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
+    ) -> tuple[tuple[Finding, ...], FindingsReported]:
+        from seamline.sinks.relational.findings import findings_of
+
+        return findings_of(destination, stream, MARIADB, after=after)
+
+
+KIND = MariaDb()

@@ -1,0 +1,100 @@
+"""What would keep a destination from taking its tables, asked with the logins of its publisher and writer. Changes
+nothing."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+from seamline.adapters.connections import resolve
+from seamline.databases.mysql.canonical import text_literal
+from seamline.domain.errors import ConfigError, Refused
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Problem
+from seamline.sinks.relational.dialect import Dialect
+from seamline.sinks.relational.ownership import of_others
+from seamline.sinks.relational.session import Session, close, open_session, query, translated
+from seamline.sinks.relational.types import advice, refusals
+
+
+def problems(plan: SyncPlan, destination: DestinationPlan, dialect: Dialect) -> tuple[Problem, ...]:
+    """TransientError where the server does not answer; a refused login is a problem like any other. Of tables without
+    a definition in the plan only the names are looked at."""
+    name = f"destination {destination.name}"
+    with ExitStack() as opened:
+        sessions: list[Session] = []
+        refused = []
+        for connection_id in dict.fromkeys((destination.connection, destination.writer)):
+            try:
+                session = open_session(resolve(connection_id), dialect)
+            except (ConfigError, Refused) as exc:
+                refused.append(Problem(f"{name}: {exc.message}", exc.hint))
+            else:
+                opened.callback(close, session)
+                sessions.append(session)
+        if refused:
+            return tuple(refused)
+        with translated(f"check {name}"):
+            fatal = dict(problem for session in sessions for problem in _of_the_server(session, dialect))
+            fatal.update(_of_definitions(plan, dialect))
+            tables = [table.name for table in plan.tables]
+            fatal.update(of_others(sessions[0], plan.stream_id(destination.name), destination, tables).values())
+            hints = [*_unique_indexes(sessions[0], destination, tables), *_of_definitions_hints(plan, dialect)]
+    return (
+        *(Problem(f"{name}: {what}", cure) for what, cure in fatal.items()),
+        *(Problem(f"{name}: {what}", cure, is_fatal=False) for what, cure in hints),
+    )
+
+
+def _of_the_server(session: Session, dialect: Dialect) -> Iterator[tuple[str, str]]:
+    """What keeps any login from writing."""
+    ((read_only, page_bytes, infile, binlog_format, has_binlog, letters),) = query(
+        session,
+        "SELECT @@read_only, @@innodb_page_size, @@local_infile, @@binlog_format, @@log_bin, EXISTS"
+        f" (SELECT 1 FROM information_schema.collations WHERE collation_name = {text_literal(dialect.collation)})",
+    )
+    if int(read_only):
+        yield "the server is read only, as a replica is", "let the connection lead to the primary"
+    if int(page_bytes) < 16_384:
+        yield (
+            f"its pages have {page_bytes} bytes: an index then holds less than the keys of a table may take",
+            "a destination needs innodb_page_size=16384 or larger",
+        )
+    if not int(infile):
+        yield "it takes no rows from a client", "SET GLOBAL local_infile = ON, and in the server's settings"
+    if int(has_binlog) and binlog_format == "STATEMENT":
+        yield (
+            "it writes statements into its binlog, which a session at READ COMMITTED cannot do",
+            "SET GLOBAL binlog_format = 'ROW', and in the server's settings",
+        )
+    if not int(letters):
+        yield f"it has no collation {dialect.collation}", f"a destination needs a newer {dialect.server}"
+
+
+def _of_definitions(plan: SyncPlan, dialect: Dialect) -> Iterator[tuple[str, str]]:
+    for table in plan.tables:
+        if table.table is not None:
+            yield from refusals(table.table, dialect)
+
+
+def _of_definitions_hints(plan: SyncPlan, dialect: Dialect) -> Iterator[tuple[str, str]]:
+    for table in plan.tables:
+        if table.table is not None:
+            yield from advice(table.table, dialect)
+
+
+def _unique_indexes(session: Session, destination: DestinationPlan, tables: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Those that somebody has added to a live table: they refuse values that change places between rows."""
+    if not tables:
+        return
+    found = query(
+        session,
+        "SELECT DISTINCT table_name, index_name FROM information_schema.statistics WHERE table_schema ="
+        f" {text_literal(destination.schema)} AND table_name IN ({', '.join(map(text_literal, tables))})"
+        " AND NOT non_unique AND index_name NOT IN ('PRIMARY', 'seamline.copies') ORDER BY 1, 2",
+    )
+    for table, index in found:
+        yield (
+            f"{destination.schema}.{table} has the unique index {index}, which is checked row by row: a span of the"
+            " stream in which rows exchange their values is written twice, and rows of it are deleted and inserted"
+            " again",
+            "make it an index that is not unique",
+        )

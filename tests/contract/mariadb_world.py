@@ -1,0 +1,138 @@
+"""MariaDB as a destination that the behaviour suite runs over."""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pymysql
+
+from seamline.adapters.connections import Connection, resolve
+from seamline.databases.mysql.canonical import quoted
+from seamline.domain.catalogue import Table
+from seamline.domain.changes import Finding
+from seamline.domain.errors import CommitUnknown
+from seamline.domain.ledger import LedgerRow
+from seamline.domain.position import position_to_json
+from seamline.kinds.found import source_kind
+from seamline.ports import Failpoints, Load, Sink
+from seamline.sinks.mariadb.dialect import MARIADB
+from seamline.sinks.relational.session import Session, close, execute, load_rows, open_session
+from seamline.sinks.relational.sink import RelationalSink
+from seamline.sinks.relational.staging import index_rows, rows_document
+from seamline.sinks.relational.statements import create_table, load_table
+from tests.bank_history import text_of
+from tests.contract.worlds import Row
+from tests.integration.databases import drop_mariadb_destination, mariadb, mariadb_writer_of
+from tests.log_topic import sync_plan
+from tests.memory_sink import LostAnswer
+
+DATABASE = "settlement"
+AT = f"`{DATABASE}_seamline`"
+
+
+class MariaDbWorld:
+    """Its databases on the server of the test session; `publisher` has the rights of one there."""
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        publisher: Connection,
+        *,
+        kind: type[RelationalSink] = RelationalSink,
+        resolve: Callable[[str], Connection] | None = None,
+    ) -> None:
+        plan = sync_plan(tables)
+        self.plan = replace(plan, destinations=tuple(replace(one, kind="mariadb") for one in plan.destinations))
+        self._kind = kind
+        self._resolve = resolve or (lambda name: mariadb_writer_of(publisher) if name.endswith("_writer") else publisher)
+        self._sinks: list[RelationalSink] = []
+        self._staged = 0
+        self.session = open_session(publisher, MARIADB)
+        with self.session.cursor() as cursor:
+            drop_mariadb_destination(cursor, DATABASE)
+        execute(self.session, f"CREATE DATABASE {DATABASE}_stage")
+
+    def sink(self, *, failpoints: Failpoints | None = None) -> RelationalSink:
+        made = self._kind(
+            self.plan,
+            replace(self.plan.destinations[0], kind="mariadb"),
+            decoder=source_kind(self.plan.source.kind).change_decoder(self.plan.source),
+            dialect=MARIADB,
+            resolve=self._resolve,
+            failpoints=failpoints,
+        )
+        self._sinks.append(made)
+        return made
+
+    def sink_losing_its_answer(self, lost: LostAnswer) -> Sink:
+        made = self.sink()
+        send = made._send_commit  # noqa: SLF001 (only there does not knowing begin)
+        lost_before: list[LostAnswer] = []
+
+        def send_and_lose(session: Session, failpoint: str) -> None:
+            if lost_before:
+                send(session, failpoint)
+                return
+            lost_before.append(lost)
+            if lost is LostAnswer.NOT_APPLIED:
+                (number,) = session.server_thread_id  # type: ignore[attr-defined]
+                with closing(mariadb(replace(resolve("core_bank_root"), database=""))) as root:
+                    root.cursor().execute(f"KILL CONNECTION {number}")
+            send(session, failpoint)
+            close(session)
+            raise CommitUnknown("the answer is lost")
+
+        made._send_commit = send_and_lose  # type: ignore[method-assign]  # noqa: SLF001
+        return made
+
+    def load(self, table: Table, rows: Sequence[Row]) -> Load:
+        self._staged += 1
+        name = f"{table.name}__{self._staged}"
+        place = f"{DATABASE}_stage.{quoted(name)}"
+        execute(self.session, create_table(place, table, MARIADB))
+        decoder = source_kind(self.plan.source.kind).change_decoder(self.plan.source)
+        batch, _ = decoder.rows(table, [json.dumps(row).encode() for row in rows])
+        load_rows(self.session, load_table(place, table), [rows_document(table, batch)])
+        index_rows(self.session, table, place)
+        return Load(table, name, len(rows))
+
+    def rows(self, table: Table) -> list[str]:
+        """Read back as typed values and written as the log writes them; only for the plain test tables."""
+        names = [column.name for column in table.columns]
+        try:
+            found = self._fetch(f"SELECT {', '.join(map(quoted, names))} FROM {DATABASE}.{quoted(table.name)}")
+        except pymysql.err.ProgrammingError:
+            return []
+        return sorted(
+            text_of({name: _as_logged(value) for name, value in zip(names, row, strict=True)}) for row in found
+        )
+
+    def findings(self) -> list[Finding]:
+        statement = f"SELECT table_name, kind, row_key, log_offset FROM {AT}.finding ORDER BY log_offset"
+        return [Finding(*row) for row in self._fetch(statement)]
+
+    def put_back(self, ledger: LedgerRow) -> None:
+        execute(
+            self.session,
+            f"UPDATE {AT}.ledger SET next_offset = %s, position = %s, epoch = %s WHERE stream = %s",
+            (ledger.next_offset, json.dumps(position_to_json(ledger.position)), ledger.epoch, str(ledger.stream)),
+        )
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()
+        close(self.session)
+
+    def _fetch(self, statement: str) -> Sequence[tuple[Any, ...]]:
+        with self.session.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall()
+
+
+def _as_logged(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value if value is None or isinstance(value, (int, str)) else str(value)
