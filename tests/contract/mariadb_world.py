@@ -47,7 +47,9 @@ class MariaDbWorld:
         plan = sync_plan(tables)
         self.plan = replace(plan, destinations=tuple(replace(one, kind="mariadb") for one in plan.destinations))
         self._kind = kind
-        self._resolve = resolve or (lambda name: mariadb_writer_of(publisher) if name.endswith("_writer") else publisher)
+        self._resolve = resolve or (
+            lambda name: mariadb_writer_of(publisher) if name.endswith("_writer") else publisher
+        )
         self._sinks: list[RelationalSink] = []
         self._staged = 0
         self.session = open_session(publisher, MARIADB)

@@ -17,7 +17,7 @@ def merge_into_live(session: Session, table: Table, *, database: str, staged: st
         # Copies are numbered: the third copy here is the third one there. What somebody has changed in a row, its hash
         # does not say.
         keys = [HASH, COPY]
-        execute(session, f"{_delete(keys, live, staged)} OR NOT ({_alike(table)})")
+        execute(session, f"{_delete(keys, live, staged)} OR NOT ({_alike(table, live)})")
         execute(session, _insert(table, keys, live, staged))
         return
     keys = [quoted(name) for name in table.key]
@@ -51,12 +51,13 @@ def _delete_and_insert(
 ) -> None:
     """As `_merge`, where values change places under a unique index: all rows that differ go before any comes."""
     with deletable(session, table, database, said=why):
-        execute(session, f"{_delete(keys, live, staged)} OR NOT ({_alike(table)})")
+        execute(session, f"{_delete(keys, live, staged)} OR NOT ({_alike(table, live)})")
     execute(session, _insert(table, keys, live, staged))
 
 
 def _delete(keys: list[str], live: str, staged: str) -> str:
-    return f"DELETE l FROM {live} AS l LEFT JOIN {staged} AS s ON {_same(keys)} WHERE s.{keys[0]} IS NULL"
+    # Under another name than its own, the table would be looked for in the session's database, which has none.
+    return f"DELETE {live} FROM {live} LEFT JOIN {staged} AS s ON {_same(keys, live)} WHERE s.{keys[0]} IS NULL"
 
 
 def _insert(table: Table, keys: list[str], live: str, staged: str) -> str:
@@ -68,9 +69,9 @@ def _insert(table: Table, keys: list[str], live: str, staged: str) -> str:
     )
 
 
-def _alike(table: Table) -> str:
-    return " AND ".join(f"l.{quoted(column.name)} <=> s.{quoted(column.name)}" for column in table.columns)
+def _alike(table: Table, live: str) -> str:
+    return " AND ".join(f"{live}.{quoted(column.name)} <=> s.{quoted(column.name)}" for column in table.columns)
 
 
-def _same(keys: list[str]) -> str:
-    return " AND ".join(f"l.{key} = s.{key}" for key in keys)
+def _same(keys: list[str], live: str = "l") -> str:
+    return " AND ".join(f"{live}.{key} = s.{key}" for key in keys)

@@ -244,9 +244,10 @@ class TableStatements:
         return self._insert(f"NOT {DELETED}")
 
     def _delete(self, which: str) -> str:
+        # Under another name than its own, the table would be looked for in the session's database, which has none.
         return (
-            f"DELETE t FROM {self.staging} AS s STRAIGHT_JOIN {self.live} AS t ON {_same(self._keys, 't', 's')}"
-            f" WHERE {which}"
+            f"DELETE {self.live} FROM {self.staging} AS s STRAIGHT_JOIN {self.live}"
+            f" ON {_same(self._keys, self.live, 's')} WHERE {which}"
         )
 
     def _insert(self, which: str) -> str:
@@ -284,8 +285,8 @@ class TableStatements:
     def remove_copies(self) -> str:
         """Deletes the last ones, or as many as there are; the caller compares the number."""
         return (
-            f"DELETE t FROM {self.staging} AS s STRAIGHT_JOIN {self.live} AS t"
-            f" ON t.{HASH} = s.{HASH} AND t.{COPY} > s.{TOP} + s.{COPIES} WHERE s.{COPIES} < 0"
+            f"DELETE {self.live} FROM {self.staging} AS s STRAIGHT_JOIN {self.live}"
+            f" ON {self.live}.{HASH} = s.{HASH} AND {self.live}.{COPY} > s.{TOP} + s.{COPIES} WHERE s.{COPIES} < 0"
         )
 
     # ---- parts ------------------------------------------------------------------------------------------------------
