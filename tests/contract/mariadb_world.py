@@ -95,9 +95,10 @@ class MariaDbWorld:
         name = f"{table.name}__{self._staged}"
         place = f"{DATABASE}_stage.{quoted(name)}"
         execute(self.session, create_table(place, table, MARIADB))
-        decoder = source_kind(self.plan.source.kind).change_decoder(self.plan.source)
-        batch, _ = decoder.rows(table, [json.dumps(row).encode() for row in rows])
-        load_rows(self.session, load_table(place, table), [rows_document(table, batch)])
+        if rows:
+            decoder = source_kind(self.plan.source.kind).change_decoder(self.plan.source)
+            batch, _ = decoder.rows(table, [json.dumps(row).encode() for row in rows])
+            load_rows(self.session, load_table(place, table), [rows_document(table, batch)])
         index_rows(self.session, table, place)
         return Load(table, name, len(rows))
 

@@ -1,0 +1,228 @@
+"""Every kind's values stand in a MariaDB destination exactly, by whichever way they came: read back, its digests are
+those of the typed form."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.domain.canonical import exact_columns
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.changes import KeyedChange, TableChanges
+from seamline.domain.digest import Segment, SegmentDigest
+from seamline.domain.errors import SchemaConflict
+from seamline.domain.log import Span
+from seamline.kinds.bulk import ArrowRows
+from seamline.plan.model import DestinationPlan
+from seamline.ports import Progress
+from seamline.sinks.mariadb.dialect import MARIADB
+from seamline.sinks.relational.read_back import open_views
+from seamline.sinks.relational.read_view import RelationalReadView
+from seamline.sinks.relational.sink import RelationalSink
+from seamline.sinks.relational.staging import load, open_area
+from seamline.sinks.relational.types import refusals
+from seamline.values.arrow import schema_of
+from seamline.values.build import batch_of
+from seamline.values.digest import bucket_digests, canonical_texts, key_texts, row_hashes, segment_digest
+from tests.contract.mariadb_world import MariaDbWorld
+from tests.integration.kinds import CASES, INEXACT_CASES
+from tests.log_topic import STREAM, position, publication
+
+RUN_KEY = "key"
+DESTINATION = DestinationPlan("warehouse", "mariadb", "core_bank_root", "settlement")
+ID = Column("id", Kind.INTEGER, "int", nullable=False, length=32)
+
+
+def _column(name: str, kind: Kind, source_type: str, *, length: int = 0, precision: int = 0, scale: int = 0) -> Column:
+    return Column(name, kind, source_type, length=length, precision=precision, scale=scale)
+
+
+_MOMENTS = (datetime.min, datetime.max, datetime(1969, 12, 31, 23, 59, 59, 999_999))  # noqa: DTZ001, DTZ901
+# What PostgreSQL has beside the kinds of MariaDB.
+OTHERS: dict[Column, Sequence[Any]] = {
+    _column("p_i16", Kind.INTEGER, "smallint", length=16): (-(2**15), 2**15 - 1),
+    _column("p_numeric", Kind.DECIMAL, "numeric(12,2)", precision=12, scale=2): (Decimal("-9999999999.99"), Decimal(0)),
+    _column("p_fraction", Kind.DECIMAL, "numeric(38,38)", precision=38, scale=38): (Decimal(1).scaleb(-38),),
+    _column("p_truth", Kind.BOOLEAN, "boolean"): (True, False),
+    _column("p_char", Kind.CHAR, "character(5)", length=5): ("ab   ", "", " b"),
+    _column("p_text", Kind.STRING, "text"): ("", "~,:0", "tab\t nul\0 line\r\n\\N\\", "a ", "A", "ü€😀", "NULL", "%s"),
+    _column("p_bytes", Kind.BYTES, "bytea"): (b"", bytes(range(256)), b"\\N\t\n\0\r" * 5_000),
+    _column("p_day", Kind.DATE, "date"): (date.min, date.max),
+    _column("p_at", Kind.DATETIME, "timestamp(6)", precision=6): _MOMENTS,
+    _column("p_moment", Kind.INSTANT, "timestamptz", precision=6): [at.replace(tzinfo=UTC) for at in _MOMENTS],
+    _column("p_clock", Kind.TIME_OF_DAY, "time", precision=6): (timedelta(0), timedelta(hours=24)),
+    _column("p_between", Kind.INTERVAL, "interval"): ((-1, 2**31 - 1, -(2**63)), float("inf"), float("-inf")),
+    _column("p_enum", Kind.ENUM, "mood"): ("ok", "b,c"),
+    _column("p_json", Kind.JSON, "json"): ('{"a": 1e400,  "a": "\\u0000"}',),
+    _column("p_jsonb", Kind.JSONB, "jsonb"): ('{"a": 1}', "null"),
+    _column("p_uuid", Kind.UUID, "uuid"): (UUID(int=0), UUID(int=2**128 - 1)),
+}
+VALUES: dict[Column, Sequence[Any]] = {
+    **{case.column: [edge.value for edge in case.edges] for case in (*CASES, *INEXACT_CASES)},
+    **OTHERS,
+}
+COLUMNS = (ID, *VALUES)
+KEYED, KEYLESS = Table("kinds", COLUMNS, ("id",)), Table("kinds_keyless", COLUMNS)
+TABLES = pytest.mark.parametrize("table", [KEYED, KEYLESS], ids=["keyed", "keyless"])
+ROWS = max(len(values) for values in VALUES.values())
+
+
+def typed(table: Table) -> pa.RecordBatch:
+    """Each column's values in turn; the last row is NULL throughout."""
+    rows = [(number, *(values[number % len(values)] for values in VALUES.values())) for number in range(ROWS)]
+    return batch_of(table, [*rows, (ROWS, *[None] * len(VALUES))])
+
+
+@pytest.fixture
+def world(mariadb_publisher: Connection) -> Iterator[MariaDbWorld]:
+    with closing(MariaDbWorld([KEYED, KEYLESS], mariadb_publisher)) as made:
+        yield made
+
+
+def loaded(table: Table, batches: Sequence[pa.RecordBatch]) -> str:
+    place = open_area(DESTINATION, MARIADB, run_id="run").create([table])[table.name]
+    count = load(DESTINATION, place, ArrowRows(schema_of(table), iter(batches)), MARIADB)
+    assert count == sum(batch.num_rows for batch in batches)
+    return place.name
+
+
+def view_of(table: Table, database: str, name: str, connection: Connection) -> RelationalReadView:
+    (view,) = open_views(connection, [table], {table.name: (database, name)}, 1, lambda _: position(1))
+    return view
+
+
+def assert_holds(view: RelationalReadView, table: Table, batch: pa.RecordBatch) -> None:
+    """By every way in which a comparison looks at it."""
+    texts = dict(zip((c.name for c in table.columns), _texts(table, batch), strict=True))
+    found = view.row_hashes(Segment(table.name), run_key=RUN_KEY)
+    if table.is_keyed:
+        keys = key_texts(table, batch).to_pylist()
+        rows = view.rows(table.name, keys)
+        wrong = {
+            name: (found_text, text)
+            for name, of_column in texts.items()
+            for key, text in zip(keys, of_column, strict=True)
+            if (found_text := rows[key][name]) != text and table.column(name) in exact_columns(table)
+        }
+        assert wrong == {}
+    assert sorted(one.hash for one in found for _ in range(one.copies)) == sorted(
+        row_hashes(table, batch, run_key=RUN_KEY).to_pylist()
+    )
+    whole = view.digests(Segment(table.name), run_key=RUN_KEY)
+    assert sum(whole.values(), SegmentDigest()) == segment_digest(table, batch, run_key=RUN_KEY)
+    for buckets in (16, 10):
+        by_bucket = view.digests(Segment(table.name, buckets=buckets), run_key=RUN_KEY)
+        assert dict(by_bucket) == bucket_digests(table, batch, buckets=buckets, run_key=RUN_KEY)
+    assert view.columns(table.name) == tuple(column.name for column in table.columns)
+
+
+def _texts(table: Table, batch: pa.RecordBatch) -> list[list[str | None]]:
+    return [canonical_texts(c, batch.column(place)).to_pylist() for place, c in enumerate(table.columns)]
+
+
+@TABLES
+def test_a_loaded_table_reads_back_as_it_was_typed(
+    world: MariaDbWorld, table: Table, mariadb_publisher: Connection
+) -> None:
+    batch = typed(table)
+    name = loaded(table, [batch.slice(0, 3), batch.slice(3)])
+    with closing(view_of(table, "settlement_stage", name, mariadb_publisher)) as view:
+        assert_holds(view, table, batch)
+
+
+@TABLES
+def test_a_staged_table_in_which_a_float_changes_is_another_one(
+    world: MariaDbWorld, table: Table, mariadb_publisher: Connection
+) -> None:
+    """Also where its digests do not hold that column."""
+    name = loaded(table, [typed(table)])
+    with closing(view_of(table, "settlement_stage", name, mariadb_publisher)) as view:
+        before = view.whole_digest(table.name, run_key=RUN_KEY)
+    with world.session.cursor() as cursor:
+        assert cursor.execute(f"UPDATE settlement_stage.`{name}` SET f64 = 7 WHERE id = 1") == 1
+    with closing(view_of(table, "settlement_stage", name, mariadb_publisher)) as view:
+        assert view.whole_digest(table.name, run_key=RUN_KEY) != before
+
+
+class TypedDecoder:
+    """values.changes.ChangeDecoder of rows that stand for themselves: their images are their numbers."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def rows(self, table: Table, images: Sequence[bytes]) -> tuple[pa.RecordBatch, None]:
+        taken = self._batch.take(pa.array([int(image) for image in images], pa.int64()))
+        return pa.RecordBatch.from_arrays(taken.columns, schema=schema_of(table)), None
+
+
+@TABLES
+def test_a_streamed_table_reads_back_as_it_was_typed_and_every_row_is_found_again(
+    world: MariaDbWorld, table: Table, mariadb_publisher: Connection
+) -> None:
+    batch = typed(table)
+    sink = RelationalSink(
+        world.plan, DESTINATION, decoder=TypedDecoder(batch), dialect=MARIADB, resolve=lambda _: mariadb_publisher
+    )
+    loads = [world.load(one, []) for one in (KEYED, KEYLESS)]
+    sink.publish(STREAM, loads, publication=publication((KEYED, KEYLESS)))
+    images = [b"%d" % number for number in range(ROWS + 1)]
+
+    def span(*, add: bool) -> None:
+        lease = sink.acquire(STREAM)
+        keyed = [KeyedChange(image, not add, not add, image, 1) for image in images]
+        net = dict.fromkeys(images, 2 if add else -2)
+        changes = TableChanges(table.name, keyed) if table.is_keyed else TableChanges(table.name, net=net)
+        start = lease.ledger.next_offset
+        progress = Progress(Span(start, start + 1, 1, position(start + 1), 0))
+        if table.is_keyed and not add:
+            changes = TableChanges(table.name, [KeyedChange(i, True, True, i, 1) for i in images])
+        assert not sink.commit(lease, [sink.stage(lease, changes)], progress=progress).findings_total
+
+    with closing(sink):
+        span(add=True)
+        with closing(view_of(table, "settlement", table.name, mariadb_publisher)) as view:
+            assert_holds(view, table, batch if table.is_keyed else pa.concat_batches([batch, batch]))
+        span(add=False)
+        with closing(view_of(table, "settlement", table.name, mariadb_publisher)) as view:
+            assert view.digests(Segment(table.name), run_key=RUN_KEY) == {}
+
+
+SHORT = Column("v", Kind.STRING, "varchar(3)", False, 3)
+NO_PLACE = {
+    "a text that is too long": (SHORT, "abcd"),
+    "trailing spaces beyond the length": (SHORT, "abc "),
+    "an infinite date": (_column("v", Kind.DATE, "date"), float("inf")),
+    "a date before the year 1": (_column("v", Kind.DATE, "date"), -719_163),
+    "a moment after 9999": (_column("v", Kind.INSTANT, "timestamptz", precision=6), 2**60),
+    "NaN of a decimal": (_column("v", Kind.DECIMAL, "numeric(5,2)", precision=5, scale=2), Decimal("NaN")),
+    "NaN of a float": (_column("v", Kind.DOUBLE, "double precision"), float("nan")),
+}
+
+
+@pytest.mark.parametrize("what", NO_PLACE)
+def test_a_value_without_a_place_is_refused_by_column_and_never_changed(world: MariaDbWorld, what: str) -> None:
+    column, value = NO_PLACE[what]
+    table = Table("short", (ID, column), ("id",))
+    with pytest.raises(SchemaConflict, match=r"\bv\b") as refused:
+        loaded(table, [batch_of(table, [(1, value)])])
+    assert refused.value.table == "short"
+
+
+def test_types_without_a_place_are_refused_by_name() -> None:
+    faulty = (
+        _column("free", Kind.DECIMAL, "numeric"),
+        _column("wide", Kind.DECIMAL, "numeric(76,3)", precision=76, scale=3),
+        _column("beyond", Kind.DECIMAL, "numeric(3,5)", precision=3, scale=5),
+        _column("b99", Kind.BITS, "bit(99)", length=99),
+        _column("seamline.hash", Kind.INTEGER, "int", length=32),
+    )
+    told = [what for what, _ in refusals(Table("t", (ID, *faulty)), MARIADB)]
+    assert len(told) == len(faulty)
+    assert all(any(f"column {column.name} of table t" in what for what in told) for column in faulty)
+    assert list(refusals(KEYED, MARIADB)) == []
