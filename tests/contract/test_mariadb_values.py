@@ -49,6 +49,8 @@ OTHERS: dict[Column, Sequence[Any]] = {
     _column("p_i16", Kind.INTEGER, "smallint", length=16): (-(2**15), 2**15 - 1),
     _column("p_numeric", Kind.DECIMAL, "numeric(12,2)", precision=12, scale=2): (Decimal("-9999999999.99"), Decimal(0)),
     _column("p_fraction", Kind.DECIMAL, "numeric(38,38)", precision=38, scale=38): (Decimal(1).scaleb(-38),),
+    _column("p_real", Kind.FLOAT, "real"): (0.1, 3.4028234663852886e38, -0.0, 1e-45),
+    _column("p_double", Kind.DOUBLE, "double precision"): (0.1, 1e15, 1e23, 1e-5, 123456789012345.6, -0.0, 5e-324),
     _column("p_truth", Kind.BOOLEAN, "boolean"): (True, False),
     _column("p_char", Kind.CHAR, "character(5)", length=5): ("ab   ", "", " b"),
     _column("p_text", Kind.STRING, "text"): ("", "~,:0", "tab\t nul\0 line\r\n\\N\\", "a ", "A", "ü€😀", "NULL", "%s"),

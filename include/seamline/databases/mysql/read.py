@@ -77,7 +77,7 @@ class MariaDbReadView:
         narrow = f"CAST(LEFT({row_hash},30) AS BINARY(30))"
         hashed = (
             f"SELECT {'0' if is_outer else bucket} AS b, {narrow} AS h"
-            f" FROM {self._relation(table)}{where_clause(table, segment, run_key=run_key)}"
+            f" FROM {self._relation(table)}{self._where(table, segment, run_key)}"
         )
         statement = (
             f"SELECT {bucket if is_outer else 'b'} AS bucket, COUNT(*), COUNT(h),"
@@ -100,7 +100,7 @@ class MariaDbReadView:
         table = self._table(segment.table)
         key = row_text_expression(table.key_columns or exact_columns(table))
         hashed = hash_expression(_hashed(table, segment), run_key=run_key)
-        source = f" FROM {self._relation(table)}{where_clause(table, segment, run_key=run_key)}"
+        source = f" FROM {self._relation(table)}{self._where(table, segment, run_key)}"
         if table.is_keyed:
             return [RowHash(_text(k), _text(h)) for k, h in self._fetch(f"SELECT {key}, {hashed}{source}")]
         statement = f"SELECT {_exact(key)}, {hashed}, COUNT(*){source} GROUP BY 1, 2"
@@ -130,7 +130,7 @@ class MariaDbReadView:
         grouped = f" GROUP BY {', '.join(str(n + 1) for n in range(len(by)))}" if by else ""
         statement = (
             f"SELECT {', '.join([*groups, 'COUNT(*)', total])}"
-            f" FROM {self._relation(table)}{where_clause(table, segment)}{grouped}"
+            f" FROM {self._relation(table)}{self._where(table, segment)}{grouped}"
         )
         return {
             group_key([None if text is None else _text(text) for text in row[: len(by)]]): (
@@ -151,7 +151,7 @@ class MariaDbReadView:
             f"COUNT({n}), MIN({n}), MAX({n}), SUM(IF(ABS({n}) < {SUMMED_BELOW}, CAST({n} AS DECIMAL(65,30)), NULL))"
             for n in numbers
         )
-        (row,) = self._fetch(f"SELECT {parts} FROM {self._relation(table)}{where_clause(table, segment)}")
+        (row,) = self._fetch(f"SELECT {parts} FROM {self._relation(table)}{self._where(table, segment)}")
         return {column.name: FloatSummary(*row[4 * n : 4 * n + 4]) for n, column in enumerate(columns)}
 
     def columns(self, table: str) -> tuple[str, ...]:
@@ -217,6 +217,9 @@ class MariaDbReadView:
             return bucket_expression(table, buckets=segment.buckets, row_hash="h"), not table.is_keyed
         full = hash_expression(table, run_key=run_key)
         return bucket_expression(table, buckets=segment.buckets, row_hash=full), False
+
+    def _where(self, table: Table, segment: Segment, run_key: str = "") -> str:
+        return where_clause(table, segment, run_key=run_key)
 
     def _fetch(self, statement: str) -> Sequence[tuple[Any, ...]]:
         try:
