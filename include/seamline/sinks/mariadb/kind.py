@@ -12,6 +12,7 @@ from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
+from seamline.ports.cuts import Cuts, CutStore
 from seamline.ports.maintenance import DestinationMaintenance
 from seamline.sinks.mariadb.dialect import MARIADB
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class MariaDb:
-    """`kinds.sink.SinkKind`, whose tables can be compared with the source."""
+    """`kinds.sink.SinkKind`, whose tables can be compared with the source, and which holds cuts."""
 
     name: ClassVar[str] = "mariadb"
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC)
@@ -86,6 +87,16 @@ class MariaDb:
         from seamline.sinks.relational.findings import findings_of
 
         return findings_of(destination, stream, MARIADB, after=after)
+
+    def open_cuts(self, destination: DestinationPlan) -> Cuts:
+        from seamline.sinks.relational.cuts import open_cuts
+
+        return open_cuts(destination, MARIADB)
+
+    def open_cut_expiry(self, destination: DestinationPlan) -> CutStore:
+        from seamline.sinks.relational.cut_expiry import open_cut_expiry
+
+        return open_cut_expiry(destination, MARIADB)
 
 
 KIND = MariaDb()

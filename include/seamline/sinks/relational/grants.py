@@ -8,6 +8,8 @@ from seamline.kinds.logins import DestinationLogins
 
 ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _TABLES = ("CREATE", "DROP", "ALTER", "INDEX", "CREATE TEMPORARY TABLES")
+# Cuts: readers have views of them; before one is dropped it is asked whether somebody reads it.
+_CUTS = ("CREATE VIEW", "SHOW VIEW", "LOCK TABLES")
 
 
 def grant_script(database: str, *, logins: DestinationLogins, server: str) -> str:
@@ -31,11 +33,11 @@ def grant_statements(database: str, *, publisher: str, writer: str) -> list[str]
 
 def _parts(database: str, publisher: str, writer: str) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """What each part of the script is for, and its statements."""
-    rights = ", ".join((*ROWS, *_TABLES))
+    rights = ", ".join((*ROWS, *_TABLES, *_CUTS))
     yield (
         (
             f"publisher: it makes {database} and the databases beside it, which all begin with {database}_, and the",
-            "tables in them. It can touch no other.",
+            "tables and views in them. It can touch no other.",
         ),
         (
             f"GRANT {rights} ON {_pattern(database)}.* TO {_account(publisher)}",

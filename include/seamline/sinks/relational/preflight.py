@@ -6,9 +6,11 @@ from contextlib import ExitStack
 
 from seamline.adapters.connections import resolve
 from seamline.databases.mysql.canonical import text_literal
+from seamline.domain.cut_names import CUT_COLUMNS
 from seamline.domain.errors import ConfigError, Refused
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
+from seamline.sinks.relational.cut_places import name_conflicts
 from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.ownership import of_others
 from seamline.sinks.relational.session import Session, close, open_session, query, translated
@@ -36,6 +38,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan, dialect: Dialect) -> 
             fatal = dict(problem for session in sessions for problem in _of_the_server(session, dialect))
             fatal.update(_of_definitions(plan, dialect))
             tables = [table.name for table in plan.tables]
+            fatal.update(_of_cuts(sessions[0], plan, destination))
             fatal.update(of_others(sessions[0], plan.stream_id(destination.name), destination, tables).values())
             hints = [*_unique_indexes(sessions[0], destination, tables), *_of_definitions_hints(plan, dialect)]
     return (
@@ -73,6 +76,22 @@ def _of_definitions(plan: SyncPlan, dialect: Dialect) -> Iterator[tuple[str, str
     for table in plan.tables:
         if table.table is not None:
             yield from refusals(table.table, dialect)
+
+
+def _of_cuts(session: Session, plan: SyncPlan, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
+    if plan.nightly is None:
+        return
+    for table in plan.tables:
+        taken = (
+            [] if table.table is None else [one.name for one in table.table.columns if one.name.lower() in CUT_COLUMNS]
+        )
+        if taken:
+            yield (
+                f"table {table.name} has a column {taken[0]}, which its cuts need for themselves",
+                "rename the column at the source, or leave the table out of the sync",
+            )
+    names = [*(table.name for table in plan.tables), *(derived.name for derived in plan.derived)]
+    yield from name_conflicts(session, destination, sync=plan.sync, tables=names)
 
 
 def _of_definitions_hints(plan: SyncPlan, dialect: Dialect) -> Iterator[tuple[str, str]]:
