@@ -1,28 +1,33 @@
 """MariaDB as a destination."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from seamline.domain.catalogue import Column, Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position
+from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
+from seamline.kinds.derived import StagedPart
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import Atomic, SinkPowers
-from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
 from seamline.ports import Load, Problem, ReadView, Sink, StagedView
 from seamline.ports.cuts import Cuts, CutStore
 from seamline.ports.maintenance import DestinationMaintenance
 from seamline.sinks.mariadb.dialect import MARIADB
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from seamline.spec.destination import Destination
     from seamline.values.changes import ChangeDecoder
 
 
 class MariaDb:
-    """`kinds.sink.SinkKind`, whose tables can be compared with the source, and which holds cuts."""
+    """`kinds.sink.SinkKind` with every power but certificates."""
 
     name: ClassVar[str] = "mariadb"
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC)
@@ -97,6 +102,33 @@ class MariaDb:
         from seamline.sinks.relational.cut_expiry import open_cut_expiry
 
         return open_cut_expiry(destination, MARIADB)
+
+    def rows_url(self, destination: DestinationPlan, schema: str) -> str:
+        from seamline.sinks.relational.rows_url import rows_url
+
+        return rows_url(destination, schema)
+
+    def staged_parts(self, destination: DestinationPlan, load: Load, *, parts_max: int) -> Sequence[StagedPart]:
+        return (StagedPart(0, None),)
+
+    def read_staged(
+        self, destination: DestinationPlan, load: Load, columns: Sequence[Column], part: StagedPart
+    ) -> "Iterator[pa.RecordBatch]":
+        from seamline.sinks.relational.derived import read_staged
+
+        return read_staged(destination, load, columns, MARIADB)
+
+    def stage_derived(self, destination: DestinationPlan, table: Table, rows: "pa.Table", *, run_id: str) -> Load:
+        from seamline.sinks.relational.derived import stage_derived
+
+        return stage_derived(destination, table, rows, MARIADB, run_id=run_id)
+
+    def compare_derived(
+        self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
+    ) -> TableVerdict:
+        from seamline.sinks.relational.derived import compare_derived
+
+        return compare_derived(destination, derived, MARIADB, base=base, made=made, position=position)
 
 
 KIND = MariaDb()
