@@ -21,6 +21,8 @@ _PASSWORDS = (
     "core_bank",
     "core_bank_capture",
     "bank_app",
+    "archive",
+    "archive_writer",
 )
 # Connections whose login and password Connect may read, so that a connector's settings hold none.
 CAPTURE_SUFFIX = "_capture"
@@ -76,6 +78,9 @@ def _connections(layout: Layout, made: dict[str, str]) -> dict[str, dict[str, An
     def bank(login: str, password: str) -> dict[str, Any]:
         return _entry("mysql", ports.mariadb, login=login, password=made[password], schema=MARIADB_DATABASE)
 
+    def archive(login: str, password: str) -> dict[str, Any]:
+        return _entry("mysql", ports.mariadb, login=login, password=made[password])
+
     return {
         "postgres_root": postgres("postgres", "postgres_root", "postgres"),
         "seamline_db": postgres("seamline", "seamline_db", "seamline"),
@@ -87,6 +92,8 @@ def _connections(layout: Layout, made: dict[str, str]) -> dict[str, dict[str, An
         "core_bank_marker": bank("seamline_reader", "core_bank"),
         "core_bank_capture": bank("seamline_capture", "core_bank_capture"),
         "bank_app": bank("bank_app", "bank_app"),
+        "archive": archive("archive_publisher", "archive"),
+        "archive_writer": archive("archive_writer", "archive_writer"),
         "kafka": _entry("kafka", ports.kafka, extra={"bootstrap.servers": f"127.0.0.1:{ports.kafka}"}),
         "connect": _entry("http", ports.connect),
         # Where Airflow's Spark jobs run: here, four tasks at a time. Another master is another line of this entry.

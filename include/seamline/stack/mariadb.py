@@ -1,4 +1,5 @@
-"""The local MariaDB 11.4, the bank: accounts with exactly the grants that Seamline asks a database's owner for."""
+"""The local MariaDB 11.4, the bank and an archive beside it: accounts with exactly the grants that Seamline asks a
+database's owner for."""
 
 import hashlib
 from dataclasses import replace
@@ -12,13 +13,17 @@ from seamline.demo.bank import TABLES
 from seamline.domain.errors import TerminalError
 from seamline.kinds.logins import Logins
 from seamline.settings import Settings
+from seamline.sinks.relational.grants import grant_statements
 from seamline.sources.mariadb.grants import grant_script, statements_of
 from seamline.stack import account
 from seamline.stack.layout import Layout
-from seamline.stack.server_settings import MARIADB, MARIADB_DATABASE
+from seamline.stack.server_settings import ARCHIVE_DATABASE, MARIADB, MARIADB_DATABASE
 
 # Connection → the role of the source that it is.
 ROLES = {"core_bank": "reader", "core_bank_capture": "capture", "core_bank_marker": "marker"}
+
+# The demo's second destination lies beside the bank.
+PUBLISHER, WRITER = "archive", "archive_writer"
 
 
 def command(layout: Layout) -> tuple[str, ...]:
@@ -107,10 +112,15 @@ def provision(known: Settings) -> None:
             cursor.execute(statement)
         for statement in _granted(known):
             cursor.execute(statement)
-        application = resolve("bank_app", within=known)
-        given = (application.login, password_hash(application.password))
-        cursor.execute("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY PASSWORD %s", given)
+        application, publisher, writer = (
+            resolve(connection_id, within=known) for connection_id in ("bank_app", PUBLISHER, WRITER)
+        )
+        for owner in (application, publisher, writer):
+            given = (owner.login, password_hash(owner.password))
+            cursor.execute("CREATE USER IF NOT EXISTS %s@'%%' IDENTIFIED BY PASSWORD %s", given)
         cursor.execute(f"GRANT ALL ON {MARIADB_DATABASE}.* TO '{application.login}'@'%'")
+        for statement in grant_statements(ARCHIVE_DATABASE, publisher=publisher.login, writer=writer.login):
+            cursor.execute(statement)
 
 
 def _granted(known: Settings) -> list[str]:

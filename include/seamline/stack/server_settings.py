@@ -4,6 +4,7 @@ Only settings that carry meaning are here; addresses, paths and sizes of one mac
 """
 
 MARIADB_DATABASE = "bank"
+ARCHIVE_DATABASE = "archive"
 
 POSTGRES: dict[str, str] = {
     "wal_level": "logical",
