@@ -12,7 +12,9 @@ from seamline.kinds.source import Certifies, HidesSchemaChanges
 from seamline.plan.model import DestinationPlan, SourcePlan, SyncPlan
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.platform.database import Database
+from seamline.platform.driver_runs import PlatformDriverRuns
 from seamline.platform.expiry import PlatformExpiry
+from seamline.platform.host_lease import this_process
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.origins import PlatformOrigins
 from seamline.platform.store import PlatformStore
@@ -144,6 +146,10 @@ def platform() -> PlatformStore:
 
 def director() -> PlatformStreamDirector:
     return PlatformStreamDirector(Database())
+
+
+def driver_runs() -> PlatformDriverRuns:
+    return PlatformDriverRuns(Database(), holder=this_process())
 
 
 def capture_registry() -> PlatformCaptureRegistry:

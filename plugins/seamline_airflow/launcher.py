@@ -1,9 +1,9 @@
 """Starting a Spark driver so that it outlives the task, the worker and the scheduler that asked for it.
 
 A driver that is a child of an Airflow task dies with it, and a retry would start a second one beside it. Here the
-driver leads a session of its own; what is left with Airflow is a handle: process id, the kernel's start time of that
-process, and the folder that holds its log and, at the end, its exit code. The same handle read by another attempt, or
-by another Airflow, finds the same driver.
+driver leads a session of its own, known on this machine by process id, the kernel's start time of that process, and the
+folder that holds its log and, at the end, its exit code. What other machines know of it is a row of the platform
+database: `recorded_launcher.py`.
 """
 
 import dataclasses
@@ -17,12 +17,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from seamline.adapters.process_identity import space, started_ticks
+from seamline.adapters.process_identity import session_members, space, started_ticks
+from seamline.domain.driver_run import DriverStatus
 from seamline.domain.errors import ConfigError, InvariantViolated, Refused
 
 ATTEMPTS_KEPT = 5
@@ -44,13 +44,6 @@ exec >> "$folder/driver.log" 2>&1 < /dev/null
 "$@" 9>&-
 printf '%s' "$?" > "$folder/exit_code.new" && mv "$folder/exit_code.new" "$folder/exit_code"
 """
-
-
-class DriverStatus(StrEnum):
-    RUNNING = "RUNNING"
-    SUCCEEDED = "SUCCEEDED"
-    FAILED = "FAILED"
-    LOST = "LOST"  # gone without an exit code: killed together with its wrapper, or the machine restarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,43 +83,62 @@ class DriverHandle:
         return cls(**document)
 
 
-class Launcher(Protocol):
-    """Where drivers live. Every call may be repeated."""
-
-    def submit(self, job: DriverJob) -> DriverHandle:
-        """Start the job's driver; one that is still alive under this name is returned instead."""
-
-    def status(self, handle: DriverHandle) -> DriverStatus: ...
-
-    def exit_code(self, handle: DriverHandle) -> int | None:
-        """None while it runs, and for ever where it was lost."""
-
-    def kill(self, handle: DriverHandle) -> None:
-        """End the driver and all processes of its session; returns when they are gone. Refused where it runs in another
-        container: nobody can reach it from here."""
-
-
 class DetachedLauncher:
-    """Drivers as detached processes of this machine, one folder per launch under `root`."""
+    """Drivers as detached processes of this machine, one folder per launch under `root`. Every call may be repeated."""
 
     def __init__(self, root: Path, *, grace_s: float = 20.0) -> None:
         self._root = root
         self._grace_s = grace_s
 
     def submit(self, job: DriverJob) -> DriverHandle:
-        home = self._root / folder_name(job.name)
+        """Start the job's driver; one that is still alive under this name is returned instead."""
+        with self.alone(job.name):
+            return self.living(job.name) or self.launch(job, attempt=self.newest(job.name) + 1)
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """Two attempts of one task may live at the same time, the task process of a stopped Airflow goes on: only one
+        of them looks for a driver and starts it. Also over containers that share the folder."""
+        home = self._home(name)
         home.mkdir(parents=True, exist_ok=True)
-        # Two attempts of one task may live at the same time (the task process of a stopped Airflow goes on): the lock
-        # and the look at the newest launch make them share one driver.
         with _locked(home / "lock"):
-            attempts = sorted(int(entry.name) for entry in home.iterdir() if entry.name.isdecimal())
-            if attempts and (living := self._living(home / str(attempts[-1]))):
-                return living
-            for old in attempts[: -ATTEMPTS_KEPT + 1]:
-                shutil.rmtree(home / str(old), ignore_errors=True)
-            folder = home / str(attempts[-1] + 1 if attempts else 1)
-            folder.mkdir(mode=0o700)
-            return _launch(folder, job)
+            yield
+
+    def newest(self, name: str) -> int:
+        """The number of the newest launch under this name, 0 where there is none."""
+        return max(self._attempts(name), default=0)
+
+    def living(self, name: str) -> DriverHandle | None:
+        """The driver of the newest launch, if it runs. Ends what is left of one that lost its wrapper."""
+        handle = self.find(name, self.newest(name))
+        if handle is None or self.status(handle) is DriverStatus.RUNNING:
+            return handle
+        # A driver whose wrapper was killed alone would go on unseen beside the next one.
+        self.kill(handle)
+        return None
+
+    def find(self, name: str, attempt: int) -> DriverHandle | None:
+        """The launch of this number; None where this machine knows of none."""
+        folder = self._home(name) / str(attempt)
+        try:
+            return _handle(folder, (folder / _PROCESS).read_text(encoding="ascii"))
+        except FileNotFoundError:
+            return None
+
+    def launch(self, job: DriverJob, *, attempt: int) -> DriverHandle:
+        """Start a driver beside whatever runs: for who is `alone`."""
+        for old in sorted(self._attempts(job.name))[: -ATTEMPTS_KEPT + 1]:
+            shutil.rmtree(self._home(job.name) / str(old), ignore_errors=True)
+        folder = self._home(job.name) / str(attempt)
+        folder.mkdir(mode=0o700)
+        return _launch(folder, job)
+
+    def _home(self, name: str) -> Path:
+        return self._root / folder_name(name)
+
+    def _attempts(self, name: str) -> list[int]:
+        home = self._home(name)
+        return [int(entry.name) for entry in home.iterdir() if entry.name.isdecimal()] if home.is_dir() else []
 
     def status(self, handle: DriverHandle) -> DriverStatus:
         # Order matters: a driver that ends between the two looks has written its code before it vanished.
@@ -137,12 +149,15 @@ class DetachedLauncher:
         return DriverStatus.RUNNING if is_alive else DriverStatus.LOST
 
     def exit_code(self, handle: DriverHandle) -> int | None:
+        """None while it runs, and for ever where it was lost."""
         try:
             return int((Path(handle.folder) / _EXIT_CODE).read_text(encoding="ascii"))
         except FileNotFoundError:
             return None
 
     def kill(self, handle: DriverHandle) -> None:
+        """End the driver and all processes of its session; returns when they are gone. Refused where it runs in another
+        container: nobody can reach it from here."""
         if not handle.is_of_here:
             if not _is_alive(handle):
                 return
@@ -159,17 +174,6 @@ class DetachedLauncher:
                 time.sleep(0.05)
             else:
                 return
-
-    def _living(self, folder: Path) -> DriverHandle | None:
-        try:
-            handle = _handle(folder, (folder / _PROCESS).read_text(encoding="ascii"))
-        except FileNotFoundError:
-            return None
-        if self.status(handle) is DriverStatus.RUNNING:
-            return handle
-        # A driver whose wrapper was killed alone would go on unseen beside the next one.
-        self.kill(handle)
-        return None
 
 
 def folder_name(name: str) -> str:
@@ -254,12 +258,9 @@ def _is_locked(path: Path) -> bool:
 
 def _session_of(handle: DriverHandle) -> list[int]:
     """Every living process of the driver's session, also where its leader is gone."""
-    processes = _processes()
-    leader = processes.get(handle.pid)
-    if leader is not None and leader.kernel_start != handle.kernel_start:
-        # The kernel gives a number away again only when no session bears it any more.
-        return []
-    return [pid for pid, process in processes.items() if process.session == handle.pid]
+    members = session_members(handle.pid)
+    # The kernel gives a number away again only when no session bears it any more.
+    return [] if members.get(handle.pid, handle.kernel_start) != handle.kernel_start else list(members)
 
 
 def _signal_session(handle: DriverHandle, number: signal.Signals) -> None:
@@ -268,28 +269,6 @@ def _signal_session(handle: DriverHandle, number: signal.Signals) -> None:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
-
-
-@dataclass(frozen=True, slots=True)
-class _Process:
-    session: int
-    kernel_start: int
-
-
-def _processes() -> dict[int, _Process]:
-    """The processes of this machine that still run (no zombies)."""
-    found: dict[int, _Process] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            # The command's name is in brackets and may hold anything; the fields after it are plain.
-            fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if fields[0] not in "ZX":
-            found[int(entry.name)] = _Process(session=int(fields[3]), kernel_start=int(fields[19]))
-    return found
 
 
 def _boot_id() -> str:

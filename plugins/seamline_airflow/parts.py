@@ -31,6 +31,15 @@ def director() -> Iterator[Any]:
 
 
 @contextmanager
+def driver_runs() -> Iterator[Any]:
+    """The PlatformDriverRuns."""
+    from seamline import registry
+
+    with closing(registry.driver_runs()) as opened:
+        yield opened
+
+
+@contextmanager
 def capture_registry() -> Iterator[CaptureRegistry]:
     from seamline import registry
 

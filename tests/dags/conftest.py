@@ -5,9 +5,17 @@ Airflow reads its settings when it is first imported, so they are set while this
 
 import shutil
 import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from seamline.platform import migrate
+from seamline.platform.database import CONNECTION_ID
+from tests.conftest import RunningStack
+from tests.integration.known import known_by_id
+from tests.integration.platform_database import Server, database_of_its_own
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _HOME = Path(tempfile.mkdtemp(prefix="seamline-airflow-"))
@@ -57,6 +65,25 @@ def airflow_database(airflow_home: Path) -> Path:
 
     initdb()
     return airflow_home / "airflow.db"
+
+
+@pytest.fixture(scope="session")
+def _platform_of_drivers(stack: RunningStack) -> Iterator[tuple[Server, RunningStack]]:
+    with database_of_its_own("platform_of_drivers") as server:
+        migrate.upgrade(server.open)
+        yield server, stack
+
+
+@pytest.fixture
+def rows_of_drivers(_platform_of_drivers: tuple[Server, RunningStack]) -> Iterator[Server]:
+    """A real platform database, found by its connection id: drivers are known by their rows in it.
+
+    It is not emptied: a driver that a test has left would take the row of the next test's for its own.
+    """
+    server, stack = _platform_of_drivers
+    known = replace(stack.connection("postgres_root"), database=server.name)
+    with known_by_id(known, CONNECTION_ID, "postgres"):
+        yield server
 
 
 class StateStore:

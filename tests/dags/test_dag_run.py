@@ -15,10 +15,11 @@ from seamline.plan.compile import compile_plan
 from seamline.plan.model import plan_to_json
 from seamline.spec.load import load_sync
 from tests.dags import results
+from tests.integration.platform_database import Server
 
 
 @pytest.fixture
-def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_of_drivers: Server) -> Path:
     """A `spark-submit` that notes its last argument, the run."""
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from seamline import settings
+from seamline.domain.driver_run import DriverStatus
 from seamline.domain.errors import ConfigError, Refused
 from seamline_airflow.launcher import (
     ATTEMPTS_KEPT,
     DetachedLauncher,
     DriverHandle,
     DriverJob,
-    DriverStatus,
     driver_environment,
     folder_name,
     read_new,

@@ -9,16 +9,19 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from seamline import settings
-from seamline_airflow.launcher import DetachedLauncher, DriverHandle, DriverStatus
+from seamline.domain.driver_run import DriverStatus
+from seamline_airflow import parts
 from seamline_airflow.operators.spark_job import SparkJobOperator
+from seamline_airflow.recorded_launcher import driver_of
 from seamline_airflow.run_ends import failure
+from tests.integration.platform_database import Server
 from tests.waiting import wait_until
 
 _RUN = "settlement/nightly/2026-11-19/manual__1"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_of_drivers: Server) -> Path:
     """A data folder of its own, and a `spark-submit` that notes its arguments and does what `driver` says."""
     monkeypatch.setenv("SEAMLINE_DATA", str(tmp_path / "data"))
     programs = tmp_path / "bin"
@@ -122,7 +125,7 @@ def test_a_driver_that_ended_while_nobody_watched_is_not_started_again(folder: P
     first.application = "x"
     handle = first.submit_job(_context(state_store))
     state_store.set(first.external_id_key, handle)
-    _wait_for_end(folder, handle)
+    wait_until(lambda: _status(handle) is not DriverStatus.RUNNING, timeout_s=10, what="the driver to end")
     _operator().execute(_context(state_store))
     assert _starts(folder) == 1
     assert state_store.values == {}
@@ -133,9 +136,31 @@ def test_a_kill_by_a_person_ends_the_driver(folder: Path, state_store: Any) -> N
     operator = _operator()
     operator._hook = operator._get_hook()
     operator.application = "x"
-    handle = DriverHandle.from_json(operator.submit_job(_context(state_store)))
+    handle = operator.submit_job(_context(state_store))
     operator.on_kill()
-    assert DetachedLauncher(folder / "data" / "drivers").status(handle) is not DriverStatus.RUNNING
+    assert _status(handle) is not DriverStatus.RUNNING
+
+
+def test_a_worker_without_the_drivers_folder_follows_it_to_its_end(
+    folder: Path, state_store: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one on another machine: the retry there shares the driver, and has its result and last lines from the row."""
+    _drive(folder, f"while [ ! -e {folder}/go ]; do sleep 0.1; done\necho 'nightly_cut: the slot is gone'\nexit 3")
+    first = _operator()
+    first._hook = first._get_hook()
+    first.application = "x"
+    handle = first.submit_job(_context(state_store))
+    monkeypatch.setenv("SEAMLINE_DATA", str(folder / "another disk"))
+    second = _operator()
+    second._hook = second._get_hook()
+    second.application = "x"
+    assert second.submit_job(_context(state_store)) == handle
+    (folder / "go").touch()
+    with pytest.raises(AirflowFailException, match="exit code 3") as raised:
+        second.poll_until_complete(handle, _context(state_store))
+    assert failure("cut", raised.value)["error"] == "the slot is gone"
+    assert "the slot is gone" in capsys.readouterr().out
+    assert _starts(folder) == 1
 
 
 def test_the_drivers_log_is_shown_in_the_tasks_log(
@@ -189,10 +214,6 @@ def test_the_rendered_arguments_are_the_reviewed_ones(folder: Path, checkout: Pa
     assert shown == (Path(__file__).parent / "argv" / "nightly_cut.txt").read_text()
 
 
-def _wait_for_end(folder: Path, handle: Any) -> None:
-    launcher = DetachedLauncher(folder / "data" / "drivers")
-    wait_until(
-        lambda: launcher.status(DriverHandle.from_json(handle)) is not DriverStatus.RUNNING,
-        timeout_s=10,
-        what="the driver to end",
-    )
+def _status(handle: Any) -> DriverStatus:
+    with parts.driver_runs() as runs:
+        return runs.read(driver_of(handle)).status

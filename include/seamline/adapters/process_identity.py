@@ -5,6 +5,7 @@ a namespace is named by a number of the kernel's that no other has until it is g
 """
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -25,10 +26,28 @@ def space() -> str:
 
 def started_ticks(process: int) -> int | None:
     """The kernel's start time of a process of this `space`; None where there is none, or only its zombie."""
+    found = _living(process)
+    return found.started if found is not None else None
+
+
+def session_members(leader: int) -> dict[int, int]:
+    """The living processes of a session, also where its leader is gone: the start time of each."""
+    pids = (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal())
+    found = ((pid, process) for pid in pids if (process := _living(pid)) is not None)
+    return {pid: process.started for pid, process in found if process.session == leader}
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    session: int
+    started: int
+
+
+def _living(process: int) -> _Process | None:
     try:
         text = (_PROC / str(process) / "stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The command's name is in brackets and may hold anything; the fields after it are plain.
     fields = text.rsplit(")", 1)[1].split()
-    return None if fields[0] in "ZX" else int(fields[19])
+    return None if fields[0] in "ZX" else _Process(session=int(fields[3]), started=int(fields[19]))

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,12 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from seamline import settings
-from seamline.domain.errors import HINT, SeamlineError
+from seamline.domain.driver_run import DriverId, DriverRun, DriverStatus
+from seamline.domain.errors import HINT, SeamlineError, TransientError
+from seamline_airflow import parts
 from seamline_airflow.errors import EXIT_CODES_FINAL, task_errors
-from seamline_airflow.launcher import (
-    DetachedLauncher,
-    DriverHandle,
-    DriverJob,
-    DriverStatus,
-    Launcher,
-    driver_environment,
-    read_new,
-    require_private,
-)
+from seamline_airflow.launcher import DetachedLauncher, DriverJob, driver_environment, read_new, require_private
+from seamline_airflow.recorded_launcher import RecordedLauncher, driver_of, to_json
 
 _POLL_S = 1.0
 # Redaction by key name: whatever Spark prints of its settings stays free of secrets.
@@ -38,9 +33,9 @@ class SparkJobOperator(SparkSubmitOperator):
     """Run `job` (a path below the checkout, such as `spark_jobs/nightly_cut.py`) for the run that `run` names.
 
     Masters, queues, Kerberos, OpenLineage and the cluster modes are the provider's. Only a driver that would live as
-    a child of the task (local and client mode) is started otherwise: detached, its handle kept with the task, adopted
-    by a retry, ended by `on_kill`. The argument list holds the run's id and nothing else; connections are read by the
-    driver from a private file that the environment names.
+    a child of the task (local and client mode) is started otherwise: detached, known by a row of the platform database,
+    shared by a retry on whatever machine, ended by `on_kill`. The argument list holds the run's id and nothing else;
+    connections are read by the driver from a private file that the environment names.
     """
 
     template_fields = (*SparkSubmitOperator.template_fields, "run")
@@ -50,7 +45,7 @@ class SparkJobOperator(SparkSubmitOperator):
         super().__init__(application_args=["--run", run], conf={**_CONF, **(conf or {})}, **kwargs)
         self.job = job
         self.run = run
-        self._driver: DriverHandle | None = None
+        self._driver: DriverId | None = None
 
     def name_run(self, run: str) -> None:
         """Run the job for `run`."""
@@ -78,14 +73,16 @@ class SparkJobOperator(SparkSubmitOperator):
         ti = context["ti"]
         name = f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{ti.map_index}"
         argv = self._known_hook._build_spark_submit_command(self.application)
-        self._driver = self._launcher.submit(DriverJob(name, argv, self._environment()))
-        self.log.info("driver %s runs detached, its log is %s", self._driver.pid, self._driver.log)
-        return self._driver.to_json()
+        with _launcher() as launcher:
+            self._driver = launcher.submit(DriverJob(name, argv, self._environment()))
+        self.log.info("the driver runs detached: %s", self._driver)
+        return to_json(self._driver)
 
     def get_job_status(self, external_id: Any, context: Any) -> str:
         if not _is_detached(self._known_hook):
             return super().get_job_status(external_id, context)
-        return str(self._launcher.status(DriverHandle.from_json(external_id)))
+        with _launcher() as launcher:
+            return str(launcher.read(driver_of(external_id)).status)
 
     def is_job_active(self, status: str) -> bool:
         return status == DriverStatus.RUNNING if _is_detached(self._known_hook) else super().is_job_active(status)
@@ -97,8 +94,9 @@ class SparkJobOperator(SparkSubmitOperator):
         if not _is_detached(self._known_hook):
             super().poll_until_complete(external_id, context)
         else:
-            self._driver = DriverHandle.from_json(external_id)
-            self._follow(self._driver)
+            self._driver = driver_of(external_id)
+            with _launcher() as launcher:
+                self._follow(launcher, self._driver)
         # A task that is cleared after success must run again (the handle would make it a green no-op), and the
         # reconnecting path does not pass `get_job_result`.
         self._forget(context)
@@ -108,13 +106,10 @@ class SparkJobOperator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         if self._driver is not None:
-            self._launcher.kill(self._driver)
+            with _launcher() as launcher:
+                launcher.end(self._driver, by=f"the task {self.task_id}, which was ended")
         elif self._hook is not None and not _is_detached(self._hook):
             super().on_kill()
-
-    @property
-    def _launcher(self) -> Launcher:
-        return DetachedLauncher(settings.load().data / "drivers")
 
     @property
     def _known_hook(self) -> SparkSubmitHook:
@@ -133,30 +128,53 @@ class SparkJobOperator(SparkSubmitOperator):
             **{name: str(value) for name, value in (self.env_vars or {}).items()},
         }
 
-    def _follow(self, handle: DriverHandle) -> None:
-        """Show the driver's log until it has ended; raise unless it succeeded."""
+    def _follow(self, launcher: RecordedLauncher, driver: DriverId) -> None:
+        """Show the driver's log until it has ended; raise unless it succeeded. The end of a log that is not on this
+        machine is in the row."""
         offset, last_words = 0, _LastWords(Path(self.job).stem)
         while True:
-            status = self._launcher.status(handle)
-            lines, offset = read_new(handle.log, offset)
-            for line in lines:
-                self.log.info("%s", line)
-                last_words.hear(line)
-            if status is not DriverStatus.RUNNING and not lines:
+            run = self._read(launcher, driver)
+            lines, offset = read_new(Path(run.log), offset) if run is not None and run.log else ([], offset)
+            if run is not None and run.status is not DriverStatus.RUNNING and not lines:
                 break
+            self._show(lines, last_words)
             if not lines:
                 time.sleep(_POLL_S)
-        if status is DriverStatus.SUCCEEDED:
+        if not offset:
+            self._show(run.last_lines, last_words)
+        self._raise_unless_done(run, last_words)
+
+    def _show(self, lines: Sequence[str], last_words: "_LastWords") -> None:
+        for line in lines:
+            self.log.info("%s", line)
+            last_words.hear(line)
+
+    def _read(self, launcher: RecordedLauncher, driver: DriverId) -> DriverRun | None:
+        """None while the platform database is away: the driver goes on meanwhile."""
+        try:
+            return launcher.read(driver)
+        except TransientError as exc:
+            self.log.warning("what the driver does is not known: %s", exc.message)
+            return None
+
+    def _raise_unless_done(self, run: DriverRun, last_words: "_LastWords") -> None:
+        if run.status is DriverStatus.SUCCEEDED:
             return
-        code = self._launcher.exit_code(handle)
+        code = run.exit_code
         how = "vanished without an exit code" if code is None else f"ended with exit code {code}"
-        message = f"the driver of {self.job} {how}; its log is {handle.log}"
+        message = f"the driver of {self.job} {how}; its log is {run.log or 'not known'} of {run.holder or 'no machine'}"
         raise (AirflowFailException if code in EXIT_CODES_FINAL else AirflowException)(message) from last_words.error
 
     def _forget(self, context: Any) -> None:
         if (store := context.get("task_state_store")) is not None:
             store.delete(self.external_id_key)
             store.delete(self._K8S_DRIVER_STATUS_KEY)
+
+
+@contextmanager
+def _launcher() -> Iterator[RecordedLauncher]:
+    with parts.driver_runs() as runs:
+        yield RecordedLauncher(runs, DetachedLauncher(settings.load().data / "drivers"))
 
 
 class _LastWords:
