@@ -25,7 +25,7 @@ from seamline.sinks.relational.staging import index_rows, rows_document
 from seamline.sinks.relational.statements import create_table, load_table
 from tests.bank_history import text_of
 from tests.contract.worlds import Row
-from tests.integration.databases import drop_mariadb_destination, mariadb, mariadb_writer_of
+from tests.integration.databases import mariadb, mariadb_writer_of
 from tests.log_topic import sync_plan
 from tests.memory_sink import LostAnswer
 
@@ -53,9 +53,7 @@ class MariaDbWorld:
         self._sinks: list[RelationalSink] = []
         self._staged = 0
         self.session = open_session(publisher, MARIADB)
-        with self.session.cursor() as cursor:
-            drop_mariadb_destination(cursor, DATABASE)
-        execute(self.session, f"CREATE DATABASE {DATABASE}_stage")
+        self._clear()
 
     def sink(self, *, failpoints: Failpoints | None = None) -> RelationalSink:
         made = self._kind(
@@ -128,6 +126,18 @@ class MariaDbWorld:
         for sink in self._sinks:
             sink.close()
         close(self.session)
+
+    def _clear(self) -> None:
+        """As if nothing had been published; tables of the ledger stay, which are costly to make."""
+        found = {name for (name,) in self._fetch("SELECT schema_name FROM information_schema.schemata")}
+        ledger = f"{DATABASE}_seamline"
+        for name in found - {ledger}:
+            if name == DATABASE or name.startswith(f"{DATABASE}_"):
+                execute(self.session, f"DROP DATABASE {name}")
+        if ledger in found:
+            for (table,) in self._fetch(f"SHOW TABLES IN {ledger}"):
+                execute(self.session, f"DELETE FROM {AT}.{table}")
+        execute(self.session, f"CREATE DATABASE {DATABASE}_stage")
 
     def _fetch(self, statement: str) -> Sequence[tuple[Any, ...]]:
         with self.session.cursor() as cursor:

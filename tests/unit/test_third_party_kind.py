@@ -112,7 +112,7 @@ def test_its_declaration_is_in_the_schema(installed_in: Path, tmp_path: Path) ->
     program = "import json; from seamline.spec.schema import schemas; print(json.dumps(schemas()['destination']))"
     env = {**settings.process_environment(), "PYTHONPATH": str(installed_in)}
     said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True).stdout
-    assert set(json.loads(said)["discriminator"]["mapping"]) == {"paper", "postgres"}
+    assert set(json.loads(said)["discriminator"]["mapping"]) == {"paper", "mariadb", "postgres"}
 
 
 def test_without_the_package_the_kind_is_unknown(tmp_path: Path) -> None:

@@ -168,8 +168,8 @@ def rows_document(table: Table, batch: pa.RecordBatch) -> bytes:
 def index_rows(session: Session, table: Table, place: str) -> None:
     """Of a table without a key: the numbers of its copies, and their index. Others have their key from the start."""
     if not table.is_keyed:
-        execute(session, number_copies(place))
         execute(session, copies_index(place))
+        execute(session, number_copies(place))
 
 
 def drop_abandoned(session: Session, database: str) -> int:

@@ -329,19 +329,23 @@ def create_table(place: str, table: Table, dialect: Dialect) -> str:
 
 
 def load_table(place: str, table: Table) -> str:
-    """LOAD DATA of whole rows; of a table without a key, their hashes first."""
+    """LOAD DATA of whole rows; of a table without a key, their hashes first, and each as the first of its copies."""
     columns = [quoted(column.name) for column in table.columns]
-    return _load(place, columns if table.is_keyed else [HASH, *columns])
-
-
-def number_copies(place: str) -> str:
-    """Gives each row of a table without a key the number of its copy."""
-    numbered = f"SELECT {ROW} AS place, ROW_NUMBER() OVER (PARTITION BY {HASH} ORDER BY {ROW}) AS number FROM {place}"
-    return f"UPDATE {place} AS t JOIN ({numbered}) AS n ON t.{ROW} = n.place SET t.{COPY} = n.number"
+    return _load(place, columns) if table.is_keyed else f"{_load(place, [HASH, *columns])} SET {COPY} = 1"
 
 
 def copies_index(place: str) -> str:
-    return f"ALTER TABLE {place} ADD UNIQUE KEY {quoted(f'{OWN_PREFIX}copies')} ({HASH}, {COPY})"
+    return f"ALTER TABLE {place} ADD KEY {quoted(f'{OWN_PREFIX}copies')} ({HASH}, {COPY})"
+
+
+def number_copies(place: str) -> str:
+    """Gives the rows of which there are several the number of their copy, by the index: most tables have few such."""
+    several = f"SELECT {HASH} FROM {place} GROUP BY {HASH} HAVING COUNT(*) > 1"
+    numbered = (
+        f"SELECT r.{ROW} AS place, ROW_NUMBER() OVER (PARTITION BY r.{HASH} ORDER BY r.{ROW}) AS number"
+        f" FROM ({several}) AS d STRAIGHT_JOIN {place} AS r ON r.{HASH} = d.{HASH}"
+    )
+    return f"UPDATE ({numbered}) AS n STRAIGHT_JOIN {place} AS t ON t.{ROW} = n.place SET t.{COPY} = n.number"
 
 
 def _load(place: str, fields: list[str]) -> str:
