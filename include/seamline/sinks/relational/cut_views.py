@@ -6,7 +6,8 @@
 
 The joined row is found by its whole key before anything else is read; where it is not there, neither is the table
 (handlers counted on MariaDB 11.4.5 and MySQL 9.7.4). A condition on the cut's date or on a column of the table goes
-into each part. The rows that are left are written into a temporary table before the reader gets them.
+into each part. The rows that are left are written into a temporary table before the reader gets them. Every version
+stays in each view while its table is there: a transaction that is open since before a publish finds what it has found.
 
 A view is replaced when a version's table has come or will go, and shows the same as before. That waits for whoever
 reads the view, and others wait behind it, so each attempt lasts a second at most.
