@@ -1,6 +1,8 @@
 """Cuts in a real MariaDB: versions, pointers, views, and what readers see while one is published or stops half-way."""
 
 import threading
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
@@ -10,21 +12,26 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.domain.canonical import digest_of, row_text
-from seamline.domain.catalogue import Column, Kind
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest, Segment
 from seamline.domain.errors import GateFailed, Refused, SchemaConflict, TransientError
+from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
-from seamline.plan.model import BusinessDate, SyncPlan, TablePlan
+from seamline.kinds.bulk import ArrowRows
 from seamline.ports import Load
+from seamline.sinks.mariadb.kind import KIND
 from seamline.sinks.relational.cut_catalogue import taking_turns
 from seamline.sinks.relational.cuts import RelationalCuts
 from seamline.sinks.relational.read_back import open_published, open_staged
 from seamline.sources.mariadb.position import BinlogPosition
+from seamline.values.arrow import schema_of
+from seamline.values.build import batch_of
 from tests.integration.cuts_published import DAY, EARLIER, STAGED_ENTRY, Place, one, staged
 from tests.integration.relational_cuts import DESTINATION, Sql, opened, publish, publishing, stage
 from tests.integration.relational_cuts import cuts as cuts
 from tests.integration.relational_cuts import publisher as publisher
 from tests.integration.relational_cuts import sql as sql
+from tests.log_topic import sync_plan
 from tests.waiting import wait_until
 
 CURRENT, PROVEN, ALL = "cuts_cut.entry_current", "cuts.entry_proven", "cuts_cut.entry"
@@ -237,7 +244,7 @@ def test_doubles_are_held_against_what_was_compared_too(cuts: RelationalCuts, sq
     sql.execute("ALTER TABLE cuts_stage.e1 ADD rate double")
     sql.execute("UPDATE cuts_stage.e1 SET rate = id / 4")
     definition = replace(STAGED_ENTRY, columns=(*STAGED_ENTRY.columns, Column("rate", Kind.DOUBLE, "double")))
-    plan = plan_of(definition)
+    plan = sync_plan([definition])
     (view,) = open_staged(plan, DESTINATION, [Load(definition, "e1", 3)], 1, position=BinlogPosition("0-1-7"))
     whole, exact = view.whole_digest("entry", run_key="key"), view.digests(Segment("entry"), run_key="key")[0]
     assert (view.columns("entry"), view.key_span("entry")) == (tuple(c.name for c in definition.columns), (1, 3))
@@ -257,15 +264,60 @@ def test_doubles_are_held_against_what_was_compared_too(cuts: RelationalCuts, sq
     published.close()
 
 
-def plan_of(definition: Any) -> Any:
-    """As much of a plan as a view needs."""
-    plan = object.__new__(SyncPlan)
-    for name, value in (
-        ("sync", "settlement"),
-        ("tables", (TablePlan("entry", BusinessDate("d", "date"), definition),)),
-    ):
-        object.__setattr__(plan, name, value)
-    return plan
+TEXTS = (
+    Column("memo", Kind.STRING, "varchar(20)", nullable=True, length=20),
+    Column("rate", Kind.DOUBLE, "double", nullable=True),
+)
+KEYED = Table("keyed", (Column("id", Kind.INTEGER, "int", length=32), *TEXTS), ("id",))
+KEYLESS = Table("keyless", TEXTS)
+
+
+def staged_by_the_sink(run: str, rows: Sequence[tuple[str | None, float | None]]) -> Sequence[Load]:
+    """Loaded, and digested as a comparison does."""
+    plan = sync_plan([KEYED, KEYLESS])
+    loads = []
+    places = KIND.load_area(DESTINATION, run_id=run).create([KEYED, KEYLESS])
+    for table in (KEYED, KEYLESS):
+        batch = batch_of(table, [(n, *row) if table.is_keyed else row for n, row in enumerate(rows)])
+        count = KIND.load(DESTINATION, places[table.name], ArrowRows(schema_of(table), iter([batch])))
+        loads.append(Load(table, places[table.name].name, count))
+    (view,) = KIND.open_staged(plan, DESTINATION, loads, 1, position=BinlogPosition("0-1-7"))
+    digests = [(view.digests(Segment(one.table.name), run_key="key")[0], one) for one in loads]
+    compared = [
+        replace(one, digest=KeyedDigest("key", exact, view.whole_digest(one.table.name, run_key="key")))
+        for exact, one in digests
+    ]
+    view.close()
+    return compared
+
+
+def as_cut(run: str, loads: Sequence[Load]) -> StagedCut:
+    tables = tuple(
+        StagedTable(one.table.name, CutMode.DATE, one.staged_as, one.rows, Verdict.MATCH, digest=one.digest)
+        for one in loads
+    )
+    return replace(staged(run, {}), tables=tables)
+
+
+def test_what_the_sink_has_staged_is_published_and_read_back_as_it_was_compared(sql: Sql) -> None:
+    definitions = {table.name: table for table in (KEYED, KEYLESS)}
+    loads = staged_by_the_sink("r1", [("a", 0.1), ("a", 0.1), ("b ", -0.0), (None, None)])
+    with closing(KIND.open_cuts(DESTINATION)) as cuts:
+        assert cuts.publish(as_cut("r1", loads), definitions=definitions, signed_by="").version == 1
+        published = cuts.date_before("settlement", DAY.replace(day=6))
+        plan = sync_plan([KEYED, KEYLESS])
+        view = KIND.open_published(plan, DESTINATION, published, position=BinlogPosition("0-1-7"))
+        for load in loads:
+            assert load.digest is not None
+            assert view.digests(Segment(load.table.name), run_key="key")[0] == load.digest.digest
+        view.close()
+        names = [row[0] for row in sql.execute("SHOW COLUMNS FROM cuts.keyless_proven").fetchall()]
+        assert names == ["memo", "rate", "cut_business_date", "cut_version"], "none of ours"
+        assert one(sql, "SELECT COUNT(*), COUNT(DISTINCT memo) FROM cuts.keyless_proven") == (4, 2)
+        for load in staged_by_the_sink("r2", [("A", 0.1), ("a", 0.1), ("b", -0.0), (None, None)]):
+            late = cuts.lateness("settlement", load.table.name, DAY, staged_as=load.staged_as)
+            assert late is not None
+            assert (late.late_rows, late.gone_rows) == (2, 2), "no case and no blank is overlooked"
 
 
 ALTERED = "ALTER TABLE cuts_stage.{} DROP COLUMN v, ADD COLUMN fee decimal(10,2) NOT NULL DEFAULT 2.5"
