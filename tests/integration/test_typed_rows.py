@@ -10,7 +10,6 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.bulk.copy import CopyItem, CopyTarget, copy_one
-from seamline.databases.postgres.client import open_session
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.kinds.bulk import ArrowRows, BulkRead
@@ -19,6 +18,7 @@ from seamline.sinks.postgres.staging import StagingArea
 from seamline.sources.postgres import typed_rows
 from seamline.sources.postgres.bulk import SnapshotReaders
 from seamline.sources.postgres.catalogue import survey
+from seamline.sources.postgres.client import open_session
 from seamline.sources.postgres.sessions import SharedSnapshot, seen_by
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of
@@ -93,7 +93,7 @@ def test_a_planted_fault_in_any_kind_is_caught(held: Held, monkeypatch: pytest.M
     def moved(column: Column, values: pa.Array) -> pa.Array:
         return right(column, pa.concat_arrays([values[1:], values[:1]]))
 
-    monkeypatch.setitem(typed_rows._TYPED, kind, moved)  # type: ignore[arg-type]
+    monkeypatch.setitem(typed_rows._TYPED, kind, moved)
     assert differing(held.table, read_typed(held), held.rows) == [
         column.name for column in held.table.columns if column.kind is kind
     ]
