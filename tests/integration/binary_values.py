@@ -68,4 +68,11 @@ def exact(table: Table) -> str:
 
 def _asked_for(column: Column) -> str:
     name = quoted(column.name)
+    if column.kind is Kind.NATIVE:
+        return printed(name)
     return f"(extract(epoch FROM {name}) * 1000000)::bigint" if column.kind is Kind.TIME else name
+
+
+def printed(value: str) -> str:
+    """As the server prints it: a cast of a host to text shows its mask too."""
+    return f"CASE WHEN {value}::text IS NOT NULL THEN format('%s', {value}) END"

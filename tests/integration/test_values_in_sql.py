@@ -27,7 +27,7 @@ from seamline.values import digest
 from seamline.values.build import batch_of, rows_of
 from seamline.values.digest import bucket_digests, float_summaries, key_texts, row_hashes
 from tests.integration import kinds, postgres_kinds
-from tests.integration.binary_values import read_rows
+from tests.integration.binary_values import printed, read_rows
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
 
 RUN_KEY = "a 'key' with \\ and %s"
@@ -113,9 +113,7 @@ def _fill_postgres(connection: Connection) -> tuple[dict[str, Table], dict[str, 
                 session.execute(f"INSERT INTO {name} VALUES ({number}, {value})".encode())
             if column.kind in (Kind.DATETIME, Kind.INSTANT):
                 session.execute(f"DELETE FROM {name} WHERE v > '{LAST_EXACT}' AND isfinite(v)".encode())
-            # As the server prints it: a cast of a host to text shows its mask too.
-            printed = column.kind is Kind.ENUM or column.native
-            shown = "CASE WHEN v::text IS NOT NULL THEN format('%s', v) END" if printed else "v"
+            shown = printed("v") if column.kind is Kind.ENUM or column.native else "v"
             tables[case.name] = table
             batches[case.name] = batch_of(table, read_rows(session, f"SELECT id, {shown} FROM {name}"))
     return tables, batches
