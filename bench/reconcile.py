@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from seamline.adapters.connections import Connection
-from seamline.databases.mysql.read import MariaDbReadView
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.databases.postgres.types import column_definitions
 from seamline.domain.catalogue import Table
@@ -28,6 +27,7 @@ from seamline.domain.verdict import Verdict
 from seamline.ports import ReadView
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.mariadb.read import MariaDbReadView
 from seamline.sources.mariadb.sessions import open_session
 from seamline.sync.comparison import Work, compare_tables
 from tests.checkout import day_and_commit

@@ -25,13 +25,14 @@ from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka.client import client_settings
 from seamline.adapters.kafka.log_reader import KafkaLogReader, open_log_reader
 from seamline.adapters.kafka.topics import CaptureTopics
+from seamline.databases.mysql.grants import statements_of
 from seamline.domain.errors import PositionLost
 from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange
 from seamline.domain.position import Position
 from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Source
-from seamline.sources.mariadb.grants import grant_script, statements_of
+from seamline.sources.mariadb.grants import grant_script
 from seamline.sources.mariadb.source import MariaDbSource
 from seamline.sync.capture_lifecycle import CaptureSource, CaptureState, ensure_capture, reset_capture
 from seamline.sync.capture_watch import CaptureWatch

@@ -15,6 +15,7 @@ from seamline import settings
 from seamline.adapters.connections import Connection
 from seamline.bulk.copy import Copied, CopyItem, CopyTarget, copy_group, copy_one, grouped
 from seamline.databases.mysql.client import query
+from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, SnapshotLock, close_all
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Column, Kind, Table
@@ -29,15 +30,7 @@ from seamline.sources.mariadb import snapshot_barrier
 from seamline.sources.mariadb.bulk import BulkReaders
 from seamline.sources.mariadb.one_session import OneSessionReaders
 from seamline.sources.mariadb.position import BinlogPosition
-from seamline.sources.mariadb.sessions import (
-    BEGIN_SNAPSHOT,
-    Address,
-    SnapshotLock,
-    address_of,
-    close_all,
-    open_session,
-    views_at,
-)
+from seamline.sources.mariadb.sessions import Address, address_of, open_session, views_at
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Coordinator
 from seamline.stack.layout import Layout
 from seamline.values.build import batch_of

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from seamline.adapters.connections import Connection
-from seamline.databases.mysql.read import MariaDbReadView
 from seamline.databases.postgres.canonical import canonical_expression
 from seamline.databases.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation, open_views
 from seamline.databases.postgres.types import column_definitions
@@ -24,6 +23,7 @@ from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict
 from seamline.ports import ReadView
 from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.mariadb.read import MariaDbReadView
 from seamline.sources.mariadb.sessions import open_session
 from seamline.sync.bucket_search import key_ranges
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database

@@ -12,6 +12,7 @@ from seamline.adapters.children import Message, running, set_table
 from seamline.adapters.connections import Connection
 from seamline.bulk.copy import why_a_reader_hangs
 from seamline.databases.mysql.client import query
+from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, SnapshotLock, close_all
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import TransientError
@@ -19,7 +20,7 @@ from seamline.kinds.bulk import BulkRead
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.bulk import BulkReaders
 from seamline.sources.mariadb.one_session import OneSessionReaders
-from seamline.sources.mariadb.sessions import BEGIN_SNAPSHOT, SnapshotLock, close_all, open_session
+from seamline.sources.mariadb.sessions import open_session
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Coordinator
 from seamline.sources.postgres import client as source_client
 from seamline.sources.postgres.copy_out import CopyOut

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.databases.mysql.read import MariaDbReadView
 from seamline.databases.postgres.read import PostgresReadView, Relation, open_views
 from seamline.databases.postgres.types import column_definitions
 from seamline.domain.catalogue import Column, Kind, Table
@@ -20,6 +19,7 @@ from seamline.domain.verdict import BreakType, Verdict
 from seamline.plan.model import SourcePlan
 from seamline.ports import ReadView
 from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.mariadb.read import MariaDbReadView
 from seamline.sources.mariadb.sessions import open_session
 from seamline.sources.postgres.catalogue import survey
 from seamline.sources.postgres.edge_values import edge_values

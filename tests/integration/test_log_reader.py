@@ -12,7 +12,7 @@ from seamline.adapters.kafka.log_reader import KafkaLogReader
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.errors import InvariantViolated, LogCorrupted, PositionLost, TransientError
 from seamline.domain.log import LogRecord
-from seamline.sources.mariadb.decode import BinlogDecoder
+from seamline.sources.mariadb.decode import MariaDbDecoder
 from tests.conftest import RunningStack
 from tests.waiting import wait_until
 
@@ -33,7 +33,7 @@ class Topic:
         return CaptureTopics(self.settings)
 
     def reader(self) -> KafkaLogReader:
-        decoder = BinlogDecoder(NAME, DATABASE)
+        decoder = MariaDbDecoder(NAME, DATABASE)
         return KafkaLogReader(self.settings, topic=self.name, decoder=decoder)
 
     def write(self, *values: bytes) -> None:

@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.databases.mysql.read import MariaDbReadView
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.databases.postgres.types import column_definitions
 from seamline.demo.bank import SMALL, connect, fill
@@ -22,6 +21,7 @@ from seamline.domain.verdict import BreakType, TableVerdict, Verdict
 from seamline.plan.model import ControlTotalPlan
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.mariadb.read import MariaDbReadView
 from seamline.sources.mariadb.sessions import open_session
 from seamline.sync.bucket_search import Limits
 from seamline.sync.comparison import Work, compare_tables

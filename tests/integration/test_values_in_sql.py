@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.databases.mysql.read import MariaDbReadView
+from seamline.databases.mysql import edge_values as mariadb_edges
 from seamline.databases.postgres.read import Relation, open_views
 from seamline.domain.canonical import inexact_columns
 from seamline.domain.catalogue import Column, Kind, Table
@@ -18,8 +18,8 @@ from seamline.domain.digest import Segment
 from seamline.domain.errors import SchemaConflict
 from seamline.plan.model import SourcePlan
 from seamline.ports import ReadView
-from seamline.sources.mariadb import edge_values as mariadb_edges
 from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.mariadb.read import MariaDbReadView
 from seamline.sources.mariadb.sessions import open_session
 from seamline.sources.postgres import edge_values as postgres_edges
 from seamline.sources.postgres.catalogue import survey

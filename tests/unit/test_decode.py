@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from seamline.databases.mysql.binlog_decoder import altered_tables, dropped_database, leaves_values_alone
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange, touched
-from seamline.sources.mariadb.decode import BinlogDecoder, altered_tables, dropped_database, leaves_values_alone
+from seamline.sources.mariadb.decode import MariaDbDecoder
 from seamline.sources.mariadb.position import BinlogPosition
 from tests.log_messages import Message, decode
 
@@ -21,7 +22,7 @@ OFFSET = 77
 
 
 def decoded(key: bytes | None, value: bytes | None, *, name: str = "seamline-core_bank") -> LogRecord:
-    (record,) = decode(BinlogDecoder(name, "bank"), Message(OFFSET, key, value))
+    (record,) = decode(MariaDbDecoder(name, "bank"), Message(OFFSET, key, value))
     return record
 
 
@@ -109,7 +110,7 @@ def test_row_images_and_keys_stay_the_bytes_they_were(
 
 def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None:
     names = ("key change, old key", "key change, new key", "update", "heartbeat", "update")
-    decoder = BinlogDecoder("seamline-core_bank", "bank")
+    decoder = MariaDbDecoder("seamline-core_bank", "bank")
     records = decode(decoder, *(Message(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
     assert [[row.op for row in record.rows] for record in records] == [["d", "c"], ["u"], [], ["u"]]
     assert [(record.offset, record.end) for record in records] == [(77, 79), (79, 80), (80, 81), (81, 82)]
@@ -118,7 +119,7 @@ def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None
 
 
 def test_a_truncate_ends_the_rows_before_it() -> None:
-    decoder = BinlogDecoder("seamline-core_bank", "bank")
+    decoder = MariaDbDecoder("seamline-core_bank", "bank")
     values = (RECORDS["insert"][1], altered("truncate", source__gtid="0-7-3087"), RECORDS["insert"][1])
     records = decode(decoder, *(Message(OFFSET + n, b"{}", value) for n, value in enumerate(values)))
     assert [record.kind for record in records] == [RecordKind.ROWS, RecordKind.TRUNCATE, RecordKind.ROWS]
@@ -132,7 +133,7 @@ def test_an_image_that_is_null_is_none_and_not_a_text(op: str) -> None:
 
 
 def test_what_comes_before_a_record_of_no_capture_is_reported() -> None:
-    decoder = BinlogDecoder("seamline-core_bank", "bank")
+    decoder = MariaDbDecoder("seamline-core_bank", "bank")
     records: list[LogRecord] = []
     with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: an unknown record"):
         decoder.decode([Message(OFFSET, *RECORDS["insert"]), Message(OFFSET + 1, None, b"{}")], records)

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamline.adapters.probe_statements import default_of, transactions
+from seamline.databases.mysql import edge_values as mariadb
 from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.probe import Probe, ProbePath, probe_of
-from seamline.sources.mariadb import edge_values as mariadb
 from seamline.sources.postgres import edge_values as postgres
 from tests.integration.kinds import CASES, INEXACT_CASES
 

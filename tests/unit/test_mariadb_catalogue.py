@@ -4,16 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from seamline.databases.mysql.columns import ColumnFacts, column_from_facts, table_fault
+from seamline.databases.mysql.generated import virtual_fault
 from seamline.databases.mysql.table_text import foreign_key_actions, json_columns
 from seamline.domain.catalogue import Column, Kind
-from seamline.sources.mariadb.catalogue import (
-    ColumnFacts,
-    column_from_facts,
-    table_fault,
-    table_from_facts,
-    unsupported,
-)
-from seamline.sources.mariadb.generated import virtual_fault
+from seamline.sources.mariadb.catalogue import table_from_facts, unsupported
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamline.databases.mysql.binlog_address import binlog_file
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import position_from_json, position_to_json
-from seamline.sources.mariadb.position import BinlogPosition, binlog_file, gtid_sequences
+from seamline.sources.mariadb.position import BinlogPosition, gtid_sequences
 from seamline.sources.postgres.position import PostgresPosition, widen_xid
 from seamline.sources.postgres.sessions import position_at
 from seamline.sources.postgres.slots import parse_lsn

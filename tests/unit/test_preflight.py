@@ -7,17 +7,12 @@ from typing import Any
 import pymysql
 import pytest
 
+from seamline.databases.mysql.preflight import MARKER_SHAPE, ForeignKeyAction, RoleFacts, SourceFacts
+from seamline.databases.mysql.preflight_facts import grants_of
 from seamline.kinds.logins import Logins, logins_of
 from seamline.sources.mariadb import preflight_facts
 from seamline.sources.mariadb.grants import grant_script
-from seamline.sources.mariadb.preflight import (
-    MARKER_SHAPE,
-    ForeignKeyAction,
-    RoleFacts,
-    SourceFacts,
-    check,
-)
-from seamline.sources.mariadb.preflight_facts import grants_of
+from seamline.sources.mariadb.preflight import check
 
 VARIABLES = {
     "version": "11.4.5-MariaDB-log",

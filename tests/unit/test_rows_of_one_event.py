@@ -13,7 +13,7 @@ from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import RowChange
 from seamline.sinks.postgres.encode import RowEncoder
 from seamline.sinks.postgres.wire_postgres import POSTGRES
-from seamline.sources.mariadb.decode import BinlogDecoder
+from seamline.sources.mariadb.decode import MariaDbDecoder
 from tests.log_messages import Message, decode
 from tests.toast_log import to_json
 
@@ -42,7 +42,7 @@ def record(images: Images, *, pos: int, op: str, table: str = "account") -> byte
 
 def decoded(values: Sequence[bytes]) -> list[RowChange]:
     records = decode(
-        BinlogDecoder(SOURCE, DATABASE),
+        MariaDbDecoder(SOURCE, DATABASE),
         *(Message(n, b"key %d" % n, value) for n, value in enumerate(values)),
     )
     return [row for one in records for row in one.rows]
@@ -117,7 +117,7 @@ def test_rows_that_are_not_written_as_ours_are_read() -> None:
 
 def test_a_heartbeat_amid_the_rows_of_an_event_parts_them() -> None:
     beat = b'{"ts_ms":1795224433517}'
-    decoder = BinlogDecoder(SOURCE, DATABASE)
+    decoder = MariaDbDecoder(SOURCE, DATABASE)
     values = [inserted(1), inserted(2), inserted(3), beat, inserted(4), inserted(5)]
     records = decode(decoder, *(Message(n, b"", value) for n, value in enumerate(values)))
     assert [[row.after for row in one.rows] for one in records] == [

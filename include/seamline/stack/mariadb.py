@@ -9,12 +9,13 @@ import pymysql
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.tls import pymysql_tls
+from seamline.databases.mysql.grants import statements_of
 from seamline.demo.bank import TABLES
 from seamline.domain.errors import TerminalError
 from seamline.kinds.logins import Logins
 from seamline.settings import Settings
 from seamline.sinks.relational.grants import grant_statements
-from seamline.sources.mariadb.grants import grant_script, statements_of
+from seamline.sources.mariadb.grants import grant_script
 from seamline.stack import account
 from seamline.stack.layout import Layout
 from seamline.stack.server_settings import ARCHIVE_DATABASE, MARIADB, MARIADB_DATABASE

@@ -1,27 +1,25 @@
-"""Canonical texts `cdg1` as MariaDB expressions. The meaning of each is in `seamline.domain.canonical`.
+"""Canonical texts `cdg1` as expressions of MariaDB and MySQL. The meaning of each is in `seamline.domain.canonical`.
 
 The session must have `time_zone='+00:00'`. Measured on MariaDB 11.4.5: a derived table that holds the hash must not be
 merged (`optimizer_switch='derived_merge=off'`), else each use computes it again.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 from seamline.domain.canonical import COUNTED_KINDS, NULL_FIELD, exact_columns, is_folded_key, literal_text
 from seamline.domain.catalogue import Column, Kind, Table
 
-# Bytes decide, trailing spaces count: no collation of the source may join what is different.
-_EXACT_TEXT = "COLLATE utf8mb4_nopad_bin"
-
 _UTF8 = "CONVERT({name} USING utf8mb4)"
-_TEXT = f"{_UTF8} {_EXACT_TEXT}"
+_TEXT = f"{_UTF8} COLLATE {{collation}}"
 # `+0`: ZEROFILL would print zeros, BIT its raw bytes. A DECIMAL keeps its scale.
 _NUMBER = "CAST({name}+0 AS CHAR)"
 # A zero date has no distance from 1970: it keeps its own text behind a mark.
 # A typed literal: a string would be read again for every row.
 _MOMENT = "COALESCE(TIMESTAMPDIFF(MICROSECOND,TIMESTAMP'1970-01-01 00:00:00',{name}),CONCAT('!',{name}))"
 _FLOAT = "CAST(CAST({name} AS DOUBLE) AS CHAR)"
-_SPAN = "CAST(CAST(TIME_TO_SEC({name})*1000000 AS SIGNED) AS CHAR)"
+_SPAN = "CAST(CAST({micros} AS SIGNED) AS CHAR)"
 _HEX = "LOWER(HEX({name}))"
 _EXPRESSIONS = {
     Kind.INTEGER: _NUMBER,
@@ -55,6 +53,18 @@ _NUMBERS = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.BITS, Kind.YEAR, Kind.BO
 _PRINTED_ALIKE = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
 
 
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """In which the servers of the family differ. `collation`: bytes decide, trailing spaces count; no collation of the
+    source may join what is different. `micros`: the microseconds of a TIME."""
+
+    collation: str
+    micros: str
+
+
+MARIADB = Dialect(collation="utf8mb4_nopad_bin", micros="TIME_TO_SEC({name})*1000000")
+
+
 def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
@@ -76,17 +86,20 @@ def literal(column: Column, canonical: str) -> str:
     return text_literal(literal_text(column, canonical))
 
 
-def canonical_expression(column: Column) -> str:
+def canonical_expression(column: Column, *, dialect: Dialect = MARIADB) -> str:
     """The canonical text of a column; NULL for NULL."""
-    return _EXPRESSIONS[column.kind].format(name=quoted(column.name))
+    name = quoted(column.name)
+    return _EXPRESSIONS[column.kind].format(
+        name=name, collation=dialect.collation, micros=dialect.micros.format(name=name)
+    )
 
 
-def field_expression(column: Column, *, utf8: Collection[str] = ()) -> str:
+def field_expression(column: Column, *, utf8: Collection[str] = (), dialect: Dialect = MARIADB) -> str:
     """The field of a column inside a row text, never NULL (unless the text outgrows max_allowed_packet).
 
     `utf8`: the columns whose letters the server keeps as utf8mb4; they are taken as they are.
     """
-    text = canonical_expression(column)
+    text = canonical_expression(column, dialect=dialect)
     if column.kind in _NUMBERS:
         field = _number_field(column)
     elif column.kind not in COUNTED_KINDS:
@@ -109,17 +122,17 @@ def _number_field(column: Column) -> str:
     return quoted(column.name) if is_printed_alike else f"{quoted(column.name)}+0"
 
 
-def row_text_expression(columns: Sequence[Column]) -> str:
-    return f"CONCAT({','.join(_joined(columns))})"
+def row_text_expression(columns: Sequence[Column], *, dialect: Dialect = MARIADB) -> str:
+    return f"CONCAT({','.join(_joined(columns, (), dialect))})"
 
 
-def hash_expression(table: Table, *, run_key: str, utf8: Collection[str] = ()) -> str:
+def hash_expression(table: Table, *, run_key: str, utf8: Collection[str] = (), dialect: Dialect = MARIADB) -> str:
     """Lower hex SHA-256 of run key and row text; `utf8` as in `field_expression`, it changes the cost alone."""
-    parts = ",".join((text_literal(run_key), *_joined(exact_columns(table), utf8)))
+    parts = ",".join((text_literal(run_key), *_joined(exact_columns(table), utf8, dialect)))
     return f"SHA2(CONCAT({parts}),256)"
 
 
-def bucket_expression(table: Table, *, buckets: int, row_hash: str) -> str:
+def bucket_expression(table: Table, *, buckets: int, row_hash: str, dialect: Dialect = MARIADB) -> str:
     """The bucket number of a row; `row_hash` is the expression of its row hash, used where there is no key."""
     if buckets == 1:
         return "0"
@@ -131,7 +144,7 @@ def bucket_expression(table: Table, *, buckets: int, row_hash: str) -> str:
         return folded
     if not table.is_keyed:
         return f"MOD({hash_number(row_hash, start=1)},{buckets})"
-    key_hash = f"SHA2({row_text_expression(table.key_columns)},256)"
+    key_hash = f"SHA2({row_text_expression(table.key_columns, dialect=dialect)},256)"
     return f"MOD({hash_number(key_hash, start=1)},{buckets})"
 
 
@@ -148,10 +161,10 @@ def hash_number(hex_hash: str, *, start: int) -> str:
     return f"CAST(CONV(SUBSTR({hex_hash},{start},15),16,10) AS UNSIGNED)"
 
 
-def _joined(columns: Sequence[Column], utf8: Collection[str] = ()) -> list[str]:
+def _joined(columns: Sequence[Column], utf8: Collection[str], dialect: Dialect) -> list[str]:
     parts: list[str] = []
     for number, column in enumerate(columns):
         if number:
             parts.append("','")
-        parts.append(field_expression(column, utf8=utf8))
+        parts.append(field_expression(column, utf8=utf8, dialect=dialect))
     return parts or ["''"]

@@ -1,4 +1,4 @@
-"""Sessions of MariaDB at which nobody waits for an answer that never comes: see `seamline.adapters.hanging`."""
+"""Sessions of MariaDB and MySQL at which nobody waits for an answer that never comes: see `adapters.hanging`."""
 
 import weakref
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from pymysql.constants import CR
 
 from seamline.adapters.hanging import SocketWatch
 
-_DOING = "SELECT command, state FROM information_schema.processlist WHERE id = %s"
 # Errors by which a server answers that it gives no other session: it lives.
 _REFUSED = range(1000, 2000)
 _HANGS = {
     "Writing to net": "the server sends its answer and none of it arrives; look at what lies between",
     "Reading from net": "the server waits for the rest of what was sent to it; look at what lies between",
     "Waiting for semi-sync ACK from slave": "its COMMIT waits for a replica (rpl_semi_sync_master_timeout)",
+    "Waiting for semi-sync ACK from replica": "its COMMIT waits for a replica (rpl_semi_sync_source_timeout)",
 }
 _ANSWERED = "the server has nothing to do for it, so the statement or its answer was lost; look at what lies between"
 _GONE = "the server has no such session any more"
@@ -37,6 +37,8 @@ class WatchedSession(_Connection):
     `waiting`.
     """
 
+    server = "MariaDB"
+    doing = "SELECT command, state FROM information_schema.processlist WHERE id = %s"
     watch: SocketWatch | None = None
 
     def __init__(self, **arguments: Any) -> None:
@@ -49,8 +51,8 @@ class WatchedSession(_Connection):
         self._read_timeout = None
         self.watch = SocketWatch(
             self._sock.fileno(),  # type: ignore[attr-defined]
-            name=f"MariaDB at {self.host}:{self.port} (session {number})",
-            look=partial(_look, self._arguments, number),
+            name=f"{self.server} at {self.host}:{self.port} (session {number})",
+            look=partial(_look, self._arguments, number, doing=self.doing),
             silence_s=silence_s,
             limit_s=limit_s,
         )
@@ -91,21 +93,21 @@ class WatchedSession(_Connection):
             self.watch.close()
 
 
-def _look(arguments: dict[str, Any], number: int) -> str:
+def _look(arguments: dict[str, Any], number: int, *, doing: str) -> str:
     try:
         with closing(pymysql.connect(**arguments)) as other:
-            return what_hangs(other, number)
+            return what_hangs(other, number, doing=doing)
     except pymysql.err.MySQLError as exc:
         if exc.args and exc.args[0] in _REFUSED:
             return ""
         return f"the server does not answer another session either ({exc.args[-1] if exc.args else exc})"
 
 
-def what_hangs(other: "pymysql.connections.Connection[Any]", number: int) -> str:
+def what_hangs(other: "pymysql.connections.Connection[Any]", number: int, *, doing: str = WatchedSession.doing) -> str:
     """What session `number` hangs at, asked by another one. Empty where the server works, or waits for something that
     has a limit of its own, as a lock."""
     with other.cursor() as cursor:
-        cursor.execute(_DOING, (number,))
+        cursor.execute(doing, (number,))
         row = cursor.fetchone()
     if row is None:
         return _GONE

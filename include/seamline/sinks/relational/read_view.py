@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from seamline.databases.mysql.canonical import (
+    MARIADB,
     canonical_expression,
     field_expression,
     hash_number,
     quoted,
     text_literal,
 )
-from seamline.databases.mysql.read import MariaDbReadView, where_clause
+from seamline.databases.mysql.read import BinlogReadView, where_clause
 from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.canonical import (
     FLOAT_KINDS,
@@ -48,8 +49,10 @@ class _OddRow:
     bucket: int
 
 
-class RelationalReadView(MariaDbReadView):
+class RelationalReadView(BinlogReadView):
     """`places`: table → (database, name)."""
+
+    dialect = MARIADB
 
     def __init__(
         self,
@@ -80,7 +83,7 @@ class RelationalReadView(MariaDbReadView):
 
     def whole_digest(self, table: str, *, run_key: str) -> SegmentDigest:
         definition = self._table(table)
-        fields = [field_expression(column) for column in definition.columns]
+        fields = [field_expression(column, dialect=self.dialect) for column in definition.columns]
         row_hash = f"SHA2(CONCAT_WS(',',{text_literal(run_key)},{','.join(fields)}),256)"
         hashed = f"SELECT CAST(LEFT({row_hash},30) AS BINARY(30)) AS h FROM {self._relation(definition)}"
         statement = (
@@ -121,8 +124,8 @@ class RelationalReadView(MariaDbReadView):
         if not (floats := _floats(table)):
             return
         # The bucket of a row without a key is in its hash, which the server would make of another text.
-        where = where_clause(table, replace(segment, among=(), bucket=None), run_key=run_key)
-        selected = ",".join(canonical_expression(column) for column in table.columns)
+        where = where_clause(table, replace(segment, among=(), bucket=None), run_key=run_key, dialect=self.dialect)
+        selected = ",".join(canonical_expression(column, dialect=self.dialect) for column in table.columns)
         plain = " AND ".join(map(_is_plain, floats))
         statement = f"SELECT {selected} FROM {self._relation(table)}{where} AND NOT ({plain})"
         names = [column.name for column in table.columns]

@@ -25,17 +25,12 @@ from seamline.adapters.connections import Connection
 from seamline.databases.mysql import client
 from seamline.databases.mysql.canonical import quoted, text_literal
 from seamline.databases.mysql.read import condition_of, relation
+from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, close_all
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, SeamlineError, TransientError
 from seamline.kinds.bulk import ArrowRows, BulkRead
-from seamline.sources.mariadb.sessions import (
-    ADDRESS_TEXT,
-    BEGIN_SNAPSHOT,
-    SESSION_SETTINGS,
-    close_all,
-    open_session,
-)
+from seamline.sources.mariadb.sessions import ADDRESS_TEXT, SESSION_SETTINGS, open_session
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Participant, let_go, take
 from seamline.values.arrow import arrow_type, schema_of
 

@@ -1,32 +1,23 @@
 """Tables of a MariaDB source as its own information_schema describes them."""
 
-import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from seamline.databases.mysql import table_text
 from seamline.databases.mysql.client import Session, query
+from seamline.databases.mysql.columns import (
+    ColumnFacts,
+    column_from_facts,
+    kind_of,
+    listed_tables,
+    primary_keys,
+    table_fault,
+)
+from seamline.databases.mysql.generated import virtual_fault
 from seamline.databases.mysql.table_text import show_create
-from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Kind, Table
-from seamline.domain.errors import SchemaConflict
+from seamline.domain.catalogue import NAME_BYTES_MAX, Table
 from seamline.ports import Problem, Survey
-from seamline.sources.mariadb.generated import virtual_fault
 
-_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
-# An unsigned integer is kept as the next larger signed one.
-_UNSIGNED_BITS = {"tinyint": 16, "smallint": 32, "mediumint": 32, "int": 64}
-_TEXTS = frozenset({"varchar", "tinytext", "text", "mediumtext", "longtext"})
-_BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-_MOMENTS = {"datetime": Kind.DATETIME, "timestamp": Kind.INSTANT, "time": Kind.TIME}
-_PLAIN = {
-    "date": Kind.DATE,
-    "year": Kind.YEAR,
-    "uuid": Kind.UUID,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "set": Kind.SET,
-}
 _UNSUPPORTED = {
     "inet4": "the log does not distinguish it from other bytes",
     "inet6": "the log does not distinguish it from other bytes",
@@ -95,31 +86,6 @@ _COLUMN_CURE = (
     "leave the table out of the sync, or change the column at the source: its name, its type, its character set or, of"
     " a VIRTUAL one, its expression"
 )
-_OTHER_KINDS = {
-    "VIEW": "is a view: name the tables it reads",
-    "SYSTEM VERSIONED": "is system-versioned: the log does not distinguish its rows of now from those of before",
-    "SEQUENCE": "is a sequence, not a table",
-    "TEMPORARY": "is temporary",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnFacts:
-    """One row of information_schema.columns."""
-
-    name: str
-    data_type: str
-    column_type: str
-    nullable: bool = True
-    characters: int = 0
-    octets: int = 0
-    precision: int = 0
-    scale: int = 0
-    fraction: int = 0
-    is_json: bool = False
-    character_set: str = ""
-    # Of a VIRTUAL generated column; None where the value is stored.
-    virtual_of: str | None = None
 
 
 def read_catalogue(session: "Session[Any]", database: str, tables: Sequence[str]) -> tuple[Table, ...]:
@@ -129,7 +95,7 @@ def read_catalogue(session: "Session[Any]", database: str, tables: Sequence[str]
 
 def survey(session: "Session[Any]", database: str, tables: Sequence[str]) -> Survey:
     """Which of these tables are there and can be kept."""
-    listed = _listed(session, database)
+    listed = listed_tables(session, database)
     missing = {name: fault for name in tables if (fault := table_fault(name, listed))}
     problems = [
         Problem(f"database {database}: {fault}", "correct `tables` of the sync", table=name)
@@ -137,25 +103,13 @@ def survey(session: "Session[Any]", database: str, tables: Sequence[str]) -> Sur
     ]
     there = [name for name in tables if name not in missing]
     columns = _columns(session, database, there)
-    keys = _keys(session, database)
+    keys = primary_keys(session, database)
     found = []
     for name in there:
         table, faults = table_from_facts(name, columns[name], keys.get(name, ()), rows_estimate=listed[name][1])
         problems += [Problem(f"database {database}: {fault}", _COLUMN_CURE, table=name) for fault in faults]
         found += [] if faults else [table]
     return Survey(tuple(found), tuple(problems))
-
-
-def table_fault(name: str, listed: Mapping[str, tuple[str, int]]) -> str:
-    """Why a wanted name is no table to keep; "" where it is one. `listed`: name → (table type, rows)."""
-    if name not in listed:
-        near = difflib.get_close_matches(name, list(listed), n=1)
-        guess = f", did you mean `{near[0]}`?" if near else ", or the reader has no SELECT on it"
-        return f"there is no table `{name}`{guess}"
-    table_type = listed[name][0]
-    if table_type == "BASE TABLE":
-        return ""
-    return f"`{name}` {_OTHER_KINDS.get(table_type, f'is of type {table_type}')}"
 
 
 def table_from_facts(
@@ -186,7 +140,7 @@ def unsupported(facts: ColumnFacts) -> str:
         return _UNSUPPORTED[facts.data_type]
     if facts.character_set and facts.character_set not in CHARACTER_SETS:
         return f"the connector may read letters of the character set {facts.character_set} otherwise than the server"
-    if _kind(facts) is None:
+    if kind_of(facts) is None:
         return "the type is not known"
     return ""
 
@@ -220,60 +174,6 @@ def _key_fault(facts: ColumnFacts) -> str:
     return ""
 
 
-def column_from_facts(facts: ColumnFacts) -> Column:
-    kind = _kind(facts)
-    if kind is None:
-        raise SchemaConflict(f"column {facts.name} has the unknown type {facts.column_type}")
-    length, precision, scale = 0, 0, 0
-    if kind in (Kind.INTEGER, Kind.UNSIGNED, Kind.BITS):
-        length = _bits(facts)
-    elif kind in (Kind.CHAR, Kind.STRING):
-        # Text types have their limit in bytes; only char and varchar have it in characters.
-        length = facts.characters if facts.data_type in ("char", "varchar") else 0
-    elif kind in (Kind.BINARY, Kind.BYTES):
-        length = facts.octets if facts.data_type in ("binary", "varbinary") else 0
-    elif kind is Kind.DECIMAL:
-        precision, scale = facts.precision, facts.scale
-    elif kind in (Kind.DATETIME, Kind.INSTANT, Kind.TIME):
-        precision = facts.fraction
-    return Column(facts.name, kind, facts.column_type, facts.nullable, length, precision, scale)
-
-
-def _kind(facts: ColumnFacts) -> Kind | None:
-    data_type = facts.data_type
-    if facts.is_json:
-        return Kind.JSON
-    if data_type in _INTEGER_BITS:
-        return Kind.UNSIGNED if data_type == "bigint" and _is_unsigned(facts) else Kind.INTEGER
-    if data_type in _TEXTS:
-        return Kind.STRING
-    if data_type in _BYTES:
-        return Kind.BYTES
-    fixed = {"decimal": Kind.DECIMAL, "bit": Kind.BITS, "char": Kind.CHAR, "binary": Kind.BINARY, "enum": Kind.ENUM}
-    return {**fixed, **_MOMENTS, **_PLAIN}.get(data_type)
-
-
-def _bits(facts: ColumnFacts) -> int:
-    if facts.data_type == "bit":
-        return facts.precision
-    if _is_unsigned(facts):
-        return _UNSIGNED_BITS.get(facts.data_type, 64)
-    return _INTEGER_BITS[facts.data_type]
-
-
-def _is_unsigned(facts: ColumnFacts) -> bool:
-    return "unsigned" in facts.column_type.lower()
-
-
-def _listed(session: "Session[Any]", database: str) -> dict[str, tuple[str, int]]:
-    rows = query(
-        session,
-        "SELECT table_name, table_type, table_rows FROM information_schema.tables WHERE table_schema = %s",
-        (database,),
-    )
-    return {name: (str(table_type), int(count or 0)) for name, table_type, count in rows}
-
-
 def _columns(session: "Session[Any]", database: str, tables: Sequence[str]) -> dict[str, list[ColumnFacts]]:
     json_columns = {(table, name) for table in tables for name in table_text.json_columns(show_create(session, table))}
     rows = query(
@@ -303,16 +203,3 @@ def _columns(session: "Session[Any]", database: str, tables: Sequence[str]) -> d
         )
         found.setdefault(table, []).append(facts)
     return found
-
-
-def _keys(session: "Session[Any]", database: str) -> dict[str, tuple[str, ...]]:
-    rows = query(
-        session,
-        "SELECT table_name, column_name FROM information_schema.statistics"
-        " WHERE table_schema = %s AND index_name = 'PRIMARY' ORDER BY table_name, seq_in_index",
-        (database,),
-    )
-    found: dict[str, list[str]] = {}
-    for table, column in rows:
-        found.setdefault(table, []).append(column)
-    return {table: tuple(columns) for table, columns in found.items()}

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from seamline.databases.mysql.canonical import quoted
+from seamline.databases.mysql.grants import account, database_pattern
+from seamline.databases.mysql.marker import create_statement
 from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan
-from seamline.sources.mariadb.marker import create_statement
 
 
 def grant_script(
@@ -24,7 +25,7 @@ def grant_script(
         f"-- MariaDB source, database {database}. Replace the passwords; a login that is there already keeps its own.",
         "-- The binlog keeps them, and the capture may read it: better BY PASSWORD and what SELECT PASSWORD('…') says.",
         *(
-            f"CREATE USER IF NOT EXISTS {_account(name)} IDENTIFIED BY '<password of {name}>';"
+            f"CREATE USER IF NOT EXISTS {account(name)} IDENTIFIED BY '<password of {name}>';"
             for name in sorted({logins.capture, logins.reader, logins.marker})
         ),
         "",
@@ -34,21 +35,21 @@ def grant_script(
         "",
         "-- capture: the connector reads the binlog, and at its first start the structure of every table of the",
         "-- database, so that one added to a sync later is known to it.",
-        f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {_account(logins.capture)};",
-        f"GRANT SELECT ON {_pattern(database)}.* TO {_account(logins.capture)};",
+        f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {account(logins.capture)};",
+        f"GRANT SELECT ON {database_pattern(database)}.* TO {account(logins.capture)};",
         "",
         "-- reader: snapshots and reconciliation.",
-        *(f"GRANT SELECT ON {table} TO {_account(logins.reader)};" for table in [*listed, marker]),
+        *(f"GRANT SELECT ON {table} TO {account(logins.reader)};" for table in [*listed, marker]),
     ]
     if snapshot_lock == "brief":
         lines += [
             "-- `snapshot.lock: brief` holds BACKUP STAGE BLOCK_COMMIT for milliseconds.",
-            f"GRANT RELOAD ON *.* TO {_account(logins.reader)};",
+            f"GRANT RELOAD ON *.* TO {account(logins.reader)};",
         ]
     lines += [
         "",
         "-- marker: rows of one table, nothing else; it deletes its own old ones.",
-        f"GRANT SELECT, INSERT, DELETE ON {marker} TO {_account(logins.marker)};",
+        f"GRANT SELECT, INSERT, DELETE ON {marker} TO {account(logins.marker)};",
     ]
     return "\n".join(lines) + "\n"
 
@@ -62,18 +63,3 @@ def script_of(source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> s
         marker_table=source.marker_table,
         snapshot_lock=source.snapshot_lock,
     )
-
-
-def statements_of(script: str) -> list[str]:
-    """What a client executes one after the other; comments stand in lines of their own."""
-    lines = (line for line in f"{script}\n".splitlines(keepends=True) if not line.startswith("--"))
-    return [statement for part in "".join(lines).split(";\n") if (statement := part.strip())]
-
-
-def _pattern(database: str) -> str:
-    """In a grant on a database `_` and `%` are wild unless escaped."""
-    return quoted(database.replace("\\", "\\\\").replace("_", "\\_").replace("%", "\\%"))
-
-
-def _account(login: str) -> str:
-    return "'" + login.replace("\\", "\\\\").replace("'", "''") + "'@'%'"

@@ -52,9 +52,9 @@ class MariaDb:
         return why_it_hangs(source, waits_for)
 
     def decoder(self, source: SourcePlan) -> "Decoder":
-        from seamline.sources.mariadb.decode import BinlogDecoder
+        from seamline.sources.mariadb.decode import MariaDbDecoder
 
-        return BinlogDecoder(source.connector, source.database)
+        return MariaDbDecoder(source.connector, source.database)
 
     def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
         from seamline.sources.mariadb.row_decoder import DECODER

@@ -10,22 +10,13 @@ import pymysql
 
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql import client
+from seamline.databases.mysql.client import Session
+from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, NeverTogether, SnapshotLock, close_all
 from seamline.domain.errors import Refused, TransientError
 from seamline.kinds.bulk import CopyTasks, OpenedSource, Wanted
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.one_session import OneSessionReaders
-from seamline.sources.mariadb.sessions import (
-    BEGIN_SNAPSHOT,
-    Address,
-    NeverTogether,
-    Session,
-    SnapshotLock,
-    address_of,
-    close_all,
-    open_session,
-    position_of,
-    views_at,
-)
+from seamline.sources.mariadb.sessions import Address, address_of, open_session, position_of, views_at
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Coordinator
 
 log = logging.getLogger("seamline.bulk_read")

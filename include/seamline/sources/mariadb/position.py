@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
+from seamline.databases.mysql.binlog_address import lies_before
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.position import LogRules, Position, as_kind
 
@@ -23,14 +24,6 @@ def gtid_sequences(gtid: str) -> dict[int, int]:
             raise InvariantViolated(f"not a MariaDB GTID: {part!r}")
         sequences[int(match[1])] = int(match[3])
     return sequences
-
-
-def binlog_file(name: str) -> tuple[str, int]:
-    """`mdb-bin.000012` as ("mdb-bin", 12)."""
-    base, dot, number = name.rpartition(".")
-    if not dot or not number.isdigit():
-        raise InvariantViolated(f"not a binlog file name: {name!r}")
-    return base, int(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +60,7 @@ class BinlogPosition:
         TRANSACTION WITH CONSISTENT SNAPSHOT` gives read view and address of one instant (25 of 25 under writers)."""
         one = as_kind(transaction, BinlogPosition, beside=self)
         by_gtid = self.covers(one)
-        if not one.file or not self.file:
-            return by_gtid
-        its_base, its_number = binlog_file(one.file)
-        base, number = binlog_file(self.file)
-        if its_base != base:
-            raise InvariantViolated(f"binlog {one.file!r} does not belong to the log of {self.file!r}")
-        by_address = (its_number, one.offset) < (number, self.offset)
-        if by_address != by_gtid:
+        if lies_before(one, self) not in (None, by_gtid):
             raise InvariantViolated(f"GTID and binlog address disagree whether {one} lies before {self}")
         return by_gtid
 

@@ -10,12 +10,12 @@ from seamline.adapters.hanging import QUESTION_S
 from seamline.adapters.probe_statements import default_of, transactions
 from seamline.databases.mysql.canonical import quoted, text_literal
 from seamline.databases.mysql.client import Session, open_session, query, role, translated
+from seamline.databases.mysql.edge_values import LIMITS, edge_values
+from seamline.databases.mysql.marker import create_statement
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import Refused, SeamlineError, TransientError
 from seamline.domain.probe import KEY, Default, Probe, ProbePath
 from seamline.plan.model import SourcePlan
-from seamline.sources.mariadb.edge_values import LIMITS, edge_values
-from seamline.sources.mariadb.marker import create_statement
 
 _TRIAL = quoted("seamline_certify_trial")
 # No strict session takes an ENUM's error value.

@@ -15,13 +15,14 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.tls import tls_of
 from seamline.databases.mysql import client
 from seamline.databases.mysql.canonical import text_literal
+from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, close_all
 from seamline.databases.mysql.watched import WatchedSession, what_hangs
 from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
 from seamline.kinds.bulk import ArrowRows, BulkRead, TableReaders
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.bulk import BulkReaders
 from seamline.sources.mariadb.one_session import OneSessionReaders
-from seamline.sources.mariadb.sessions import BEGIN_SNAPSHOT, close_all, open_session
+from seamline.sources.mariadb.sessions import open_session
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Participant
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -22,13 +21,15 @@ from pymysql.constants import CLIENT, ER
 from seamline.adapters.connections import Connection
 from seamline.adapters.hanging import QUESTION_S, SILENCE_S
 from seamline.databases.mysql import client
-from seamline.databases.mysql.read import MariaDbReadView
+from seamline.databases.mysql.client import Session
+from seamline.databases.mysql.snapshot_sessions import NeverTogether, SnapshotLock, begin, close_all
 from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, TransientError
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.mariadb.read import MariaDbReadView
 
 # UTC: canonical texts of instants. derived_merge: see `canonical`. The two time-outs: a view lives through long scans.
 # A table that somebody alters just now is waited for for 30 s: who alters may wait for another view of ours.
@@ -39,7 +40,6 @@ SESSION_SETTINGS = (
     # The derived table of a digest stays in memory up to some two million rows; beyond, it goes to disk as before.
     "SET SESSION tmp_memory_table_size = 134217728, SESSION max_heap_table_size = 134217728",
 )
-BEGIN_SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 # MariaDB 11.4.5 answers `binlog_snapshot_*` through variables of the whole server: sessions that ask at the same time
 # may get each other's address (ADR 7). Ours ask one after the other, and twice: a stranger's question, as a
 # monitor's SHOW STATUS, would have to fall into both with the same answer.
@@ -68,14 +68,6 @@ PAUSE_S = 0.3
 _STAGE_IDLE_S = 2
 
 log = logging.getLogger(__name__)
-Session = pymysql.connections.Connection
-
-
-class SnapshotLock(StrEnum):
-    """What the source's owner allows: no lock at all, or commits held for at most 200 ms."""
-
-    NONE = "none"
-    BRIEF = "brief"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +196,6 @@ def _never_held(stage: str, attempts: int, exc: pymysql.err.MySQLError) -> Trans
     )
 
 
-def begin(sessions: Sequence["Session[Any]"]) -> None:
-    """Open a snapshot in every session."""
-    for session in sessions:
-        client.query(session, BEGIN_SNAPSHOT)
-
-
 def common_address(sessions: Sequence["Session[Any]"]) -> Address | None:
     """Where the sessions, opened one after the other, stand; None where a commit came in between."""
     # The first and the last prove it for all: between two equal addresses nothing was committed.
@@ -231,10 +217,6 @@ def bring_to_one_address(sessions: Sequence["Session[Any]"], *, lock: SnapshotLo
         if lock is SnapshotLock.BRIEF:
             time.sleep(PAUSE_S)
     raise never_together(lock, len(sessions))
-
-
-class NeverTogether(Refused):
-    """The sessions of a read did not come to stand at one position."""
 
 
 def never_together(lock: SnapshotLock, count: int) -> NeverTogether:
@@ -296,9 +278,3 @@ def open_views(source: SourcePlan, count: int, *, tables: Sequence[Table] = ()) 
         if isinstance(exc, pymysql.err.MySQLError):
             raise client.translated(exc, connection) from exc
         raise
-
-
-def close_all(sessions: Sequence["Session[Any]"]) -> None:
-    for session in sessions:
-        with suppress(pymysql.err.Error):
-            session.close()

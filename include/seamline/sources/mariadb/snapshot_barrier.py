@@ -27,6 +27,8 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.hanging import QUESTION_S
 from seamline.databases.mysql import client
 from seamline.databases.mysql.canonical import text_literal
+from seamline.databases.mysql.client import Session
+from seamline.databases.mysql.snapshot_sessions import SnapshotLock, begin
 from seamline.domain.errors import TransientError
 from seamline.sources.mariadb.sessions import (
     ADDRESS_TEXT,
@@ -35,9 +37,6 @@ from seamline.sources.mariadb.sessions import (
     PAUSE_S,
     READ_ADDRESS,
     Address,
-    Session,
-    SnapshotLock,
-    begin,
     commits_held,
     common_address,
     never_together,

@@ -1,17 +1,21 @@
 """ports.Source for MariaDB: catalogue, preflight, markers, read views, each with the connection of its role."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from typing import Any, TypeVar
 
 import pymysql
 
-from seamline.databases.mysql.client import open_session, role, translated
+from seamline.databases.mysql.client import Session, open_session, role, translated
+from seamline.databases.mysql.marker import delete_markers, insert_marker
 from seamline.domain.catalogue import Table, alterations
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
-from seamline.sources.mariadb import catalogue, marker, preflight, preflight_facts
+from seamline.sources.mariadb import catalogue, preflight, preflight_facts
 from seamline.sources.mariadb.sessions import open_views
+
+AnswerT = TypeVar("AnswerT")
 
 
 class MariaDbSource:
@@ -21,12 +25,9 @@ class MariaDbSource:
         self._source = source
 
     def survey(self, tables: Sequence[str]) -> Survey:
-        connection = role(self._source, self._source.reader)
-        with closing(open_session(connection)) as session:
-            try:
-                return catalogue.survey(session, self._source.database, tables)
-            except pymysql.err.MySQLError as exc:
-                raise translated(exc, connection) from exc
+        return self._asked(
+            self._source.reader, lambda session: catalogue.survey(session, self._source.database, tables)
+        )
 
     def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
         return self.survey(tables).whole()
@@ -49,11 +50,15 @@ class MariaDbSource:
         return preflight.check(facts)
 
     def commit_marker(self, one: Marker) -> None:
-        marker.commit_marker(role(self._source, self._source.marker), self._source.marker_table, one)
+        """Returns after the commit. A repeat with the same id is a no-op."""
+        self._asked(self._source.marker, lambda session: insert_marker(session, self._source.marker_table, one))
 
     def prune_markers(self, *, older_than_s: float, rows_max: int) -> int:
-        connection = role(self._source, self._source.marker)
-        return marker.prune_markers(connection, self._source.marker_table, older_than_s=older_than_s, rows_max=rows_max)
+        table = self._source.marker_table
+        return self._asked(
+            self._source.marker,
+            lambda session: delete_markers(session, table, older_than_s=older_than_s, rows_max=rows_max),
+        )
 
     def seed_position(self) -> Position:
         """The position of a consistent snapshot: everything before it is committed, everything after comes."""
@@ -66,6 +71,14 @@ class MariaDbSource:
 
     def open_views(self, count: int) -> Sequence[ReadView]:
         return open_views(self._source, count)
+
+    def _asked(self, connection_id: str, ask: "Callable[[Session[Any]], AnswerT]") -> AnswerT:
+        connection = role(self._source, connection_id)
+        with closing(open_session(connection)) as session:
+            try:
+                return ask(session)
+            except pymysql.err.MySQLError as exc:
+                raise translated(exc, connection) from exc
 
 
 def open_source(source: SourcePlan) -> MariaDbSource:

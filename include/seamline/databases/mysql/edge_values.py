@@ -1,4 +1,4 @@
-"""The edge values of each kind of MariaDB column, as literals of that server. Pure."""
+"""The edge values of each kind of column of MariaDB and MySQL, as literals of these servers. Pure."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

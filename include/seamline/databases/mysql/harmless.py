@@ -7,7 +7,7 @@ deletes rows, and no log holds that.
 import re
 from collections.abc import Iterator, Sequence
 
-# A quoted name is a number between zeros, texts and comments are gone: see `binlog._Statement`.
+# A quoted name is a number between zeros, texts and comments are gone: see `binlog_decoder._Statement`.
 _NAME = r"(?:\0\d+\0|[\w$]+)"
 _IF = r"(?:\s+if\s+(?:not\s+)?exists)?"
 # No letter of a name follows.

@@ -1,0 +1,16 @@
+"""Servers that only some of these tests need."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from tests import mysql_server
+from tests.conftest import RunningStack
+
+
+@pytest.fixture(scope="session")
+def mysql_root(stack: RunningStack) -> Iterator[Connection]:
+    """A MySQL, reached as its root. Where it cannot be had, every test that asks for it is an error by its own name."""
+    with mysql_server.running(stack.settings) as root:
+        yield root
