@@ -21,6 +21,7 @@ import pytest
 
 from seamline import registry
 from seamline.adapters.connections import Connection
+from seamline.databases.mysql.connector_settings import binlog_settings
 from seamline.plan.model import SyncPlan, TablePlan, plan_from_json, plan_to_json
 from seamline.ports import Orders, StreamReport
 from seamline.sources.mariadb import connector
@@ -59,14 +60,16 @@ def main() -> int:
         pytest.MonkeyPatch.context() as patch,
     ):
         if chosen.poll_ms:
-            settings_of = connector.mariadb_settings
-            patch.setattr(connector, "mariadb_settings", partial(polling_every, chosen.poll_ms, settings_of))
+            settings_of = binlog_settings
+            patch.setattr(connector, "binlog_settings", partial(polling_every, chosen.poll_ms, settings_of))
         bank.ensure(dataclasses.replace(bank.plan, tables=tuple(TablePlan(name) for name in TABLES)))
         return latency(bank, warehouse, seconds=chosen.seconds)
 
 
-def polling_every(poll_ms: int, settings_of: Callable[..., dict[str, str]], *about: Any) -> dict[str, str]:
-    return settings_of(*about) | {"poll.interval.ms": str(poll_ms)}
+def polling_every(
+    poll_ms: int, settings_of: Callable[..., dict[str, str]], *about: Any, **words: Any
+) -> dict[str, str]:
+    return settings_of(*about, **words) | {"poll.interval.ms": str(poll_ms)}
 
 
 @contextmanager

@@ -16,12 +16,13 @@ from seamline.adapters.connect.connector_config import (
 from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
 from seamline.adapters.connect.trace import cure_of, has_lost_its_place, short_trace
 from seamline.adapters.tls import Tls
+from seamline.databases.mysql.connector_settings import server_id
 from seamline.domain.errors import ConfigError, InvariantViolated
 from seamline.domain.position import Position
 from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.kinds.found import source_kind
 from seamline.plan.model import SourcePlan
-from seamline.sources.mariadb.connector import MariaDbConnector, server_id
+from seamline.sources.mariadb.connector import MariaDbConnector
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.postgres.connector import PostgresConnector
 from seamline.sources.postgres.position import PostgresPosition

@@ -1,10 +1,13 @@
 """Each rule that MySQL has of its own, alone; and that a good server breaks none."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from seamline.databases.mysql.preflight import MARKER_SHAPE, ForeignKeyAction, RoleFacts, SourceFacts
+from seamline.kinds.logins import logins_of
+from seamline.sources.mysql.grants import grant_script
 from seamline.sources.mysql.preflight import VARIABLES as ASKED
 from seamline.sources.mysql.preflight import check
 
@@ -117,3 +120,9 @@ def test_a_role_that_lacks_a_right_is_named(facts: SourceFacts, lacking: list[st
     assert len(problems) == len(lacking)
     for problem, right in zip(problems, lacking, strict=True):
         assert f"lacks {right}" in problem.what
+
+
+def test_the_page_of_grants_shows_what_the_script_of_mysql_prints(checkout: Path) -> None:
+    page = (checkout / "docs" / "reference" / "grants.md").read_text(encoding="utf-8")
+    script = grant_script("bank", ["account", "ledger_entry"], logins=logins_of("bank"))
+    assert f"```sql\n{script}```" in page

@@ -8,7 +8,7 @@ from seamline.spec.destination import Destination
 from seamline.spec.source import DatabaseSource
 
 # Named in messages: what people ask for and nobody can have yet.
-SOURCES_PLANNED = ("mysql", "files", "kafka")
+SOURCES_PLANNED = ("files", "kafka")
 DESTINATIONS_PLANNED = ("mariadb", "mysql", "iceberg", "delta", "hudi", "files", "hive", "key_value", "kafka")
 
 

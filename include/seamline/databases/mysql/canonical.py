@@ -56,13 +56,15 @@ _PRINTED_ALIKE = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """In which the servers of the family differ. `collation`: bytes decide, trailing spaces count; no collation of the
-    source may join what is different. `micros`: the microseconds of a TIME."""
+    source may join what is different. `micros`: the microseconds of a TIME. `document`: a JSON as the
+    server's own text."""
 
     collation: str
     micros: str
+    document: str
 
 
-MARIADB = Dialect(collation="utf8mb4_nopad_bin", micros="TIME_TO_SEC({name})*1000000")
+MARIADB = Dialect(collation="utf8mb4_nopad_bin", micros="TIME_TO_SEC({name})*1000000", document="{name}")
 
 
 def quoted(name: str) -> str:

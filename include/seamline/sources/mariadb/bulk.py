@@ -23,10 +23,11 @@ import pymysql
 from seamline.adapters.children import native_wait
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql import client
+from seamline.databases.mysql.bulk_types import expression_of
 from seamline.databases.mysql.canonical import quoted, text_literal
 from seamline.databases.mysql.read import condition_of, relation
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, close_all
-from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, SeamlineError, TransientError
 from seamline.kinds.bulk import ArrowRows, BulkRead
@@ -38,27 +39,6 @@ BATCH_ROWS = 65_536
 _START_LOCK_S = 6 * 3600
 _PROOF = "seamline.proof"
 _IS_ROW = "seamline.is_row"
-
-
-def expression_of(column: Column) -> str:
-    """How a column is read: as it is where connectorx gives its Arrow type, or one that casts to it without loss."""
-    name = quoted(column.name)
-    match column.kind:
-        case Kind.DECIMAL:
-            # As text. CONCAT makes it faster than CAST: reading 14 columns, two of them decimals, takes 8 % less.
-            return f"CONCAT({name})"
-        case Kind.BITS:
-            return f"CAST({name}+0 AS UNSIGNED)"
-        case Kind.BOOLEAN | Kind.YEAR:
-            return f"CAST({name}+0 AS SIGNED)"
-        case Kind.TIME:
-            return f"CAST(TIME_TO_SEC({name})*1000000 AS SIGNED)"
-        case Kind.UUID:
-            return f"UNHEX(REPLACE(CAST({name} AS CHAR),'-',''))"
-        case Kind.TIME_OF_DAY | Kind.INTERVAL | Kind.JSONB:
-            raise SchemaConflict(f"no column of MariaDB is of kind {column.kind.value}: {column.name}")
-        case _:
-            return name
 
 
 def bulk_statement(database: str, table: Table, segment: Segment, *, start_lock: str) -> str:

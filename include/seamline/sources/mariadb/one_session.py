@@ -1,94 +1,26 @@
-"""Whole tables out of MariaDB through one session that stands where it stands: no lock, and nobody to wait for.
+"""Whole tables out of MariaDB through one session that stands where it stands.
 
-For a source that commits too often for several sessions to come to one position, and whose owner allows no lock. Its
-rows come through PyMySQL one by one, table after table; `bulk` is the fast way.
+For a source that commits too often for several sessions to come to one position, and whose owner allows no lock.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-import pyarrow as pa
-import pymysql
+from collections.abc import Sequence
 
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql import client
-from seamline.databases.mysql.canonical import quoted
-from seamline.databases.mysql.read import condition_of, relation
+from seamline.databases.mysql.canonical import MARIADB
+from seamline.databases.mysql.one_session import SessionReaders
 from seamline.databases.mysql.watched import WatchedSession
-from seamline.domain.catalogue import Column, Kind
-from seamline.domain.errors import SchemaConflict
-from seamline.kinds.bulk import ArrowRows, BulkRead
-from seamline.sources.mariadb.bulk import expression_of
+from seamline.kinds.bulk import BulkRead
 from seamline.sources.mariadb.sessions import address_of
-from seamline.values.arrow import arrow_type, schema_of
-
-BATCH_ROWS = 8_192
 
 
-class OneSessionReaders:
-    """`kinds.bulk.TableReaders` through a session whose snapshot is open. It is not closed here."""
-
+class OneSessionReaders(SessionReaders):
     def __init__(self, session: WatchedSession, connection: Connection, reads: Sequence[BulkRead]) -> None:
-        self._session = session
-        self._connection = connection
-        self.reads = reads
-
-    def meet(self) -> None:
-        """There is nobody else."""
-
-    def rows(self, number: int, *, proven: Callable[[str], None]) -> ArrowRows:
-        proven(str(address_of(self._session)))
-        return ArrowRows(schema_of(self.reads[number].table), self._batches(self.reads[number]))
-
-    def close(self) -> None: ...
-
-    def _batches(self, read: BulkRead) -> Iterator[pa.RecordBatch]:
-        table = read.table
-        place, condition = relation(self._connection.database, table), condition_of(table, read.segment)
-        columns = ", ".join(_expression(column) for column in table.columns)
-        cursor = self._session.cursor(pymysql.cursors.SSCursor)
-        try:
-            cursor.execute(f"SELECT {columns} FROM {place} WHERE {condition}")
-            while rows := self._next(cursor):
-                values = zip(*rows, strict=True)
-                arrays = [_array(column, its) for column, its in zip(table.columns, values, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))
-        except pymysql.err.MySQLError as exc:
-            raise client.translated(exc, self._connection) from exc
-        except _MisfitError as exc:
-            raise SchemaConflict(
-                f"a value of {table.name}.{exc.column.name} does not fit {exc.column.source_type}: {exc.__cause__}",
-                hint="an invalid date (as 0000-00-00) has to be corrected at the source; was the column changed?",
-                table=table.name,
-            ) from exc
-        finally:
-            # To close it would read all rows that are left, of a read that may have failed at its first.
-            cursor.connection = None  # type: ignore[assignment]
-
-    def _next(self, cursor: pymysql.cursors.SSCursor) -> Sequence[tuple[Any, ...]]:
-        with self._session.waiting():
-            return cursor.fetchmany(BATCH_ROWS)
-
-
-class _MisfitError(Exception):
-    def __init__(self, column: Column) -> None:
-        super().__init__(column.name)
-        self.column = column
-
-
-def _expression(column: Column) -> str:
-    # As text a FLOAT has six digits; as a DOUBLE it is exact.
-    return f"CAST({quoted(column.name)} AS DOUBLE)" if column.kind is Kind.FLOAT else expression_of(column)
-
-
-def _array(column: Column, values: Sequence[Any]) -> pa.Array:
-    """A safe cast: a value that does not fit raises, nothing is rounded or cut."""
-    arrow = arrow_type(column)
-    try:
-        if pa.types.is_decimal(arrow):
-            return pa.array([None if value is None else str(value) for value in values], pa.string()).cast(arrow)
-        if pa.types.is_boolean(arrow) or pa.types.is_duration(arrow):
-            return pa.array(values, pa.int64()).cast(arrow)
-        return pa.array(values, arrow)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as exc:
-        raise _MisfitError(column) from exc
+        super().__init__(
+            session,
+            connection,
+            reads,
+            dialect=MARIADB,
+            proof=lambda: str(address_of(session)),
+            translated=client.translated,
+        )

@@ -6,4 +6,6 @@ from seamline.databases.mysql.canonical import Dialect
 MYSQL = Dialect(
     collation="utf8mb4_0900_bin",
     micros="(TIME_TO_SEC({name})*1000000+IF({name}<TIME'00:00:00',-1,1)*MICROSECOND({name}))",
+    # A client may print a document that it is given as one: connectorx leaves the spaces out.
+    document="CAST({name} AS CHAR)",
 )

@@ -201,18 +201,31 @@ def views_at(
     ]
 
 
-def open_views(source: SourcePlan, count: int, *, tables: Sequence[Table] = ()) -> list[MySqlReadView]:
-    """`count` read views at one position."""
-    connection = role(source, source.reader)
-    sessions: list[Session[Any]] = []
+@contextmanager
+def errors_translated(sessions: Sequence["Session[Any]"], connection: Connection) -> Iterator[None]:
+    """Where something fails inside, the sessions are closed."""
     try:
-        for _ in range(count):
-            sessions.append(open_session(connection))
-        lock = SnapshotLock(source.snapshot_lock)
-        position = bring_to_one_position(sessions, lock=lock, connection=connection)
-        return views_at(sessions, connection=connection, position=position, tables=tables)
+        yield
     except BaseException as exc:
         close_all(sessions)
         if isinstance(exc, pymysql.err.MySQLError):
             raise client.translated(exc, connection) from exc
         raise
+
+
+def open_together(source: SourcePlan, connection: Connection, count: int) -> tuple[list[MySqlSession], MySqlPosition]:
+    """`count` sessions whose snapshots stand at one position. The caller closes them."""
+    sessions: list[MySqlSession] = []
+    with errors_translated(sessions, connection):
+        for _ in range(count):
+            sessions.append(open_session(connection))
+        lock = SnapshotLock(source.snapshot_lock)
+        return sessions, bring_to_one_position(sessions, lock=lock, connection=connection)
+
+
+def open_views(source: SourcePlan, count: int, *, tables: Sequence[Table] = ()) -> list[MySqlReadView]:
+    """`count` read views at one position."""
+    connection = role(source, source.reader)
+    sessions, position = open_together(source, connection, count)
+    with errors_translated(sessions, connection):
+        return views_at(sessions, connection=connection, position=position, tables=tables)

@@ -1,0 +1,63 @@
+"""MySQL as a source."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, ClassVar
+
+from seamline.domain.errors import InvariantViolated
+from seamline.kinds.bulk import BulkRead, CopyTasks, OpenedSource, TableReaders, Wanted
+from seamline.kinds.logins import Logins
+from seamline.plan.model import SourcePlan
+from seamline.ports import Source
+
+if TYPE_CHECKING:
+    from seamline.adapters.debezium.envelope import Decoder
+    from seamline.kinds.source import ConnectorKind
+    from seamline.spec.source import DatabaseSource
+
+
+class MySql:
+    """`kinds.source.SourceKind`."""
+
+    name: ClassVar[str] = "mysql"
+
+    def spec(self) -> "type[DatabaseSource]":
+        from seamline.sources.mysql.spec import MysqlSource
+
+        return MysqlSource
+
+    def open_source(self, source: SourcePlan) -> Source:
+        from seamline.sources.mysql.source import open_source
+
+        return open_source(source)
+
+    def open_for_tasks(
+        self, source: SourcePlan, wanted: Wanted, tasks: CopyTasks
+    ) -> AbstractContextManager[OpenedSource]:
+        """`tasks` are never started: this process reads."""
+        from seamline.sources.mysql.bulk import open_source
+
+        return open_source(source, wanted)
+
+    def open_readers(
+        self, source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int
+    ) -> TableReaders:
+        raise InvariantViolated(f"no task reads tables of {source.name}: the process that opens the source does")
+
+    def decoder(self, source: SourcePlan) -> "Decoder":
+        from seamline.sources.mysql.decode import MySqlDecoder
+
+        return MySqlDecoder(source.connector, source.database)
+
+    def connector(self) -> "ConnectorKind":
+        from seamline.sources.mysql.connector import CONNECTOR
+
+        return CONNECTOR
+
+    def grant_script(self, source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> str:
+        from seamline.sources.mysql.grants import script_of
+
+        return script_of(source, tables, logins=logins)
+
+
+KIND = MySql()
