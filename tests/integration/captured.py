@@ -34,6 +34,7 @@ from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Source
 from seamline.sources.mariadb.grants import grant_script
 from seamline.sources.mariadb.source import MariaDbSource
+from seamline.sources.mysql.position import MySqlPosition
 from seamline.sync.capture_lifecycle import CaptureSource, CaptureState, ensure_capture, reset_capture
 from seamline.sync.capture_watch import CaptureWatch
 from seamline.sync.stream_host import RaiseAlarm
@@ -403,7 +404,15 @@ def _replay(one: Captured, reader: KafkaLogReader, marker_id: str) -> Replayed:
                 return state
         elif record.kind in (RecordKind.TRUNCATE, RecordKind.DDL):
             odd += 1
+            before = _alone(record, begun) or before
     raise AssertionError(f"the log ended before marker {marker_id}; {state.transactions} transactions")
+
+
+def _alone(record: LogRecord, begun: Position | None) -> PrecedingTransaction | None:
+    """What a BEGIN says that follows a TRUNCATE or a statement of MySQL, which has no BEGIN and no END."""
+    if begun is not None or not isinstance(record.position, MySqlPosition):
+        return None
+    return PrecedingTransaction(replace(record.position, file="", offset=0), has_end=True)
 
 
 def _records(reader: KafkaLogReader) -> Iterator[LogRecord]:

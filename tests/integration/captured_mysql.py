@@ -56,6 +56,8 @@ def captured_mysql(
     tables: Sequence[str] = ("account", "audit"),
     destinations: tuple[DestinationPlan, ...] = (),
     lock: str = "none",
+    client: ConnectClient | None = None,
+    secrets_file: str = "",
 ) -> Iterator[MySqlCaptured]:
     """The logins are those of the test's own; Connect knows the password of the capture's as that of the bank's."""
     secret = resolve("core_bank_capture")
@@ -76,14 +78,14 @@ def captured_mysql(
         host=server.host,
         port=server.port,
         connection_id="core_bank_capture",
-        secrets_file=str(load().data / "connect" / "secrets.properties"),
+        secrets_file=secrets_file or str(load().data / "connect" / "secrets.properties"),
         kafka_servers=str(client_settings(resolve("kafka"))["bootstrap.servers"]),
     )
     with pytest.MonkeyPatch.context() as patch, mysql_database(server, name) as root:
         for role in ("capture", "reader", "marker"):
             address = f"mysql://{getattr(logins, role)}:{secret.password}@{root.host}:{root.port}/{name}"
             patch.setenv(f"SEAMLINE_CONNECTION_{name.upper()}_{role.upper()}", address)
-        one = MySqlCaptured(plan, root, ConnectClient(resolve("connect")), endpoint)
+        one = MySqlCaptured(plan, root, client or ConnectClient(resolve("connect")), endpoint)
         forget(one)
         one.execute(*create)
         one.grant(plan)

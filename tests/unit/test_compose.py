@@ -126,7 +126,7 @@ def test_the_connect_image_gets_exactly_the_locked_plugins(checkout: Path) -> No
     assert re.search(r"^FROM .*/debezium/connect:3\.7}$", dockerfile, re.MULTILINE)
     assert "sha256sum -c" in dockerfile
     plugins = [file.path for file in jars.read_lock(checkout / "jars" / "jars.lock") if "debezium/" in file.path]
-    assert len(plugins) == 2
+    assert len(plugins) == 3
     assert f"for kind in {' '.join(own_connectors.KINDS)};" in dockerfile
     assert f'cp "own-connectors/$kind/{own_connectors.JAR}" ' in dockerfile
 

@@ -14,9 +14,13 @@ from seamline.stack.jars import LockedFile
 from seamline.stack.layout import Layout
 
 JAR = "seamline-connect.jar"
-# A folder in connect/ and a plugin each.
-KINDS = ("mariadb", "postgres")
-_SHARED = "shared"
+# A plugin each, and the folders in connect/ that its classes are of.
+_FOLDERS = {
+    "mariadb": ("shared", "binlog", "mariadb"),
+    "mysql": ("shared", "binlog", "mysql"),
+    "postgres": ("shared", "postgres"),
+}
+KINDS = tuple(_FOLDERS)
 _NEEDED = {"compiler", "debezium", "kafka"}
 # A jar of the same classes is the same file, whenever it is made.
 _MADE = (2026, 1, 1, 0, 0, 0)
@@ -52,7 +56,7 @@ def _compile_all(layout: Layout, environment: Mapping[str, str], target: Path) -
 def _compile(kind: str, layout: Layout, environment: Mapping[str, str], target: Path) -> None:
     (compiler,) = (layout.jars / "compiler").glob("ecj-*.jar")
     (plugin,) = _plugins(layout, kind)
-    own = _folder(layout) / kind
+    parts = [_folder(layout) / name for name in _FOLDERS[kind]]
     class_path = [
         *sorted((layout.jars / "kafka").glob("*.jar")),
         *sorted(path for path in plugin.glob("*.jar") if path.name != JAR),
@@ -60,13 +64,13 @@ def _compile(kind: str, layout: Layout, environment: Mapping[str, str], target: 
     classes = target / "classes"
     command = [
         str(java.find(layout, environment).binary), "-jar", str(compiler), "-17", "-proc:none",
-        "-cp", ":".join(map(str, class_path)), "-d", str(classes), str(_folder(layout) / _SHARED), str(own / "src"),
+        "-cp", ":".join(map(str, class_path)), "-d", str(classes), *(str(part / "src") for part in parts),
     ]  # fmt: skip
     answer = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if answer.returncode != 0:
         raise TerminalError(f"connect/ does not compile:\n{answer.stdout}{answer.stderr}")
     with zipfile.ZipFile(target / JAR, "w") as packed:
-        for folder in (classes, own / "resources"):
+        for folder in (classes, *(part / "resources" for part in parts)):
             for path in sorted(found for found in folder.rglob("*") if found.is_file()):
                 packed.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix(), _MADE), path.read_bytes())
     shutil.rmtree(classes)

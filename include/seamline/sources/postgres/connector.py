@@ -62,7 +62,7 @@ class PostgresConnector:
 
     plugin = "seamline.connect.PostgresConnector"
     # Older ones lose rows.
-    tested_versions = ("3.7.0.Final-seamline-13",)
+    tested_versions = ("3.7.0.Final-seamline-14",)
     keeps_schema_history = False
 
     def settings(

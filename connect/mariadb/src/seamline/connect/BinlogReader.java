@@ -19,6 +19,7 @@ import io.debezium.connector.mariadb.MariaDbOffsetContext;
 import io.debezium.connector.mariadb.MariaDbPartition;
 import io.debezium.connector.mariadb.MariaDbStreamingChangeEventSource;
 import io.debezium.connector.mariadb.MariaDbTaskContext;
+import io.debezium.connector.mariadb.charset.MariaDbCharsetRegistry;
 import io.debezium.connector.mariadb.metrics.MariaDbStreamingChangeEventSourceMetrics;
 import io.debezium.pipeline.ErrorHandler;
 import io.debezium.pipeline.EventDispatcher;
@@ -40,6 +41,9 @@ import org.apache.kafka.connect.errors.DataException;
  * say.
  */
 final class BinlogReader extends MariaDbStreamingChangeEventSource {
+
+    private static final String COLLATIONS =
+            "SELECT id, character_set_name FROM information_schema.collation_character_set_applicability";
 
     private static final Set<EventType> OF_MYSQL = EnumSet.of(
             EventType.EXT_WRITE_ROWS, EventType.EXT_UPDATE_ROWS, EventType.EXT_DELETE_ROWS, EventType.TRANSACTION_PAYLOAD);
@@ -116,7 +120,8 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             BinlogConnectorConnection connection) {
         isCaptured = config.getTableFilters().dataCollectionFilter()::isIncluded;
         texts = new TextsAsNamed(
-                connection, isCaptured, () -> client.getBinlogFilename() + " from position " + client.getBinlogPosition());
+                connection, COLLATIONS, new MariaDbCharsetRegistry(), isCaptured,
+                () -> client.getBinlogFilename() + " from position " + client.getBinlogPosition());
         statements = new StatementsWithoutRows(config.getTableFilters().databaseFilter(), texts::lettersOf);
         super.configureBinaryLogClient(client, config, threads, connection);
         client.registerLifecycleListener(new BinaryLogClient.AbstractLifecycleListener() {

@@ -3,6 +3,7 @@ package seamline.connect;
 import com.github.shyiko.mysql.binlog.event.TableMapEventData;
 import com.github.shyiko.mysql.binlog.event.TableMapEventMetadata;
 import com.github.shyiko.mysql.binlog.event.deserialization.ColumnType;
+import io.debezium.connector.binlog.charset.BinlogCharsetRegistry;
 import io.debezium.jdbc.JdbcConnection;
 import io.debezium.relational.TableId;
 import java.io.IOException;
@@ -52,22 +53,29 @@ final class TextsAsNamed {
     /** For a UNIQUE over long texts the server keeps a column behind those that anybody sees (LONG_HASH_FIELD, table.h). */
     private static final Pattern HIDDEN = Pattern.compile("DB_ROW_HASH_\\d+");
 
-    /** @param place where in the binlog is read now, in words */
-    TextsAsNamed(JdbcConnection connection, Predicate<TableId> isCaptured, Supplier<String> place) {
+    /**
+     * @param collations a question for the number of each collation and its character set
+     * @param charsets what Debezium knows of letters
+     * @param place where in the binlog is read now, in words
+     */
+    TextsAsNamed(
+            JdbcConnection connection,
+            String collations,
+            BinlogCharsetRegistry charsets,
+            Predicate<TableId> isCaptured,
+            Supplier<String> place) {
         this.isCaptured = isCaptured;
         this.place = place;
-        letters = new Letters(connection);
+        letters = new Letters(connection, charsets);
         try {
-            connection.query(
-                    "SELECT id, character_set_name FROM information_schema.collation_character_set_applicability",
-                    rows -> {
-                        while (rows.next()) {
-                            sets.put(rows.getInt(1), rows.getString(2));
-                        }
-                    });
+            connection.query(collations, rows -> {
+                while (rows.next()) {
+                    sets.put(rows.getInt(1), rows.getString(2));
+                }
+            });
         } catch (SQLException failure) {
             if (NO_SUCH_COLUMN.equals(failure.getSQLState())) {
-                throw new ConnectException("The server does not number its collations as MariaDB 11.4 does", failure);
+                throw new ConnectException("The server does not number its collations as the tested one does", failure);
             }
             throw Unanswered.because(failure);
         }

@@ -1,6 +1,6 @@
 package seamline.connect;
 
-import io.debezium.connector.mariadb.charset.MariaDbCharsetRegistry;
+import io.debezium.connector.binlog.charset.BinlogCharsetRegistry;
 import io.debezium.jdbc.JdbcConnection;
 import java.io.IOException;
 import java.io.InputStream;
@@ -11,7 +11,7 @@ import java.util.HexFormat;
 import java.util.Map;
 
 /**
- * How the bytes of MariaDB's character sets are read.
+ * How the bytes of the server's character sets are read.
  *
  * Debezium reads those of single bytes by Java's tables, of which some have other letters than the server (greek, cp866),
  * some have none for a byte where the server has one (latin1), and some are those of another set (hp8).
@@ -28,12 +28,16 @@ final class Letters {
 
     private final Map<String, String> ofSingleBytes = new HashMap<>();
     private final Map<String, Reading> ofServer = new HashMap<>();
-    private final MariaDbCharsetRegistry others = new MariaDbCharsetRegistry();
+    private final BinlogCharsetRegistry others;
     private final JdbcConnection server;
 
-    /** @param server is asked for the letters of some sets, once for each */
-    Letters(JdbcConnection server) {
+    /**
+     * @param server is asked for the letters of some sets, once for each
+     * @param others what Debezium knows of those that are not in our table
+     */
+    Letters(JdbcConnection server, BinlogCharsetRegistry others) {
         this.server = server;
+        this.others = others;
         try (InputStream tables = Letters.class.getResourceAsStream(TABLES)) {
             new String(tables.readAllBytes(), StandardCharsets.US_ASCII).lines().forEach(this::add);
         } catch (IOException broken) {

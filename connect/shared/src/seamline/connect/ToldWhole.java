@@ -1,6 +1,5 @@
 package seamline.connect;
 
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.data.Field;
@@ -21,7 +20,7 @@ import org.apache.kafka.connect.source.SourceRecord;
 final class ToldWhole {
 
     /** Raised with every change of these classes: a worker that has others is refused before a capture is touched. */
-    private static final String OWN = "seamline-13";
+    private static final String OWN = "seamline-14";
 
     private static final String BRACKET = "io.debezium.connector.common.TransactionMetadataValue";
     private static final String STATUS = "status";
@@ -69,6 +68,7 @@ final class ToldWhole {
             if (isOfATransaction(record)) {
                 refuseMoreOfTheUndone();
                 toldSince++;
+                passStandalone(record);
             }
             if (!LeanRows.isOne(record)) {
                 return at(record, record.valueSchema(), record.value());
@@ -110,6 +110,17 @@ final class ToldWhole {
     private static boolean isOfATransaction(SourceRecord record) {
         return record.value() instanceof Struct told
                 && (told.schema().field("op") != null || told.schema().field("ddl") != null);
+    }
+
+    /** MySQL tells a TRUNCATE or a statement outside of BEGIN and END: it is a whole transaction, and lies behind us now. */
+    private void passStandalone(SourceRecord record) {
+        Struct source = ((Struct) record.value()).getStruct("source");
+        boolean isNamed = source.schema().field("gtid") != null && source.getString("gtid") != null;
+        if (begun == null && isNamed) {
+            witness = markers.newest();
+            before = ENDED + source.getString("gtid");
+            standAt(places.behind(source.getString("gtid"), record.sourceOffset()));
+        }
     }
 
     private void standAt(Map<String, Object> next) {

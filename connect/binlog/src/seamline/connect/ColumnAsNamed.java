@@ -1,7 +1,7 @@
 package seamline.connect;
 
 import com.github.shyiko.mysql.binlog.event.deserialization.ColumnType;
-import io.debezium.connector.mariadb.antlr.MariaDbAntlrDdlParser;
+import io.debezium.antlr.AntlrDdlParser;
 import io.debezium.relational.Column;
 import io.debezium.relational.ColumnEditor;
 import java.sql.Types;
@@ -114,7 +114,7 @@ final class ColumnAsNamed {
         if (!words.equals(told.type().name())) {
             return Optional.empty();
         }
-        List<String> read = MariaDbAntlrDdlParser.extractEnumAndSetOptions(known.enumValues());
+        List<String> read = known.enumValues().stream().map(AntlrDdlParser::withoutQuotes).toList();
         return told.labels() == null || isSame(told.labels(), read) ? Optional.of(known) : Optional.empty();
     }
 
@@ -136,7 +136,7 @@ final class ColumnAsNamed {
         return label.chars().allMatch(letter -> letter < 0x80);
     }
 
-    /** Debezium escapes commas and leaves quotes doubled; a label with a backslash is refused when it is planned. */
+    /** Quotes are doubled or escaped; a label with a backslash is refused when it is planned. */
     private static String plain(String label) {
         return label.replace("\\", "").replace("''", "'").stripTrailing();
     }
@@ -192,6 +192,7 @@ final class ColumnAsNamed {
             case TIMESTAMP -> column.type("TIMESTAMP").jdbcType(Types.TIMESTAMP_WITH_TIMEZONE).create();
             case TIME -> column.type("TIME").jdbcType(Types.TIME).create();
             case BIT -> column.type("BIT").jdbcType(Types.BIT).length(bits(told)).create();
+            case JSON -> column.type("JSON").jdbcType(Types.OTHER).create();
             case ENUM, SET -> column.type(told.type().name()).jdbcType(Types.CHAR).charsetName(LETTERS).create();
             default -> madeText(told, column, catalogued);
         };

@@ -3,9 +3,9 @@ package seamline.connect;
 import com.github.shyiko.mysql.binlog.event.TableMapEventData;
 import com.github.shyiko.mysql.binlog.event.TableMapEventMetadata;
 import com.github.shyiko.mysql.binlog.event.deserialization.ColumnType;
-import io.debezium.connector.mariadb.MariaDbDatabaseSchema;
 import io.debezium.jdbc.JdbcConnection;
 import io.debezium.relational.Column;
+import io.debezium.relational.RelationalDatabaseSchema;
 import io.debezium.relational.Table;
 import io.debezium.relational.TableId;
 import java.sql.SQLException;
@@ -22,11 +22,11 @@ import org.apache.kafka.connect.errors.DataException;
  * Debezium makes its tables of statements, and reads rows by position. Where a statement says a type in other words than
  * the server (INTEGER UNSIGNED, ZEROFILL, REAL, BINARY), the column is given the server's. Where columns are others, a
  * statement was misunderstood or not logged: that stops here, before the rows. A table that is not known, as after a statement
- * that nobody could read ({@link TablesOfStatements}), is made of what the server names.
+ * that nobody could read ({@link UnreadStatements}), is made of what the server names.
  */
 final class TablesAsNamed {
 
-    private final MariaDbDatabaseSchema schema;
+    private final RelationalDatabaseSchema schema;
     private final Predicate<TableId> isCaptured;
     private final TextsAsNamed texts;
     private final JdbcConnection source;
@@ -35,7 +35,7 @@ final class TablesAsNamed {
 
     /** @param source is asked for what the server does not name */
     TablesAsNamed(
-            MariaDbDatabaseSchema schema, Predicate<TableId> isCaptured, TextsAsNamed texts, JdbcConnection source) {
+            RelationalDatabaseSchema schema, Predicate<TableId> isCaptured, TextsAsNamed texts, JdbcConnection source) {
         this.schema = schema;
         this.isCaptured = isCaptured;
         this.texts = texts;
