@@ -9,19 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from seamline.sinks.postgres.types import destination_type
 
 from seamline.adapters.connections import Connection
+from seamline.databases.mysql import row_decoder as mariadb
 from seamline.databases.postgres.canonical import quoted, text_literal
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.log import Span
 from seamline.ports import Progress
-from seamline.sinks.postgres.types import destination_type
 from seamline.sinks.postgres.wire import WireForms
 from seamline.sinks.postgres.wire_mariadb import MARIADB
 from seamline.sinks.postgres.wire_postgres import POSTGRES
-from seamline.sources.mariadb import row_decoder as mariadb
 from seamline.sources.postgres import row_decoder as postgres_rows
 from seamline.values.build import batch_of
 from seamline.values.digest import canonical_texts

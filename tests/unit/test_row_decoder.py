@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from seamline.adapters.debezium.row_decoder import RowDecoder
+from seamline.databases.mysql import row_decoder as mariadb
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import LogCorrupted, SchemaConflict
 from seamline.domain.unavailable_values import UNAVAILABLE, UNAVAILABLE_BYTES
-from seamline.sources.mariadb import row_decoder as mariadb
 from seamline.sources.postgres import row_decoder as postgres
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of

@@ -57,7 +57,7 @@ class MariaDb:
         return MariaDbDecoder(source.connector, source.database)
 
     def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
-        from seamline.sources.mariadb.row_decoder import DECODER
+        from seamline.databases.mysql.row_decoder import DECODER
 
         return DECODER
 

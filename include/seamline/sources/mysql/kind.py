@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seamline.adapters.debezium.envelope import Decoder
     from seamline.kinds.source import ConnectorKind
     from seamline.spec.source import DatabaseSource
+    from seamline.values.changes import ChangeDecoder
 
 
 class MySql:
@@ -48,6 +49,11 @@ class MySql:
         from seamline.sources.mysql.decode import MySqlDecoder
 
         return MySqlDecoder(source.connector, source.database)
+
+    def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
+        from seamline.databases.mysql.row_decoder import DECODER
+
+        return DECODER
 
     def connector(self) -> "ConnectorKind":
         from seamline.sources.mysql.connector import CONNECTOR

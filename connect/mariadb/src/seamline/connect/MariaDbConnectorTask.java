@@ -1,20 +1,12 @@
 package seamline.connect;
 
-import com.github.shyiko.mysql.binlog.BinaryLogClient;
-import io.debezium.DebeziumException;
-import io.debezium.bean.StandardBeanNames;
-import io.debezium.bean.spi.BeanRegistry;
-import io.debezium.config.CommonConnectorConfig;
 import io.debezium.config.Configuration;
 import io.debezium.config.Field;
 import io.debezium.connector.base.ChangeEventQueue;
-import io.debezium.connector.base.DefaultQueueProvider;
 import io.debezium.connector.binlog.BinlogConnectorConfig;
-import io.debezium.connector.binlog.BinlogEventMetadataProvider;
-import io.debezium.connector.binlog.BinlogSourceTask;
+import io.debezium.connector.binlog.BinlogDatabaseSchema;
+import io.debezium.connector.binlog.BinlogTaskContext;
 import io.debezium.connector.binlog.jdbc.BinlogConnectorConnection;
-import io.debezium.connector.common.CdcSourceTaskContext;
-import io.debezium.connector.common.DebeziumHeaderProducer;
 import io.debezium.connector.mariadb.MariaDbConnectorConfig;
 import io.debezium.connector.mariadb.MariaDbDatabaseSchema;
 import io.debezium.connector.mariadb.MariaDbErrorHandler;
@@ -28,57 +20,30 @@ import io.debezium.connector.mariadb.jdbc.MariaDbFieldReader;
 import io.debezium.connector.mariadb.jdbc.MariaDbValueConverters;
 import io.debezium.connector.mariadb.metrics.MariaDbChangeEventSourceMetricsFactory;
 import io.debezium.connector.mariadb.metrics.MariaDbStreamingChangeEventSourceMetrics;
-import io.debezium.document.DocumentReader;
-import io.debezium.heartbeat.HeartbeatFactory;
-import io.debezium.jdbc.DefaultMainConnectionProvidingConnectionFactory;
-import io.debezium.jdbc.MainConnectionProvidingConnectionFactory;
-import io.debezium.pipeline.ChangeEventSourceCoordinator;
+import io.debezium.jdbc.JdbcConnection;
 import io.debezium.pipeline.DataChangeEvent;
 import io.debezium.pipeline.ErrorHandler;
-import io.debezium.pipeline.EventDispatcher;
-import io.debezium.pipeline.notification.NotificationService;
-import io.debezium.pipeline.signal.SignalProcessor;
-import io.debezium.pipeline.spi.Offsets;
+import io.debezium.pipeline.spi.OffsetContext;
+import io.debezium.pipeline.spi.Partition;
 import io.debezium.relational.CustomConverterRegistry;
 import io.debezium.relational.TableId;
-import io.debezium.schema.SchemaFactory;
-import io.debezium.service.Service;
-import io.debezium.snapshot.SnapshotterService;
+import io.debezium.relational.ValueConverterProvider;
 import io.debezium.spi.topic.TopicNamingStrategy;
 import java.sql.SQLException;
-import java.util.List;
 import java.util.Map;
-import java.util.Optional;
-import org.apache.kafka.connect.source.SourceRecord;
-import org.apache.kafka.connect.source.SourceTaskContext;
+import org.apache.kafka.connect.source.SourceConnector;
 
-/**
- * Debezium's parts (3.5.0.Final) around a reader of our own, which says what Debezium's passes over (ADR 20). Its own task
- * names its reader in the middle of its start, so the parts are put together here. Where a transaction is open at a stop,
- * it is told again from its BEGIN (ADR 16).
- */
-public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, MariaDbOffsetContext> {
-
-    /** No two servers of one topology share it. (`server_uid` is made of a port and a network card's address.) */
-    private static final String SERVER = "SELECT CONCAT('server_id ', @@server_id)";
-
-    /** With AFTER_COMMIT only the writer waits. A server without semi-synchronous replication has no such variables. */
-    private static final String WAITS_FOR_STANDBYS =
-            "SELECT 1 FROM information_schema.GLOBAL_VARIABLES WHERE (VARIABLE_NAME, VARIABLE_VALUE) IN"
-                    + " (('RPL_SEMI_SYNC_MASTER_ENABLED', 'ON'), ('RPL_SEMI_SYNC_MASTER_WAIT_POINT', 'AFTER_SYNC'))"
-                    + " HAVING count(*) = 2";
-
-    private final Places places = new MariaDbPlaces();
-    private PlacesBetweenTransactions between;
-    private ToldWhole told;
+/** Debezium's parts for MariaDB (3.5.0.Final), as {@link BinlogTask} puts them together. */
+public class MariaDbConnectorTask extends BinlogTask<MariaDbPartition, MariaDbOffsetContext> {
 
     private MariaDbConnectorConfig config;
     private MariaDbTaskContext context;
-    private volatile BinlogConnectorConnection connection;
-    private volatile BinlogConnectorConnection connectionOfParts;
-    private volatile MariaDbDatabaseSchema schema;
-    private volatile ChangeEventQueue<DataChangeEvent> queue;
-    private volatile ErrorHandler errorHandler;
+    private MariaDbValueConverters values;
+    private MariaDbDatabaseSchema schema;
+
+    public MariaDbConnectorTask() {
+        super(new MariaDbPlaces());
+    }
 
     @Override
     public String version() {
@@ -96,176 +61,85 @@ public class MariaDbConnectorTask extends BinlogSourceTask<MariaDbPartition, Mar
     }
 
     @Override
-    public void initialize(SourceTaskContext given) {
-        between = new PlacesBetweenTransactions(given, places);
-        super.initialize(between);
+    Class<? extends SourceConnector> connector() {
+        return MariaDbConnector.class;
+    }
+
+    /** No two servers of one topology share it. (`server_uid` is made of a port and a network card's address.) */
+    @Override
+    String server() {
+        return "SELECT CONCAT('server_id ', @@server_id)";
+    }
+
+    /** With AFTER_COMMIT only the writer waits. A server without semi-synchronous replication has no such variables. */
+    @Override
+    String waitsForStandbys() {
+        return "SELECT 1 FROM information_schema.GLOBAL_VARIABLES WHERE (VARIABLE_NAME, VARIABLE_VALUE) IN"
+                + " (('RPL_SEMI_SYNC_MASTER_ENABLED', 'ON'), ('RPL_SEMI_SYNC_MASTER_WAIT_POINT', 'AFTER_SYNC'))"
+                + " HAVING count(*) = 2";
     }
 
     @Override
-    public CdcSourceTaskContext<? extends CommonConnectorConfig> preStart(Configuration stored) {
-        Configuration settings = withoutOld(stored);
+    void requirePlaceIn(JdbcConnection source, Map<String, ?> stored) throws SQLException {
+        MariaDbPlaces.requireIn(source, stored);
+    }
+
+    @Override
+    BinlogConnectorConfig configOf(Configuration settings) {
         config = new MariaDbConnectorConfig(settings);
+        return config;
+    }
+
+    @Override
+    BinlogTaskContext<?> contextOf(Configuration settings) {
         context = new MariaDbTaskContext(settings, config);
         return context;
     }
 
-    /** The settings of an older capture name a converter that these classes no longer have. */
-    private static Configuration withoutOld(Configuration settings) {
-        return settings.edit().without("converters").build();
-    }
-
     @Override
-    protected ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> start(Configuration given) {
-        Configuration settings = withoutOld(given);
-        Map<String, Object> stored = between.stored(Map.of("server", config.getLogicalName()));
-        Markers markers = new Markers(settings, stored);
-        told = new ToldWhole(places, stored, markers, refuseAnotherHistory(settings, stored, markers));
-
-        MainConnectionProvidingConnectionFactory<BinlogConnectorConnection> connections =
-                new DefaultMainConnectionProvidingConnectionFactory<>(() -> open(settings));
-        connection = connections.mainConnection();
-        Offsets<MariaDbPartition, MariaDbOffsetContext> offsets =
-                getPreviousOffsets(new MariaDbPartition.Provider(config, settings), new MariaDbOffsetContext.Loader(config));
-        registerServiceProviders(config.getServiceRegistry());
-        @SuppressWarnings("unchecked") // Made by name, for tables as in all of Debezium's relational connectors.
-        TopicNamingStrategy<TableId> topics = config.getTopicNamingStrategy(BinlogConnectorConfig.TOPIC_NAMING_STRATEGY);
-        MariaDbValueConverters values = values();
-        schema = new TablesOfStatements(
-                config, values, topics, connection.isTableIdCaseSensitive(), service(CustomConverterRegistry.class), context);
-        connectionOfParts = connections.newConnection();
-        addBeans(settings, values, offsets);
-        validate(offsets);
-
-        queue = queue();
-        errorHandler = new MariaDbErrorHandler(config, queue, errorHandler);
-        ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> coordinator =
-                coordinator(settings, connections, topics, offsets);
-        coordinator.start(context, queue, new BinlogEventMetadataProvider());
-        return coordinator;
-    }
-
-    @Override
-    protected List<SourceRecord> doPoll() throws InterruptedException {
-        return told.next(queue.poll().stream().map(DataChangeEvent::getRecord).toList());
-    }
-
-    @Override
-    protected Optional<ErrorHandler> getErrorHandler() {
-        return Optional.ofNullable(errorHandler);
-    }
-
-    @Override
-    protected void doStop() {
-        close(connection);
-        close(connectionOfParts);
-        if (schema != null) {
-            schema.close();
-        }
-    }
-
-    /** A server that was restored gives the same GTIDs once more, so Debezium's own check of them passes. */
-    private static Server refuseAnotherHistory(Configuration settings, Map<String, ?> stored, Markers markers) {
-        MariaDbConnectionConfiguration access = new MariaDbConnectionConfiguration(settings);
-        try (MariaDbConnection connection = new MariaDbConnection(access, null)) {
-            Server server = Server.requireSame(connection, SERVER, stored);
-            MariaDbPlaces.requireIn(connection, stored);
-            markers.requireNewestIn(connection, WAITS_FOR_STANDBYS);
-            return server;
-        } catch (SQLException failure) {
-            throw Unanswered.because(failure);
-        }
-    }
-
-    private MariaDbConnection open(Configuration settings) {
+    BinlogConnectorConnection open(Configuration settings) {
         return new MariaDbConnection(new MariaDbConnectionConfiguration(settings), new MariaDbFieldReader(config));
     }
 
-    private <T extends Service> T service(Class<T> kind) {
-        return config.getServiceRegistry().tryGetService(kind);
+    @Override
+    Partition.Provider<MariaDbPartition> partitions(Configuration settings) {
+        return new MariaDbPartition.Provider(config, settings);
     }
 
-    private MariaDbValueConverters values() {
-        return new MariaDbValueConverters(
+    @Override
+    OffsetContext.Loader<MariaDbOffsetContext> offsets() {
+        return new MariaDbOffsetContext.Loader(config);
+    }
+
+    @Override
+    ValueConverterProvider values() {
+        values = new MariaDbValueConverters(
                 config.getDecimalMode(), config.getTemporalPrecisionMode(),
                 config.getBigIntUnsignedHandlingMode().asBigIntUnsignedMode(), config.binaryHandlingMode(),
                 stored -> stored, config.getEventConvertingFailureHandlingMode(), config.getServiceRegistry());
+        return values;
     }
 
-    /** What Debezium's services look up by name. */
-    private void addBeans(
-            Configuration settings, MariaDbValueConverters values, Offsets<MariaDbPartition, MariaDbOffsetContext> offsets) {
-        BeanRegistry beans = config.getBeanRegistry();
-        beans.add(StandardBeanNames.CONFIGURATION, settings);
-        beans.add(StandardBeanNames.CONNECTOR_CONFIG, config);
-        beans.add(StandardBeanNames.DATABASE_SCHEMA, schema);
-        beans.add(StandardBeanNames.JDBC_CONNECTION, connectionOfParts);
-        beans.add(StandardBeanNames.VALUE_CONVERTER, values);
-        beans.add(StandardBeanNames.OFFSETS, offsets);
-        beans.add(StandardBeanNames.CDC_SOURCE_TASK_CONTEXT, context);
+    @Override
+    BinlogDatabaseSchema<MariaDbPartition, MariaDbOffsetContext, ?, ?> tables(
+            TopicNamingStrategy<TableId> topics, boolean isCaseInsensitive, CustomConverterRegistry converters) {
+        schema = new TablesOfStatements(config, values, topics, isCaseInsensitive, converters, context);
+        return schema;
     }
 
-    private void validate(Offsets<MariaDbPartition, MariaDbOffsetContext> offsets) {
-        var snapshotter = service(SnapshotterService.class).getSnapshotter();
-        validateBinlogConfiguration(snapshotter, connection);
-        if (validateSnapshotFeasibility(snapshotter, offsets.getTheOnlyOffset(), connection)) {
-            offsets.resetOffset(offsets.getTheOnlyPartition());
-        }
-        validateSchemaHistory(config, connection::validateLogPosition, offsets, schema, snapshotter);
-        try {
-            connection.setAutoCommit(false);
-        } catch (SQLException failure) {
-            throw new DebeziumException("the session to the source is lost", failure);
-        }
+    @Override
+    ErrorHandler errors(ChangeEventQueue<DataChangeEvent> queue, ErrorHandler before) {
+        return new MariaDbErrorHandler(config, queue, before);
     }
 
-    private ChangeEventQueue<DataChangeEvent> queue() {
-        return new ChangeEventQueue.Builder<DataChangeEvent>()
-                .pollInterval(config.getPollInterval())
-                .maxBatchSize(config.getMaxBatchSize())
-                .maxQueueSize(config.getMaxQueueSize())
-                .maxQueueSizeInBytes(config.getMaxQueueSizeInBytes())
-                .queueProvider(new DefaultQueueProvider<>(config.getMaxQueueSize()))
-                .loggingContextSupplier(() -> context.configureLoggingContext("mariadb-connector-task"))
-                .buffering()
-                .build();
-    }
-
-    private ChangeEventSourceCoordinator<MariaDbPartition, MariaDbOffsetContext> coordinator(
-            Configuration settings,
-            MainConnectionProvidingConnectionFactory<BinlogConnectorConnection> connections,
-            TopicNamingStrategy<TableId> topics,
-            Offsets<MariaDbPartition, MariaDbOffsetContext> offsets) {
-        BinlogEventMetadataProvider metadata = new BinlogEventMetadataProvider();
-        SignalProcessor<MariaDbPartition, MariaDbOffsetContext> signals = new SignalProcessor<>(
-                MariaDbConnector.class, config, Map.of(), getAvailableSignalChannels(), DocumentReader.defaultReader(), offsets);
-        EventDispatcher<MariaDbPartition, TableId> dispatcher = new EventDispatcher<>(
-                config, topics, schema, queue, config.getTableFilters().dataCollectionFilter(), DataChangeEvent::new, null,
-                metadata,
-                new HeartbeatFactory<>().getScheduledHeartbeat(
-                        config, () -> open(settings), new BinlogHeartbeatErrorHandler(), queue),
-                config.schemaNameAdjuster(), signals, service(DebeziumHeaderProducer.class));
-        BinaryLogClient client =
-                new BinaryLogClient(config.getHostName(), config.getPort(), config.getUserName(), config.getPassword());
+    @Override
+    Reading<MariaDbPartition, MariaDbOffsetContext> reading(Parts<MariaDbPartition> parts) {
         MariaDbStreamingChangeEventSourceMetrics metrics = new MariaDbStreamingChangeEventSourceMetrics(
-                context, queue, metadata, schema::dataCollectionIds, client);
-        SnapshotterService snapshots = service(SnapshotterService.class);
-        return new ChangeEventSourceCoordinator<>(
-                offsets, errorHandler, MariaDbConnector.class, config,
+                context, parts.queue(), parts.metadata(), schema::dataCollectionIds, parts.client());
+        return new Reading<>(
                 new MariaDbSources(
-                        config, connections, errorHandler, dispatcher, schema, context, metrics, queue, snapshots, client),
-                new MariaDbChangeEventSourceMetricsFactory(metrics), dispatcher, schema, signals,
-                new NotificationService<>(
-                        getNotificationChannels(), config, SchemaFactory.get(), dispatcher::enqueueNotification),
-                snapshots);
-    }
-
-    private static void close(BinlogConnectorConnection one) {
-        try {
-            if (one != null) {
-                one.close();
-            }
-        } catch (SQLException gone) {
-            // It is closed all the same.
-        }
+                        config, parts.connections(), parts.errorHandler(), parts.dispatcher(), schema, context, metrics,
+                        parts.queue(), parts.snapshots(), parts.client()),
+                new MariaDbChangeEventSourceMetricsFactory(metrics));
     }
 }

@@ -46,10 +46,17 @@ final class Payloads implements EventDataDeserializer<TransactionPayloadEventDat
         ByteArrayInputStream events = new ByteArrayInputStream(unpacked(payload, event.read(payload.getPayloadSize())));
         ArrayList<Event> all = new ArrayList<>();
         for (Event one = inside.nextEvent(events); one != null; one = inside.nextEvent(events)) {
-            all.add(one);
+            all.add(unwrapped(one));
         }
         payload.setUncompressedEvents(all);
         return payload;
+    }
+
+    /** Who hands the events on expects a table's own data. */
+    private static Event unwrapped(Event event) {
+        return event.getData() instanceof EventDeserializer.EventDataWrapper both
+                ? new Event(event.getHeader(), both.getExternal())
+                : event;
     }
 
     private static byte[] unpacked(TransactionPayloadEventData payload, byte[] packed) {

@@ -1,5 +1,5 @@
-"""Row images of Debezium's MariaDB connector 3.5.0.Final, with the settings of a Seamline capture (decimals as text,
-bytes as base64, times in microseconds), in the typed form."""
+"""Row images of Debezium's connectors to MariaDB (3.5.0.Final) and MySQL (3.6.1.Final), with the settings of a Seamline
+capture (decimals as text, bytes as base64, times in microseconds), in the typed form."""
 
 from collections.abc import Mapping
 
@@ -75,7 +75,7 @@ def _instant(column: Column, values: pa.Array) -> pa.Array:
 
 
 def _plain(column: Column, values: pa.Array) -> pa.Array:
-    """MariaDB has no value beyond the year 9999: such a number is not to be taken for a special one."""
+    """No server has a value beyond the year 9999: such a number is not to be taken for a special one."""
     if pc.any(special_mask(column, values)).as_py():
         raise ValueError("it lies beyond every date")
     return values
