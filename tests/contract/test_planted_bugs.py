@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from seamline.adapters.connections import Connection
+from seamline.domain.catalogue import Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.domain.ledger import StreamId
@@ -17,7 +18,9 @@ from seamline.sinks.postgres import sink as postgres_sink
 from seamline.sinks.postgres.apply import SpanApplier
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sinks.postgres.statements import COPIES, DELETED, SpanStatements, TableStatements
-from tests import memory_sink
+from seamline.values.changes import ChangeBatch
+from seamline_memory import apply, sink
+from seamline_memory.store import Rows
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
@@ -30,7 +33,7 @@ from tests.toast_log import NOTE
 
 class EpochIgnored(MemorySink):
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
-        newest = self._database.ledgers[lease.stream].epoch
+        newest = self._store.ledgers[lease.stream].epoch
         return super().commit(replace(lease, epoch=newest), staged, progress=progress)
 
 
@@ -38,8 +41,8 @@ class LedgerNotCompared(MemorySink):
     """Applies the rows wherever the ledger stands, and writes it afterwards."""
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
-        row = self._database.ledgers[lease.stream]
-        self._database.ledgers[lease.stream] = replace(row, next_offset=progress.span.start)
+        row = self._store.ledgers[lease.stream]
+        self._store.ledgers[lease.stream] = replace(row, next_offset=progress.span.start)
         return super().commit(lease, staged, progress=progress)
 
 
@@ -59,7 +62,7 @@ class DeletesDropped(MemorySink):
 class FindingsDropped(MemorySink):
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
         commit = super().commit(lease, staged, progress=progress)
-        self._database.findings.clear()
+        self._store.state.findings.clear()
         return replace(commit, findings=(), findings_total=0)
 
 
@@ -82,13 +85,16 @@ class BoundariesNeverEnded(MemorySink):
 
 class StagedRowsNotCounted(MemorySink):
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
-        counted = [replace(load, rows=len(self._database.staged.get(load.staged_as, ()))) for load in loads]
+        counted = [
+            replace(load, rows=sum(one.num_rows for one in self._store.state.staged.get(load.staged_as, ())))
+            for load in loads
+        ]
         return super().publish(stream, counted, publication=publication)
 
 
 class PublishedTwice(MemorySink):
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
-        self._database.publications.clear()
+        self._store.state.runs.clear()
         return super().publish(stream, loads, publication=publication)
 
 
@@ -256,17 +262,36 @@ def test_a_wrong_statement_is_caught(
 
 
 def stand_in_written_in_memory(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory_sink, "_completed", lambda table, row, origin, stored: row)
+    patch.setattr(apply, "filled", lambda table, row, lacking, stored: row)
 
 
 def old_key_forgotten_in_memory(patch: pytest.MonkeyPatch) -> None:
-    completed = memory_sink._completed  # noqa: SLF001
-    patch.setattr(memory_sink, "_completed", lambda table, row, origin, stored: completed(table, row, row, stored))
+    patch.setattr(apply, "origins", lambda table, batch: [""] * batch.rows.num_rows)
 
 
 def chunks_passed_over_in_memory(patch: pytest.MonkeyPatch) -> None:
-    moved = memory_sink._moved  # noqa: SLF001
-    patch.setattr(memory_sink, "_moved", lambda table, change, chunks, stored: moved(table, change, (), stored))
+    """Values that are missing come from the rows as they were before the first chunk."""
+    _filled_from_before_all_chunks(patch, lambda origin: True)
+
+
+def chunks_passed_over_by_moved_rows_in_memory(patch: pytest.MonkeyPatch) -> None:
+    _filled_from_before_all_chunks(patch, bool)
+
+
+def _filled_from_before_all_chunks(patch: pytest.MonkeyPatch, is_wrong: Callable[[str], bool]) -> None:
+    right, stored_row = apply.apply, apply.stored_row
+    first: list[Rows] = []
+
+    def planted(table: Table, rows: Rows, batches: Sequence[ChangeBatch]) -> apply.Applied:
+        first[:] = [rows]
+        return right(table, rows, batches)
+
+    patch.setattr(sink, "apply", planted)
+    patch.setattr(
+        apply,
+        "stored_row",
+        lambda before, key, origin: stored_row(first[0] if is_wrong(origin) else before, key, origin),
+    )
 
 
 def stand_in_written(patch: pytest.MonkeyPatch) -> None:
@@ -333,14 +358,14 @@ def undone_chunks_gathered(patch: pytest.MonkeyPatch) -> None:
 
 
 def undone_chunks_joined_in_memory(patch: pytest.MonkeyPatch) -> None:
-    joined = memory_sink._joined
+    right = apply.apply
 
-    def planted(staged: Sequence[Staged]) -> list[TableChanges]:
-        is_emptied = {item.table for item in staged if item.batch.truncate_first}
-        kept = joined([Staged(item.table, replace(item.batch, truncate_first=False)) for item in staged])
-        return [replace(changes, truncate_first=changes.table in is_emptied) for changes in kept]
+    def planted(table: Table, rows: Rows, batches: Sequence[ChangeBatch]) -> apply.Applied:
+        is_emptied = any(batch.truncate_first for batch in batches)
+        kept = [replace(batch, truncate_first=False) for batch in batches]
+        return right(table, {} if is_emptied else rows, kept)
 
-    patch.setattr(memory_sink, "_joined", planted)
+    patch.setattr(sink, "apply", planted)
 
 
 def test_chunks_that_a_truncate_has_undone_and_that_come_back_are_caught(

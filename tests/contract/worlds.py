@@ -1,6 +1,5 @@
 """The destinations that the behaviour suite runs over, each with what a test needs beside the Sink contract."""
 
-import base64
 import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -22,7 +21,7 @@ from seamline.sinks.postgres.wire_mariadb import MARIADB
 from tests.bank_history import text_of
 from tests.integration.databases import either_of, postgres
 from tests.log_topic import sync_plan
-from tests.memory_sink import LostAnswer, MemoryDestination, MemorySink
+from tests.memory_sink import LostAnswer, MemoryDestination, MemorySink, as_logged
 
 Row = dict[str, Any]
 
@@ -64,8 +63,8 @@ class MemoryWorld:
         return self.sink()
 
     def load(self, table: Table, rows: Sequence[Row]) -> Load:
-        staged_as = f"{table.name}__{len(self._destination.staged)}"
-        self._destination.staged[staged_as] = list(rows)
+        staged_as = f"{table.name}__{len(self._destination.state.staged)}"
+        self._destination.stage(table, staged_as, rows)
         return Load(table, staged_as, len(rows))
 
     def rows(self, table: Table) -> list[str]:
@@ -150,7 +149,7 @@ class PostgresWorld:
         names = [column.name for column in table.columns]
         found = self.session.execute(f"SELECT {', '.join(quoted(name) for name in names)} FROM {place}").fetchall()
         return sorted(
-            text_of({name: _as_logged(value) for name, value in zip(names, row, strict=True)}) for row in found
+            text_of({name: as_logged(value) for name, value in zip(names, row, strict=True)}) for row in found
         )
 
     def findings(self) -> list[Finding]:
@@ -171,12 +170,6 @@ class PostgresWorld:
         for sink in self._sinks:
             sink.close()
         self.session.close()
-
-
-def _as_logged(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return value if value is None or isinstance(value, (int, str)) else str(value)
 
 
 WorldMaker = Callable[[Sequence[Table]], World]

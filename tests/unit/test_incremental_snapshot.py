@@ -111,7 +111,7 @@ def run_reading(history: History, destination: MemoryDestination, covered: int) 
     loads = []
     for table in ENTERING:
         rows = [json.loads(text) for text in history.states[covered][table.name]]
-        destination.staged[f"s_{table.name}"] = rows
+        destination.stage(table, f"s_{table.name}", rows)
         loads.append({"table": table.name, "staged_as": f"s_{table.name}", "rows": len(rows)})
     snapshot = {
         "position": position_to_json(position(covered)),
@@ -288,7 +288,7 @@ def test_tables_leave_without_any_incremental_snapshot() -> None:
     run = replace(run_reading(history, destination, 0), plan=sync_plan([]))
     commit = joined(run, history, Standing(destination), ListChange(removed=("account",)))
     assert commit.ledger.boundaries == ()
-    assert set(destination.keyed) <= {kept_name("account", "run-2"), "transfer"}
+    assert set(destination.state.tables) <= {kept_name("account", "run-2"), "transfer"}
 
 
 def test_the_name_of_what_is_kept_fits_and_distinguishes_runs() -> None:

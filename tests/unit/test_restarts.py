@@ -48,17 +48,17 @@ def repeated(log: LogTopic) -> None:
 @pytest.mark.parametrize("disturb", [reordered, repeated])
 def test_disorder_is_seen_across_a_restart_before_the_high_marker_too(disturb: Callable[[LogTopic], None]) -> None:
     log, destination = LogTopic(), published()
-    destination.keyed["account"] = {(1,): {"id": 1, "name": "a"}}
+    destination.put(ACCOUNT, [{"id": 1, "name": "a"}])
     disturb(log)
     one_by_one = sync_plan(stream=StreamPlan(span_changes_max=1))
     with pytest.raises(TransientError):
         Stage(log, destination, plan=one_by_one).run(failpoints=ArmedFailpoints("app.commit_acked=error@1"))
-    first = destination.keyed, destination.keyless
+    first = destination.state.tables
     again = Stage(log, destination, plan=one_by_one)
     with pytest.raises(LogCorrupted, match="a second time"):
         again.run()
     assert again.ledger.is_catching_up
-    assert (destination.keyed, destination.keyless) == first
+    assert destination.state.tables == first
 
 
 def test_a_lost_answer_does_not_take_the_stream_back_from_a_new_owner() -> None:
@@ -98,7 +98,7 @@ def test_a_destination_that_went_back_while_an_answer_was_lost_is_named_and_the_
         def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
             if after_epoch == 2:
                 destination.ledgers[STREAM] = backup
-                destination.keyless.clear()
+                destination.put(AUDIT, [])
             return super().acquire(stream, after_epoch=after_epoch)
 
     stage.sink = PutBack(one_by_one, destination)
@@ -192,7 +192,7 @@ def test_a_transaction_that_the_topic_lost_stops_the_stream_at_the_one_before_it
     again = Stage(log, destination)
     with pytest.raises(LogCorrupted, match="has no END|does not have before it"):
         again.run()
-    assert sorted(destination.keyed["account"]) == [(1,)]
+    assert [row["id"] for row in destination.rows(ACCOUNT)] == [1]
 
 
 def test_a_truncate_that_the_topic_lost_with_its_begin_stops_the_stream() -> None:
@@ -203,7 +203,7 @@ def test_a_truncate_that_the_topic_lost_with_its_begin_stops_the_stream() -> Non
     lose_transaction(log, 2)
     with pytest.raises(LogCorrupted, match="does not have before it"):
         Stage(log, destination).run()
-    assert sorted(destination.keyed["account"]) == [(1,)]
+    assert [row["id"] for row in destination.rows(ACCOUNT)] == [1]
 
 
 def test_a_truncate_whose_record_the_topic_lost_behind_its_begin_stops_the_stream() -> None:
@@ -214,7 +214,7 @@ def test_a_truncate_whose_record_the_topic_lost_behind_its_begin_stops_the_strea
     lose_transaction(log, 2, but_begin=True)
     with pytest.raises(LogCorrupted, match="has no END"):
         Stage(log, destination).run()
-    assert sorted(destination.keyed["account"]) == [(1,)]
+    assert [row["id"] for row in destination.rows(ACCOUNT)] == [1]
 
 
 def test_what_is_left_of_a_transaction_before_another_lost_one_is_not_taken_for_a_whole_one() -> None:
@@ -236,4 +236,4 @@ def test_a_transaction_that_came_with_the_snapshot_need_not_be_in_the_topic() ->
     lose_transaction(log, 1)
     destination = published(covered=1)
     Stage(log, destination).run()
-    assert sorted(destination.keyed["account"]) == [(2,)]
+    assert [row["id"] for row in destination.rows(ACCOUNT)] == [2]

@@ -1,7 +1,6 @@
 import gc
 import json
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,7 +25,6 @@ from tests.log_topic import (
     AUDIT,
     STREAM,
     TABLES,
-    TRANSFER,
     LogTopic,
     ManualClock,
     ScriptedControl,
@@ -137,10 +135,8 @@ def test_a_snapshot_at_any_position_and_the_log_after_it_meet_exactly(history: H
 
 
 def _fill(destination: MemoryDestination, state: dict[str, list[str]]) -> None:
-    for table in (ACCOUNT, TRANSFER):
-        rows = [json.loads(text) for text in state[table.name]]
-        destination.keyed[table.name] = {tuple(row[name] for name in table.key): row for row in rows}
-    destination.keyless["audit"] = Counter(state["audit"])
+    for table in TABLES:
+        destination.put(table, [json.loads(text) for text in state[table.name]])
 
 
 def test_a_span_ends_at_an_end_and_the_ledger_says_where() -> None:

@@ -1,11 +1,13 @@
 """The invariants (RELIABILITY 1.2), looked at after every commit of the destination."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from seamline.domain.catalogue import Table
 from seamline.domain.ledger import LedgerRow, StreamId
+from tests.bank_history import text_of
 from tests.fault.simulator.bank_source import CURRENCIES, OPENING, TABLES, BankSource, State
 from tests.fault.simulator.schedule import EndedEarly, Violation
 from tests.fault.simulator.topic import Capture
@@ -181,11 +183,18 @@ def held_by(destination: MemoryDestination, schema: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for table in TABLES:
         place = f"{schema}.{table.name}" if schema else table.name
-        if place in destination.keyed:
-            found[table.name] = destination.keyed[place]
-        elif place in destination.keyless:
-            found[table.name] = +destination.keyless[place]
+        if place in destination.state.tables:
+            found[table.name] = as_rows(table, destination.state.tables[place].values())
     return found
+
+
+def as_rows(table: Table, rows: Iterable[tuple[tuple[Any, ...], int]]) -> Any:
+    """Rows and their copies as the model holds them: by their keys, or counted."""
+    names = [column.name for column in table.columns]
+    named = [(dict(zip(names, row, strict=True)), copies) for row, copies in rows]
+    if table.is_keyed:
+        return {tuple(row[name] for name in table.key): row for row, _ in named}
+    return Counter({text_of(row): copies for row, copies in named})
 
 
 def as_held(state: State) -> dict[str, Any]:

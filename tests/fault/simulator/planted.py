@@ -24,7 +24,7 @@ from seamline.sync.log_listener import LogListener
 from seamline.sync.span_loop import _SpanLoop
 from seamline.sync.transaction_buffer import TransactionBuffer
 from seamline.sync.transactions import TransactionAssembler
-from tests import memory_sink
+from seamline_memory import sink as memory
 from tests.contract import test_planted_bugs as contract
 from tests.fault.simulator import runs, simulation
 from tests.fault.simulator.ports import SteppedSink
@@ -48,9 +48,9 @@ class OffsetBeforeData(MemorySink):
     """Two transactions where there should be one: the ledger's, then that of the rows."""
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
-        ledgers, before = self._database.ledgers, self._database.ledgers.get(lease.stream)
-        if before is not None and not memory_sink._is_my_lost_answer(before, lease, progress):
-            ledgers[lease.stream] = memory_sink._advanced(before, progress)
+        ledgers, before = self._store.ledgers, self._store.ledgers.get(lease.stream)
+        if before is not None and not memory.is_done(before, lease, progress):
+            ledgers[lease.stream] = memory.advanced(before, progress)
             self._failpoints.reach("app.dml_half")
             ledgers[lease.stream] = before
         return super().commit(lease, staged, progress=progress)
@@ -320,7 +320,7 @@ def identity_of_the_topic_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def stand_in_written_as_a_value(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory_sink, "_completed", lambda table, row, origin, stored: row)
+    contract.stand_in_written_in_memory(patch)
 
 
 def unavailable_value_taken_from_the_stored_row_though_the_span_has_a_newer_one(patch: pytest.MonkeyPatch) -> None:
@@ -343,19 +343,18 @@ def chain_of_key_changes_not_followed(patch: pytest.MonkeyPatch) -> None:
 
 
 def unavailable_values_of_chunks_not_filled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory_sink, "filled", lambda image, older: image)
+    contract.chunks_passed_over_in_memory(patch)
 
 
 def unavailable_value_of_a_moved_row_taken_from_before_its_chunks(patch: pytest.MonkeyPatch) -> None:
-    right = memory_sink._moved
-    patch.setattr(memory_sink, "_moved", lambda table, change, chunks, stored: right(table, change, (), stored))
+    contract.chunks_passed_over_by_moved_rows_in_memory(patch)
 
 
 # ---- tables that join -----------------------------------------------------------------------------------------------
 
 
 def joined_without_comparing_places(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory_sink, "_at", lambda ledger: None)
+    patch.setattr(memory, "is_caught_up", lambda snapshot, stream: snapshot is not None)
 
 
 def incremental_snapshot_ahead_of_its_stream(patch: pytest.MonkeyPatch) -> None:
@@ -368,16 +367,16 @@ class LedgerOfAnIncrementalSnapshotForgotten(MemorySink):
     _published: ClassVar[dict[StreamId, LedgerRow]] = {}
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
-        is_new = (stream, publication.run_id) not in self._database.publications
+        is_new = (stream, publication.run_id) not in self._store.state.runs
         commit = super().publish(stream, loads, publication=publication)
         if is_new:
             self._published[stream] = commit.ledger
         return commit
 
     def acquire(self, stream: StreamId, *, after_epoch: int | None = None) -> Lease:
-        ledger, first = self._database.ledgers.get(stream), self._published.get(stream)
+        ledger, first = self._store.ledgers.get(stream), self._published.get(stream)
         if ledger is not None and first is not None and INCREMENTAL in stream.sync:
-            self._database.ledgers[stream] = replace(first, epoch=ledger.epoch)
+            self._store.ledgers[stream] = replace(first, epoch=ledger.epoch)
         return super().acquire(stream, after_epoch=after_epoch)
 
 
@@ -388,11 +387,11 @@ def ledger_of_an_incremental_snapshot_forgotten(patch: pytest.MonkeyPatch) -> No
 
 class OldEpochGoesOnAfterAJoining(MemorySink):
     def join(self, stream: StreamId, joining: Joining) -> Commit:
-        before = self._database.ledgers[stream]
+        before = self._store.ledgers[stream]
         commit = super().join(stream, joining)
         if commit.ledger is before:
             return commit
-        row = self._database.ledgers[stream] = replace(commit.ledger, epoch=before.epoch)
+        row = self._store.ledgers[stream] = replace(commit.ledger, epoch=before.epoch)
         return Commit(row)
 
 
@@ -414,13 +413,13 @@ class BoundaryOfATableThatJoinsForgotten(MemorySink):
     """What its snapshot covers is applied once more."""
 
     def join(self, stream: StreamId, joining: Joining) -> Commit:
-        before = self._database.ledgers[stream]
+        before = self._store.ledgers[stream]
         commit = super().join(stream, joining)
         if commit.ledger is before:
             return commit
         names = {table.name for table in joining.tables}
         boundaries = tuple(replace(b, ended=b.ended or b.table in names) for b in commit.ledger.boundaries)
-        row = self._database.ledgers[stream] = replace(commit.ledger, boundaries=boundaries)
+        row = self._store.ledgers[stream] = replace(commit.ledger, boundaries=boundaries)
         return Commit(row)
 
 

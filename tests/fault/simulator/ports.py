@@ -1,7 +1,6 @@
 """The world as the real code sees it: a destination, a control and a source whose every call is a step."""
 
 import random
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,9 +29,9 @@ from seamline.ports import (
     StreamReport,
     TableRead,
 )
-from tests.bank_history import text_of
+from seamline_memory.sink import rows_in
 from tests.fault.simulator.bank_source import TABLES, BankSource
-from tests.fault.simulator.checks import Checks, as_held, held_by
+from tests.fault.simulator.checks import Checks, as_held, as_rows, held_by
 from tests.fault.simulator.schedule import Process, Schedule
 from tests.log_topic import STREAM, ManualClock
 from tests.memory_sink import LostAnswer, MemoryDestination, MemorySink
@@ -77,6 +76,7 @@ class SteppedSink(MemorySink):
         self._schedule = schedule
         self._checks = checks
         self._process = process
+        self._in_chunks: dict[tuple[int, str], set[bytes]] = {}
 
     def read_ledger(self, stream: StreamId) -> LedgerRow | None:
         self._schedule.step("read_ledger", is_network=True)
@@ -94,9 +94,10 @@ class SteppedSink(MemorySink):
         self._schedule.step("stage", is_network=True)
         if changes.chunk:
             self._schedule.tally["chunk staged"] += 1
-        before = {key for chunk in self.spill(lease, changes.table) for key in chunk}
+        before = self._in_chunks.setdefault((lease.epoch, changes.table), set())
         moved = {c.taken_from for c in changes.keyed if c.taken_from and lacks_values(c.row)}
         self._schedule.tally["moved behind a chunk"] += len(moved & before)
+        before.update(change.key for change in changes.keyed if changes.chunk)
         self._schedule.tally["values left out"] += sum(lacks_values(change.row) for change in changes.keyed)
         return super().stage(lease, changes)
 
@@ -124,11 +125,11 @@ class SteppedSink(MemorySink):
         if how == "late":
             self._deliver_later(lease, staged, progress)
             raise CommitUnknown("the answer of the commit is lost")
-        self._database.lose_answer = LostAnswer(how)
+        self._store.lose_answer = LostAnswer(how)
         try:
             return self._take_effect(lease, staged, progress)
         finally:
-            self._database.lose_answer = None
+            self._store.lose_answer = None
 
     def _deliver_later(self, lease: Lease, staged: Sequence[Staged], progress: Progress) -> None:
         def life() -> None:
@@ -139,52 +140,49 @@ class SteppedSink(MemorySink):
         self._schedule.spawn(Process("a request on its way", may_crash=False), life)
 
     def _take_effect(self, lease: Lease, staged: Sequence[Staged], progress: Progress) -> Commit:
-        database = self._database
-        before, commits = database.ledgers.get(lease.stream), database.commits
+        before = self._store.ledgers.get(lease.stream)
         try:
             return super().commit(lease, staged, progress=progress)
         except Fenced:
             self._schedule.tally["fenced"] += 1
             raise
         finally:
-            if database.commits != commits and before is not None:
+            if before is not None and self._store.ledgers.get(lease.stream) != before:
                 self._schedule.tally["commits"] += 1
                 self._checks.after_commit(before, lease.epoch)
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
         self._schedule.step("publish", is_network=True)
-        known = self._database.ledgers.get(stream)
+        known = self._store.ledgers.get(stream)
         try:
             with self._answer_perhaps_lost():
                 commit = super().publish(stream, loads, publication=publication)
         finally:
-            ledger = self._database.ledgers.get(stream)
+            ledger = self._store.ledgers.get(stream)
             if ledger is not None and ledger is not known:
                 what = "published" if stream == STREAM else "incremental snapshot published"
                 self._schedule.tally[f"{what}, generation {min(2, ledger.boundaries[0].generation)}"] += 1
                 self._checks.after_publish(known, ledger, schema=self._schema)
                 for load in loads:
                     # It became the live table.
-                    del self._database.staged[load.staged_as]
+                    del self._store.state.staged[load.staged_as]
         self._schedule.step("published")
         return commit
 
     def join(self, stream: StreamId, joining: Joining) -> Commit:
         self._schedule.step("join", is_network=True)
         self._schedule.send()
-        known = self._database.ledgers.get(stream)
+        known = self._store.ledgers.get(stream)
         try:
             with self._answer_perhaps_lost():
                 commit = super().join(stream, joining)
         except NotCaughtUp:
             self._schedule.tally[
-                "not caught up"
-                if joining.incremental_stream in self._database.ledgers
-                else "no incremental snapshot yet"
+                "not caught up" if joining.incremental_stream in self._store.ledgers else "no incremental snapshot yet"
             ] += 1
             raise
         finally:
-            ledger = self._database.ledgers.get(stream)
+            ledger = self._store.ledgers.get(stream)
             if known is not None and ledger is not None and ledger is not known:
                 self._checks.after_join(known, ledger)
         self._schedule.step("joined", is_network=True)
@@ -193,11 +191,11 @@ class SteppedSink(MemorySink):
     @contextmanager
     def _answer_perhaps_lost(self) -> Iterator[None]:
         if self._schedule.dice.random() < self._schedule.odds.lost_answer:
-            self._database.lose_answer = self._schedule.dice.choice(list(LostAnswer))
+            self._store.lose_answer = self._schedule.dice.choice(list(LostAnswer))
         try:
             yield
         finally:
-            self._database.lose_answer = None
+            self._store.lose_answer = None
 
 
 @dataclass
@@ -375,11 +373,8 @@ class SteppedSource:
     def open_staged(self, destination: DestinationPlan, loads: Sequence[Load], count: int) -> Iterator[list[Tables]]:
         held: dict[str, Any] = {}
         for load in loads:
-            rows = self.database.staged[load.staged_as]
-            if load.table.is_keyed:
-                held[load.table.name] = {tuple(row[name] for name in load.table.key): row for row in rows}
-            else:
-                held[load.table.name] = Counter(text_of(row) for row in rows)
+            rows = rows_in(load.table, self.database.state.staged[load.staged_as])
+            held[load.table.name] = as_rows(load.table, rows.values())
         yield [Tables(held, self.read_at)] * count
 
     # platform database and pruning
@@ -416,7 +411,8 @@ class StagedRead:
             self._world.schedule.step("stage table", is_network=True)
             self._world.staged += 1
             name = f"{table.name}_{self._world.staged}"
-            rows = self._world.database.staged[name] = self._view.rows_of(table.name)
+            rows = self._view.rows_of(table.name)
+            self._world.database.stage(table, name, rows)
             loads.append(Load(table, name, len(rows)))
         return loads
 
