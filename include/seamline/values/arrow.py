@@ -25,6 +25,7 @@ in a kind, as infinite dates, is in `special.py`.
 
 import json
 from dataclasses import asdict
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -103,6 +104,8 @@ def is_exact_text(column: Column) -> bool:
     return column.kind in (Kind.DECIMAL, Kind.BITS) and arrow_type(column) == TEXT
 
 
+# Every small batch of changes asks for its schema again.
+@lru_cache(maxsize=10_000)
 def field_of(column: Column) -> pa.Field:
     """The Arrow field of a column, with the column's facts as metadata."""
     metadata = {_COLUMN: json.dumps(asdict(column)).encode()}

@@ -522,7 +522,7 @@ PLANTED: dict[Plant, set[str]] = {
     delete_of_a_key_change_applied_after_the_insert: {_SUMS, _LEGS, _STATE},
     chunks_of_a_large_transaction_forgotten: {_FINDINGS, _SUMS, _LEGS, _STATE},
     transaction_continued_at_its_second_begin: {_STATE},
-    chunks_kept_of_a_transaction_that_is_repeated: {_STATE},
+    chunks_kept_of_a_transaction_that_is_repeated: {_STATE, _FINDINGS},
     counts_of_end_not_verified: {"I9 nothing beyond"},
     transaction_applied_before_its_end: {_LOG, _POSITION},
     end_of_another_transaction_accepted: {"I9 nothing beyond"},

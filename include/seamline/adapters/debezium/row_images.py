@@ -23,6 +23,8 @@ NOT_FINITE: Mapping[str, float] = {word: float(word) for word in ("NaN", "Infini
 _NOT_FINITE = re.compile(rb'"(?:NaN|-?Infinity)"')
 _BLOCK_BYTES_MIN = 8 << 20
 _BLOCK_BYTES_MAX = (1 << 31) - 1
+# Below, handing a batch to other threads takes longer than reading it.
+_THREADS_FROM = 1 << 16
 _NOTHING = type(None)
 _CURE = f"the schema of the table changed: {PARK_IT}"
 
@@ -76,7 +78,7 @@ class RowImages:
         try:
             rows = pyarrow.json.read_json(
                 io.BytesIO(document),
-                read_options=pyarrow.json.ReadOptions(block_size=block),
+                read_options=pyarrow.json.ReadOptions(use_threads=len(document) > _THREADS_FROM, block_size=block),
                 parse_options=pyarrow.json.ParseOptions(
                     explicit_schema=self._schema, unexpected_field_behavior="error"
                 ),
