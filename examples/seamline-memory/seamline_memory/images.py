@@ -38,8 +38,20 @@ class MemoryDecoder:
 
     def rows(self, table: Table, images: Sequence[bytes]) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         rows = [_fields(table, image) for image in images]
-        arrays = [array_of(one, [_from_json(one, row[one.name]) for row in rows]) for one in table.columns]
+        arrays = [_array(table, one, [row[one.name] for row in rows]) for one in table.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=schema_of(table)), None
+
+
+def _array(table: Table, column: Column, values: Sequence[Any]) -> pa.Array:
+    try:
+        return array_of(column, [_from_json(column, value) for value in values])
+    except SchemaConflict as error:
+        error.table = table.name
+        raise
+    except (ValueError, TypeError) as exc:
+        raise SchemaConflict(
+            f"a row image of {table.name} holds a value in column {column.name} that is none: {exc}", table=table.name
+        ) from exc
 
 
 def _fields(table: Table, image: bytes) -> Mapping[str, Any]:

@@ -1,0 +1,312 @@
+"""What every kind of source must do, each behaviour a function over a SourceWorld."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from threading import Event, Thread
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from seamline.domain.digest import Segment
+from seamline.domain.errors import InvariantViolated, LogCorrupted, SchemaConflict
+from seamline.domain.log import LogRecord
+from seamline.domain.position import Position
+from seamline.kinds.bulk import ArrowRows, BulkRead, Wanted
+from seamline.ports import Marker, ReadView, Source
+from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.postgres.position import PostgresPosition
+from seamline.values.arrow import schema_of
+from seamline.values.build import batch_of
+from seamline.values.digest import bucket_digests, float_summaries, segment_digest
+from tests.contract.source_worlds import WEEK_S, SourceWorld
+
+SourceBehaviour = Callable[[SourceWorld], None]
+SOURCE_BEHAVIOURS: list[SourceBehaviour] = []
+TABLES = ("account", "audit", "kinds")
+RUN_KEY = "run key"
+ROUNDS = 5
+
+
+def behaviour(check: SourceBehaviour) -> SourceBehaviour:
+    SOURCE_BEHAVIOURS.append(check)
+    return check
+
+
+def source_of(world: SourceWorld) -> Source:
+    return world.kind.open_source(world.plan)
+
+
+@contextmanager
+def views_of(world: SourceWorld, count: int = 1) -> Iterator[list[ReadView]]:
+    with ExitStack() as opened:
+        yield [opened.enter_context(closing(view)) for view in source_of(world).open_views(count)]
+
+
+def position_of(world: SourceWorld) -> Position:
+    with views_of(world) as (view,):
+        return view.position
+
+
+@contextmanager
+def writing(world: SourceWorld) -> Iterator[None]:
+    """Somebody commits one transfer after another."""
+    ended = Event()
+
+    def write() -> None:
+        while not ended.is_set():
+            world.transfer(3)
+
+    writer = Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+def contents(view: ReadView, *tables: str) -> dict[str, Any]:
+    return {table: view.digests(Segment(table, buckets=4), run_key=RUN_KEY) for table in tables or TABLES}
+
+
+# ---- catalogue -----------------------------------------------------------------------------------------------------
+
+
+@behaviour
+def tables_are_described_in_the_order_asked_with_their_keys(world: SourceWorld) -> None:
+    audit, account = source_of(world).catalogue(["audit", "account"])
+    assert (audit.name, audit.key, account.name, account.key) == ("audit", (), "account", ("id",))
+    assert [column.name for column in account.columns] == ["id", "balance"]
+    assert [column.nullable for column in account.columns] == [False, True]
+
+
+@behaviour
+def an_unknown_table_is_a_problem_with_a_guess_beside_those_that_are_there(world: SourceWorld) -> None:
+    survey = source_of(world).survey(["acount", "account"])
+    assert [table.name for table in survey.tables] == ["account"]
+    (problem,) = survey.problems
+    assert (problem.table, problem.is_fatal) == ("acount", True)
+    assert "`account`" in problem.what + problem.cure
+    with pytest.raises(SchemaConflict, match="acount"):
+        source_of(world).catalogue(["acount", "account"])
+
+
+@behaviour
+def a_table_is_altered_where_a_column_is_another_than_planned(world: SourceWorld) -> None:
+    planned = source_of(world).catalogue(TABLES)
+    assert source_of(world).altered(planned) == []
+    first, *others = planned
+    other = replace(first, columns=(first.columns[0], replace(first.columns[1], source_type="text")))
+    (text,) = source_of(world).altered([other, *others])
+    assert text.startswith("account.balance is now ")
+
+
+# ---- snapshots -----------------------------------------------------------------------------------------------------
+
+
+@behaviour
+def all_views_show_all_tables_at_one_position_while_somebody_writes(world: SourceWorld) -> None:
+    seen = []
+    with writing(world):
+        for _ in range(ROUNDS):
+            with views_of(world, 3) as views:
+                assert len({str(view.position) for view in views}) == 1
+                first, *others = [contents(view, "account", "audit") for view in views]
+                assert all(other == first for other in others)
+                balances = views[0].totals(Segment("account"), column="balance", by=())[()][1]
+                amounts = views[1].totals(Segment("audit"), column="amount", by=())
+                assert balances == (amounts[()][1] if amounts else 0)
+                seen.append((views[0].position, first))
+    assert len({str(at) for at, _ in seen}) > 1
+    for (before, _), (after, _) in zip(seen, seen[1:], strict=False):
+        assert after.covers(before)
+
+
+@behaviour
+def a_view_stays_where_it_was_opened(world: SourceWorld) -> None:
+    with views_of(world) as (view,):
+        before = contents(view)
+        world.transfer(5)
+        assert contents(view) == before
+        assert contents(view) == before, "read once more"
+    with views_of(world) as (view,):
+        assert contents(view)["account"] != before["account"]
+        assert contents(view)["kinds"] == before["kinds"]
+
+
+class OneTask:
+    """`CopyTasks` of one participant, which reads all tables in a thread of this process."""
+
+    def __init__(self, world: SourceWorld, reads: list[BulkRead]) -> None:
+        self._world = world
+        self._reads = reads
+        self._thread: Thread | None = None
+        self.found: dict[str, pa.RecordBatch] = {}
+        self.proofs: list[str] = []
+        self.error: BaseException | None = None
+
+    def start(self, barrier: str) -> None:
+        self._thread = Thread(target=self._read, args=(barrier,))
+        self._thread.start()
+
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def result(self) -> None:
+        assert self._thread is not None
+        self._thread.join()
+        if self.error is not None:
+            raise self.error
+
+    def _read(self, barrier: str) -> None:
+        try:
+            kind, plan = self._world.kind, self._world.plan
+            with closing(kind.open_readers(plan, self._reads, barrier=barrier, participant=0)) as readers:
+                readers.meet()
+                for number, read in enumerate(self._reads):
+                    rows = readers.rows(number, proven=self.proofs.append)
+                    assert isinstance(rows, ArrowRows)
+                    assert rows.schema.equals(schema_of(read.table), check_metadata=True)
+                    self.found[read.table.name] = pa.concat_batches([batch_of(read.table, ()), *rows.batches])
+        except BaseException as error:
+            self.error = error
+
+
+@behaviour
+def a_task_reads_the_rows_that_the_views_show(world: SourceWorld) -> None:
+    if not world.reads_arrow:
+        pytest.skip("its readers give no rows in the typed form")
+    tables = source_of(world).catalogue(TABLES)
+    task = OneTask(world, [BulkRead(table, Segment(table.name), number) for number, table in enumerate(tables)])
+    wanted = Wanted("attempt-1", 1, tables, participants=1, reads=len(tables))
+    with writing(world), world.kind.open_for_tasks(world.plan, wanted, task) as opened:
+        task.result()
+        assert set(task.proofs) == {opened.proof}
+        for table in tables:
+            (rows,) = (
+                task.found[table.name].combine_chunks().to_batches() or schema_of(table).empty_table().to_batches()
+            )
+            shown = opened.views[0].digests(Segment(table.name, buckets=4), run_key=RUN_KEY)
+            assert bucket_digests(table, rows, buckets=4, run_key=RUN_KEY) == shown, table.name
+
+
+# ---- the log -------------------------------------------------------------------------------------------------------
+
+
+@behaviour
+def what_the_log_says_of_every_kind_and_edge_value_is_what_a_snapshot_holds(world: SourceWorld) -> None:
+    (kinds,) = source_of(world).catalogue(["kinds"])
+    rows, missing = world.kind.change_decoder(world.plan).rows(kinds, world.images())
+    assert missing is None
+    assert rows.schema.equals(schema_of(kinds), check_metadata=True)
+    with views_of(world) as (view,):
+        for column in kinds.columns[1:]:
+            alone = replace(kinds, columns=(kinds.columns[0], column))
+            names = tuple(one.name for one in alone.columns)
+            (shown,) = view.digests(Segment("kinds", columns=names), run_key=RUN_KEY).values()
+            mine = rows.select(list(names))
+            assert segment_digest(alone, mine, run_key=RUN_KEY) == shown, column.name
+        summaries = view.float_summaries(Segment("kinds"))
+    for name, summary in float_summaries(kinds, [rows]).items():
+        assert summary.agrees_with(summaries[name], kind=kinds.column(name).kind), name
+
+
+@behaviour
+def a_row_image_of_another_schema_is_refused_with_the_name_of_its_table(world: SourceWorld) -> None:
+    (account,) = source_of(world).catalogue(["account"])
+    decoder = world.kind.change_decoder(world.plan)
+    for image in (b'{"id":1}', b'{"id":1,"balance":2,"more":3}', b'{"id":1,"balance":"two"}'):
+        with pytest.raises(SchemaConflict) as refused:
+            decoder.rows(account, [b'{"id":1,"balance":2}', image])
+        assert refused.value.table == "account"
+    for image in (b"", b"[]", b'{"id":1'):
+        with pytest.raises(LogCorrupted, match="account"):
+            decoder.rows(account, [image])
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """A message of the log topic that no capture writes."""
+
+    content: bytes | None
+
+    def offset(self) -> int:
+        return 7
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes | None:
+        return self.content
+
+    def headers(self) -> None:
+        return None
+
+
+@behaviour
+def a_record_that_no_capture_writes_stops_by_its_offset(world: SourceWorld) -> None:
+    for content in (None, b"", b"{}", b"[1]", b"\xff", b'{"op":"z"}', b'{"status":"BEGIN","id":"nothing of ours"}'):
+        into: list[LogRecord] = []
+        with pytest.raises(LogCorrupted, match="offset 7"):
+            world.kind.decoder(world.plan).decode([Odd(content)], into)
+        assert into == []
+
+
+# ---- positions -----------------------------------------------------------------------------------------------------
+
+
+@behaviour
+def positions_are_ordered_by_what_they_cover(world: SourceWorld) -> None:
+    first = position_of(world)
+    world.transfer(1)
+    second = position_of(world)
+    for position in (first, second):
+        assert position.covers(position)
+        assert position.reaches(position)
+        assert position.covers(position.start_of_log())
+        assert position.tracker().position == position
+    assert second.covers(first)
+    assert not first.covers(second)
+    assert not first.start_of_log().covers(second)
+
+
+@behaviour
+def a_position_comes_back_from_its_json(world: SourceWorld) -> None:
+    for position in (position_of(world), position_of(world).start_of_log()):
+        document = json.loads(json.dumps(position.to_json()))
+        assert type(position).from_json(document) == position
+
+
+@behaviour
+def a_position_of_another_kind_is_no_position_here(world: SourceWorld) -> None:
+    position = position_of(world)
+    other = PostgresPosition(1) if isinstance(position, BinlogPosition) else BinlogPosition("0-1-1")
+    for ask in (position.covers, position.sees, position.reaches):
+        with pytest.raises(InvariantViolated, match="different sources"):
+            ask(other)
+
+
+# ---- markers -------------------------------------------------------------------------------------------------------
+
+
+@behaviour
+def a_marker_committed_again_is_the_same_marker(world: SourceWorld) -> None:
+    marker = Marker(id="low-1", kind="low", payload={"run": "x/onboard/-", "名": 1})
+    for kind in ("low", "high"):
+        source_of(world).commit_marker(replace(marker, kind=kind))
+    ((found, payload),) = world.markers()
+    assert (found, json.loads(payload)) == ("low-1", marker.payload)
+
+
+@behaviour
+def old_markers_are_deleted_a_few_at_a_time_and_new_ones_stay(world: SourceWorld) -> None:
+    source = source_of(world)
+    for number in range(3):
+        source.commit_marker(Marker(id=f"old-{number}", kind="heartbeat"))
+    world.age_markers()
+    source.commit_marker(Marker(id="new", kind="heartbeat"))
+    assert [source.prune_markers(older_than_s=WEEK_S, rows_max=2) for _ in range(3)][-1] == 0
+    assert [found for found, _ in world.markers()] == ["new"]

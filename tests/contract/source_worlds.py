@@ -1,0 +1,257 @@
+"""The sources that the source suite runs over: each with tables that a test may write to, and what their logs say."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any, Protocol
+
+import psycopg
+import pytest
+
+from seamline.adapters.connections import Connection, resolve
+from seamline.databases.postgres.canonical import quoted
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.kinds.found import source_kind
+from seamline.kinds.source import SourceKind
+from seamline.plan.model import SourcePlan
+from seamline.sinks.postgres.binary_copy import binary_copy
+from seamline.sources.mariadb import marker as mariadb_marker
+from seamline.sources.postgres import marker as postgres_marker
+from seamline.values.build import batch_of
+from seamline_memory import bank as memory_bank
+from seamline_memory import source_kind as memory_kind
+from seamline_memory.images import image_of
+from tests.contract.wire_values import wire_value
+from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
+from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT
+from tests.postgres_wire import WIRE
+from tests.typed_values import EDGES, VALUES
+
+WEEK_S = 7 * 86_400.0
+KEY = Column("id", Kind.INTEGER, "int", nullable=False, length=32)
+
+
+class SourceWorld(Protocol):
+    """A source with three tables: `account` (id, balance) and `audit` (account, amount; no key), whose sums are equal
+    after every transaction, and `kinds`, which holds each kind and edge value."""
+
+    kind: SourceKind
+    plan: SourcePlan
+    # Whether its readers give rows in the typed form.
+    reads_arrow: bool
+
+    def transfer(self, amount: int) -> None:
+        """One transaction: the amount to an account, and into the audit."""
+
+    def images(self) -> Sequence[bytes]:
+        """The rows of `kinds` as the log writes them."""
+
+    def markers(self) -> list[tuple[str, str]]:
+        """(id, payload) of each."""
+
+    def age_markers(self) -> None:
+        """As if those that are there had been committed eight days ago."""
+
+
+class MemorySourceWorld:
+    reads_arrow = True
+
+    def __init__(self, name: str) -> None:
+        self.kind: SourceKind = memory_kind.KIND
+        self.plan = plan_of("memory", name)
+        self._bank = memory_bank.BANKS[name] = memory_bank.Bank()
+        self._kinds = Table("kinds", (KEY, *VALUES), ("id",))
+        self._rows = [(number, *row) for number, row in enumerate(_edge_rows())]
+        number = [Column(one, Kind.INTEGER, "int", length=32) for one in ("account", "amount", "balance")]
+        for table in (Table("account", (KEY, number[2]), ("id",)), Table("audit", tuple(number[:2])), self._kinds):
+            self._bank.create(table)
+        with self._bank.transaction() as transaction:
+            transaction.insert("account", (1, 0))
+            for row in self._rows:
+                transaction.insert("kinds", row)
+
+    def transfer(self, amount: int) -> None:
+        with self._bank.transaction() as transaction:
+            (account,) = transaction.rows["account"]
+            transaction.update("account", account, (1, account[1] + amount))
+            transaction.insert("audit", (1, amount))
+
+    def images(self) -> Sequence[bytes]:
+        return [image_of(self._kinds, row) for row in self._rows]
+
+    def markers(self) -> list[tuple[str, str]]:
+        return [(row[0], row[2]) for row in self._bank.contents.rows[memory_bank.MARKERS.name]]
+
+    def age_markers(self) -> None:
+        with self._bank.transaction() as transaction:
+            for row in transaction.rows[memory_bank.MARKERS.name]:
+                aged = (*row[:3], row[3] - int(WEEK_S * 1000) - 86_400_000)
+                transaction.update(memory_bank.MARKERS.name, row, aged)
+
+
+def _edge_rows() -> list[tuple[Any, ...]]:
+    """Every edge of every kind is in one of them, and the last is NULL throughout."""
+    edges = [EDGES.get(column.kind, [None]) for column in VALUES]
+    count = max(map(len, edges))
+    return [*(tuple(of[n % len(of)] for of in edges) for n in range(count)), (None,) * len(edges)]
+
+
+class MariaDbSourceWorld:
+    reads_arrow = True
+
+    def __init__(self, root: Connection) -> None:
+        self.kind: SourceKind = source_kind("mariadb")
+        self.plan = replace(plan_of("mariadb", root.database), snapshot_lock="brief")
+        self._root = root
+        self._cases = (*CASES, *INEXACT_CASES)
+        columns = ", ".join(f"`{case.column.name}` {case.mariadb_type}" for case in self._cases)
+        self._run(
+            "CREATE TABLE account (id INT PRIMARY KEY, balance INT)",
+            "CREATE TABLE audit (account INT, amount INT)",
+            f"CREATE TABLE kinds (id INT PRIMARY KEY, {columns})",
+            mariadb_marker.create_statement(self.plan.marker_table),
+            "INSERT INTO account VALUES (1, 0)",
+            *(
+                f"{LENIENT} INSERT INTO kinds VALUES ({number}, {', '.join(one.mariadb for one in edges)})"
+                for number, edges in enumerate(self._edges())
+            ),
+        )
+
+    def transfer(self, amount: int) -> None:
+        self._run(
+            "BEGIN",
+            f"UPDATE account SET balance = balance + {amount}",
+            f"INSERT INTO audit VALUES (1, {amount})",
+            "COMMIT",
+        )
+
+    def images(self) -> Sequence[bytes]:
+        columns = [case.column for case in self._cases]
+        found = []
+        for number, edges in enumerate(self._edges()):
+            pairs = zip(columns, edges, strict=True)
+            wires = {column.name: wire_value(column, edge.value) for column, edge in pairs}
+            found.append(_json({"id": number, **wires}))
+        return found
+
+    def _edges(self) -> list[tuple[Any, ...]]:
+        count = max(len(case.edges) for case in self._cases)
+        return [tuple(case.edges[n % len(case.edges)] for case in self._cases) for n in range(count)]
+
+    def markers(self) -> list[tuple[str, str]]:
+        with closing(mariadb(self._root)) as session, session.cursor() as cursor:
+            cursor.execute(f"SELECT id, payload FROM {self.plan.marker_table} ORDER BY id")
+            return list(cursor.fetchall())
+
+    def age_markers(self) -> None:
+        self._run(f"UPDATE {self.plan.marker_table} SET at = at - INTERVAL 8 DAY")
+
+    def _run(self, *statements: str) -> None:
+        with closing(mariadb(self._root)) as session, session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+
+class PostgresSourceWorld:
+    # They copy binary rows from server to server.
+    reads_arrow = False
+
+    def __init__(self, root: Connection) -> None:
+        self.kind: SourceKind = source_kind("postgres")
+        self.plan = replace(plan_of("postgres", root.database), schema="public")
+        self._root = root
+        columns = ", ".join(f"{quoted(column.name)} {column.source_type}" for column in WIRE)
+        with self._session() as session:
+            for statement in (
+                "CREATE TABLE account (id int PRIMARY KEY, balance int)",
+                "CREATE TABLE audit (account int, amount int)",
+                r"CREATE TYPE mood AS ENUM ('sad, or so', 'back\slash')",
+                f"CREATE TABLE kinds (id int PRIMARY KEY, {columns})",
+                postgres_marker.create_statement("public", self.plan.marker_table),
+                "INSERT INTO account VALUES (1, 0)",
+            ):
+                session.execute(statement.encode())
+            rows = batch_of(Table("kinds", (KEY, *WIRE), ("id",)), [(n, *of) for n, of in enumerate(self._pairs(1))])
+            with session.cursor().copy(b"COPY kinds FROM STDIN (FORMAT binary)") as copy:
+                for block in binary_copy([rows], rows.schema):
+                    copy.write(block)
+
+    def transfer(self, amount: int) -> None:
+        with self._session() as session, session.transaction():
+            session.execute("UPDATE account SET balance = balance + %s", (amount,))
+            session.execute("INSERT INTO audit VALUES (1, %s)", (amount,))
+
+    def images(self) -> Sequence[bytes]:
+        names = [column.name for column in WIRE]
+        return [
+            _json({"id": number, **dict(zip(names, row, strict=True))}) for number, row in enumerate(self._pairs(0))
+        ]
+
+    def _pairs(self, side: int) -> list[tuple[Any, ...]]:
+        """Of each pair what the log writes (0), or what that stands for (1)."""
+        # No text of PostgreSQL holds NUL.
+        stored = [
+            [pair for pair in pairs if not (isinstance(pair[1], str) and "\0" in pair[1])] for pairs in WIRE.values()
+        ]
+        count = max(map(len, stored))
+        found = [tuple(pairs[n % len(pairs)][side] for pairs in stored) for n in range(count)]
+        return [*found, (None,) * len(WIRE)]
+
+    def markers(self) -> list[tuple[str, str]]:
+        with self._session() as session:
+            statement = f"SELECT id, payload::text FROM {quoted(self.plan.marker_table)} ORDER BY id"
+            return list(session.execute(statement.encode()).fetchall())
+
+    def age_markers(self) -> None:
+        with self._session() as session:
+            session.execute(f"UPDATE {quoted(self.plan.marker_table)} SET at = at - interval '8 days'".encode())
+
+    @contextmanager
+    def _session(self) -> Iterator["psycopg.Connection[Any]"]:
+        with closing(postgres(self._root)) as session:
+            yield session
+
+
+def plan_of(kind: str, name: str) -> SourcePlan:
+    return SourcePlan(name, kind, name, name, name, name, f"seamline.{name}.log", f"seamline-{name}")
+
+
+def _json(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@contextmanager
+def memory_world(name: str) -> Iterator[SourceWorld]:
+    yield MemorySourceWorld(name)
+
+
+@contextmanager
+def mariadb_world(name: str) -> Iterator[SourceWorld]:
+    with mariadb_database(name) as root, _roles(name, "mysql", root):
+        yield MariaDbSourceWorld(root)
+
+
+@contextmanager
+def postgres_world(name: str) -> Iterator[SourceWorld]:
+    with postgres_database(name):
+        root = replace(resolve("postgres_root"), database=name)
+        with _roles(name, "postgres", root):
+            yield PostgresSourceWorld(root)
+
+
+@contextmanager
+def _roles(name: str, scheme: str, root: Connection) -> Iterator[None]:
+    """One connection for all roles: what each may do is tested elsewhere."""
+    address = f"{scheme}://{root.login}:{root.password}@{root.host}:{root.port}/{name}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(f"SEAMLINE_CONNECTION_{name.upper()}", address)
+        yield
+
+
+# Another kind joins the suite with one line here.
+SOURCE_WORLDS: dict[str, Callable[[str], Any]] = {
+    "memory": memory_world,
+    "mariadb": mariadb_world,
+    "postgres": postgres_world,
+}
