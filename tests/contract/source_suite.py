@@ -1,9 +1,11 @@
 """What every kind of source must do, each behaviour a function over a SourceWorld."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event, Thread
 from typing import Any
 
@@ -15,6 +17,8 @@ from seamline.domain.errors import InvariantViolated, LogCorrupted, SchemaConfli
 from seamline.domain.log import LogRecord
 from seamline.domain.position import Position
 from seamline.kinds.bulk import ArrowRows, BulkRead, Wanted
+from seamline.kinds.source import SourceKind
+from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, ReadView, Source
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.postgres.position import PostgresPosition
@@ -137,42 +141,38 @@ def a_view_stays_where_it_was_opened(world: SourceWorld) -> None:
         assert contents(view)["kinds"] == before["kinds"]
 
 
-class OneTask:
-    """`CopyTasks` of one participant, which reads all tables in a thread of this process."""
+Found = tuple[dict[str, pa.RecordBatch], set[str]]
 
-    def __init__(self, world: SourceWorld, reads: list[BulkRead]) -> None:
-        self._world = world
-        self._reads = reads
-        self._thread: Thread | None = None
-        self.found: dict[str, pa.RecordBatch] = {}
-        self.proofs: list[str] = []
-        self.error: BaseException | None = None
+
+def read_tables(kind: SourceKind, plan: SourcePlan, reads: Sequence[BulkRead], barrier: str) -> Found:
+    """What one task reads of each table, and by what it proves where it stands."""
+    found, proofs = {}, set[str]()
+    with closing(kind.open_readers(plan, reads, barrier=barrier, participant=0)) as readers:
+        readers.meet()
+        for number, read in enumerate(reads):
+            rows = readers.rows(number, proven=proofs.add)
+            assert isinstance(rows, ArrowRows)
+            assert rows.schema.equals(schema_of(read.table), check_metadata=True), read.table.name
+            found[read.table.name] = pa.concat_batches([batch_of(read.table, ()), *rows.batches])
+    return found, proofs
+
+
+class OneTask:
+    """`CopyTasks` of one participant."""
+
+    def __init__(self, world: SourceWorld, reads: Sequence[BulkRead], pool: Executor) -> None:
+        self._read = partial(pool.submit, read_tables, world.kind, world.plan, reads)
+        self._future: Future[Found] | None = None
 
     def start(self, barrier: str) -> None:
-        self._thread = Thread(target=self._read, args=(barrier,))
-        self._thread.start()
+        self._future = self._read(barrier)
 
     def is_running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._future is not None and not self._future.done()
 
-    def result(self) -> None:
-        assert self._thread is not None
-        self._thread.join()
-        if self.error is not None:
-            raise self.error
-
-    def _read(self, barrier: str) -> None:
-        try:
-            kind, plan = self._world.kind, self._world.plan
-            with closing(kind.open_readers(plan, self._reads, barrier=barrier, participant=0)) as readers:
-                readers.meet()
-                for number, read in enumerate(self._reads):
-                    rows = readers.rows(number, proven=self.proofs.append)
-                    assert isinstance(rows, ArrowRows)
-                    assert rows.schema.equals(schema_of(read.table), check_metadata=True)
-                    self.found[read.table.name] = pa.concat_batches([batch_of(read.table, ()), *rows.batches])
-        except BaseException as error:
-            self.error = error
+    def result(self) -> Found:
+        assert self._future is not None
+        return self._future.result()
 
 
 @behaviour
@@ -180,17 +180,17 @@ def a_task_reads_the_rows_that_the_views_show(world: SourceWorld) -> None:
     if not world.reads_arrow:
         pytest.skip("its readers give no rows in the typed form")
     tables = source_of(world).catalogue(TABLES)
-    task = OneTask(world, [BulkRead(table, Segment(table.name), number) for number, table in enumerate(tables)])
-    wanted = Wanted("attempt-1", 1, tables, participants=1, reads=len(tables))
-    with writing(world), world.kind.open_for_tasks(world.plan, wanted, task) as opened:
-        task.result()
-        assert set(task.proofs) == {opened.proof}
-        for table in tables:
-            (rows,) = (
-                task.found[table.name].combine_chunks().to_batches() or schema_of(table).empty_table().to_batches()
-            )
-            shown = opened.views[0].digests(Segment(table.name, buckets=4), run_key=RUN_KEY)
-            assert bucket_digests(table, rows, buckets=4, run_key=RUN_KEY) == shown, table.name
+    reads = [BulkRead(table, Segment(table.name), number) for number, table in enumerate(tables)]
+    wanted = Wanted("attempt-1", 1, tables, participants=1, reads=len(reads))
+    with world.task_pool() as pool, writing(world):
+        task = OneTask(world, reads, pool)
+        with world.kind.open_for_tasks(world.plan, wanted, task) as opened:
+            found, proofs = task.result()
+            assert proofs == {opened.proof}
+            for table in tables:
+                shown = opened.views[0].digests(Segment(table.name, buckets=4), run_key=RUN_KEY)
+                mine = bucket_digests(table, found[table.name], buckets=4, run_key=RUN_KEY)
+                assert mine == shown, table.name
 
 
 # ---- the log -------------------------------------------------------------------------------------------------------

@@ -2,23 +2,24 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from multiprocessing import get_context
 from typing import Any, Protocol
 
 import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
-from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.domain.canonical import canonical_text, literal_text
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.kinds.found import source_kind
 from seamline.kinds.source import SourceKind
 from seamline.plan.model import SourcePlan
-from seamline.sinks.postgres.binary_copy import binary_copy
 from seamline.sources.mariadb import marker as mariadb_marker
 from seamline.sources.postgres import marker as postgres_marker
-from seamline.values.build import batch_of
 from seamline_memory import bank as memory_bank
 from seamline_memory import source_kind as memory_kind
 from seamline_memory.images import image_of
@@ -43,6 +44,9 @@ class SourceWorld(Protocol):
 
     def transfer(self, amount: int) -> None:
         """One transaction: the amount to an account, and into the audit."""
+
+    def task_pool(self) -> Executor:
+        """Where a task of its readers runs: in another process, where the source is not in this one."""
 
     def images(self) -> Sequence[bytes]:
         """The rows of `kinds` as the log writes them."""
@@ -77,6 +81,9 @@ class MemorySourceWorld:
             transaction.update("account", account, (1, account[1] + amount))
             transaction.insert("audit", (1, amount))
 
+    def task_pool(self) -> Executor:
+        return ThreadPoolExecutor(1)
+
     def images(self) -> Sequence[bytes]:
         return [image_of(self._kinds, row) for row in self._rows]
 
@@ -98,7 +105,8 @@ def _edge_rows() -> list[tuple[Any, ...]]:
 
 
 class MariaDbSourceWorld:
-    reads_arrow = True
+    # Its columns have types of their own as yet.
+    reads_arrow = False
 
     def __init__(self, root: Connection) -> None:
         self.kind: SourceKind = source_kind("mariadb")
@@ -125,6 +133,9 @@ class MariaDbSourceWorld:
             f"INSERT INTO audit VALUES (1, {amount})",
             "COMMIT",
         )
+
+    def task_pool(self) -> Executor:
+        return ProcessPoolExecutor(1, get_context("spawn"))
 
     def images(self) -> Sequence[bytes]:
         columns = [case.column for case in self._cases]
@@ -172,15 +183,17 @@ class PostgresSourceWorld:
                 "INSERT INTO account VALUES (1, 0)",
             ):
                 session.execute(statement.encode())
-            rows = batch_of(Table("kinds", (KEY, *WIRE), ("id",)), [(n, *of) for n, of in enumerate(self._pairs(1))])
-            with session.cursor().copy(b"COPY kinds FROM STDIN (FORMAT binary)") as copy:
-                for block in binary_copy([rows], rows.schema):
-                    copy.write(block)
+            for number, row in enumerate(self._pairs(1)):
+                values = ", ".join(_literal(column, value) for column, value in zip(WIRE, row, strict=True))
+                session.execute(f"INSERT INTO kinds VALUES ({number}, {values})".encode())
 
     def transfer(self, amount: int) -> None:
         with self._session() as session, session.transaction():
             session.execute("UPDATE account SET balance = balance + %s", (amount,))
             session.execute("INSERT INTO audit VALUES (1, %s)", (amount,))
+
+    def task_pool(self) -> Executor:
+        return ProcessPoolExecutor(1, get_context("spawn"))
 
     def images(self) -> Sequence[bytes]:
         names = [column.name for column in WIRE]
@@ -211,6 +224,21 @@ class PostgresSourceWorld:
     def _session(self) -> Iterator["psycopg.Connection[Any]"]:
         with closing(postgres(self._root)) as session:
             yield session
+
+
+def _literal(column: Column, value: Any) -> str:
+    """A value as PostgreSQL reads it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"'\\x{value.hex()}'"
+    if isinstance(value, tuple):
+        months, days, microseconds = value
+        hours, rest = divmod(abs(microseconds), 3_600_000_000)
+        sign = "-" if microseconds < 0 else ""
+        return f"'{months} months {days} days {sign}{hours}:00:{rest // 1_000_000}.{rest % 1_000_000:06d}'"
+    canonical = canonical_text(column, value)
+    return text_literal(literal_text(column, canonical or ""))
 
 
 def plan_of(kind: str, name: str) -> SourcePlan:

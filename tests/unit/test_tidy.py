@@ -11,7 +11,20 @@ from seamline.stack.components import PROGRAMS
 from tests.unit import tidy_rules
 from tests.unit.tidy_rules import RULES, TEXT_SUFFIXES, File, Rule
 
-FOLDERS = (".ci", "bench", "dags", "deploy", "docs", "include", "jars", "plugins", "schemas", "spark_jobs", "tests")
+FOLDERS = (
+    ".ci",
+    "bench",
+    "dags",
+    "deploy",
+    "docs",
+    "examples",
+    "include",
+    "jars",
+    "plugins",
+    "schemas",
+    "spark_jobs",
+    "tests",
+)
 PACKAGES = ("include/seamline", "plugins/seamline_airflow", "spark_jobs/seamline_spark")
 # Written by machines, read by machines.
 GENERATED = ("requirements.txt", "jars/jars.lock")
