@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
+from seamline.sources.mariadb.row_decoder import DECODER
+
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import CommitUnknown
@@ -16,7 +18,6 @@ from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.kinds.found import source_kind
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints
-from seamline.sources.mariadb.row_decoder import DECODER
 from seamline_memory import sink, store
 
 JsonRow = dict[str, Any]
