@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
-from seamline.sources.mariadb.row_decoder import DECODER
-
+from seamline.databases.mysql.row_decoder import DECODER
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
 from seamline.domain.errors import CommitUnknown

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from seamline.sinks.postgres.types import destination_type
 
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql import row_decoder as mariadb
 from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import SchemaConflict
