@@ -23,7 +23,7 @@ from seamline.sources.postgres.sessions import SharedSnapshot, seen_by
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of
 from seamline.values.digest import canonical_texts
-from tests.integration.binary_values import read_rows
+from tests.integration.binary_values import exact, printed, read_rows
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import known_by_id
 from tests.integration.postgres_kinds import TYPES, create_table, rows
@@ -50,7 +50,7 @@ def held() -> Iterator[Held]:
         for number, values in enumerate(rows()):
             session.execute(f"INSERT INTO kinds VALUES ({number}, {values})".encode())
         (table,) = survey(session, SOURCE, ["kinds"]).whole()
-        names = ", ".join(f"{c.name}::text" if c.kind is Kind.ENUM else c.name for c in table.columns)
+        names = ", ".join(printed(c.name) if c.kind is Kind.ENUM or c.native else c.name for c in table.columns)
         yield Held(server, table, batch_of(table, read_rows(session, f"SELECT {names} FROM kinds ORDER BY id")))
 
 
@@ -106,6 +106,5 @@ def test_typed_rows_are_staged_in_a_destination_of_postgresql_as_they_are(held: 
         (copied,) = copy_one(readers, 0, item)
     assert (copied.rows, copied.proof != "") == (held.rows.num_rows, True)
     with postgres(held.server) as session:
-        names = ", ".join(column.name for column in held.table.columns)
-        stored = read_rows(session, f'SELECT {names} FROM {place.schema}."{place.name}"')
+        stored = read_rows(session, f'SELECT {exact(held.table)} FROM {place.schema}."{place.name}"')
     assert differing(held.table, batch_of(held.table, stored), held.rows) == []

@@ -47,6 +47,7 @@ _EXPRESSIONS = {
     Kind.TIME_OF_DAY: _SPAN,
     Kind.INTERVAL: _TEXT,
     Kind.JSONB: _TEXT,
+    Kind.NATIVE: _TEXT,
 }
 _NUMBERS = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.BITS, Kind.YEAR, Kind.BOOLEAN, Kind.DECIMAL})
 # CONCAT itself prints these as `_NUMBER` does, unless they are ZEROFILL.

@@ -10,14 +10,15 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
 import psycopg
 
 from seamline.adapters.connections import Connection, resolve
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session, open_session, seamline_error, translated
-from seamline.databases.postgres.types import column_definitions
-from seamline.domain.catalogue import Table
+from seamline.databases.postgres.types import column_definitions, destination_type
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SeamlineError
 from seamline.kinds.bulk import LoadProgress, PostgresCopy, StagedPlace, TableRows
 from seamline.plan.model import DestinationPlan
@@ -139,16 +140,18 @@ def relation(place: StagedPlace) -> str:
 
 
 def load(destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
-    """`kinds.sink.SinkKind.load`: by `fill`, as a binary COPY."""
+    """`kinds.sink.SinkKind.load`: by `fill`, as a binary COPY. In the typed form, types that only PostgreSQL has are
+    texts."""
     if isinstance(rows, PostgresCopy):
         return fill(resolve(destination.connection), place, rows.blocks)
     require_schema(place.table, rows.schema)
-    return fill(resolve(destination.connection), place, binary_copy(rows.batches, place.table))
+    texts = [column for column in place.table.columns if column.kind is Kind.NATIVE]
+    return fill(resolve(destination.connection), place, binary_copy(rows.batches, place.table), texts=texts)
 
 
-def fill(connection: Connection, place: StagedPlace, chunks: Iterable[bytes]) -> int:
+def fill(connection: Connection, place: StagedPlace, chunks: Iterable[bytes], *, texts: Sequence[Column] = ()) -> int:
     """Write a binary COPY of all columns into a staging table, which is emptied first, then its key or identity index.
-    Rows written; one transaction.
+    Rows written; one transaction. `texts`: the columns whose values come as text, of which the server makes their own.
 
     An error of `chunks` leaves as it is.
     """
@@ -161,16 +164,25 @@ def fill(connection: Connection, place: StagedPlace, chunks: Iterable[bytes]) ->
         try:
             with session.transaction(), session.cursor() as cursor:
                 cursor.execute(f"TRUNCATE {relation(place)}".encode())
+                _retype(cursor, place, {column: "text" for column in texts})
                 with cursor.copy(statement.encode()) as copy:
                     for chunk in _separated(chunks):
                         copy.write(chunk)
                 rows = cursor.rowcount
+                _retype(cursor, place, {column: destination_type(column) for column in texts})
         except _SourceEnded as ended:
             raise ended.error from ended.error.__cause__
         except psycopg.Error as exc:
             raise _fault(exc, place) from exc
     build_index(connection, place)
     return rows
+
+
+def _retype(cursor: "psycopg.Cursor[Any]", place: StagedPlace, types: Mapping[Column, str]) -> None:
+    names = {quoted(column.name): one for column, one in types.items()}
+    changes = ", ".join(f"ALTER {name} TYPE {one} USING {name}::{one}" for name, one in names.items())
+    if changes:
+        cursor.execute(f"ALTER TABLE {relation(place)} {changes}".encode())
 
 
 class _SourceEnded(Exception):

@@ -9,6 +9,7 @@
 | boolean | boolean, which is tinyint(1) |
 | char, string, enum, set | varchar of the declared length, without the padding of a char; where it is none, longtext |
 | json, jsonb | longtext: JSON of these servers refuses documents that others take |
+| native | as a string: the text that its server prints |
 | binary | binary |
 | bytes | varbinary of the declared length; where it is none, longblob |
 | date, time, year | date, time, year |
@@ -236,7 +237,7 @@ def _declared_key_bytes(column: Column) -> int:
 
 
 def _is_text(column: Column) -> bool:
-    return column.kind in (Kind.CHAR, Kind.STRING, Kind.ENUM, Kind.SET, Kind.JSON, Kind.JSONB)
+    return column.kind in (Kind.CHAR, Kind.STRING, Kind.ENUM, Kind.SET, Kind.JSON, Kind.JSONB, Kind.NATIVE)
 
 
 def _is_decimal(column: Column, dialect: Dialect) -> bool:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from seamline.databases.postgres.canonical import quoted
+from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import InvariantViolated, SchemaConflict
 from seamline.sources.postgres.row_decoder import decimal_of
@@ -35,6 +36,8 @@ _BEHIND = stored_moment(LAST_PLAIN_MOMENT + 1) - 1
 def expression_of(column: Column) -> str:
     """How a column is selected for `typed_batches`."""
     name = quoted(column.name)
+    if column.native and column.kind is not Kind.NATIVE:
+        return f"{name}::{destination_type(column)}"
     match column.kind:
         case Kind.CHAR:
             # The padding is the source's way to store it.
