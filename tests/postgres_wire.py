@@ -20,6 +20,10 @@ def _column(name: str, kind: Kind, source_type: str, *, length: int = 0, precisi
     return Column(name, kind, source_type, length=length, precision=precision, scale=scale)
 
 
+def _native(name: str, native: str, *, kind: Kind = Kind.NATIVE, length: int = 0) -> Column:
+    return Column(name, kind, native, length=length, native=native)
+
+
 def _same(*values: Any) -> list[tuple[Any, Any]]:
     return [(value, value) for value in values]
 
@@ -136,6 +140,21 @@ WIRE: dict[Column, Sequence[tuple[Any, Any]]] = {
     _column("doc", Kind.JSON, "json"): _same('{"b": 1.10, "a": [1,  2]}', "null"),
     _column("docb", Kind.JSONB, "jsonb"): _same('{"b": 1.10, "n": 1234567890123456789.123}', "null"),
     _column("mood", Kind.ENUM, "mood"): _same("sad, or so", "back\\slash"),
+}
+# Of types that only PostgreSQL has, or its extensions.
+NATIVE_WIRE: dict[Column, Sequence[tuple[Any, Any]]] = {
+    _native("host", "inet"): _same("10.0.0.1", "10.0.0.1/8", "::1/64"),
+    _native("bit1", "bit(1)", length=1): [(False, "0"), (True, "1")],
+    _native("bits8", "bit(8)", length=8): [("", "0" * 8), ("gQ==", "10000001"), ("Ag==", "00000010")],
+    _native("bits21", "bit(21)", length=21): [("AAAQ", "1" + "0" * 20), ("AQ==", "0" * 20 + "1")],
+    _native("days", "daterange"): _same("empty", "[2024-02-29,2024-03-01)"),
+    _native("spans", "int4multirange"): [("e1sxLDUpLFs3LDkpfQ==", "{[1,5),[7,9)}")],
+    _native("home", "composite", kind=Kind.STRING): [("KCJhICIiYiIiIiwsw7wp", '("a ""b""",,ü)')],
+    _native("name", "citext", kind=Kind.STRING): _same("Ada", ""),
+    _native("pairs", "hstore", kind=Kind.JSONB): [
+        ('{"aaa":"1.10","b":null,"ü":"\\"\\n"}', '{"b": null, "ü": "\\"\\n", "aaa": "1.10"}'),
+        ("{}", "{}"),
+    ],
 }
 # What stands for no value of its column: neither the typed form nor the destination's SQL takes it.
 NO_VALUES: list[tuple[Column, Any]] = [

@@ -22,7 +22,7 @@ from seamline.values.changes import change_batch
 from seamline.values.digest import canonical_texts
 from tests.contract.wire_values import wire_value
 from tests.integration.kinds import CASES, INEXACT_CASES
-from tests.postgres_wire import NO_VALUES, WIRE
+from tests.postgres_wire import NATIVE_WIRE, NO_VALUES, WIRE
 from tests.toast_log import NOTE, note, to_json
 
 Values = Mapping[Column, Sequence[tuple[Any, Any]]]
@@ -33,7 +33,7 @@ OF_MARIADB: Values = {
 }
 SOURCES: dict[str, tuple[RowDecoder, Values]] = {
     "mariadb": (mariadb.DECODER, OF_MARIADB),
-    "postgres": (postgres.DECODER, WIRE),
+    "postgres": (postgres.DECODER, {**WIRE, **NATIVE_WIRE}),
 }
 BOTH = pytest.mark.parametrize("source", SOURCES)
 

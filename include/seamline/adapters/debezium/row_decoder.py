@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.adapters.debezium.row_images import RowImages, whole
-from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.catalogue import Column, Table
 from seamline.domain.errors import SchemaConflict
-from seamline.domain.unavailable_values import UNAVAILABLE, UNAVAILABLE_BYTES, may_lack_values
+from seamline.domain.unavailable_values import STAND_INS, may_lack_values
 from seamline.values.arrow import arrow_type, schema_of
 from seamline.values.build import array_of
 from seamline.values.special import may_be_nan
@@ -45,7 +45,7 @@ class RowDecoder:
         for column, chunks in zip(table.columns, read.columns, strict=True):
             values = whole(chunks)
             if is_lacking and column.toastable:
-                flags = _unavailable(column, values)
+                flags = pc.is_in(values, pa.array(STAND_INS, values.type))
                 if pc.any(flags).as_py():
                     missing[column.name] = flags
                     values = pc.if_else(flags, pa.scalar(None, values.type), values)
@@ -66,11 +66,6 @@ class RowDecoder:
                 hint="read the catalogue again: the column was changed",
                 table=table.name,
             ) from exc
-
-
-def _unavailable(column: Column, values: pa.Array) -> pa.Array:
-    stand_in = UNAVAILABLE_BYTES if column.kind in (Kind.BINARY, Kind.BYTES) else UNAVAILABLE
-    return pc.fill_null(pc.equal(values, pa.scalar(stand_in, values.type)), False)  # noqa: FBT003 (an Arrow value)
 
 
 # ---- what kinds of sources share ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 bytes as base64, `time.precision.mode=adaptive`) and its own converter of times (`seamline.connect.ExactTimes`), in the
 typed form."""
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -18,9 +19,11 @@ from seamline.adapters.debezium.row_decoder import (
     bytes_of,
     decimals,
     each,
+    from_base64,
     uuids,
     with_odd,
 )
+from seamline.databases.postgres.native_types import comes_as_bytes
 from seamline.domain.catalogue import Column, Kind
 from seamline.values.arrow import TEXT, arrow_type, is_exact_text
 from seamline.values.special import moment_of
@@ -59,12 +62,41 @@ def _json_type(column: Column) -> pa.DataType:
             return arrow_type(column)
         case Kind.DATE | Kind.DATETIME | Kind.TIME_OF_DAY:
             return pa.int64()
+        case Kind.NATIVE if column.native == "bit(1)":
+            return pa.bool_()
         case _:
             return TEXT
 
 
 def _typed(column: Column, values: pa.Array) -> pa.Array:
-    return _TYPED.get(column.kind, as_read)(column, values)
+    return (_native if column.native else _TYPED.get(column.kind, as_read))(column, values)
+
+
+def _native(column: Column, values: pa.Array) -> pa.Array:
+    """As the server prints it; pairs as it prints the document of them."""
+    if column.native == "bit(1)":
+        return pc.if_else(values, pa.scalar("1", TEXT), pa.scalar("0", TEXT))
+    if column.native.startswith("bit("):
+        return each(column, values, lambda text: None if text is None else _bits(text, column.length))
+    if column.native == "hstore":
+        return each(column, values, lambda text: text and _document(text))
+    if comes_as_bytes(column):
+        return each(column, values, lambda text: text and from_base64(text).decode())
+    return values
+
+
+def _bits(text: str, length: int) -> str:
+    """The last bit is the lowest of the first byte; bytes of 0 at the end are left out."""
+    bits = f"{int.from_bytes(from_base64(text), 'little'):0{length}b}"
+    if len(bits) > length:
+        raise ValueError(f"{text!r} has more than {length} bits")
+    return bits
+
+
+def _document(text: str) -> str:
+    """As `jsonb` prints it: shorter keys first, of equal length by their bytes."""
+    pairs = sorted(json.loads(text).items(), key=lambda pair: (len(pair[0].encode()), pair[0].encode()))
+    return json.dumps(dict(pairs), ensure_ascii=False)
 
 
 def decimal_of(column: Column, values: pa.Array) -> pa.Array:
