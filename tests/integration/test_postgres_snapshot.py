@@ -242,11 +242,11 @@ def test_a_table_that_is_another_since_the_snapshot_was_opened_is_not_read(
     with views_at_one_snapshot(source, 1, tables=()) as opened:
         bank.execute(*[statement.format(name) for statement in BETWEEN[what]])
         with pytest.raises(TransientError, match=f"{name} was truncated, rewritten or replaced") as caught:
-            join_snapshot(as_reader(bank), opened.shared, schema=source.schema, tables=["account", name])
+            join_snapshot(as_reader(bank), opened.shared, tables=[*map(source.places.of, ("account", name))])
         assert caught.value.table == name
         with pytest.raises(TransientError, match=name):
             rows_seen(opened.views[0], name)
-        join_snapshot(as_reader(bank), opened.shared, schema=source.schema, tables=["account"]).close()
+        join_snapshot(as_reader(bank), opened.shared, tables=[source.places.of("account")]).close()
 
 
 def test_a_table_that_is_truncated_amid_the_opening_ends_the_opening(
@@ -254,9 +254,9 @@ def test_a_table_that_is_truncated_amid_the_opening_ends_the_opening(
 ) -> None:
     lock = sessions.lock_tables
 
-    def lock_too_late(session: Session, schema: str, tables: Sequence[str]) -> None:
+    def lock_too_late(session: Session, tables: Sequence[Any]) -> None:
         bank.execute(f"TRUNCATE {three.name}")
-        lock(session, schema, tables)
+        lock(session, tables)
 
     with monkeypatch.context() as patch:
         patch.setattr(sessions, "lock_tables", lock_too_late)
@@ -272,7 +272,7 @@ def test_a_table_that_is_truncated_amid_the_opening_ends_the_opening(
 def test_without_the_look_at_its_file_a_truncated_table_would_be_read_as_empty(
     bank: PostgresCaptured, three: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "lock_tables", lambda session, schema, tables: None)
+    monkeypatch.setattr(sessions, "lock_tables", lambda session, tables: None)
     with views_at_one_snapshot(bank.source_plan, 2, tables=[three]) as opened:
         bank.execute(f"TRUNCATE {three.name}")
         assert [rows_seen(view, three.name) for view in opened.views] == [0, 0], (
@@ -398,7 +398,7 @@ def test_a_session_that_stands_elsewhere_is_found_out_before_it_reads(
         bank.execute(f"INSERT INTO {three.name} VALUES (4, 4, 'beyond')")
         monkeypatch.setattr(sessions, "_begin", lambda connection: Deaf(begin(connection)))
         with pytest.raises(InvariantViolated, match="stands on snapshot"):
-            join_snapshot(as_reader(bank), opened.shared, schema=bank.source_plan.schema, tables=[three.name])
+            join_snapshot(as_reader(bank), opened.shared, tables=[bank.source_plan.places.of(three.name)])
 
 
 def test_a_table_that_a_task_read_elsewhere_is_found_out_by_what_its_session_says(

@@ -41,7 +41,7 @@ SOURCE = SourcePlan(
     connector="seamline-core_bank",
 )
 ENDPOINT = CaptureEndpoint("db.example", 3306, "core_bank_capture", "/secrets/capture.properties", "kafka:9092")
-TABLES = ("seamline_marker", "account", "odd. name,x")
+TABLES = ("seamline_marker", "account", "odd$ name,x")
 POSTGRES_EXPECTED = Path(__file__).with_name("postgres_connector_config.json")
 POSTGRES_SOURCE = replace(SOURCE, kind="postgres", schema="public")
 POSTGRES_ENDPOINT = replace(
@@ -93,10 +93,17 @@ def test_the_tables_of_a_postgres_source_are_matched_with_their_schema() -> None
     schema, tables = found["schema.include.list"], found["table.include.list"]
     # As Debezium does: it splits at commas that are not escaped, and each pattern matches a whole name.
     patterns = re.split(r"(?<!\\),", tables)
-    assert patterns == [rf"{schema}\.account", rf"{schema}\.odd\.\x20name\,x", rf"{schema}\.seamline_marker"]
+    assert patterns == [rf"{schema}\.account", rf"{schema}\.odd\$\x20name\,x", rf"{schema}\.seamline_marker"]
     for pattern, table in zip(patterns, sorted(TABLES), strict=True):
         assert re.fullmatch(pattern, f"core-bank.eu.{table}")
         assert not re.fullmatch(pattern, f"core-bankxeu.{table}")
+
+
+def test_a_table_of_another_schema_is_captured_from_there() -> None:
+    tables = ("seamline_marker", "account", "odd 银行.account")
+    found = connector_config(POSTGRES_SOURCE, tables, endpoint=POSTGRES_ENDPOINT, start=Start.AGAIN)
+    assert found["schema.include.list"] == r"odd\x20银行,public"
+    assert found["table.include.list"] == r"public\.account,odd\x20银行\.account,public\.seamline_marker"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +130,7 @@ def test_no_capture_begins_at_a_position_of_another_kind() -> None:
 
 
 def test_table_names_are_matched_as_they_are_and_in_one_order() -> None:
-    assert config()["table.include.list"] == r"bank\.account,bank\.odd\.\x20name\,x,bank\.seamline_marker"
+    assert config()["table.include.list"] == r"bank\.account,bank\.odd\$\x20name\,x,bank\.seamline_marker"
     again = connector_config(SOURCE, tuple(reversed(TABLES)), endpoint=ENDPOINT, start=Start.AGAIN)
     assert again == config()
 

@@ -96,7 +96,7 @@ def test_a_key_that_is_missing_or_an_item_that_is_wrong_hides_nothing_either(tmp
         tmp_path,
         {
             SYNC_FILE: SYNC.replace("source: core_bank\n", "")
-            .replace("  - account\n", "  - acc.ount\n  - 7\n")
+            .replace("  - account\n", "  - acc/ount\n  - 7\n")
             .replace("{table: ledger_entry, sum: amount, by: [currency]}", "{table: ledger, sum: amount}")
             .replace("[warehouse]", "[warehose, 3]"),
             "sources/core_bank.yaml": "kind: mariadbb\nconnection: core_bnk\n",
@@ -176,7 +176,7 @@ def test_a_table_is_declared_by_the_name_that_its_source_gives_it(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "name", ["a.b", "a,b", " lead", "tail ", "a\\tb", "a`b", "zero\u200bwidth", "\u202eltr", "票" * 22]
+    "name", ["a.b.c", "a,b", " lead", "tail ", "a\\tb", "a`b", "zero\u200bwidth", "\u202eltr", "票" * 65]
 )
 def test_a_name_that_cannot_be_carried_is_refused_with_its_cure(tmp_path: Path, name: str) -> None:
     faults = faults_of(tmp_path, {SYNC_FILE: SYNC.replace("  - account\n", f'  - account\n  - "{name}"\n')})

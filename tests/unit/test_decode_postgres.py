@@ -13,6 +13,7 @@ import pytest
 from seamline.adapters.debezium.envelope import Decoder
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange
+from seamline.domain.table_places import TablePlaces
 from seamline.domain.unavailable_values import UNAVAILABLE
 from seamline.sources.postgres.decode import WalDecoder
 from seamline.sources.postgres.position import PostgresPosition
@@ -27,7 +28,7 @@ OFFSET = 77
 
 
 def decoder(*, name: str = "seamline-core_bank", database: str = "bank", schema: str = "public") -> Decoder:
-    return WalDecoder(name, database, schema)
+    return WalDecoder(name, database, TablePlaces(schema))
 
 
 def decoded(key: bytes | None, value: bytes | None, **source: str) -> LogRecord:
@@ -209,14 +210,37 @@ def test_a_record_of_another_source_is_named_with_its_offset(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["insert", "truncate", "message"])
 def test_a_record_of_another_database_stops(name: str) -> None:
-    with pytest.raises(LogCorrupted, match=r"offset 77: .*'bank.*belongs to .*other\.public"):
+    with pytest.raises(LogCorrupted, match=r"offset 77: .*'bank.*belongs to .*other"):
         decoded(*RECORDS[name], database="other")
 
 
+def tables_of(record: LogRecord) -> set[str]:
+    return {*(row.table for row in record.rows), *record.tables, *(record.counts or {})}
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "called"),
+    [
+        ((), "public.account"),
+        ((("account", "public.account"),), "account"),
+        ((("konto", "public.account"), ("account", "other.ledger")), "konto"),
+    ],
+)
 @pytest.mark.parametrize("name", ["insert", "truncate", "end"])
-def test_a_record_of_another_schema_stops(name: str) -> None:
-    with pytest.raises(LogCorrupted, match=r"offset 77: .*public.*belongs to .*bank\.other"):
-        decoded(*RECORDS[name], schema="other")
+def test_a_table_of_another_schema_is_called_as_the_sync_calls_it(
+    name: str, elsewhere: tuple[tuple[str, str], ...], called: str
+) -> None:
+    key, value = RECORDS[name]
+    one = WalDecoder("seamline-core_bank", "bank", TablePlaces("other", elsewhere))
+    (record,) = decode(one, Message(OFFSET, key, value))
+    assert called in tables_of(record) and "account" not in tables_of(record) - {called}
+
+
+def test_a_table_of_the_own_schema_whose_name_another_one_has_is_not_taken_for_it() -> None:
+    key, value = RECORDS["insert"]
+    one = WalDecoder("seamline-core_bank", "bank", TablePlaces("public", [("account", "sales.account")]))
+    (record,) = decode(one, Message(OFFSET, key, value))
+    assert tables_of(record) == {"public.account"}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     mine = [plan for plan in plans if plan.source.name == args.name]
     destinations = {one.name: one for plan in plans for one in plan.destinations}
     if mine:
-        tables = sorted({table.name for plan in mine for table in plan.tables})
+        tables = sorted({plan.source.places.captured(table.name) for plan in mine for table in plan.tables})
         sys.stdout.write(_script(mine[0].source, tables))
     if args.name in destinations:
         sys.stdout.write(_destination_script(destinations[args.name]))

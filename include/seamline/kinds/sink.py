@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from seamline.domain.catalogue import Column, Table
+from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.date_before import PublishedTable
 from seamline.domain.ledger import StreamId
+from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.position import Position
 from seamline.domain.verdict import TableVerdict
 from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
@@ -40,7 +41,7 @@ class SinkPowers:
     """What a kind of destination can do.
 
     `keyless`: it keeps a table without a key as a multiset. `deletes`, `truncates`: it applies them; one that does not
-    raises Refused at the first. `native_copy`: it takes `PostgresCopy`.
+    raises Refused at the first. `native_copy`: it takes `PostgresCopy`. `names`: how long its tables' names may be.
     """
 
     atomic: Atomic
@@ -48,6 +49,7 @@ class SinkPowers:
     deletes: bool = True
     truncates: bool = True
     native_copy: bool = False
+    names: NameLimit = NameLimit(NAME_BYTES_MAX, NameUnit.BYTES)
 
     def described(self) -> tuple[str, ...]:
         """For people, one line each."""
@@ -61,7 +63,8 @@ class SinkPowers:
             "deletes are refused": self.deletes,
             "TRUNCATE is refused": self.truncates,
         }
-        return (commits[self.atomic], *(words for words, can in cannot.items() if not can))
+        limit = f"the name of a table has at most {self.names}"
+        return (commits[self.atomic], *(words for words, can in cannot.items() if not can), limit)
 
 
 class SinkKind(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.domain.table_places import TablePlace
 from seamline.plan.model import (
     BusinessDate,
     ControlTotalPlan,
@@ -24,10 +25,11 @@ from seamline.ports import Survey
 from seamline.spec.checks import seconds_of
 from seamline.spec.document import Path_
 from seamline.spec.faults import DeclarationsInvalid, guess
-from seamline.spec.kinds import keeps_keyless
+from seamline.spec.kinds import keeps_keyless, name_limit
 from seamline.spec.load import Declarations
 from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
+from seamline.spec.table_names import name_in_sync
 
 # Sums of these are exact; floating point sums depend on the order of addition and prove nothing.
 _EXACT = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
@@ -47,11 +49,12 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
     """
     sync = declarations.sync(sync_name)
     definitions = {table.name: table for table in survey.tables} if survey else {}
+    names = _names(declarations, sync)
     if survey is not None:
         _check_survey(declarations, sync, survey)
     return SyncPlan(
         sync=sync.sync,
-        source=_source(declarations.sources[sync.source]),
+        source=_source(declarations.sources[sync.source], sync, names),
         destinations=tuple(
             DestinationPlan(
                 spec.destination,
@@ -64,11 +67,11 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
         ),
         tables=tuple(
             TablePlan(
-                entry.name,
+                name,
                 BusinessDate(entry.business_date.column, entry.business_date.as_) if entry.business_date else None,
-                definitions.get(entry.name),
+                definitions.get(name),
             )
-            for entry in sync.tables
+            for name, entry in zip(names, sync.tables, strict=True)
             if entry.parked is None
         ),
         guarantee=sync.guarantee,
@@ -84,7 +87,11 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
         ),
         derived=tuple(DerivedTablePlan(entry.name, entry.table, entry.sum, entry.by) for entry in sync.derived),
         config_hash=config_hash(declarations, sync_name),
-        parked=tuple(ParkedTable(entry.name, entry.parked) for entry in sync.tables if entry.parked is not None),
+        parked=tuple(
+            ParkedTable(name, entry.parked)
+            for name, entry in zip(names, sync.tables, strict=True)
+            if entry.parked is not None
+        ),
     )
 
 
@@ -103,7 +110,16 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _source(spec: DatabaseSource) -> SourcePlan:
+def _names(declarations: Declarations, sync: SyncSpec) -> tuple[str, ...]:
+    """What the sync calls its tables, in the order declared."""
+    limits = [name_limit(declarations.destinations[name].kind) for name in sync.destinations]
+    return tuple(name_in_sync(entry.name, entry.as_, limits) for entry in sync.tables)
+
+
+def _source(spec: DatabaseSource, sync: SyncSpec, names: Sequence[str]) -> SourcePlan:
+    places = {
+        name: TablePlace.declared(entry.name, spec.namespace) for name, entry in zip(names, sync.tables, strict=True)
+    }
     return SourcePlan(
         name=spec.source,
         kind=spec.kind,
@@ -115,6 +131,9 @@ def _source(spec: DatabaseSource) -> SourcePlan:
         connector=f"seamline-{spec.source}",
         log_max_gb=spec.log.max_gb,
         log_keep_days=spec.log.keep_days,
+        elsewhere=tuple(
+            (name, place.text) for name, place in places.items() if place != TablePlace(spec.namespace, name)
+        ),
         **spec.plan_fields(),
     )
 
@@ -134,33 +153,31 @@ def _nightly(spec: Nightly) -> NightlyPlan:
 
 def _check_survey(declarations: Declarations, sync: SyncSpec, survey: Survey) -> None:
     kinds = {name: declarations.destinations[name].kind for name in sync.destinations}
-    misfits = (*_misfits(sync, survey), *_keyless_misfits(sync, survey, kinds))
+    carried = [
+        (number, name) for number, name in enumerate(_names(declarations, sync)) if sync.tables[number].parked is None
+    ]
+    misfits = (*_misfits(sync, survey, carried), *_keyless_misfits(survey, kinds, carried))
     faults = [declarations.fault(sync.sync, path, cause, cure) for path, cause, cure in misfits]
     if faults:
         raise DeclarationsInvalid(faults)
 
 
-def _misfits(sync: SyncSpec, survey: Survey) -> Iterator[tuple[Path_, str, str]]:
-    """Place, cause and cure of everything that the sync says of tables and the source denies. A parked table may have
-    any schema, or be gone."""
+def _misfits(sync: SyncSpec, survey: Survey, carried: Sequence[tuple[int, str]]) -> Iterator[tuple[Path_, str, str]]:
+    """Place, cause and cure of everything that the sync says of tables and the source denies. `carried`: number and
+    name of each table that is not parked: such a one may have any schema, or be gone."""
     definitions = {table.name: table for table in survey.tables}
-    for number, entry in enumerate(sync.tables):
-        if entry.parked is not None:
-            continue
-        problems = [problem for problem in survey.problems if problem.table == entry.name]
+    for number, name in carried:
+        date = sync.tables[number].business_date
+        problems = [problem for problem in survey.problems if problem.table == name]
         for problem in problems:
             yield ("tables", number), problem.what, problem.cure
-        if entry.name not in definitions and not problems:
-            yield (
-                ("tables", number),
-                f"the source was not asked for `{entry.name}`",
-                "Was the file edited just now? Run again",
-            )
-        elif entry.name in definitions and entry.business_date:
-            wanted = _KINDS_THAT_HOLD[Holds(entry.business_date.as_)]
+        if name not in definitions and not problems:
+            cure = "Was the file edited just now? Run again"
+            yield ("tables", number), f"the source was not asked for `{name}`", cure
+        elif name in definitions and date:
+            wanted = _KINDS_THAT_HOLD[Holds(date.as_)]
             place = ("tables", number, "business_date", "column")
-            what = f"as: {entry.business_date.as_}"
-            yield from _misfit(definitions[entry.name], entry.business_date.column, wanted, place, what)
+            yield from _misfit(definitions[name], date.column, wanted, place, f"as: {date.as_}")
     for number, total in enumerate(sync.reconcile.control_totals):
         yield from _sum_misfits(definitions, total.table, total.sum, total.by, ("reconcile", "control_totals", number))
     for number, derived in enumerate(sync.derived):
@@ -168,13 +185,15 @@ def _misfits(sync: SyncSpec, survey: Survey) -> Iterator[tuple[Path_, str, str]]
         yield from _boundless(definitions.get(derived.table), derived.sum, ("derived", number, "sum"))
 
 
-def _keyless_misfits(sync: SyncSpec, survey: Survey, kinds: Mapping[str, str]) -> Iterator[tuple[Path_, str, str]]:
+def _keyless_misfits(
+    survey: Survey, kinds: Mapping[str, str], carried: Sequence[tuple[int, str]]
+) -> Iterator[tuple[Path_, str, str]]:
     """Tables without a key, and destinations (by their kinds) that cannot keep such."""
     keyless = {table.name for table in survey.tables if not table.is_keyed}
     refusing = [(name, kind) for name, kind in kinds.items() if keyless and not keeps_keyless(kind)]
-    for number, entry in enumerate(sync.tables):
-        for name, kind in refusing if entry.name in keyless and entry.parked is None else ():
-            what = f"table {entry.name} has no primary key, and destination `{name}` ({kind}) keeps no such table"
+    for number, table in carried:
+        for name, kind in refusing if table in keyless else ():
+            what = f"table {table} has no primary key, and destination `{name}` ({kind}) keeps no such table"
             yield ("tables", number), what, "Give it a primary key at the source, or park it"
 
 

@@ -65,7 +65,7 @@ def _head(plan: SyncPlan) -> str:
             f"staging in {destination.stage_schema}"
         )
     for table in plan.tables:
-        lines.append(f"  table {table.name}: {_table(plan, table.name)}")
+        lines.append(f"  table {table.name}{_from(plan, table.name)}: {_table(plan, table.name)}")
     lines += [f"  table {table.name}: not carried, {table.verdict.reason}" for table in plan.parked]
     for derived in plan.derived:
         by = ", ".join(derived.by)
@@ -77,6 +77,11 @@ def _head(plan: SyncPlan) -> str:
 def _place(plan: SyncPlan) -> str:
     source = plan.source
     return f"{source.database}, schema {source.schema}" if source.schema else source.database
+
+
+def _from(plan: SyncPlan, name: str) -> str:
+    """Where a table lies that does not lie under this name in the source's own schema or database."""
+    return f" (from {plan.source.places.of(name).text})" if name in dict(plan.source.elsewhere) else ""
 
 
 def _table(plan: SyncPlan, name: str) -> str:

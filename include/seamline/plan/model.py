@@ -11,6 +11,7 @@ from seamline.domain.catalogue import Table, table_from_json, table_to_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import RunKind, RunState
+from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
 
 # Between the name of a sync and the mark of an incremental snapshot into its stream.
@@ -21,7 +22,9 @@ INCREMENTAL = "~pass_"
 class SourcePlan:
     """`reader`, `capture` and `marker` are connection ids; three roles, least privilege each.
 
-    `schema` is where the tables of a PostgreSQL source lie; "" for MariaDB, whose databases have none.
+    `schema` is where the tables of a PostgreSQL source lie; "" for MariaDB, whose databases have none. `elsewhere`:
+    name and place (`schema.table`) of each table of the sync that lies in another one, or under another name.
+    `databases`: of a MariaDB source, those beside `database` that its capture reads.
     """
 
     name: str
@@ -37,6 +40,22 @@ class SourcePlan:
     log_max_gb: float = 50.0
     log_keep_days: float = 7
     schema: str = ""
+    elsewhere: tuple[tuple[str, str], ...] = ()
+    databases: tuple[str, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        """Where a table lies whose name says nothing else, and the marker table."""
+        return self.schema or self.database
+
+    @property
+    def shared(self) -> "SourcePlan":
+        """What all syncs of the source have in common."""
+        return dataclasses.replace(self, elsewhere=())
+
+    @property
+    def places(self) -> TablePlaces:
+        return TablePlaces(self.namespace, self.elsewhere)
 
     @property
     def publication(self) -> str:
@@ -254,7 +273,7 @@ def plan_from_json(text: str) -> SyncPlan:
     d = json.loads(text)
     return SyncPlan(
         sync=d["sync"],
-        source=SourcePlan(**d["source"]),
+        source=_source_plan(d["source"]),
         destinations=tuple(DestinationPlan(**entry) for entry in d["destinations"]),
         tables=tuple(_table_plan(entry) for entry in d["tables"]),
         guarantee=d["guarantee"],
@@ -273,6 +292,12 @@ def plan_from_json(text: str) -> SyncPlan:
         # Plans that were written before tables could be parked have no such key.
         parked=tuple(ParkedTable(t["name"], t["reason"]) for t in d.get("parked", ())),
     )
+
+
+def _source_plan(entry: dict[str, Any]) -> SourcePlan:
+    # Plans that were written before tables could lie elsewhere have no such keys.
+    elsewhere = tuple((name, place) for name, place in entry.get("elsewhere", ()))
+    return SourcePlan(**{**entry, "elsewhere": elsewhere, "databases": tuple(entry.get("databases", ()))})
 
 
 def _table_plan(entry: dict[str, Any]) -> TablePlan:

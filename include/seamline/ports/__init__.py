@@ -238,8 +238,9 @@ class SchemaGuard(Protocol):
         """Up to here `verify` has nothing to ask; None before its first answer. May be read from any thread."""
 
     def is_as_planned(self, fingerprints: Mapping[str, str]) -> bool:
-        """Whether these fingerprints (`CatalogueFingerprints.tables`) are those of the planned tables, or of the last
-        state that was found to be good. False if that is unknown. Does not ask the source."""
+        """Whether these fingerprints (`CatalogueFingerprints.tables`, by what the capture calls them) are those of the
+        planned tables, or of the last state that was found to be good. False if that is unknown. Does not ask the
+        source."""
 
     def close(self) -> None: ...
 
@@ -247,7 +248,8 @@ class SchemaGuard(Protocol):
 class HeartbeatPayload(Protocol):
     """Reports what a source's catalogue is now, for a heartbeat to carry it into the log (ADR 37)."""
 
-    def payload(self, tables: Collection[str]) -> Mapping[str, Any]: ...
+    def payload(self, tables: Collection[str]) -> Mapping[str, Any]:
+        """`tables`, and so its fingerprints, by what the capture calls them."""
 
 
 # ---- control of streams --------------------------------------------------------------------------------------------

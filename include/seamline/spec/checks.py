@@ -4,7 +4,7 @@ Documents are read here, not specs: what is wrong of one value must not hide wha
 reported once: what follows from a name that is wrong, or cannot be read, waits until that one is mended.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -13,23 +13,27 @@ from seamline.spec.document import Document, Path_
 from seamline.spec.faults import UNKNOWN_KEY, guess, nearest, shown
 from seamline.spec.fields import NAME, is_sql_name
 from seamline.spec.kinds import destination_models, kinds_with_all_powers, powers_lacking
+from seamline.spec.source import DatabaseSource
 from seamline.spec.sync import Nightly, SyncSpec
+from seamline.spec.table_names import TABLES, check_table_names, note_names
 
 MARKER_TABLE = "seamline_marker"
-_TABLES = ("tables[]", "tables[].name")
-_DERIVED = ("derived[].name",)
 
 
 def check_sync(
     document: Document,
     *,
-    sources: Collection[str],
+    sources: Mapping[str, DatabaseSource | None],
     destinations: Mapping[str, Document],
     expectations: Mapping[str, Document],
 ) -> None:
-    """Add to a sync's document what is wrong of it beside the files that it names."""
+    """Add to a sync's document what is wrong of it beside the files that it names. `sources`: None where one is not
+    right itself."""
+    note_names(document, destinations)
     _check_names(document, sources, destinations, expectations)
     _check_tables(document)
+    source = document.value(("source",))
+    check_table_names(document, sources.get(source) if isinstance(source, str) else None, destinations)
     _check_sums(document)
     _check_suite(document, expectations)
     _check_guarantee(document, destinations)
@@ -76,9 +80,18 @@ def _check_names(
         seen.add(name)
 
 
+def _tables(document: Document) -> list[tuple[Path_, str]]:
+    """(place, name in the sync) of every table of the source."""
+    return [(place, document.called.get(place, written)) for place, written in document.texts(*TABLES)]
+
+
+def _derived(document: Document) -> list[tuple[Path_, str]]:
+    return document.texts("derived[].name")
+
+
 def _written(document: Document) -> list[tuple[Path_, str]]:
     """(place, name) of every table that the sync writes, those of the source first."""
-    return [*document.texts(*_TABLES), *document.texts(*_DERIVED)]
+    return [*_tables(document), *_derived(document)]
 
 
 def _check_tables(document: Document) -> None:
@@ -87,7 +100,13 @@ def _check_tables(document: Document) -> None:
         if name.lower() == MARKER_TABLE:
             _add(document, place, f"`{name}` is the marker table, which every capture carries", "Take it out")
         if name in first:
-            _add(document, place, f"table `{name}` is already on line {document.line(first[name])}", "Keep one of them")
+            other, line = document.value(first[name]), document.line(first[name])
+            same = document.value(place) == other
+            if same:
+                _add(document, place, f"table `{name}` is already on line {line}", "Keep one of them")
+            else:
+                cause = f"this table and the one on line {line} are both called `{name}`"
+                _add(document, place, cause, "Give one of them another name with `as`")
         first.setdefault(name, place)
     entries = document.value(("tables",))
     if isinstance(entries, list) and entries and all(isinstance(one, dict) and "parked" in one for one in entries):
@@ -97,7 +116,7 @@ def _check_tables(document: Document) -> None:
 
 def _check_sums(document: Document) -> None:
     """Every sum and every derived table names a table of the sync."""
-    tables = {name for _, name in document.texts(*_TABLES)}
+    tables = {name for _, name in _tables(document)}
     for place, name in document.texts("reconcile.control_totals[].table", "derived[].table"):
         if name not in tables and _is_strange(document, name, ("tables",)):
             _add(document, place, f"table `{name}` is not in this sync", _nearest_table(document, name))
@@ -180,7 +199,7 @@ def _check_nightly(document: Document) -> None:
 def _read_whole(document: Document) -> list[str]:
     """Tables that the cut holds whole; one of whose keys is wrong may have been meant otherwise. A parked one is not
     in it."""
-    entries = [(place[:2], name) for place, name in document.texts(*_TABLES)]
+    entries = [(place[:2], name) for place, name in _tables(document)]
     return [
         name
         for entry, name in entries
@@ -220,8 +239,8 @@ def check_names_of_cuts(
     """Add to their documents that a table has a name which the nightly cuts of another one take for themselves. A right
     sync does not suffer for one that is broken."""
     nightly = [document for document in syncs if "nightly" in document.data]
-    live = _places(syncs, destinations, *_TABLES)
-    cut = _places(nightly, destinations, *_TABLES, *_DERIVED)
+    live = _places(syncs, destinations, _tables)
+    cut = _places(nightly, destinations, _written)
     for (schema, name), of_cuts in cut.items():
         taken = [(live.get((schema, proven_view(name))), "the view of the newest proven one")]
         taken += [(cut.get((schema, current_view(name))), "the view of those that count")]
@@ -236,7 +255,9 @@ def check_names_of_cuts(
 
 
 def _places(
-    syncs: Sequence[Document], destinations: Mapping[str, Document], *patterns: str
+    syncs: Sequence[Document],
+    destinations: Mapping[str, Document],
+    tables_of: Callable[[Document], list[tuple[Path_, str]]],
 ) -> dict[tuple[tuple[str, str], str], tuple[Document, Path_]]:
     """By schema and name: where a table is declared."""
     return {
@@ -244,14 +265,14 @@ def _places(
         for document in syncs
         for _, destination in document.texts("destinations[]")
         if (schema := _schema_of(destinations.get(destination)))
-        for place, name in document.texts(*patterns)
+        for place, name in tables_of(document)
     }
 
 
 def _taken_by_cuts(
     table: tuple[Document, Path_], of_cuts: tuple[Document, Path_], what: str, broken: Collection[str]
 ) -> None:
-    names = tuple(f"`{document.value(place)}`" for document, place in (table, of_cuts))
+    names = tuple(f"`{document.called.get(place, document.value(place))}`" for document, place in (table, of_cuts))
     cause = f"the nightly cuts of table {names[1]} take the name {names[0]} for {what}"
     cure = "Take one of the two tables out, or let one go into a destination with another schema"
     for (document, place), (other, other_place) in ((table, of_cuts), (of_cuts, table)):

@@ -28,6 +28,7 @@ class Document:
     """`data` is the document as plain values; `lines` and `plain` are kept by the place of each value in the file.
 
     `plain` is the text of an unquoted scalar that YAML read as something else than a string: `7:00` is 420 to YAML.
+    `called` is what a sync calls the tables that are named at these places.
     `written` is where keys that were renamed in `data` stand in the file; faults are reported there.
     """
 
@@ -36,6 +37,7 @@ class Document:
     lines: dict[Path_, int] = field(default_factory=dict)
     plain: dict[Path_, str] = field(default_factory=dict)
     written: dict[Path_, Path_] = field(default_factory=dict)
+    called: dict[Path_, str] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
     def line(self, path: Path_) -> int:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Pla
 from seamline.domain.calendar import zone
 from seamline.domain.catalogue import NAME_BYTES_MAX
 from seamline.domain.errors import ConfigError
+from seamline.domain.table_places import SEPARATOR
 from seamline.spec.faults import redacted
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -18,6 +19,8 @@ IDENTIFIER_LENGTH_MAX = 63
 # Letters and digits of any script, `_`, `$`, `-`, and blanks inside. Other signs of ASCII mean something where names
 # stand in a list, a path, a pattern or quotes.
 SQL_NAME = re.compile(r"(?! )[^\x00-\x1f!-#%-,./:-@\[-\^`{-\x7f]+(?<! )")
+# Of a name in a source: MariaDB takes so many letters, PostgreSQL 63 bytes.
+SOURCE_NAME_LENGTH_MAX = 64
 WHY_LENGTH_MAX = 200
 _DURATION = re.compile(r"([0-9]{1,6})(s|min|h|d)")
 _UNIT_S = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -58,9 +61,28 @@ def is_sql_name(value: str) -> bool:
 def _sql_name(value: str) -> str:
     if not is_sql_name(value):
         raise ValueError(
-            "a table or column is named by letters and digits of any script, `_`, `$`, `-` and blanks inside, of at"
-            f" most {NAME_BYTES_MAX} bytes, got {redacted(value)}. Rename it at the source; for a table, leave a view"
-            " under the old name to those who use it"
+            "a column, or a table at a destination, is named by letters and digits of any script, `_`, `$`, `-` and"
+            f" blanks inside, of at most {NAME_BYTES_MAX} bytes, got {redacted(value)}"
+        )
+    return value
+
+
+def is_table_place(value: str) -> bool:
+    """Whether a table may be declared so: by its name, or by that of its schema or database, a dot, and its name."""
+    parts = value.split(SEPARATOR)
+    are_names = all(
+        SQL_NAME.fullmatch(part) and part.isprintable() and len(part) <= SOURCE_NAME_LENGTH_MAX for part in parts
+    )
+    return len(parts) <= 2 and are_names
+
+
+def _table_place(value: str) -> str:
+    if not is_table_place(value):
+        raise ValueError(
+            "a table is named `table`, or `schema.table` (in MariaDB `database.table`), each by letters and digits of"
+            f" any script, `_`, `$`, `-` and blanks inside, of at most {SOURCE_NAME_LENGTH_MAX} characters, got"
+            f" {redacted(value)}. Rename it at the source; for a table, leave a view under the old"
+            " name to those who use it"
         )
     return value
 
@@ -142,6 +164,17 @@ SqlName = Annotated[
     str,
     AfterValidator(_sql_name),
     WithJsonSchema({"type": "string", "pattern": f"^{SQL_NAME.pattern}$", "maxLength": NAME_BYTES_MAX}),
+]
+TablePlaceName = Annotated[
+    str,
+    AfterValidator(_table_place),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": f"^{SQL_NAME.pattern}(\\.{SQL_NAME.pattern})?$",
+            "maxLength": 2 * SOURCE_NAME_LENGTH_MAX + 1,
+        }
+    ),
 ]
 ConnectionId = Annotated[
     str, AfterValidator(_connection), WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})

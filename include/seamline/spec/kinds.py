@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol, cast
 
 from seamline.domain import installed
+from seamline.domain.names import NameLimit
 from seamline.spec.destination import Destination
 from seamline.spec.source import DatabaseSource
 
@@ -29,6 +30,9 @@ class _Source(Protocol):
 class _Powers(Protocol):
     @property
     def keyless(self) -> bool: ...
+
+    @property
+    def names(self) -> NameLimit: ...
 
 
 class _Sink(Protocol):
@@ -63,3 +67,8 @@ def kinds_with_all_powers() -> tuple[str, ...]:
 def keeps_keyless(kind: str) -> bool:
     """Whether a kind of destination keeps a table without a key as a multiset."""
     return cast(_Sink, installed.load(installed.SINKS, kind)).powers.keyless
+
+
+def name_limit(kind: str) -> NameLimit:
+    """How long the name of a table may be at a kind of destination."""
+    return cast(_Sink, installed.load(installed.SINKS, kind)).powers.names

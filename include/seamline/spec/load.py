@@ -145,8 +145,9 @@ def read_folder(folder: Path) -> Folder:
     destinations = {name: declared.document for name, declared in read.destinations.items()}
     suites = {name: declared.document for name, declared in read.expectations.items()}
     syncs = [declared.document for declared in read.syncs.values() if declared.document.data is not None]
+    sources = {name: declared.spec for name, declared in read.sources.items()}
     for document in syncs:
-        check_sync(document, sources=read.sources, destinations=destinations, expectations=suites)
+        check_sync(document, sources=sources, destinations=destinations, expectations=suites)
     broken = {name for name, declared in read.syncs.items() if _faults_of(read, declared.document)}
     check_one_writer_per_table(syncs, destinations, broken=broken)
     check_names_of_cuts(syncs, destinations, broken=broken)

@@ -1,10 +1,11 @@
 """`include/sources/<source>.yaml`: a database that tables come from. Each kind adds its own keys."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from seamline.domain.table_places import TablePlace
 from seamline.spec.fields import ConnectionId, Declared, Identifier, Name
 
 
@@ -32,7 +33,12 @@ class Log(Declared):
 
 
 class DatabaseSource(Declared):
-    """What every database that is captured has in common."""
+    """What every database that is captured has in common.
+
+    `names_elsewhere`: a sync may name tables of other schemas or databases of it, and give tables other names.
+    """
+
+    names_elsewhere: ClassVar[bool] = False
 
     source: Name = Field(description="Name of the source; the file has the same name.")
     kind: str = Field(description="What kind of system the source is.")
@@ -47,6 +53,15 @@ class DatabaseSource(Declared):
     capture: Capture = Field(default_factory=Capture, description="How the source's log is captured.")
     log: Log = Field(default_factory=Log, description="How long the log topic is kept.")
 
-    def plan_fields(self) -> Mapping[str, str]:
+    @property
+    def namespace(self) -> str:
+        """Where a table lies whose name says nothing else."""
+        return self.database
+
+    def plan_fields(self) -> Mapping[str, Any]:
         """The fields of `SourcePlan` that only this kind sets."""
         return {}
+
+    def refusal(self, place: TablePlace) -> tuple[str, str] | None:
+        """Cause and cure, where no table can lie there."""
+        return None

@@ -7,7 +7,7 @@ from pydantic import Field, GetJsonSchemaHandler, field_validator, model_validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from seamline.spec.fields import SQL_NAME, Declared, Duration, Name, SqlName, TimeOfDay, TimeZone, Why
+from seamline.spec.fields import Declared, Duration, Name, SqlName, TablePlaceName, TimeOfDay, TimeZone, Why
 
 MIDNIGHT = "00:00"
 # Why a way of cutting that the design has is not there yet.
@@ -32,9 +32,16 @@ class DateColumn(Declared):
 class TableEntry(Declared):
     """A table of the sync. A bare name is short for an entry with this name alone."""
 
-    name: SqlName = Field(
-        description="Name of the table in the source and in the destinations, as the source writes it: letters and"
-        " digits of any script, `_`, `$`, `-` and blanks inside. Upper and lower case are two names."
+    name: TablePlaceName = Field(
+        description="Name of the table in the source, as the source writes it: letters and digits of any script, `_`,"
+        " `$`, `-` and blanks inside. Upper and lower case are two names. `schema.table`, or `database.table` of"
+        " MariaDB, where it does not lie in the schema or database that the source declares."
+    )
+    as_: SqlName | None = Field(
+        None,
+        alias="as",
+        description="Name of the table in this sync and its destinations. Left out it is the one in the source,"
+        " `schema_table` for `schema.table`; one that is too long for a destination ends in a mark of 8 digits.",
     )
     business_date: DateColumn | None = Field(
         None, description="How a row's business date is found; without it the nightly cut holds the table whole."
@@ -54,7 +61,7 @@ class TableEntry(Declared):
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         entry = handler.resolve_ref_schema(handler(schema))
-        bare = {"type": "string", "pattern": f"^{SQL_NAME.pattern}$", "description": "Name of the table."}
+        bare = {**entry["properties"]["name"], "description": "Name of the table."}
         return {"anyOf": [bare, entry]}
 
 
@@ -130,7 +137,7 @@ class Nightly(Declared):
 class ControlTotal(Declared):
     """A sum that must be equal on both sides, per group."""
 
-    table: SqlName = Field(description="Table of this sync.")
+    table: SqlName = Field(description="Table of this sync, by its name in it.")
     sum: SqlName = Field(description="Exact numeric column to add up.")
     by: tuple[SqlName, ...] = Field((), description="Columns to group by, as currency.", strict=False)
 

@@ -170,8 +170,10 @@ def reset_capture(
 
 
 def wanted_tables(plan: SyncPlan, known: Sequence[str]) -> tuple[str, ...]:
-    """What the capture carried, this sync's tables and the marker table, in one fixed order."""
-    return tuple(sorted({*known, *(table.name for table in plan.tables), plan.source.marker_table}))
+    """What the capture carried, this sync's tables and the marker table, in one fixed order, as the capture calls
+    them."""
+    places = plan.source.places
+    return tuple(sorted({*known, *(places.captured(table.name) for table in plan.tables), plan.source.marker_table}))
 
 
 @dataclass(frozen=True, slots=True)

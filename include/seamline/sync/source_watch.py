@@ -107,7 +107,7 @@ class SourceWatch:
         self._is_running = False
 
     def carry(self, tables: frozenset[str]) -> None:
-        """From now on heartbeats say what the catalogue has of these tables."""
+        """From now on heartbeats say what the catalogue has of these tables, as the capture calls them."""
         self._tables = tables
 
     def beat(self, *, now_s: float) -> None:

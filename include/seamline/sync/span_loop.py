@@ -138,6 +138,7 @@ class _SpanLoop:
         self._plan = plan
         self._stream = plan.stream_id(destination)
         self._tables = {entry.name: entry.definition for entry in plan.tables}
+        self._places = plan.source.places
         self._reader = reader
         self._sink = sink
         self._control = control
@@ -445,7 +446,7 @@ class _SpanLoop:
         Raises the stop condition if the next transaction is one.
         """
         first = self._buffer.first
-        stop = stop_condition(first, self._tables, self._gate)
+        stop = stop_condition(first, self._tables, self._gate, places=self._places)
         if stop is not None:
             self._commit_draft()
             raise stop

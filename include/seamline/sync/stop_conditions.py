@@ -7,6 +7,7 @@ from seamline.domain.catalogue import PARK_IT
 from seamline.domain.cutover import BoundaryGate
 from seamline.domain.errors import PositionLost, SchemaConflict, SeamlineError
 from seamline.domain.log import LogRecord, RecordKind, RowChange, Transaction, touched
+from seamline.domain.table_places import TablePlaces
 
 
 def stands_alone(transaction: Transaction) -> bool:
@@ -15,15 +16,17 @@ def stands_alone(transaction: Transaction) -> bool:
     return bool(transaction.truncated or transaction.ddl or transaction.markers or transaction.chunks)
 
 
-def stop_condition(transaction: Transaction, tables: Collection[str], gate: BoundaryGate) -> SeamlineError | None:
+def stop_condition(
+    transaction: Transaction, tables: Collection[str], gate: BoundaryGate, *, places: TablePlaces
+) -> SeamlineError | None:
     """Why the stream must stop before this transaction, or None. Only a transaction that stands alone can be the
-    cause."""
+    cause. `places`: of the tables."""
     if transaction.ddl is not None:
         return _changed_structure(transaction, transaction.ddl, tables, gate)
     for marker in transaction.markers:
         row = marker_fields(marker)
         if row["kind"] == "tables":
-            return _lost_tables(transaction, marker, json.loads(row["payload"] or "{}"), tables)
+            return _lost_tables(transaction, marker, json.loads(row["payload"] or "{}"), tables, places)
     return None
 
 
@@ -51,10 +54,16 @@ def _changed_structure(
 
 
 def _lost_tables(
-    transaction: Transaction, marker: RowChange, payload: dict[str, object], tables: Collection[str]
+    transaction: Transaction,
+    marker: RowChange,
+    payload: dict[str, object],
+    tables: Collection[str],
+    places: TablePlaces,
 ) -> SeamlineError | None:
     listed = payload.get("tables")
-    missing = sorted(name for name in tables if name not in listed) if isinstance(listed, list) else []
+    if not isinstance(listed, list):
+        return None
+    missing = sorted(name for name in tables if places.captured(name) not in listed)
     if not missing:
         return None
     return PositionLost(

@@ -207,7 +207,7 @@ class StreamHost:
         """One watch per source, by the newest plan that names it."""
         wanted = {plan.source.name: plan for plan in plans}
         for name, (source, watch) in list(self._watches.items()):
-            if name not in wanted or wanted[name].source != source:
+            if name not in wanted or wanted[name].source.shared != source:
                 watch.close()
                 del self._watches[name]
             if name not in wanted:
@@ -215,9 +215,10 @@ class StreamHost:
                 for kind in SOURCE_ALARMS:
                     self._coordinator.end_alarm(kind, name)
         for name in wanted.keys() - self._watches.keys():
-            self._watches[name] = wanted[name].source, self._watch_source(wanted[name])
+            self._watches[name] = wanted[name].source.shared, self._watch_source(wanted[name])
         for name, (_, watch) in self._watches.items():
-            watch.carry(frozenset(one.name for plan in plans if plan.source.name == name for one in plan.tables))
+            of_source = [plan for plan in plans if plan.source.name == name]
+            watch.carry(frozenset(plan.source.places.captured(one.name) for plan in of_source for one in plan.tables))
 
 
 def watch_source_with(coordinator: HostCoordinator) -> WatchSource:

@@ -14,10 +14,12 @@ from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import InvariantViolated
+from seamline.domain.table_places import TablePlace, TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead, CopyTasks, Form, OpenedSource, PostgresCopy, TableRows, Wanted
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.client import role
 from seamline.sources.postgres.copy_out import CopyOut
+from seamline.sources.postgres.places import relation_at
 from seamline.sources.postgres.sessions import SharedSnapshot, join_snapshot, rows_of, views_at_one_snapshot
 from seamline.sources.postgres.typed_rows import expression_of, typed_batches
 from seamline.values.arrow import schema_of
@@ -34,23 +36,25 @@ def open_source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) 
 def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str, participant: int) -> "SnapshotReaders":
     """`SourceKind.open_readers`. Participants need not wait for each other."""
     name, _, seen = barrier.partition(" ")
-    return SnapshotReaders(role(source, source.reader), source.schema, reads, SharedSnapshot(name, seen))
+    return SnapshotReaders(role(source, source.reader), source.places, reads, SharedSnapshot(name, seen))
 
 
 class SnapshotReaders:
     """`kinds.bulk.TableReaders` on the shared snapshot: a session that holds the tables, and one that reads them."""
 
-    def __init__(self, connection: Connection, schema: str, reads: Sequence[BulkRead], shared: SharedSnapshot) -> None:
+    def __init__(
+        self, connection: Connection, places: TablePlaces, reads: Sequence[BulkRead], shared: SharedSnapshot
+    ) -> None:
         self._connection = connection
-        self._schema = schema
+        self._places = places
         self._reads = reads
         self._shared = shared
         self._open = ExitStack()
         self._reader: CopyOut | None = None
 
     def meet(self) -> None:
-        names = [read.table.name for read in self._reads]
-        holder = join_snapshot(self._connection, self._shared, schema=self._schema, tables=names)
+        places = [self._places.of(read.table.name) for read in self._reads]
+        holder = join_snapshot(self._connection, self._shared, tables=places)
         self._open.callback(holder.close)
         self._reader = CopyOut(self._connection, self._shared)
         self._open.callback(self._reader.close)
@@ -65,17 +69,18 @@ class SnapshotReaders:
         if self._reader is None:
             raise InvariantViolated("the readers have not met yet")
         proven(self._reader.seen)
-        yield from self._reader.blocks(bulk_statement(self._schema, self._reads[number]))
+        read = self._reads[number]
+        yield from self._reader.blocks(bulk_statement(self._places.of(read.table.name), read))
 
     def close(self) -> None:
         self._open.close()
 
 
-def bulk_statement(schema: str, read: BulkRead) -> str:
+def bulk_statement(place: TablePlace, read: BulkRead) -> str:
     table: Table = read.table
     is_native = read.form is Form.NATIVE
     columns = ", ".join(map(_read if is_native else expression_of, table.columns))
-    rows = rows_of(table, f"{quoted(schema)}.{quoted(table.name)}")
+    rows = rows_of(table, str(relation_at(place)))
     selected = f"SELECT {columns} FROM {rows}{_where(table, read.segment)}"
     return f"COPY ({selected}) TO STDOUT ({'FORMAT binary' if is_native else 'FORMAT csv, FORCE_QUOTE *'})"
 

@@ -1,18 +1,20 @@
 """Tables of a PostgreSQL source as its own catalogue describes them."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.native_types import COMPOSITE
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.ports import Problem, Survey
 from seamline.sources.postgres.client import Session
 from seamline.sources.postgres.composites import FIELDS, composite_fault
 from seamline.sources.postgres.origin import read_origins
+from seamline.sources.postgres.places import WANTED, asked_for
 
 _INTEGER_BITS = {"int2": 16, "int4": 32, "int8": 64}
 _FRACTIONS = {
@@ -107,24 +109,32 @@ def read_catalogue(session: Session, source: SourcePlan, tables: Sequence[str]) 
 
 
 def survey(session: Session, source: SourcePlan, tables: Sequence[str]) -> Survey:
-    """Which of these tables are there and can be kept."""
-    schema = source.schema
-    listed = _listed(session, schema)
-    missing = {name: fault for name in tables if (fault := table_fault(name, listed))}
+    """Which of these tables of a sync are there and can be kept."""
+    return survey_at(session, source.publication, {name: source.places.of(name) for name in tables})
+
+
+def survey_at(session: Session, publication: str, places: Mapping[str, TablePlace]) -> Survey:
+    """As `survey`; `places` by the name that the tables get."""
+    listed = _listed(session, sorted({place.namespace for place in places.values()}))
+    missing = {
+        name: fault
+        for name, place in places.items()
+        if (fault := table_fault(place.table, listed.get(place.namespace, {})))
+    }
     problems = [
-        Problem(f"schema {schema}: {fault}", "correct `tables` of the sync", table=name)
+        Problem(f"schema {places[name].namespace}: {fault}", "correct `tables` of the sync", table=name)
         for name, fault in missing.items()
     ]
-    there = [name for name in tables if name not in missing]
-    columns = _columns(session, source, there)
-    keys = _keys(session, schema)
-    origins = read_origins(session, source, there)
+    there = {name: place for name, place in places.items() if name not in missing}
+    columns = _columns(session, publication, there.values())
+    keys = _keys(session, there.values())
+    origins = read_origins(session, publication, there.values())
     found = []
-    for name in there:
-        facts, key = columns.get(name, []), keys.get(name, ())
-        table, faults = table_from_facts(name, facts, key, rows_estimate=listed[name][1])
-        problems += [Problem(f"schema {schema}: {fault}", _COLUMN_CURE, table=name) for fault in faults]
-        found += [] if faults else [replace(table, origin=origins.get(name, ""))]
+    for name, place in there.items():
+        rows = listed[place.namespace][place.table][1]
+        table, faults = table_from_facts(name, columns.get(place, []), keys.get(place, ()), rows_estimate=rows)
+        problems += [Problem(f"schema {place.namespace}: {fault}", _COLUMN_CURE, table=name) for fault in faults]
+        found += [] if faults else [replace(table, origin=origins.get(place, ""))]
     return Survey(tuple(found), tuple(problems))
 
 
@@ -242,19 +252,24 @@ def _scale(modifier: int) -> int:
     return 0 if modifier == _UNDECLARED else (((modifier - _HEADER) & 0x7FF) ^ 1024) - 1024
 
 
-def _listed(session: Session, schema: str) -> dict[str, tuple[str, int]]:
+def _listed(session: Session, schemas: Sequence[str]) -> dict[str, dict[str, tuple[str, int]]]:
+    """By schema: everything that lies there."""
     rows = session.execute(
-        "SELECT c.relname, c.relkind, CASE c.relkind WHEN 'p' THEN (SELECT coalesce(sum(greatest(p.reltuples, 0)), 0)"
+        "SELECT n.nspname, c.relname, c.relkind, CASE c.relkind WHEN 'p' THEN"
+        " (SELECT coalesce(sum(greatest(p.reltuples, 0)), 0)"
         " FROM pg_partition_tree(c.oid) t JOIN pg_class p ON p.oid = t.relid WHERE t.isleaf)::bigint"
         " ELSE greatest(c.reltuples, 0)::bigint END FROM pg_class c"
         " JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE n.nspname = %s AND c.relkind IN ('r', 'v', 'm', 'f', 'p', 'S')",
-        (schema,),
+        " WHERE n.nspname = ANY(%s) AND c.relkind IN ('r', 'v', 'm', 'f', 'p', 'S')",
+        (list(schemas),),
     ).fetchall()
-    return {str(name): (str(relkind), int(count)) for name, relkind, count in rows}
+    found: dict[str, dict[str, tuple[str, int]]] = {}
+    for schema, name, relkind, count in rows:
+        found.setdefault(str(schema), {})[str(name)] = (str(relkind), int(count))
+    return found
 
 
-def _columns(session: Session, source: SourcePlan, tables: Sequence[str]) -> dict[str, list[ColumnFacts]]:
+def _columns(session: Session, publication: str, places: Collection[TablePlace]) -> dict[TablePlace, list[ColumnFacts]]:
     rows = session.execute(
         # A domain over a domain ends at its base type; the modifier is that of the domain that has one.
         "WITH RECURSIVE base AS ("
@@ -262,32 +277,33 @@ def _columns(session: Session, source: SourcePlan, tables: Sequence[str]) -> dic
         " UNION ALL SELECT b.domain, t.oid, t.typtype, t.typbasetype,"
         " CASE WHEN b.typtypmod <> -1 THEN b.typtypmod ELSE t.typtypmod END, b.typnotnull OR t.typnotnull"
         " FROM base b JOIN pg_type t ON t.oid = b.typbasetype WHERE b.typtype = 'd')"
-        " SELECT c.relname, a.attname, t.typname, t.typtype, format_type(a.atttypid, a.atttypmod),"
+        " SELECT n.nspname, c.relname, a.attname, t.typname, t.typtype, format_type(a.atttypid, a.atttypmod),"
         " CASE WHEN a.atttypmod <> -1 THEN a.atttypmod ELSE b.typtypmod END, a.attnotnull OR b.typnotnull,"
         # Before PostgreSQL 18 a publication has no such column, and publishes none of them.
         " t.typcategory = 'A', a.attgenerated <> '' AND NOT (a.attgenerated = 's' AND coalesce("
-        "(SELECT to_jsonb(p) ->> 'pubgencols' = 's' FROM pg_publication p WHERE p.pubname = %s), false)),"
+        "(SELECT to_jsonb(p) ->> 'pubgencols' = 's' FROM pg_publication p WHERE p.pubname = %(publication)s), false)),"
         f" t.oid < 16384, a.attlen = -1, {FIELDS}"
         " FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN base b ON b.domain = a.atttypid AND b.typtype <> 'd' JOIN pg_type t ON t.oid = b.oid"
-        " WHERE n.nspname = %s AND c.relname = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped"
-        " ORDER BY c.relname, a.attnum",
-        (source.publication, source.schema, list(tables)),
+        f" WHERE (c.relnamespace, c.relname) IN ({WANTED}) AND a.attnum > 0 AND NOT a.attisdropped"
+        " ORDER BY c.oid, a.attnum",
+        {**asked_for(places), "publication": publication},
     ).fetchall()
-    found: dict[str, list[ColumnFacts]] = {}
-    for table, name, type_name, type_kind, shown, modifier, certain, *more in rows:
+    found: dict[TablePlace, list[ColumnFacts]] = {}
+    for schema, table, name, type_name, type_kind, shown, modifier, certain, *more in rows:
         facts = ColumnFacts(name, type_name, type_kind, shown, modifier, not certain, *more)
-        found.setdefault(str(table), []).append(facts)
+        found.setdefault(TablePlace(schema, table), []).append(facts)
     return found
 
 
-def _keys(session: Session, schema: str) -> dict[str, tuple[str, ...]]:
+def _keys(session: Session, places: Collection[TablePlace]) -> dict[TablePlace, tuple[str, ...]]:
     rows = session.execute(
-        "SELECT c.relname, array_agg(a.attname::text ORDER BY k.place) FROM pg_index i"
+        "SELECT n.nspname, c.relname, array_agg(a.attname::text ORDER BY k.place) FROM pg_index i"
         " JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
         " CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)"
         " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum"
-        " WHERE n.nspname = %s AND i.indisprimary AND k.place <= i.indnkeyatts GROUP BY c.relname",
-        (schema,),
+        f" WHERE (c.relnamespace, c.relname) IN ({WANTED}) AND i.indisprimary AND k.place <= i.indnkeyatts"
+        " GROUP BY n.nspname, c.relname",
+        asked_for(places),
     ).fetchall()
-    return {str(table): tuple(columns) for table, columns in rows}
+    return {TablePlace(schema, table): tuple(columns) for schema, table, columns in rows}

@@ -16,12 +16,15 @@ def postgres_settings(
     source: SourcePlan, tables: Sequence[str], endpoint: CaptureEndpoint, start: Start
 ) -> dict[str, str]:
     """The same for every start: the slot keeps the position."""
-    schema = name_pattern(source.schema)
+    places = [source.places.of_captured(table) for table in sorted(tables)]
+    schemas = sorted({source.schema, *(place.namespace for place in places)})
     return {
         "database.dbname": source.database,
         **_tls(endpoint),
-        "schema.include.list": schema,
-        "table.include.list": ",".join(f"{schema}\\.{name_pattern(table)}" for table in sorted(tables)),
+        "schema.include.list": ",".join(name_pattern(schema) for schema in schemas),
+        "table.include.list": ",".join(
+            f"{name_pattern(place.namespace)}\\.{name_pattern(place.table)}" for place in places
+        ),
         "plugin.name": "pgoutput",
         "slot.name": source.slot,
         "slot.drop.on.stop": "false",

@@ -19,6 +19,7 @@ from seamline.adapters.debezium.envelope import (
 )
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, RecordKind, RowChange
+from seamline.domain.table_places import SEPARATOR, TablePlaces
 from seamline.domain.unavailable_values import may_lack_values
 from seamline.sources.postgres.position import PostgresPosition
 
@@ -49,6 +50,7 @@ class _Row(msgspec.Struct, gc=False):
     after: msgspec.Raw = NOTHING
 
 
+_NO_SOURCE = _RowSource("", "", "", "", -1, 0, 0)
 _decode_row = msgspec.json.Decoder(_Row).decode
 
 
@@ -63,18 +65,18 @@ class WalDecoder:
     A row may lack large values that its update left as they were; after a change of key a header holds the old one.
     """
 
-    def __init__(self, source_name: str, database: str, schema: str) -> None:
+    def __init__(self, source_name: str, database: str, places: TablePlaces) -> None:
         self._source_name = source_name
         self._database = database
-        self._schema = schema
-        self._prefix = f"{schema}."
+        self._places = places
         self._xid = -1
         self._transaction_id = ""
         self._position = PostgresPosition(0)
 
     def decode(self, messages: Iterable[Message], into: list[LogRecord]) -> None:
         offset, value = 0, b""
-        name, database, schema = self._source_name, self._database, self._schema
+        # Of the last row, and what the sync calls its table.
+        last, table = _NO_SOURCE, ""
         # The rows that the next one follows, if it is of their transaction.
         rows: list[RowChange] | None = None
         try:
@@ -87,14 +89,19 @@ class WalDecoder:
                     continue
                 row = _decode_row(value)
                 source, op = row.source, row.op
-                if source.name != name or source.db != database or source.schema != schema:
-                    raise self._foreign(offset, source.name, f"{source.db}.{source.schema}")
+                if (
+                    source.table != last.table
+                    or source.schema != last.schema
+                    or source.name != last.name
+                    or source.db != last.db
+                ):
+                    last, table = source, self._table(offset, source)
                 if source.txId != self._xid:
                     rows = None
                     self._enter(source)
                 if op not in OF_ROWS:
                     rows = None
-                    into.append(self._no_row(offset, op, source))
+                    into.append(self._no_row(offset, op, source, table))
                     continue
                 before = None if row.before == NOTHING else bytes(row.before)
                 after = None if row.after == NOTHING else bytes(row.after)
@@ -103,12 +110,17 @@ class WalDecoder:
                 if rows is None:
                     rows = []
                     into.append(LogRecord(offset, RecordKind.ROWS, self._transaction_id, self._position, rows))
-                rows.append(new_row((offset, source.table, op, message.key(), before, after, is_partial, old_key)))
+                rows.append(new_row((offset, table, op, message.key(), before, after, is_partial, old_key)))
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise LogCorrupted(
                 f"offset {offset}: not a record of Debezium's PostgreSQL connector ({exc}): {value[:120]!r}",
                 hint=RECAPTURE,
             ) from exc
+
+    def _table(self, offset: int, source: _RowSource) -> str:
+        if source.name != self._source_name or source.db != self._database:
+            raise self._foreign(offset, source.name, source.db)
+        return self._places.name(source.schema, source.table)
 
     def _enter(self, source: _RowSource) -> None:
         """A row's own LSN is no order between transactions: only its transaction places it."""
@@ -131,25 +143,26 @@ class WalDecoder:
             return LogRecord(offset, RecordKind.ROWS, rows=(RowChange(offset, _MESSAGES, "m"),))
         raise unknown_record(offset, value)
 
-    def _no_row(self, offset: int, op: str, source: _RowSource) -> LogRecord:
+    def _no_row(self, offset: int, op: str, source: _RowSource, table: str) -> LogRecord:
         """A TRUNCATE looks like a row but for its `op`; there is nothing else."""
         if op != "t":
-            raise LogCorrupted(f"offset {offset}: a change of kind {op!r} in table {source.table}", hint=RECAPTURE)
+            raise LogCorrupted(f"offset {offset}: a change of kind {op!r} in table {table}", hint=RECAPTURE)
         return LogRecord(
             offset,
             RecordKind.TRUNCATE,
             self._transaction_id,
             self._position,
-            table=source.table,
+            table=table,
             # END counts it among the rows.
             total=1,
-            tables=(source.table,),
+            tables=(table,),
             ts_ms=source.ts_ms,
         )
 
     def _plain(self, offset: int, collection: str) -> str:
-        if collection.startswith(self._prefix):
-            return collection[len(self._prefix) :]
+        schema, is_place, table = collection.partition(SEPARATOR)
+        if is_place and "@" not in schema:
+            return self._places.name(schema, table)
         if "@" in collection:
             return collection
         raise self._foreign(offset, self._source_name, collection)
@@ -158,7 +171,7 @@ class WalDecoder:
         return foreign(
             offset,
             found=f"source {name!r}, {place!r}",
-            expected=f"{self._source_name!r}, {self._database}.{self._schema}",
+            expected=f"{self._source_name!r}, {self._database!r}",
         )
 
 

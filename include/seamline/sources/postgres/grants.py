@@ -3,18 +3,21 @@
 from collections.abc import Iterable, Sequence
 
 from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.domain.table_places import TablePlace
 from seamline.kinds.logins import Logins, logins_of
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.marker import create_statement
+from seamline.sources.postgres.places import relation_at
 
 
 def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | None = None) -> str:
-    """The whole script. Passwords are placeholders: they never pass through Seamline."""
+    """The whole script; `tables` as the capture calls them. Passwords are placeholders: they never pass through
+    Seamline."""
     names = logins or logins_of(source.name)
     everyone = sorted({names.capture, names.reader, names.marker})
     listed = ", ".join(quoted(name) for name in everyone)
     schema = quoted(source.schema)
-    marker = f"{schema}.{quoted(source.marker_table)}"
+    marker = relation_at(TablePlace(source.schema, source.marker_table))
     publication = quoted(source.publication)
     return "\n".join(
         [
@@ -22,7 +25,7 @@ def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | 
             "-- A role with REPLICATION is made by a superuser; the rest takes the owner of the tables.",
             *(_create_role(name, names) for name in everyone),
             f"GRANT CONNECT ON DATABASE {quoted(source.database)} TO {listed};",
-            f"GRANT USAGE ON SCHEMA {schema} TO {listed};",
+            *(f"GRANT USAGE ON SCHEMA {quoted(name)} TO {listed};" for name in _schemas(source, tables)),
             "",
             "-- The marker table: its rows prove order and progress in the log.",
             f"{create_statement(source.schema, source.marker_table)};",
@@ -50,10 +53,9 @@ def grant_script(source: SourcePlan, tables: Sequence[str], *, logins: Logins | 
 
 
 def publication_statement(source: SourcePlan, tables: Iterable[str]) -> str:
-    """CREATE PUBLICATION of these tables and of the marker table, run by the owner of them all. A partitioned table is
-    one table in it, whatever its partitions are."""
-    schema = quoted(source.schema)
-    listed = ",\n  ".join(f"{schema}.{quoted(table)}" for table in (*tables, source.marker_table))
+    """CREATE PUBLICATION of these tables, as the capture calls them, and of the marker table, run by the owner of them
+    all. A partitioned table is one table in it, whatever its partitions are."""
+    listed = ",\n  ".join(_relations(source, tables))
     options = "WITH (publish_via_partition_root = true)"
     return f"CREATE PUBLICATION {quoted(source.publication)} FOR TABLE\n  {listed}\n  {options}"
 
@@ -64,7 +66,14 @@ def _create_role(name: str, names: Logins) -> str:
 
 
 def _selects(source: SourcePlan, tables: Sequence[str], login: str) -> list[str]:
-    return [
-        f"GRANT SELECT ON {quoted(source.schema)}.{quoted(table)} TO {quoted(login)};"
-        for table in (*tables, source.marker_table)
-    ]
+    return [f"GRANT SELECT ON {relation} TO {quoted(login)};" for relation in _relations(source, tables)]
+
+
+def _relations(source: SourcePlan, tables: Iterable[str]) -> list[str]:
+    return [str(relation_at(source.places.of_captured(table))) for table in (*tables, source.marker_table)]
+
+
+def _schemas(source: SourcePlan, tables: Iterable[str]) -> list[str]:
+    """Of all tables, the source's own first."""
+    others = {source.places.of_captured(table).namespace for table in tables} - {source.schema}
+    return [source.schema, *sorted(others)]

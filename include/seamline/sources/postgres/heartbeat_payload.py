@@ -6,19 +6,20 @@ from typing import Any
 
 import psycopg
 
-from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue_fingerprints import CatalogueFingerprints
+from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
-from seamline.sources.postgres.catalogue import survey
+from seamline.sources.postgres.catalogue import survey_at
 from seamline.sources.postgres.client import Session, open_session, role, translated
 from seamline.sources.postgres.origin import table_fingerprint
+from seamline.sources.postgres.places import WANTED, asked_for, relation_at
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.schema_guard import CATALOGUE_FINGERPRINT, LSN
 
 _ANSWER_S = 10.0
 _THERE = (
-    "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relname = ANY(%s)"
-    " AND relkind IN ('r', 'p') ORDER BY relname"
+    "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    f" WHERE (c.relnamespace, c.relname) IN ({WANTED}) AND c.relkind IN ('r', 'p') ORDER BY 1, 2"
 )
 
 
@@ -32,8 +33,8 @@ class CataloguePayload:
         self._fingerprints: Mapping[str, str] = {}
 
     def payload(self, tables: Collection[str]) -> dict[str, Any]:
-        """For a marker that is committed after this. Raises as any question to the source does; TransientError too
-        where somebody alters one of the tables: then nothing can be said now.
+        """For a marker that is committed after this; `tables` as the capture calls them. Raises as any question to the
+        source does; TransientError too where somebody alters one of the tables: then nothing can be said now.
 
         In this order, as the guard of a stream asks (ADR 9): the WAL's end, a lock on each table, its catalogue.
         """
@@ -45,15 +46,16 @@ class CataloguePayload:
 
     def _read(self, session: Session, tables: list[str]) -> CatalogueFingerprints:
         (end,) = session.execute(LSN).fetchone() or (0,)
-        there = [str(name) for (name,) in session.execute(_THERE, (self._source.schema, tables))]
+        captured = {self._source.places.of_captured(name): name for name in tables}
+        there = [TablePlace(schema, name) for schema, name in session.execute(_THERE, asked_for(captured))]
         if there:
-            places = ", ".join(f"{quoted(self._source.schema)}.{quoted(name)}" for name in there)
+            relations = ", ".join(str(relation_at(place)) for place in there)
             # Nobody waits for this: who alters a table just now is asked again with the next heartbeat.
-            session.execute(f"LOCK TABLE {places} IN ACCESS SHARE MODE NOWAIT".encode())
-        asked = {"schema": self._source.schema, "tables": there, "publication": self._source.publication}
+            session.execute(f"LOCK TABLE {relations} IN ACCESS SHARE MODE NOWAIT".encode())
+        asked = {**asked_for(there), "publication": self._source.publication}
         (fingerprint,) = session.execute(CATALOGUE_FINGERPRINT, asked).fetchone() or ("",)
-        if (of := f"{' '.join(there)}: {fingerprint}") != self._fingerprint:
-            found = survey(session, self._source, there)
+        if (of := f"{' '.join(place.text for place in there)}: {fingerprint}") != self._fingerprint:
+            found = survey_at(session, self._source.publication, {captured[place]: place for place in there})
             self._fingerprints = {table.name: table_fingerprint(table) for table in found.tables}
             self._fingerprint = of
         return CatalogueFingerprints(PostgresPosition(int(end)), self._fingerprints)

@@ -50,7 +50,7 @@ class Postgres:
     def decoder(self, source: SourcePlan) -> "Decoder":
         from seamline.sources.postgres.decode import WalDecoder
 
-        return WalDecoder(source.connector, source.database, source.schema)
+        return WalDecoder(source.connector, source.database, source.places)
 
     def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
         from seamline.sources.postgres.row_decoder import DECODER

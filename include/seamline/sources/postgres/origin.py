@@ -6,25 +6,28 @@ it does not hold at all (ADR 24).
 """
 
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
 from seamline.domain.catalogue import Table, fingerprint
-from seamline.plan.model import SourcePlan
+from seamline.domain.table_places import TablePlace
 from seamline.sources.postgres.client import Session
 from seamline.sources.postgres.composites import TYPES_INSIDE
 from seamline.sources.postgres.partitions import Partition, read_partitions, unlogged_moves
+from seamline.sources.postgres.places import WANTED, asked_for
 
 # The base types of domains are asked for, as an enum may stand behind one. The index of the primary key, named as
 # identity, is the default.
 _ORIGINS = f"""
 WITH RECURSIVE here AS (SELECT c.*, a.attname, a.attnum, a.atttypid, a.atthasmissing, a.xmin AS version
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-  WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relname = ANY(%(tables)s)),
+  WHERE (c.relnamespace, c.relname) IN ({WANTED})),
 base AS (SELECT atttypid AS declared, atttypid AS oid FROM here
   UNION SELECT b.declared, x.oid FROM base b JOIN pg_type t ON t.oid = b.oid {TYPES_INSIDE})
-SELECT h.relname, h.oid::bigint, h.relfilenode::bigint,
+SELECT (SELECT n.nspname FROM pg_namespace n WHERE n.oid = h.relnamespace), h.relname,
+  h.oid::bigint, h.relfilenode::bigint,
   CASE WHEN h.relreplident = 'i' AND coalesce(k.indisreplident, false) THEN 'd' ELSE h.relreplident::text END,
   (SELECT t.xmin::text FROM pg_type t WHERE t.oid = h.reltype), coalesce(p.oid || ' ' || p.xmin::text, ''),
   coalesce((SELECT r.oid || ' ' || r.xmin::text FROM pg_publication_rel r
@@ -77,18 +80,19 @@ class Origin(msgspec.Struct, frozen=True):
     partitions: dict[str, Partition] | msgspec.UnsetType = msgspec.UNSET
 
 
-def read_origins(session: Session, source: SourcePlan, tables: list[str]) -> dict[str, str]:
-    """`Table.origin` of each of these tables."""
-    found: dict[str, Origin] = {}
-    partitions = read_partitions(session, source.schema, tables)
-    asked = {"schema": source.schema, "tables": tables, "publication": source.publication}
-    for name, oid, file, identity, row_type, *rest in session.execute(_ORIGINS, asked).fetchall():
-        publication, published, may_be_published_as_root, column, *of_column = rest
-        more = (publication, published, may_be_published_as_root, partitions.get(str(name), msgspec.UNSET))
-        origin = found.setdefault(str(name), Origin(oid, file, identity, {}, row_type, *more))
+def read_origins(session: Session, publication: str, places: Collection[TablePlace]) -> dict[TablePlace, str]:
+    """`Table.origin` of the table of each of these places."""
+    found: dict[TablePlace, Origin] = {}
+    partitions = read_partitions(session, places)
+    asked = {**asked_for(places), "publication": publication}
+    for schema, name, oid, file, identity, row_type, *rest in session.execute(_ORIGINS, asked).fetchall():
+        publication_of, published, may_be_published_as_root, column, *of_column = rest
+        place = TablePlace(schema, name)
+        more = (publication_of, published, may_be_published_as_root, partitions.get(place, msgspec.UNSET))
+        origin = found.setdefault(place, Origin(oid, file, identity, {}, row_type, *more))
         values: list[Any] = [msgspec.UNSET if value is None else value for value in of_column]
         origin.columns[str(column)] = ColumnOrigin(*values)
-    return {name: msgspec.json.encode(origin).decode() for name, origin in found.items()}
+    return {place: msgspec.json.encode(origin).decode() for place, origin in found.items()}
 
 
 def table_fingerprint(table: Table) -> str:

@@ -4,22 +4,25 @@ That is so with `publish_via_partition_root`. What moves rows in or out without 
 a table that is attached with its rows, a partition that is detached or dropped, TRUNCATE of a partition.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import msgspec
 
+from seamline.domain.table_places import TablePlace
 from seamline.sources.postgres.client import Session
+from seamline.sources.postgres.places import WANTED, asked_for
 
 # A partition was made as one if its columns still are those that were made with it: ATTACH writes all of them anew,
 # also in the transaction that made the table. Rows of catalogues that somebody tried to delete say nothing (xmax).
 # One that was attached and never held a page has brought no rows. `inhdetachpending`: already none for every query.
-_PARTITIONS = """
+_PARTITIONS = f"""
 WITH RECURSIVE tree AS (
-  SELECT c.relname AS root, c.oid, NULL::xid AS attached FROM pg_class c
-  WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relname = ANY(%(tables)s) AND c.relkind = 'p'
-  UNION ALL SELECT t.root, i.inhrelid, i.xmin
+  SELECT n.nspname AS root_schema, c.relname AS root, c.oid, NULL::xid AS attached
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE (c.relnamespace, c.relname) IN ({WANTED}) AND c.relkind = 'p'
+  UNION ALL SELECT t.root_schema, t.root, i.inhrelid, i.xmin
   FROM tree t JOIN pg_inherits i ON i.inhparent = t.oid AND NOT i.inhdetachpending)
-SELECT t.root, t.oid::bigint, t.oid::regclass::text, t.attached::text, c.relfilenode::bigint,
+SELECT t.root_schema, t.root, t.oid::bigint, t.oid::regclass::text, t.attached::text, c.relfilenode::bigint,
   CASE WHEN c.relkind = 'p' OR c.relreplident = 'i' AND coalesce(k.indisreplident, false) THEN 'd'
     ELSE c.relreplident::text END,
   c.relkind IN ('r', 'p') AND c.relpersistence = 'p',
@@ -52,13 +55,11 @@ class Partition(msgspec.Struct, frozen=True):
     is_whole: bool = True
 
 
-def read_partitions(session: Session, schema: str, tables: Sequence[str]) -> dict[str, dict[str, Partition]]:
+def read_partitions(session: Session, places: Collection[TablePlace]) -> dict[TablePlace, dict[str, Partition]]:
     """Partitioned table → its partitions of all levels, by oid. Tables that are not partitioned are not in it."""
-    found: dict[str, dict[str, Partition]] = {}
-    for root, oid, name, attached, *rest in session.execute(
-        _PARTITIONS, {"schema": schema, "tables": list(tables)}
-    ).fetchall():
-        partitions = found.setdefault(str(root), {})
+    found: dict[TablePlace, dict[str, Partition]] = {}
+    for schema, root, oid, name, attached, *rest in session.execute(_PARTITIONS, asked_for(places)).fetchall():
+        partitions = found.setdefault(TablePlace(schema, root), {})
         if attached is not None:
             partitions[str(oid)] = Partition(str(name), str(attached), *rest)
     return found

@@ -11,6 +11,7 @@ from seamline.plan.model import SourcePlan
 from seamline.ports import Problem
 from seamline.sources.postgres.grants import publication_statement
 from seamline.sources.postgres.partitions import Partition, partition_fault
+from seamline.sources.postgres.places import relation_at
 
 GRANTS = "docs/reference/grants.md has the statements for the tables' owner"
 VERSION_LEAST = 150000
@@ -34,7 +35,7 @@ class RoleFacts:
     connection_id: str
     login: str
     may_replicate: bool = False
-    has_usage: bool = True  # of the schema
+    without_usage: tuple[str, ...] = ()  # schemas of the tables that it lacks USAGE on
     unreadable: tuple[str, ...] = ()  # tables it lacks SELECT on
     filtered: tuple[str, ...] = ()  # tables of which row security shows it a part
     may_insert: bool = False  # into the marker table
@@ -63,7 +64,7 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class PublicationFacts:
-    """`tables`, `row_filtered` and `column_listed` are names in the source's schema."""
+    """`tables`, `row_filtered` and `column_listed` are names of the sync's tables, and the marker table's."""
 
     tables: frozenset[str]
     publishes: frozenset[str] = PUBLISHED
@@ -108,7 +109,12 @@ class SourceFacts:
         return [self.tables[name] for name in names if name in self.tables]
 
     def place(self, table: str) -> str:
-        return f"{quoted(self.source.schema)}.{quoted(table)}"
+        return str(relation_at(self.source.places.of(table)))
+
+    @property
+    def publication_statement(self) -> str:
+        captured = [self.source.places.captured(name) for name in self.wanted]
+        return " ".join(publication_statement(self.source, captured).split())
 
 
 Rule = Callable[[SourceFacts], Sequence[Problem]]
@@ -224,12 +230,12 @@ def publication(facts: SourceFacts) -> Sequence[Problem]:
     source, found = facts.source, facts.publication
     name = quoted(source.publication)
     if found is None:
-        statement = " ".join(publication_statement(source, facts.wanted).split())
-        return [Problem(f"there is no publication {name}", f"let the owner of the tables run {statement}")]
+        cure = f"let the owner of the tables run {facts.publication_statement}"
+        return [Problem(f"there is no publication {name}", cure)]
     if found.is_for_all_tables:
         what = f"publication {name} is FOR ALL TABLES: any table without identity would refuse UPDATE and DELETE"
-        statement = " ".join(publication_statement(source, facts.wanted).split())
-        return [Problem(what, f"let the owner of the tables run DROP PUBLICATION {name}; {statement}")]
+        again = f"DROP PUBLICATION {name}; {facts.publication_statement}"
+        return [Problem(what, f"let the owner of the tables run {again}")]
     problems = [
         Problem(
             f"publication {name} has all TABLES IN SCHEMA {schema}: it must be a list of tables",
@@ -278,8 +284,10 @@ def published_tables(facts: SourceFacts) -> Sequence[Problem]:
 
 def kinds(facts: SourceFacts) -> Sequence[Problem]:
     problems = [
-        Problem(f"there is no table {name} in schema {facts.source.schema}", "was it renamed or dropped?", table=name)
-        for name in facts.wanted
+        Problem(
+            f"there is no table {place.table} in schema {place.namespace}", "was it renamed or dropped?", table=name
+        )
+        for name, place in ((name, facts.source.places.of(name)) for name in facts.wanted)
         if name not in facts.tables
     ]
     for table in facts.present:
@@ -365,7 +373,7 @@ def marker_table(facts: SourceFacts) -> Sequence[Problem]:
 
 
 def reader_role(facts: SourceFacts) -> Sequence[Problem]:
-    found = _without_access(facts, facts.reader)
+    found = _without_access(facts.reader)
     found += [
         Problem(
             f"row security shows {_named(facts.reader)} only some rows of table {table}",
@@ -378,7 +386,7 @@ def reader_role(facts: SourceFacts) -> Sequence[Problem]:
 
 
 def capture_role(facts: SourceFacts) -> Sequence[Problem]:
-    found = _without_access(facts, facts.capture)
+    found = _without_access(facts.capture)
     if not facts.capture.may_replicate:
         cure = f"let a superuser run ALTER ROLE {quoted(facts.capture.login)} REPLICATION"
         found.append(Problem(f"{_named(facts.capture)} lacks REPLICATION", cure))
@@ -394,7 +402,7 @@ def marker_role(facts: SourceFacts) -> Sequence[Problem]:
     role, table = facts.marker, facts.source.marker_table
     if table not in facts.tables:
         return []
-    found = _without_access(facts, role)
+    found = _without_access(role)
     if not role.may_insert:
         found.append(Problem(f"{_named(role)} cannot write a marker: it lacks INSERT on table {table}", GRANTS))
     elif table in role.filtered:
@@ -451,11 +459,10 @@ def _named(role: RoleFacts) -> str:
     return f"login `{role.login}` (connection `{role.connection_id}`)"
 
 
-def _without_access(facts: SourceFacts, role: RoleFacts) -> list[Problem]:
+def _without_access(role: RoleFacts) -> list[Problem]:
     found = [
         Problem(f"{_named(role)} cannot read table {table}: it lacks SELECT", GRANTS, table=table)
         for table in role.unreadable
     ]
-    if not role.has_usage:
-        found.append(Problem(f"{_named(role)} lacks USAGE on schema {facts.source.schema}", GRANTS))
+    found += [Problem(f"{_named(role)} lacks USAGE on schema {schema}", GRANTS) for schema in role.without_usage]
     return found

@@ -1,15 +1,17 @@
 """The facts that preflight judges, asked with the three roles' own sessions. Changes nothing in the source."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
 from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Table
+from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.client import Session, open_session, translated
 from seamline.sources.postgres.origin import is_watched
 from seamline.sources.postgres.partitions import read_partitions
+from seamline.sources.postgres.places import WANTED, asked_for
 from seamline.sources.postgres.preflight import (
     VERSION_LEAST,
     PublicationFacts,
@@ -18,6 +20,8 @@ from seamline.sources.postgres.preflight import (
     TableFacts,
 )
 
+# What a sync calls the tables of these places.
+Names = Mapping[TablePlace, str]
 _SETTINGS = (
     "wal_level fsync full_page_writes synchronous_commit server_encoding max_replication_slots max_wal_senders"
     " max_slot_wal_keep_size idle_replication_slot_timeout"
@@ -32,7 +36,8 @@ def gather(
 ) -> SourceFacts:
     """Errors of the driver come as Seamline's, with the connection that met them."""
     wanted = tuple(table.name for table in tables)
-    every = (*wanted, source.marker_table)
+    marker_place = source.places.of(source.marker_table)
+    every = {source.places.of(name): name for name in wanted} | {marker_place: source.marker_table}
     with closing(open_session(reader)) as session, translated(reader):
         without_origin = tuple(table.name for table in tables if not is_watched(table))
         facts = SourceFacts(source, session.info.server_version, wanted, without_origin)
@@ -43,8 +48,8 @@ def gather(
         columns, key = _marker_definition(session, source)
         facts = replace(
             facts,
-            tables=_tables(session, source, {table.name: table.is_keyed for table in tables}),
-            publication=_publication(session, source),
+            tables=_tables(session, every, {table.name: table.is_keyed for table in tables}),
+            publication=_publication(session, source, every),
             marker_columns=columns,
             marker_key=key,
             reader=_role(session, reader, source, every),
@@ -52,7 +57,7 @@ def gather(
     return replace(
         facts,
         capture=_own_role(capture, source, every),
-        marker=_own_role(marker, source, (source.marker_table,)),
+        marker=_own_role(marker, source, {marker_place: source.marker_table}),
     )
 
 
@@ -102,23 +107,24 @@ def _long_running(session: Session) -> tuple[str, ...]:
     return tuple(f"pid {pid} of {login}" for pid, login in rows.fetchall())
 
 
-def _tables(session: Session, source: SourcePlan, keyed: dict[str, bool]) -> dict[str, TableFacts]:
+def _tables(session: Session, names: Names, keyed: dict[str, bool]) -> dict[str, TableFacts]:
     """Those of the sync and the marker table, whose missing key is a matter of its definition."""
     rows = session.execute(
-        "SELECT c.relname, c.relkind::text, c.relpersistence::text,"
+        "SELECT n.nspname, c.relname, c.relkind::text, c.relpersistence::text,"
         # The index of the primary key, named as identity, is the default.
         " CASE WHEN c.relreplident = 'i' AND coalesce(k.indisreplident, false) THEN 'd' ELSE c.relreplident::text END,"
         " coalesce(NOT k.indimmediate, false), EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid),"
         " c.relispartition"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " LEFT JOIN pg_index k ON k.indrelid = c.oid AND k.indisprimary"
-        " WHERE n.nspname = %s AND c.relname = ANY(%s)",
-        (source.schema, [*keyed, source.marker_table]),
+        f" WHERE (c.relnamespace, c.relname) IN ({WANTED})",
+        asked_for(names),
     ).fetchall()
-    partitions = read_partitions(session, source.schema, [*keyed])
+    found = [(names[TablePlace(schema, table)], *facts) for schema, table, *facts in rows]
+    partitions = {names[place]: parts for place, parts in read_partitions(session, names).items()}
     return {
-        str(name): TableFacts(
-            name=str(name),
+        name: TableFacts(
+            name=name,
             is_keyed=keyed.get(name, True),
             kind=kind,
             persistence=persistence,
@@ -128,11 +134,11 @@ def _tables(session: Session, source: SourcePlan, keyed: dict[str, bool]) -> dic
             is_partition=is_partition,
             partitions=tuple(partitions.get(name, {}).values()),
         )
-        for name, kind, persistence, identity, is_deferrable, has_children, is_partition in rows
+        for name, kind, persistence, identity, is_deferrable, has_children, is_partition in found
     }
 
 
-def _publication(session: Session, source: SourcePlan) -> PublicationFacts | None:
+def _publication(session: Session, source: SourcePlan, names: Names) -> PublicationFacts | None:
     rows = session.execute(
         "SELECT p.puballtables, p.pubviaroot, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, ARRAY("
         " SELECT n.nspname::text FROM pg_publication_namespace s JOIN pg_namespace n ON n.oid = s.pnnspid"
@@ -143,24 +149,26 @@ def _publication(session: Session, source: SourcePlan) -> PublicationFacts | Non
         return None
     is_for_all_tables, publishes_roots, *published, schemas = rows[0]
     listed = session.execute(
-        "SELECT tablename, rowfilter IS NOT NULL FROM pg_publication_tables WHERE pubname = %s AND schemaname = %s",
-        (source.publication, source.schema),
+        "SELECT schemaname, tablename, rowfilter IS NOT NULL FROM pg_publication_tables WHERE pubname = %s",
+        (source.publication,),
     ).fetchall()
     # pg_publication_tables shows column names for every table, listed or not.
     by_name = session.execute(
-        "SELECT c.relname, r.prattrs IS NOT NULL FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid"
-        " JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE p.pubname = %s AND n.nspname = %s",
-        (source.publication, source.schema),
+        "SELECT n.nspname, c.relname, r.prattrs IS NOT NULL FROM pg_publication_rel r"
+        " JOIN pg_publication p ON p.oid = r.prpubid"
+        " JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE p.pubname = %s",
+        (source.publication,),
     ).fetchall()
+    known = [(names.get(TablePlace(schema, table)), is_filtered) for schema, table, is_filtered in listed]
+    known_by_name = [(names.get(TablePlace(schema, table)), is_listed) for schema, table, is_listed in by_name]
     kinds = ("insert", "update", "delete", "truncate")
     return PublicationFacts(
-        tables=frozenset(str(name) for name, _ in (*listed, *by_name)),
+        tables=frozenset(name for name, _ in (*known, *known_by_name) if name),
         publishes=frozenset(kind for kind, is_published in zip(kinds, published, strict=True) if is_published),
         is_for_all_tables=is_for_all_tables,
         schemas=tuple(schemas),
-        row_filtered=frozenset(str(name) for name, is_filtered in listed if is_filtered),
-        column_listed=frozenset(str(name) for name, is_listed in by_name if is_listed),
+        row_filtered=frozenset(name for name, is_filtered in known if name and is_filtered),
+        column_listed=frozenset(name for name, is_listed in known_by_name if name and is_listed),
         publishes_roots=publishes_roots,
     )
 
@@ -179,33 +187,37 @@ def _marker_definition(session: Session, source: SourcePlan) -> tuple[dict[str, 
     return {str(name): str(shown) for name, shown, _ in rows}, tuple(name for _, name in places)
 
 
-def _own_role(connection: Connection, source: SourcePlan, tables: Sequence[str]) -> RoleFacts:
+def _own_role(connection: Connection, source: SourcePlan, names: Names) -> RoleFacts:
     with closing(open_session(connection)) as session, translated(connection):
-        return _role(session, connection, source, tables)
+        return _role(session, connection, source, names)
 
 
-def _role(session: Session, connection: Connection, source: SourcePlan, tables: Sequence[str]) -> RoleFacts:
+def _role(session: Session, connection: Connection, source: SourcePlan, names: Names) -> RoleFacts:
     """Privileges are asked by oid: a name in a schema without USAGE would be an error."""
-    ((may_replicate, has_usage),) = session.execute(
-        "SELECT (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user),"
-        " coalesce((SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s), false)",
-        (source.schema,),
+    schemas = sorted({place.namespace for place in names})
+    ((may_replicate, usable),) = session.execute(
+        "SELECT (SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user), ARRAY("
+        " SELECT nspname::text FROM pg_namespace WHERE nspname = ANY(%s) AND has_schema_privilege(oid, 'USAGE'))",
+        (schemas,),
     ).fetchall()
     rows = session.execute(
-        "SELECT c.relname, has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'INSERT'),"
+        "SELECT n.nspname, c.relname, has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'INSERT'),"
         " has_table_privilege(c.oid, 'DELETE'), row_security_active(c.oid)"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE n.nspname = %s AND c.relname = ANY(%s) ORDER BY array_position(%s::text[], c.relname::text)",
-        (source.schema, list(tables), list(tables)),
+        f" WHERE (c.relnamespace, c.relname) IN ({WANTED})",
+        asked_for(names),
     ).fetchall()
-    markers = [row for row in rows if row[0] == source.marker_table]
+    # In the order asked for.
+    found = {TablePlace(schema, table): privileges for schema, table, *privileges in rows}
+    privileges = {name: found[place] for place, name in names.items() if place in found}
+    marker = privileges.get(source.marker_table, ())
     return RoleFacts(
         connection.connection_id,
         connection.login,
         may_replicate=bool(may_replicate),
-        has_usage=bool(has_usage),
-        unreadable=tuple(str(row[0]) for row in rows if not row[1]),
-        filtered=tuple(str(row[0]) for row in rows if row[4]),
-        may_insert=any(row[2] for row in markers),
-        may_delete=any(row[3] for row in markers),
+        without_usage=tuple(schema for schema in schemas if schema not in usable),
+        unreadable=tuple(name for name, (may_select, *_) in privileges.items() if not may_select),
+        filtered=tuple(name for name, (*_, is_filtered) in privileges.items() if is_filtered),
+        may_insert=any(marker[1:2]),
+        may_delete=any(marker[2:3]),
     )

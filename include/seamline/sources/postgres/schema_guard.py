@@ -14,7 +14,6 @@ from dataclasses import replace
 import psycopg
 
 from seamline.adapters.connections import Connection
-from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import PARK_IT, Table, alterations
 from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, TransientError
 from seamline.domain.position import Position
@@ -24,6 +23,7 @@ from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import Session, open_session, role, source_error
 from seamline.sources.postgres.composites import TYPES_INSIDE
 from seamline.sources.postgres.origin import table_fingerprint, undone_alterations
+from seamline.sources.postgres.places import WANTED, asked_for, relation_at
 from seamline.sources.postgres.position import PostgresPosition
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ LSN = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint"
 # and neither does what is done to the publication or to partitions, so these are asked too.
 CATALOGUE_FINGERPRINT = f"""
 WITH RECURSIVE here AS (SELECT oid, relfilenode, relreplident, relispartition, reltype, relkind FROM pg_class
-  WHERE relnamespace = to_regnamespace(%(schema)s) AND relname = ANY(%(tables)s)),
+  WHERE (relnamespace, relname) IN ({WANTED})),
 columns AS (SELECT h.*, a.attnum, a.atttypid, a.xmin AS version
   FROM here h JOIN pg_attribute a ON a.attrelid = h.oid WHERE a.attnum > 0),
 base AS (SELECT atttypid AS oid FROM columns
@@ -78,6 +78,8 @@ class CatalogueGuard:
     def __init__(self, source: SourcePlan, tables: Sequence[Table], seen: SeenOrigins) -> None:
         self._source = source
         self._tables = tuple(tables)
+        self._places = {table.name: source.places.of(table.name) for table in tables}
+        self._captured = {table.name: source.places.captured(table.name) for table in tables}
         self._kept = seen
         self._seen = {table.name: table.origin for table in tables}
         self._has_asked = False
@@ -126,9 +128,8 @@ class CatalogueGuard:
     def _has_fingerprints(self, fingerprints: Mapping[str, str]) -> bool:
         """Of the plan: nothing was ever done. Of the last look: nothing since."""
         return all(
-            fingerprints.get(one.name, "")
-            and fingerprints[one.name]
-            in (table_fingerprint(one), table_fingerprint(replace(one, origin=self._seen[one.name])))
+            (found := fingerprints.get(self._captured[one.name], ""))
+            and found in (table_fingerprint(one), table_fingerprint(replace(one, origin=self._seen[one.name])))
             for one in self._tables
         )
 
@@ -177,12 +178,11 @@ class CatalogueGuard:
         return not session.closed and not select.select([session.fileno()], [], [], 0)[0]
 
     def _asked(self, session: Session) -> tuple[int, str]:
-        names = [table.name for table in self._tables]
-        places = ", ".join(f"{quoted(self._source.schema)}.{quoted(name)}" for name in names)
+        relations = ", ".join(str(relation_at(place)) for place in self._places.values())
         with session.pipeline(), session.transaction():
             end = session.execute(LSN)
-            session.execute(f"LOCK TABLE {places} IN ACCESS SHARE MODE".encode())
-            asked = {"schema": self._source.schema, "tables": names, "publication": self._source.publication}
+            session.execute(f"LOCK TABLE {relations} IN ACCESS SHARE MODE".encode())
+            asked = {**asked_for(self._places.values()), "publication": self._source.publication}
             fingerprint = session.execute(CATALOGUE_FINGERPRINT, asked)
         (lsn,), (text,) = end.fetchone() or (0,), fingerprint.fetchone() or ("",)
         return int(lsn), str(text)

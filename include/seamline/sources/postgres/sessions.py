@@ -19,15 +19,17 @@ import psycopg
 from seamline import settings
 from seamline.adapters import failpoints
 from seamline.adapters.connections import Connection
-from seamline.databases.postgres.canonical import quoted, text_literal
+from seamline.databases.postgres.canonical import text_literal
 from seamline.databases.postgres.read import SESSION_SETTINGS, PostgresReadView, Relation
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
+from seamline.domain.table_places import TablePlace
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres.catalogue import read_catalogue
 from seamline.sources.postgres.client import Session, open_session, role, source_error, translated
 from seamline.sources.postgres.origin import is_partitioned
 from seamline.sources.postgres.partitions import SEEN_AS_NOW
+from seamline.sources.postgres.places import WANTED, asked_for, relation_at
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sources.postgres.slots import CREATION_S, exported_snapshot
 
@@ -93,14 +95,14 @@ def open_views(source: SourcePlan, count: int) -> Sequence[PostgresReadView]:
         raise
 
 
-def join_snapshot(connection: Connection, shared: SharedSnapshot, *, schema: str, tables: Sequence[str]) -> Session:
+def join_snapshot(connection: Connection, shared: SharedSnapshot, *, tables: Sequence[TablePlace]) -> Session:
     """A session inside the shared snapshot that holds ACCESS SHARE on its tables and has proven both."""
     session = _begin(connection)
     try:
         with translated(connection):
             session.execute(f"SET TRANSACTION SNAPSHOT {text_literal(shared.name)}".encode())
             _require_seen(session, shared)
-            lock_tables(session, schema, tables)
+            lock_tables(session, tables)
     except BaseException:
         session.close()
         raise
@@ -131,29 +133,33 @@ def unfinished(snapshot: PostgresPosition, now: PostgresPosition) -> list[int]:
     return [xid for xid in running if snapshot.sees_wide(xid)]
 
 
-def lock_tables(session: Session, schema: str, tables: Sequence[str]) -> None:
+def lock_tables(session: Session, tables: Sequence[TablePlace]) -> None:
     """Hold ACCESS SHARE on the tables, and be certain that the snapshot still sees their rows.
 
     TRUNCATE and rewrites are not MVCC-safe: a snapshot older than one finds the table empty. The catalogue as this
     snapshot sees it names the file that held the rows then, `pg_relation_filenode` the one that holds them now. Names
     are always looked up as of now, so a table that took another's name would be read instead of it.
     """
-    for name in tables:
-        session.execute(f"LOCK TABLE {quoted(schema)}.{quoted(name)} IN ACCESS SHARE MODE".encode())
+    for place in tables:
+        session.execute(f"LOCK TABLE {relation_at(place)} IN ACCESS SHARE MODE".encode())
     rows = session.execute(
-        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
-        " AND c.relname = ANY(%s) AND CASE c.relkind WHEN 'p' THEN"
+        # Materialized: to_regclass refuses the name of another table, in a schema that the reader may not use.
+        "WITH here AS MATERIALIZED (SELECT c.oid, n.nspname, c.relname, c.relkind, c.relfilenode"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        f" WHERE (c.relnamespace, c.relname) IN ({WANTED}))"
+        " SELECT c.nspname, c.relname FROM here c WHERE CASE c.relkind WHEN 'p' THEN"
         f" {SEEN_AS_NOW} ELSE c.relfilenode = pg_relation_filenode(c.oid) END"
-        " AND c.oid = to_regclass(format('%%I.%%I', n.nspname, c.relname))",
-        (schema, list(tables)),
+        " AND c.oid = to_regclass(format('%%I.%%I', c.nspname, c.relname))",
+        asked_for(tables),
     ).fetchall()
-    gone = sorted(set(tables) - {str(name) for (name,) in rows})
+    gone = sorted(set(tables) - {TablePlace(schema, name) for schema, name in rows})
     if gone:
         raise TransientError(
-            f"table {', '.join(gone)} was truncated, rewritten or replaced, or its partitions were, while the snapshot"
+            f"table {', '.join(place.text for place in gone)} was truncated, rewritten or replaced, or its partitions"
+            " were, while the snapshot"
             " was opened",
             hint="it is read again at a new position",
-            table=gone[0],
+            table=gone[0].table,
         )
 
 
@@ -166,7 +172,7 @@ def _opened(
     source: SourcePlan, count: int, tables: Sequence[Table], sessions: list[Session], patience_s: float
 ) -> OpenedViews:
     reader = role(source, source.reader)
-    names = [table.name for table in tables]
+    places = [source.places.of(table.name) for table in tables]
     armed = failpoints.from_environment(settings.process_environment())
     with exported_snapshot(role(source, source.capture), patience_s=patience_s) as exported:
         if armed is not None:
@@ -179,13 +185,13 @@ def _opened(
     position = position_at(exported.lsn, seen)
     _wait_for_the_seen(reader, position, patience_s)
     with translated(reader):
-        lock_tables(sessions[0], source.schema, names)
+        lock_tables(sessions[0], places)
         row = sessions[0].execute("SELECT pg_export_snapshot(), clock_timestamp()").fetchone()
     if row is None:
         raise InvariantViolated("the source exported no snapshot")
     shared = SharedSnapshot(str(row[0]), seen)
     while len(sessions) < count:
-        sessions.append(join_snapshot(reader, shared, schema=source.schema, tables=names))
+        sessions.append(join_snapshot(reader, shared, tables=places))
     views = [SourceReadView(session, source=source, tables=tables, position=position) for session in sessions]
     return OpenedViews(views, shared, position, row[1].astimezone(UTC))
 
@@ -243,12 +249,12 @@ class SourceReadView(PostgresReadView):
         if name not in self._tables:
             # A savepoint, as for every question: what fails for one table must not end the view.
             with translated(role(self._source, self._source.reader)), self._session.transaction():
-                lock_tables(self._session, self._source.schema, [name])
+                lock_tables(self._session, [self._source.places.of(name)])
                 (self._tables[name],) = read_catalogue(self._session, self._source, [name])
         return super()._table(name)
 
     def _place(self, table: str) -> Relation:
-        return Relation(self._source.schema, table)
+        return relation_at(self._source.places.of(table))
 
     def _relation(self, table: Table) -> str:
         return rows_of(table, super()._relation(table))
