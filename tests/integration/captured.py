@@ -32,7 +32,7 @@ from seamline.domain.position import Position
 from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan, SyncPlan, TablePlan
 from seamline.ports import Marker, Source
-from seamline.sources.mariadb.grants import grant_script
+from seamline.sources.mariadb.grants import script_of
 from seamline.sources.mariadb.source import MariaDbSource
 from seamline.sources.mysql.position import MySqlPosition
 from seamline.sync.capture_lifecycle import CaptureSource, CaptureState, ensure_capture, reset_capture
@@ -145,8 +145,8 @@ class Captured:
         """What the owner of the database runs for a sync: the printed script, whose logins the stack has made."""
         source = plan.source
         roles = {role: resolve(getattr(source, role)).login for role in ("reader", "capture", "marker")}
-        tables = [table.name for table in plan.tables]
-        script = grant_script(source.database, tables, logins=Logins(**roles), snapshot_lock=source.snapshot_lock)
+        tables = [source.places.captured(table.name) for table in plan.tables]
+        script = script_of(source, tables, logins=Logins(**roles))
         self.execute(*(one for one in statements_of(script) if not one.startswith("CREATE USER")))
 
     def publishing(self, table: str) -> tuple[str, ...]:  # noqa: ARG002

@@ -12,6 +12,7 @@ from seamline.adapters.kafka.log_reader import KafkaLogReader
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.errors import InvariantViolated, LogCorrupted, PositionLost, TransientError
 from seamline.domain.log import LogRecord
+from seamline.domain.table_places import TablePlaces
 from seamline.sources.mariadb.decode import MariaDbDecoder
 from tests.conftest import RunningStack
 from tests.waiting import wait_until
@@ -33,7 +34,7 @@ class Topic:
         return CaptureTopics(self.settings)
 
     def reader(self) -> KafkaLogReader:
-        decoder = MariaDbDecoder(NAME, DATABASE)
+        decoder = MariaDbDecoder(NAME, TablePlaces(DATABASE))
         return KafkaLogReader(self.settings, topic=self.name, decoder=decoder)
 
     def write(self, *values: bytes) -> None:

@@ -11,6 +11,7 @@ from seamline.bulk.read import form_for
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError
+from seamline.domain.table_places import TablePlace
 from seamline.kinds.bulk import BulkRead, Form, StagedPlace
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DestinationPlan, SourcePlan
@@ -24,7 +25,7 @@ WAREHOUSE = DestinationPlan("w", "postgres", "w", "w")
 
 def test_names_of_columns_and_tables_are_quoted_in_the_statement() -> None:
     table = Table("o`dd", (Column("a`b", Kind.INTEGER, "int", length=32), Column("%s", Kind.STRING, "text")))
-    statement = bulk_statement("d`b", table, Segment("o`dd"), start_lock="start")
+    statement = bulk_statement(TablePlace("d`b", table.name), table, Segment("o`dd"), start_lock="start")
     assert "`d``b`.`o``dd`" in statement
     assert "`a``b` AS `a``b`" in statement
 

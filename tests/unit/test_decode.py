@@ -8,7 +8,8 @@ import pytest
 
 from seamline.databases.mysql.binlog_decoder import altered_tables, dropped_database, leaves_values_alone
 from seamline.domain.errors import LogCorrupted
-from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange, touched
+from seamline.domain.log import WHOLE_DATABASE, LogRecord, PrecedingTransaction, RecordKind, RowChange, touched
+from seamline.domain.table_places import TablePlaces
 from seamline.sources.mariadb.decode import MariaDbDecoder
 from seamline.sources.mariadb.position import BinlogPosition
 from tests.log_messages import Message, decode
@@ -22,7 +23,7 @@ OFFSET = 77
 
 
 def decoded(key: bytes | None, value: bytes | None, *, name: str = "seamline-core_bank") -> LogRecord:
-    (record,) = decode(MariaDbDecoder(name, "bank"), Message(OFFSET, key, value))
+    (record,) = decode(MariaDbDecoder(name, TablePlaces("bank")), Message(OFFSET, key, value))
     return record
 
 
@@ -110,7 +111,7 @@ def test_row_images_and_keys_stay_the_bytes_they_were(
 
 def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None:
     names = ("key change, old key", "key change, new key", "update", "heartbeat", "update")
-    decoder = MariaDbDecoder("seamline-core_bank", "bank")
+    decoder = MariaDbDecoder("seamline-core_bank", TablePlaces("bank"))
     records = decode(decoder, *(Message(OFFSET + n, *RECORDS[name]) for n, name in enumerate(names)))
     assert [[row.op for row in record.rows] for record in records] == [["d", "c"], ["u"], [], ["u"]]
     assert [(record.offset, record.end) for record in records] == [(77, 79), (79, 80), (80, 81), (81, 82)]
@@ -119,7 +120,7 @@ def test_rows_of_one_transaction_that_follow_each_other_are_one_record() -> None
 
 
 def test_a_truncate_ends_the_rows_before_it() -> None:
-    decoder = MariaDbDecoder("seamline-core_bank", "bank")
+    decoder = MariaDbDecoder("seamline-core_bank", TablePlaces("bank"))
     values = (RECORDS["insert"][1], altered("truncate", source__gtid="0-7-3087"), RECORDS["insert"][1])
     records = decode(decoder, *(Message(OFFSET + n, b"{}", value) for n, value in enumerate(values)))
     assert [record.kind for record in records] == [RecordKind.ROWS, RecordKind.TRUNCATE, RecordKind.ROWS]
@@ -133,7 +134,7 @@ def test_an_image_that_is_null_is_none_and_not_a_text(op: str) -> None:
 
 
 def test_what_comes_before_a_record_of_no_capture_is_reported() -> None:
-    decoder = MariaDbDecoder("seamline-core_bank", "bank")
+    decoder = MariaDbDecoder("seamline-core_bank", TablePlaces("bank"))
     records: list[LogRecord] = []
     with pytest.raises(LogCorrupted, match=f"offset {OFFSET + 1}: an unknown record"):
         decoder.decode([Message(OFFSET, *RECORDS["insert"]), Message(OFFSET + 1, None, b"{}")], records)
@@ -341,9 +342,33 @@ def test_a_record_of_another_source_is_named_with_its_offset(name: str) -> None:
         altered("end", data_collections=[{"data_collection": "other.account", "event_count": 2}]),
     ],
 )
-def test_a_record_of_another_database_stops(value: bytes) -> None:
-    with pytest.raises(LogCorrupted, match=r"offset 77: .*other"):
-        decoded(None, value)
+@pytest.mark.parametrize(("elsewhere", "called"), [((), "other.account"), ((("konto", "other.account"),), "konto")])
+def test_a_table_of_another_database_is_called_as_the_sync_calls_it(
+    value: bytes, elsewhere: tuple[tuple[str, str], ...], called: str
+) -> None:
+    decoder = MariaDbDecoder("seamline-core_bank", TablePlaces("bank", elsewhere))
+    (record,) = decode(decoder, Message(OFFSET, None, value))
+    assert {*(row.table for row in record.rows), *record.tables, *(record.counts or {})} == {called}
+
+
+def altered_in(database: str, statement: str) -> tuple[str, ...]:
+    """What a statement alters of three tables, in a session of this database."""
+    places = TablePlaces("bank", [("hr_account", "hr.account"), ("deal", "bank.trade")])
+    value = altered("alter", ddl=statement, tableChanges=[], source__db=database, source__table=None)
+    (record,) = decode(MariaDbDecoder("seamline-core_bank", places), Message(OFFSET, None, value))
+    return record.tables
+
+
+def test_a_statement_alters_the_table_of_the_database_that_it_names_or_was_typed_in() -> None:
+    assert altered_in("bank", "ALTER TABLE account ADD x int") == ("account",)
+    assert altered_in("hr", "ALTER TABLE account ADD x int") == ("hr_account",)
+    assert altered_in("bank", "ALTER TABLE HR.Account ADD x int") == ("HR.Account", "hr_account"), "in either case"
+    assert altered_in("hr", "ALTER TABLE `bank`.`trade` ADD x int") == ("deal",)
+    assert altered_in("other", "ALTER TABLE account ADD x int") == ()
+    # The record names the database that the table goes to.
+    assert set(altered_in("hr", "RENAME TABLE account TO hr.old")) == {"account", "hr_account"}
+    assert altered_in("bank", "DROP DATABASE hr") == WHOLE_DATABASE
+    assert altered_in("bank", "DROP DATABASE other") == ()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import LogRecord, PrecedingTransaction, RecordKind, RowChange, Transaction, touched
+from seamline.domain.table_places import TablePlaces
 from seamline.sources.mysql.decode import MySqlDecoder
 from seamline.sources.mysql.gtid_set import GtidSet
 from seamline.sources.mysql.position import MySqlPosition
@@ -23,7 +24,7 @@ SERVER = "ba65fdfa-ea57-11f1-8c81-02fc00000001"
 
 
 def decoded(key: bytes | None, value: bytes | None) -> LogRecord:
-    (record,) = decode(MySqlDecoder("core", "bank"), Message(OFFSET, key, value))
+    (record,) = decode(MySqlDecoder("core", TablePlaces("bank")), Message(OFFSET, key, value))
     return record
 
 
@@ -140,7 +141,7 @@ def stream(*names: str) -> tuple[list[Transaction], TransactionAssembler]:
     """What becomes of these records, one behind the other."""
     assembler = TransactionAssembler({"account", "doc"}, marker_table="seamline_marker")
     messages = [Message(OFFSET + number, *RECORDS[name]) for number, name in enumerate(names)]
-    return assembler.feed(decode(MySqlDecoder("core", "bank"), *messages)), assembler
+    return assembler.feed(decode(MySqlDecoder("core", TablePlaces("bank")), *messages)), assembler
 
 
 def test_a_truncate_and_a_statement_are_transactions_of_their_own_without_begin_and_end() -> None:

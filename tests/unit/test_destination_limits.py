@@ -38,6 +38,12 @@ def test_a_column_more_than_staging_can_have_is_refused(key: tuple[str, ...], mo
     assert "leave it out" in cure
 
 
+def test_a_name_that_postgresql_would_cut_is_refused() -> None:
+    ((what, _),) = refusals(table([replace(TEXT, name="名" * 22)]), MARIADB)
+    assert "has more than 63 bytes" in what
+    assert list(refusals(table([replace(TEXT, name="名" * 21)]), MARIADB)) == []
+
+
 def test_a_row_that_fits_no_page_whatever_it_holds_is_refused() -> None:
     """A TIME takes 3 bytes in MariaDB and 16 here; an INT is staged as what holds every whole number."""
     time = Column("c", Kind.TIME, "time", nullable=False)

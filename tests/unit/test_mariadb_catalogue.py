@@ -71,11 +71,6 @@ def test_a_type_that_cannot_be_kept_exactly_is_named_with_its_reason(
     assert said in fault
 
 
-def test_a_name_that_a_destination_would_cut_is_named() -> None:
-    assert "63 bytes" in unsupported(ColumnFacts("名" * 22, "int", "int(11)", precision=10))
-    assert unsupported(ColumnFacts("名" * 21, "int", "int(11)", precision=10)) == ""
-
-
 @pytest.mark.parametrize("name", ["ujis", "eucjpms", "of_tomorrow"])
 def test_a_character_set_whose_letters_may_change_on_the_way_is_named(name: str) -> None:
     facts = ColumnFacts("c", "varchar", "varchar(9)", characters=9, character_set=name)

@@ -150,4 +150,4 @@ def test_a_place_in_another_case_may_be_the_same_table() -> None:
 
 def test_syncs_of_one_source_differ_only_in_their_places(tmp_path: Path) -> None:
     one, other = plan_of(tmp_path, "account").source, plan_of(tmp_path, "sales.order").source
-    assert one != other and one.shared == other.shared == replace(other, elsewhere=())
+    assert one != other and one.shared == other.shared == replace(other, elsewhere=(), name_limits=())

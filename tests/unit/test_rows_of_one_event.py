@@ -11,6 +11,7 @@ from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import RowChange
+from seamline.domain.table_places import TablePlaces
 from seamline.sinks.postgres.encode import RowEncoder
 from seamline.sinks.postgres.wire_postgres import POSTGRES
 from seamline.sources.mariadb.decode import MariaDbDecoder
@@ -42,7 +43,7 @@ def record(images: Images, *, pos: int, op: str, table: str = "account") -> byte
 
 def decoded(values: Sequence[bytes]) -> list[RowChange]:
     records = decode(
-        MariaDbDecoder(SOURCE, DATABASE),
+        MariaDbDecoder(SOURCE, TablePlaces(DATABASE)),
         *(Message(n, b"key %d" % n, value) for n, value in enumerate(values)),
     )
     return [row for one in records for row in one.rows]
@@ -82,12 +83,16 @@ def inserted(number: int, *, pos: int = 4, table: str = "account") -> bytes:
     return record((None, {"id": number}), pos=pos, op="c", table=table)
 
 
-@pytest.mark.parametrize("own", [SOURCE, DATABASE])
-def test_a_row_of_elsewhere_amid_those_of_an_event_is_refused(own: str) -> None:
+def test_a_row_of_another_source_amid_those_of_an_event_is_refused() -> None:
     event = [inserted(1), inserted(2), inserted(3)]
     assert len(decoded(event)) == 3
     with pytest.raises(LogCorrupted, match=r"offset 3: a record of source .*'elsewhere'"):
-        decoded([*event, inserted(4).replace(f'"{own}"'.encode(), b'"elsewhere"')])
+        decoded([*event, inserted(4).replace(f'"{SOURCE}"'.encode(), b'"elsewhere"')])
+
+
+def test_a_row_of_another_database_amid_those_of_an_event_is_of_another_table() -> None:
+    values = [inserted(1), inserted(2), inserted(3).replace(f'"{DATABASE}"'.encode(), b'"hr"'), inserted(4)]
+    assert [row.table for row in decoded(values)] == ["account", "account", "hr.account", "account"]
 
 
 def test_what_a_row_of_another_event_ended_in_counts_no_more() -> None:
@@ -117,7 +122,7 @@ def test_rows_that_are_not_written_as_ours_are_read() -> None:
 
 def test_a_heartbeat_amid_the_rows_of_an_event_parts_them() -> None:
     beat = b'{"ts_ms":1795224433517}'
-    decoder = MariaDbDecoder(SOURCE, DATABASE)
+    decoder = MariaDbDecoder(SOURCE, TablePlaces(DATABASE))
     values = [inserted(1), inserted(2), inserted(3), beat, inserted(4), inserted(5)]
     records = decode(decoder, *(Message(n, b"", value) for n, value in enumerate(values)))
     assert [[row.after for row in one.rows] for one in records] == [

@@ -49,7 +49,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`source_type` is the type as the source prints it, kept for messages and drift checks.
+    """`source_type` is the type as the source prints it, kept for messages and drift checks. `source_name`: what the
+    source calls the column, where that is too long for a destination; "" where it is called `name` there too.
 
     `toastable`: the log of a PostgreSQL source may leave the value out of an update that did not change it.
     `native`: the source's own type, also of a domain over it, where the kind alone does not say how values are read.
@@ -64,6 +65,7 @@ class Column:
     scale: int = 0
     toastable: bool = False
     native: str = ""
+    source_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,7 @@ def table_to_json(table: Table) -> dict[str, Any]:
                 "scale": c.scale,
                 "toastable": c.toastable,
                 **({"native": c.native} if c.native else {}),
+                **({"source_name": c.source_name} if c.source_name else {}),
             }
             for c in table.columns
         ],

@@ -37,6 +37,11 @@ class TablePlaces:
         self._place = {name: TablePlace.declared(place, namespace) for name, place in elsewhere}
         self._name = {place: name for name, place in self._place.items()}
 
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Every one that a table of the sync may lie in."""
+        return frozenset((self.namespace, *(place.namespace for place in self._place.values())))
+
     def of(self, name: str) -> TablePlace:
         """Where the table lies that the sync calls so."""
         return self._place.get(name) or TablePlace(self.namespace, name)

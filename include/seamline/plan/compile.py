@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from seamline.domain.calendar import Holds
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.errors import SchemaConflict
+from seamline.domain.names import NameLimit
 from seamline.domain.table_places import TablePlace
 from seamline.plan.model import (
     BusinessDate,
@@ -54,7 +55,7 @@ def compile_plan(declarations: Declarations, sync_name: str, survey: Survey | No
         _check_survey(declarations, sync, survey)
     return SyncPlan(
         sync=sync.sync,
-        source=_source(declarations.sources[sync.source], sync, names),
+        source=_source(declarations.sources[sync.source], sync, names, _limits(declarations, sync)),
         destinations=tuple(
             DestinationPlan(
                 spec.destination,
@@ -112,11 +113,16 @@ def config_hash(declarations: Declarations, sync_name: str) -> str:
 
 def _names(declarations: Declarations, sync: SyncSpec) -> tuple[str, ...]:
     """What the sync calls its tables, in the order declared."""
-    limits = [name_limit(declarations.destinations[name].kind) for name in sync.destinations]
+    limits = _limits(declarations, sync)
     return tuple(name_in_sync(entry.name, entry.as_, limits) for entry in sync.tables)
 
 
-def _source(spec: DatabaseSource, sync: SyncSpec, names: Sequence[str]) -> SourcePlan:
+def _limits(declarations: Declarations, sync: SyncSpec) -> tuple[NameLimit, ...]:
+    """Each once, so that a second destination of a kind changes nothing."""
+    return tuple(dict.fromkeys(name_limit(declarations.destinations[name].kind) for name in sync.destinations))
+
+
+def _source(spec: DatabaseSource, sync: SyncSpec, names: Sequence[str], limits: Sequence[NameLimit]) -> SourcePlan:
     places = {
         name: TablePlace.declared(entry.name, spec.namespace) for name, entry in zip(names, sync.tables, strict=True)
     }
@@ -131,6 +137,7 @@ def _source(spec: DatabaseSource, sync: SyncSpec, names: Sequence[str]) -> Sourc
         connector=f"seamline-{spec.source}",
         log_max_gb=spec.log.max_gb,
         log_keep_days=spec.log.keep_days,
+        name_limits=tuple((limit.length, limit.unit.value) for limit in limits),
         elsewhere=tuple(
             (name, place.text) for name, place in places.items() if place != TablePlace(spec.namespace, name)
         ),

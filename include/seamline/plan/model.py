@@ -10,6 +10,7 @@ from typing import Any
 from seamline.domain.catalogue import Table, table_from_json, table_to_json
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
+from seamline.domain.names import NameLimit, NameUnit
 from seamline.domain.runs import RunKind, RunState
 from seamline.domain.table_places import TablePlaces
 from seamline.domain.verdict import TableVerdict, parked
@@ -24,7 +25,8 @@ class SourcePlan:
 
     `schema` is where the tables of a PostgreSQL source lie; "" for MariaDB, whose databases have none. `elsewhere`:
     name and place (`schema.table`) of each table of the sync that lies in another one, or under another name.
-    `databases`: of a MariaDB source, those beside `database` that its capture reads.
+    `databases`: of a MariaDB source, those beside `database` that its capture reads. `name_limits`: length and unit of
+    the names of columns at each destination of the sync.
     """
 
     name: str
@@ -42,6 +44,7 @@ class SourcePlan:
     schema: str = ""
     elsewhere: tuple[tuple[str, str], ...] = ()
     databases: tuple[str, ...] = ()
+    name_limits: tuple[tuple[int, str], ...] = ()
 
     @property
     def namespace(self) -> str:
@@ -51,7 +54,11 @@ class SourcePlan:
     @property
     def shared(self) -> "SourcePlan":
         """What all syncs of the source have in common."""
-        return dataclasses.replace(self, elsewhere=())
+        return dataclasses.replace(self, elsewhere=(), name_limits=())
+
+    @property
+    def limits(self) -> tuple[NameLimit, ...]:
+        return tuple(NameLimit(length, NameUnit(unit)) for length, unit in self.name_limits)
 
     @property
     def places(self) -> TablePlaces:
@@ -296,8 +303,8 @@ def plan_from_json(text: str) -> SyncPlan:
 
 def _source_plan(entry: dict[str, Any]) -> SourcePlan:
     # Plans that were written before tables could lie elsewhere have no such keys.
-    elsewhere = tuple((name, place) for name, place in entry.get("elsewhere", ()))
-    return SourcePlan(**{**entry, "elsewhere": elsewhere, "databases": tuple(entry.get("databases", ()))})
+    pairs = {key: tuple((one, other) for one, other in entry.get(key, ())) for key in ("elsewhere", "name_limits")}
+    return SourcePlan(**{**entry, **pairs, "databases": tuple(entry.get("databases", ()))})
 
 
 def _table_plan(entry: dict[str, Any]) -> TablePlan:

@@ -16,6 +16,7 @@ from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Table
 from seamline.domain.certificate import Certificate, ColumnParity, DestinationParity, LeftOut, Unlike
 from seamline.domain.changes import Finding
 from seamline.domain.errors import InvariantViolated, SeamlineError, TerminalError
+from seamline.domain.names import NameLimit, NameUnit, fitted_name
 from seamline.domain.probe import NULL, Probe, probe_of
 from seamline.plan.model import SyncPlan
 from seamline.ports.certificates import ProbeDestination
@@ -97,10 +98,7 @@ def _chosen(table: Table, tools: CertifyTools) -> _Chosen:
 
 
 def _probe_name(table: str) -> str:
-    name = f"seamline_certify_{table}"
-    if len(name) <= NAME_BYTES_MAX:
-        return name
-    return f"{name[: NAME_BYTES_MAX - 9]}_{hashlib.sha256(table.encode()).hexdigest()[:8]}"
+    return fitted_name(f"seamline_certify_{table}", [NameLimit(NAME_BYTES_MAX, NameUnit.BYTES)])
 
 
 def _described(error: SeamlineError) -> str:

@@ -14,7 +14,7 @@ from seamline.adapters.connect.connector_config import (
     refuse_literal_secrets,
     untested_version,
 )
-from seamline.adapters.connect.endpoint import CaptureEndpoint, Start, offsets_topic, schema_history_topic
+from seamline.adapters.connect.endpoint import DATABASES, CaptureEndpoint, Start, offsets_topic, schema_history_topic
 from seamline.adapters.connect.handed_over import hand_over, java_client_settings
 from seamline.adapters.connect.rest import ConnectClient, ConnectorStatus
 from seamline.adapters.connections import resolve
@@ -23,7 +23,7 @@ from seamline.adapters.kafka.left_open import end_left_open
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.adapters.tls import tls_of
 from seamline.domain.capture_status import CaptureState, CaptureStatus
-from seamline.domain.errors import SeamlineError, TransientError
+from seamline.domain.errors import Refused, SeamlineError, TransientError
 from seamline.domain.position import Position
 from seamline.kinds.found import source_kind
 from seamline.plan.model import SourcePlan
@@ -75,10 +75,21 @@ class DebeziumCapture:
         return self._client.status(self.name)
 
     def create(self, tables: Sequence[str]) -> None:
-        """Create it stopped, unless it is there; refuses one that holds a secret in plain text."""
+        """Create it stopped, unless it is there; refuses one that holds a secret in plain text, and one that does not
+        know the structure of a database that it shall read now."""
+        wanted = self._config(tables, Start.AGAIN)
         if self._client.config(self.name) is None:
-            self._client.create_stopped(self.name, self._config(tables, Start.AGAIN))
-        refuse_literal_secrets(self.name, self._client.config(self.name) or {})
+            self._client.create_stopped(self.name, wanted)
+        known = self._client.config(self.name) or {}
+        refuse_literal_secrets(self.name, known)
+        if known.get(DATABASES, "") != wanted.get(DATABASES, "") and self.is_seeded():
+            raise Refused(
+                f"capture {self.name} began with the structure of the databases {known.get(DATABASES, 'none')}, and"
+                f" source {self._source.name} declares {wanted.get(DATABASES, 'none')} now: a row of a table that it"
+                " does not know would stop it for good",
+                hint=f"take the change of `databases` back; or run `seamline capture reset {self._source.name}` and"
+                " onboard the syncs of this source again",
+            )
 
     def is_seeded(self) -> bool:
         return self._client.offset(self.name) is not None

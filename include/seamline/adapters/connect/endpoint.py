@@ -11,6 +11,8 @@ from seamline.plan.model import SourcePlan
 
 # Of our own classes: at each start the source must hold the newest marker that the log has (ADR 18).
 MARKER_TABLE = "seamline.marker.table"
+# Of connectors with a schema history, which holds the structure of these databases from its first start on.
+DATABASES = "database.include.list"
 
 
 class Start(StrEnum):

@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import ClassVar
 
 import msgspec
@@ -21,10 +21,13 @@ from seamline.adapters.debezium.envelope import (
     unknown_record,
 )
 from seamline.databases.mysql.binlog_address import binlog_file
+from seamline.databases.mysql.fitted_columns import FittedColumns
 from seamline.databases.mysql.harmless import is_harmless
 from seamline.domain.errors import InvariantViolated, LogCorrupted
 from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange
+from seamline.domain.names import NameLimit
 from seamline.domain.position import Position
+from seamline.domain.table_places import SEPARATOR, TablePlaces
 
 # A quoted name is replaced by its number, so that nothing inside it is read; see `altered_tables`.
 _IDENTIFIER = r"(?:\0(\d+)\0|([\w$]+))"
@@ -53,6 +56,7 @@ _QUOTED = re.compile(
     r"`((?:[^`]|``)+)`|\"((?:[^\"\\]|\\.|\"\")*)\"|/\*(?!!).*?\*/|--(?=\s)[^\n]*|#[^\n]*|'(?:[^'\\]|\\.|'')*'",
     re.DOTALL,
 )
+_RENAMES = re.compile(r"\brename\b", re.IGNORECASE)
 _SET_STATEMENT = re.compile(r"^\s*set\s+statement\s.*?\sfor\s+", re.IGNORECASE | re.DOTALL)
 
 
@@ -145,6 +149,12 @@ def dropped_database(statement: str) -> str:
     return read.name(match, 1) if match else ""
 
 
+def _place_of_id(table_id: str) -> tuple[str, str]:
+    """Of `"database"."table"`, as the connector writes it."""
+    database, _, table = table_id.partition('"."')
+    return database.removeprefix('"'), table.removesuffix('"')
+
+
 class BinlogDecoder(ABC):
     """Records with the JSON converter without schemas. All rows of a transaction share its position."""
 
@@ -160,38 +170,49 @@ class BinlogDecoder(ABC):
     def position_at(gtid: str, file: str, offset: int) -> Position:
         """Where a transaction has one of its events."""
 
-    def __init__(self, source_name: str, database: str) -> None:
+    def __init__(self, source_name: str, places: TablePlaces, limits: Collection[NameLimit] = ()) -> None:
         self._source_name = source_name
-        self._database = database
-        self._prefix = f"{database}."
+        self._places = places
+        self._columns = FittedColumns(limits)
         # No transaction has this name.
         self._gtid = "none yet"
         self._position: Position | None = None
 
     def decode(self, messages: Iterable[Message], into: list[LogRecord]) -> None:
+        start = len(into)
+        try:
+            self._decode(messages, into)
+        finally:
+            self._columns.rename(into, start)
+
+    def _decode(self, messages: Iterable[Message], into: list[LogRecord]) -> None:
         offset, value = 0, b""
-        name, database = self._source_name, self._database
+        name, meet = self._source_name, self._meet
         # The rows that the next one follows, if it is of their transaction.
         rows: list[RowChange] | None = None
         # Of the last row that was read, and what stood behind its images if more rows of its event may follow.
         source, op, end = _NO_ROW.source, _NO_ROW.op, b""
+        # What the sync calls its table.
+        table = ""
         try:
             for message in messages:
                 offset, value = message.offset() or 0, message.value() or b""
                 if rows and end and value.endswith(end) and (at := value.find(_AFTER)) > 0:
                     before = value[_BEFORE_AT:at] if at > _AFTER_NO_BEFORE_AT else None
                     after: bytes | None = value[at + _AFTER_LONG : -len(end)]
-                    rows.append(new_row((offset, source.table, op, message.key(), before, after, False, None)))
+                    rows.append(new_row((offset, table, op, message.key(), before, after, False, None)))
                     continue
                 # A slice costs a third of `startswith`, and this loop runs once per record.
                 if value[2:8] != b"before":
                     rows = None
                     into.append(self._other(offset, value))
                     continue
-                row, pos = _decode_row(value), source.pos
+                row, last = _decode_row(value), source
                 source, op = row.source, row.op
-                end = _behind_images(value, op) if source.pos == pos else b""
-                if source.gtid != self._gtid or source.name != name or source.db != database:
+                end = _behind_images(value, op) if source.pos == last.pos else b""
+                is_same = source.table == last.table and source.db == last.db
+                table = table if is_same else meet(source)
+                if source.gtid != self._gtid or source.name != name:
                     rows = None
                     self._enter(offset, source)
                 if op not in OF_ROWS:
@@ -203,16 +224,22 @@ class BinlogDecoder(ABC):
                 if rows is None:
                     rows = []
                     into.append(LogRecord(offset, RecordKind.ROWS, self._gtid, self._position, rows))
-                rows.append(new_row((offset, source.table, op, message.key(), before, after, False, None)))
+                rows.append(new_row((offset, table, op, message.key(), before, after, False, None)))
         except (msgspec.DecodeError, UnicodeDecodeError, InvariantViolated) as exc:
             raise LogCorrupted(
                 f"offset {offset}: not a record of Debezium's {self.server} connector ({exc}): {value[:120]!r}",
                 hint=RECAPTURE,
             ) from exc
 
+    def _meet(self, source: _RowSource) -> str:
+        """What the sync calls the table of the rows that come."""
+        table = self._places.name(source.db, source.table)
+        self._columns.meet(table)
+        return table
+
     def _enter(self, offset: int, source: _RowSource) -> None:
         """Where its first row stands places a whole transaction: it never crosses a binlog file or a snapshot."""
-        if source.name != self._source_name or source.db != self._database:
+        if source.name != self._source_name:
             raise self._foreign(offset, source.name, source.db)
         binlog_file(source.file)
         self._position = self.position_at(source.gtid, source.file, source.pos)
@@ -242,8 +269,8 @@ class BinlogDecoder(ABC):
             RecordKind.TRUNCATE,
             source.gtid,
             self.position_at(source.gtid, source.file, source.pos),
-            table=source.table,
-            tables=(source.table,),
+            table=self._places.name(source.db, source.table),
+            tables=self._places.names_like(source.db, source.table),
             ts_ms=source.ts_ms,
         )
 
@@ -252,6 +279,7 @@ class BinlogDecoder(ABC):
         if source is None or not source.gtid:
             # A `recovery` start sends the structure it found once more; nothing happened in the source.
             return LogRecord(offset, RecordKind.HEARTBEAT, ts_ms=record.ts_ms)
+        self._columns.forget()
         tables = self._named_tables(record)
         return LogRecord(
             offset,
@@ -265,33 +293,38 @@ class BinlogDecoder(ABC):
         )
 
     def _named_tables(self, record: Record) -> tuple[str, ...]:
-        """Plain names of the tables of this database that a statement alters, each once.
+        """The tables that a statement alters, as the sync calls them, each once.
 
         After a rename the connector names only the new tables (3.5.0.Final), so the statement itself is asked for the
         old ones: a table of the sync must not vanish unseen.
         """
         if leaves_values_alone(record.ddl or ""):
             return ()
+        statement, source = record.ddl or "", record.source
         # A statement stands as it was typed, and a server may take names of either case for one (`touched` does too).
-        own = self._database.casefold()
-        if dropped_database(record.ddl or "").casefold() == own:
+        known = {database.casefold() for database in self._places.namespaces}
+        if dropped_database(statement).casefold() in known:
             return WHOLE_DATABASE
-        start = f'"{self._database}".'
-        names = [c.id.removeprefix(start).strip('"') for c in record.tableChanges or () if c.id.startswith(start)]
-        source = record.source
-        if source is not None and source.db == self._database and source.table and source.table not in names:
-            names += source.table.split(",")
-        names += [table for database, table in altered_tables(record.ddl or "") if database.casefold() in ("", own)]
-        return tuple(dict.fromkeys(name for name in names if name))
+        found = [_place_of_id(change.id) for change in record.tableChanges or ()]
+        own = (source.db if source else None) or self._places.namespace
+        if source is not None and source.table and (own, source.table) not in found:
+            found += [(own, table) for table in source.table.split(",")]
+        # Whoever renames a table may take it from another database than the one that the record names.
+        around = self._places.namespaces if _RENAMES.search(statement) else ()
+        for database, table in altered_tables(statement):
+            found += [(one, table) for one in ([database] if database else {own, *around})]
+        here = [(database, table) for database, table in found if table and database.casefold() in known]
+        return tuple(dict.fromkeys(name for place in here for name in self._places.names_like(*place)))
 
     def _plain(self, offset: int, collection: str) -> str:
-        if not collection.startswith(self._prefix):
+        database, _, table = collection.partition(SEPARATOR)
+        if not table:
             raise self._foreign(offset, self._source_name, collection)
-        return collection[len(self._prefix) :]
+        return self._places.name(database, table)
 
     def _foreign(self, offset: int, name: str, database: str) -> LogCorrupted:
         return foreign(
             offset,
             found=f"source {name!r}, database {database!r}",
-            expected=f"{self._source_name!r}, {self._database!r}",
+            expected=f"{self._source_name!r}",
         )

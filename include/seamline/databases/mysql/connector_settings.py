@@ -3,7 +3,14 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from seamline.adapters.connect.endpoint import MARKER_TABLE, CaptureEndpoint, Start, name_pattern, schema_history_topic
+from seamline.adapters.connect.endpoint import (
+    DATABASES,
+    MARKER_TABLE,
+    CaptureEndpoint,
+    Start,
+    name_pattern,
+    schema_history_topic,
+)
 from seamline.databases.mysql.canonical import quoted
 from seamline.plan.model import SourcePlan
 
@@ -48,11 +55,13 @@ def binlog_settings(
 
 
 def _scope(source: SourcePlan, tables: Sequence[str]) -> dict[str, str]:
-    database = name_pattern(source.database)
+    places = [source.places.of_captured(table) for table in sorted(tables)]
     return {
-        "database.include.list": database,
+        DATABASES: ",".join(map(name_pattern, (source.database, *sorted(source.databases)))),
         # Names only, never `.*`: a sequence or a versioned table caught by a pattern stops the task.
-        "table.include.list": ",".join(f"{database}\\.{name_pattern(table)}" for table in sorted(tables)),
+        "table.include.list": ",".join(
+            f"{name_pattern(place.namespace)}\\.{name_pattern(place.table)}" for place in places
+        ),
     }
 
 

@@ -12,10 +12,11 @@ import pymysql
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql.bulk_types import expression_of
 from seamline.databases.mysql.canonical import Dialect, quoted
-from seamline.databases.mysql.read import condition_of, relation
+from seamline.databases.mysql.read import condition_of, relation_of
 from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.errors import SchemaConflict, SeamlineError
+from seamline.domain.table_places import TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead
 from seamline.values.arrow import arrow_type, schema_of
 
@@ -37,6 +38,7 @@ class SessionReaders:
         dialect: Dialect,
         proof: Callable[[], str],
         translated: Callable[[pymysql.err.MySQLError, Connection], SeamlineError],
+        places: TablePlaces | None = None,
     ) -> None:
         self._session = session
         self._connection = connection
@@ -44,6 +46,7 @@ class SessionReaders:
         self._dialect = dialect
         self._proof = proof
         self._translated = translated
+        self._places = places or TablePlaces(connection.database)
 
     def meet(self) -> None:
         """There is nobody else."""
@@ -56,7 +59,7 @@ class SessionReaders:
 
     def _batches(self, read: BulkRead) -> Iterator[pa.RecordBatch]:
         table = read.table
-        place, condition = relation(self._connection.database, table), condition_of(table, read.segment)
+        place, condition = relation_of(self._places.of(table.name), table), condition_of(table, read.segment)
         columns = ", ".join(self._expression(column) for column in table.columns)
         cursor = self._session.cursor(pymysql.cursors.SSCursor)
         try:

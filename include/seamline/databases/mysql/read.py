@@ -3,7 +3,7 @@
 Statements carry their literals (hex where a text could hold anything): nothing is formatted into them by the client.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -35,7 +35,9 @@ from seamline.domain.canonical import (
 from seamline.domain.catalogue import Column, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import SchemaConflict, TransientError
+from seamline.domain.names import NameLimit, fitted_name
 from seamline.domain.position import Position
+from seamline.domain.table_places import TablePlace, TablePlaces
 from seamline.ports import RowHash
 
 _KEYS_PER_STATEMENT = 500
@@ -58,9 +60,12 @@ class BinlogReadView:
         position: Position,
         opened_at: datetime,
         definition_of: Callable[[str], Table] | None = None,
+        places: TablePlaces | None = None,
+        limits: Collection[NameLimit] = (),
     ) -> None:
         self._session = session
-        self._database = database
+        self._lie = places or TablePlaces(database)
+        self._limits = limits
         self._tables = {table.name: table for table in tables}
         self._definition_of = definition_of
         self._position = position
@@ -160,12 +165,10 @@ class BinlogReadView:
         return {column.name: FloatSummary(*row[4 * n : 4 * n + 4]) for n, column in enumerate(columns)}
 
     def columns(self, table: str) -> tuple[str, ...]:
-        schema, name = text_literal(self._database), text_literal(table)
         statement = (
-            "SELECT column_name FROM information_schema.columns"
-            f" WHERE table_schema = {schema} AND table_name = {name} ORDER BY ordinal_position"
+            f"SELECT column_name FROM information_schema.columns WHERE {self._is_at(table)} ORDER BY ordinal_position"
         )
-        return tuple(_text(found) for (found,) in self._fetch(statement))
+        return tuple(fitted_name(_text(found), self._limits) for (found,) in self._fetch(statement))
 
     def close(self) -> None:
         self._session.close()
@@ -199,11 +202,12 @@ class BinlogReadView:
         if table.name not in self._letters_of:
             statement = (
                 "SELECT column_name, character_set_name, collation_name FROM information_schema.columns"
-                f" WHERE table_schema = {text_literal(self._database)} AND table_name = {text_literal(table.name)}"
-                " AND character_set_name IS NOT NULL"
+                f" WHERE {self._is_at(table.name)} AND character_set_name IS NOT NULL"
             )
             found = self._fetch(statement)
-            self._letters_of[table.name] = {_text(name): (_text(one), _text(other)) for name, one, other in found}
+            self._letters_of[table.name] = {
+                fitted_name(_text(name), self._limits): (_text(one), _text(other)) for name, one, other in found
+            }
         return self._letters_of[table.name]
 
     def _literal(self, table: Table, column: Column, canonical: str) -> str:
@@ -214,7 +218,12 @@ class BinlogReadView:
         return plain if letters == "utf8mb4" else f"CONVERT({plain} USING {letters}) COLLATE {collation}"
 
     def _relation(self, table: Table) -> str:
-        return relation(self._database, table)
+        return relation_of(self._lie.of(table.name), table)
+
+    def _is_at(self, table: str) -> str:
+        """A condition on information_schema."""
+        place = self._lie.of(table)
+        return f"table_schema = {text_literal(place.namespace)} AND table_name = {text_literal(place.table)}"
 
     def _bucket(self, table: Table, segment: Segment, run_key: str) -> tuple[str, bool]:
         """The bucket's expression, and whether it is taken from the hash `h` that the derived table has anyway."""
@@ -277,5 +286,15 @@ def condition_of(table: Table, segment: Segment, *, run_key: str = "", dialect: 
     return " AND ".join(conditions) or "TRUE"
 
 
-def relation(database: str, table: Table) -> str:
-    return f"{quoted(database)}.{quoted(table.name)}"
+def relation_of(place: TablePlace, table: Table) -> str:
+    """What stands behind FROM. It has the columns under the names that the sync has for them."""
+    if not any(column.source_name for column in table.columns):
+        return relation_at(place)
+    columns = ", ".join(
+        f"{quoted(column.source_name or column.name)} AS {quoted(column.name)}" for column in table.columns
+    )
+    return f"(SELECT {columns} FROM {relation_at(place)}) AS {quoted('seamline.renamed')}"
+
+
+def relation_at(place: TablePlace) -> str:
+    return f"{quoted(place.namespace)}.{quoted(place.table)}"

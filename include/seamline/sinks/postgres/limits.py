@@ -6,7 +6,7 @@ Most of it would be met late: at the publish, at the first change, at the first 
 from collections.abc import Iterator
 
 from seamline.databases.postgres.types import destination_type
-from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Kind, Table
 from seamline.domain.cut_names import CUT_COLUMNS
 from seamline.sinks.postgres.statements import OWN_PREFIX
 from seamline.sinks.postgres.wire import WireForms
@@ -42,6 +42,9 @@ _DIVIDE = "divide the table at the source, or leave it out of the sync"
 def refusals(table: Table, wire: WireForms) -> Iterator[tuple[str, str]]:
     """What keeps the table out for good, and how to mend it."""
     for column in table.columns:
+        if len(column.name.encode()) > NAME_BYTES_MAX:
+            # Of a plan of before long names were fitted.
+            yield f"the name of {_place(table, column)} has more than {NAME_BYTES_MAX} bytes", _RENAME
         if column.name in _SYSTEM_COLUMNS:
             yield f"{_place(table, column)} has the name of a column that PostgreSQL gives every table itself", _RENAME
         elif column.name.startswith(OWN_PREFIX):

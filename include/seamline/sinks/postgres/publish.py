@@ -12,7 +12,8 @@ from psycopg import errors
 from seamline.databases.postgres.canonical import quoted
 from seamline.databases.postgres.client import Session
 from seamline.databases.postgres.read import Relation
-from seamline.domain.catalogue import NAME_BYTES_MAX, Table
+from seamline.domain.catalogue import Table
+from seamline.domain.cut_names import fitted
 from seamline.domain.errors import Refused, SchemaConflict
 from seamline.domain.ledger import StreamId
 from seamline.plan.list_change import kept_name
@@ -159,7 +160,7 @@ def _move(session: Session, stream: StreamId, load: Load, destination: Destinati
     # In an incremental snapshot it keeps the name of its own: one like the others would be in the way when the table
     # moves on.
     if load.table.is_keyed and INCREMENTAL not in stream.sync:
-        wanted, place = f"{load.table.name}_pkey"[:NAME_BYTES_MAX], f"{quoted(destination.schema)}.{live}"
+        wanted, place = fitted(f"{load.table.name}_pkey"), f"{quoted(destination.schema)}.{live}"
         for name in _keys_of(session, place):
             if name != wanted and not _exists(session, destination.schema, wanted):
                 session.execute(f"ALTER TABLE {place} RENAME CONSTRAINT {quoted(name)} TO {quoted(wanted)}")

@@ -25,11 +25,12 @@ from seamline.adapters.connections import Connection
 from seamline.databases.mysql import client
 from seamline.databases.mysql.bulk_types import expression_of
 from seamline.databases.mysql.canonical import quoted, text_literal
-from seamline.databases.mysql.read import condition_of, relation
+from seamline.databases.mysql.read import condition_of, relation_of
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, close_all
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, SeamlineError, TransientError
+from seamline.domain.table_places import TablePlace, TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead
 from seamline.sources.mariadb.sessions import ADDRESS_TEXT, SESSION_SETTINGS, open_session
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Participant, let_go, take
@@ -41,13 +42,13 @@ _PROOF = "seamline.proof"
 _IS_ROW = "seamline.is_row"
 
 
-def bulk_statement(database: str, table: Table, segment: Segment, *, start_lock: str) -> str:
+def bulk_statement(lies: TablePlace, table: Table, segment: Segment, *, start_lock: str) -> str:
     """The SELECT of a table's rows, each beside the proof (address, whether its start lock was given) and whether it is
     one.
 
     Without rows the join gives one row of NULLs, which does not count.
     """
-    place, condition = relation(database, table), condition_of(table, segment)
+    place, condition = relation_of(lies, table), condition_of(table, segment)
     # Without the cast a session variable makes it a long text, which connectorx hands over as bytes.
     proof = f"CAST(CONCAT({ADDRESS_TEXT},':',GET_LOCK({text_literal(start_lock)},{_START_LOCK_S})) AS CHAR(300))"
     columns = "".join(f"{expression_of(column)} AS {quoted(column.name)}, " for column in table.columns)
@@ -68,9 +69,16 @@ class BulkReaders:
     """
 
     def __init__(
-        self, connection: Connection, reads: Sequence[BulkRead], *, locks: BarrierLocks, participant: int
+        self,
+        connection: Connection,
+        reads: Sequence[BulkRead],
+        *,
+        locks: BarrierLocks,
+        participant: int,
+        places: TablePlaces | None = None,
     ) -> None:
         self._connection = connection
+        self._places = places or TablePlaces(connection.database)
         self._reads = reads
         self._locks = locks
         self._participant = participant
@@ -135,7 +143,7 @@ class BulkReaders:
     def _open(self, number: int) -> pa.RecordBatchReader:
         read = self._reads[number]
         statement = bulk_statement(
-            self._connection.database, read.table, read.segment, start_lock=self._start_lock(number)
+            self._places.of(read.table.name), read.table, read.segment, start_lock=self._start_lock(number)
         )
         # The first session waits at the barrier for all of this participant; it is connected and prepared by then.
         gate = self._locks.arrive(attempt=self._attempt, participant=self._participant) if number == 0 else ()

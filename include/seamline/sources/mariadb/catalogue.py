@@ -15,7 +15,7 @@ from seamline.databases.mysql.columns import (
 )
 from seamline.databases.mysql.generated import virtual_fault
 from seamline.databases.mysql.table_text import show_create
-from seamline.domain.catalogue import NAME_BYTES_MAX, Table
+from seamline.domain.catalogue import Table
 from seamline.ports import Problem, Survey
 
 _UNSUPPORTED = {
@@ -129,9 +129,6 @@ def table_from_facts(
 
 def unsupported(facts: ColumnFacts) -> str:
     """Why a column cannot be kept exactly; "" where it can."""
-    # MariaDB takes 64 letters, of up to three bytes.
-    if len(facts.name.encode()) > NAME_BYTES_MAX:
-        return f"its name has more than {NAME_BYTES_MAX} bytes, and PostgreSQL would cut it"
     if why := _unlike_the_log(facts):
         return why
     if facts.data_type in _GEOMETRY:

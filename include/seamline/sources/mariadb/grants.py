@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from seamline.databases.mysql.canonical import quoted
 from seamline.databases.mysql.grants import account, database_pattern
 from seamline.databases.mysql.marker import create_statement
+from seamline.databases.mysql.read import relation_at
+from seamline.domain.table_places import TablePlace
 from seamline.kinds.logins import Logins
 from seamline.plan.model import SourcePlan
 
@@ -16,11 +18,12 @@ def grant_script(
     logins: Logins,
     marker_table: str = "seamline_marker",
     snapshot_lock: str = "none",
+    databases: Sequence[str] = (),
 ) -> str:
-    """The whole script. Passwords are placeholders: they never pass through Seamline."""
-    place = f"{quoted(database)}.{{}}"
-    listed = [place.format(quoted(table)) for table in tables]
-    marker = place.format(quoted(marker_table))
+    """The whole script; `tables` as the capture calls them, `databases` beside `database`. Passwords are placeholders:
+    they never pass through Seamline."""
+    listed = [relation_at(TablePlace.declared(table, database)) for table in tables]
+    marker = relation_at(TablePlace(database, marker_table))
     lines = [
         f"-- MariaDB source, database {database}. Replace the passwords; a login that is there already keeps its own.",
         "-- The binlog keeps them, and the capture may read it: better BY PASSWORD and what SELECT PASSWORD('…') says.",
@@ -36,7 +39,7 @@ def grant_script(
         "-- capture: the connector reads the binlog, and at its first start the structure of every table of the",
         "-- database, so that one added to a sync later is known to it.",
         f"GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO {account(logins.capture)};",
-        f"GRANT SELECT ON {database_pattern(database)}.* TO {account(logins.capture)};",
+        *(f"GRANT SELECT ON {database_pattern(one)}.* TO {account(logins.capture)};" for one in (database, *databases)),
         "",
         "-- reader: snapshots and reconciliation.",
         *(f"GRANT SELECT ON {table} TO {account(logins.reader)};" for table in [*listed, marker]),
@@ -62,4 +65,5 @@ def script_of(source: SourcePlan, tables: Sequence[str], *, logins: Logins) -> s
         logins=logins,
         marker_table=source.marker_table,
         snapshot_lock=source.snapshot_lock,
+        databases=source.databases,
     )

@@ -54,7 +54,7 @@ class MariaDb:
     def decoder(self, source: SourcePlan) -> "Decoder":
         from seamline.sources.mariadb.decode import MariaDbDecoder
 
-        return MariaDbDecoder(source.connector, source.database)
+        return MariaDbDecoder(source.connector, source.places, source.limits)
 
     def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
         from seamline.databases.mysql.row_decoder import DECODER

@@ -10,12 +10,20 @@ from seamline.databases.mysql import client
 from seamline.databases.mysql.canonical import MARIADB
 from seamline.databases.mysql.one_session import SessionReaders
 from seamline.databases.mysql.watched import WatchedSession
+from seamline.domain.table_places import TablePlaces
 from seamline.kinds.bulk import BulkRead
 from seamline.sources.mariadb.sessions import address_of
 
 
 class OneSessionReaders(SessionReaders):
-    def __init__(self, session: WatchedSession, connection: Connection, reads: Sequence[BulkRead]) -> None:
+    def __init__(
+        self,
+        session: WatchedSession,
+        connection: Connection,
+        reads: Sequence[BulkRead],
+        *,
+        places: TablePlaces | None = None,
+    ) -> None:
         super().__init__(
             session,
             connection,
@@ -23,4 +31,5 @@ class OneSessionReaders(SessionReaders):
             dialect=MARIADB,
             proof=lambda: str(address_of(session)),
             translated=client.translated,
+            places=places,
         )

@@ -36,7 +36,7 @@ def open_source_for_tasks(source: SourcePlan, wanted: Wanted, tasks: CopyTasks) 
             if SnapshotLock(source.snapshot_lock) is not SnapshotLock.NONE:
                 raise
             log.warning("one session reads table after table: %s", exc)
-            opened = open_things.enter_context(_alone(connection, wanted))
+            opened = open_things.enter_context(_alone(source, connection, wanted))
         yield opened
 
 
@@ -57,20 +57,34 @@ def _together(source: SourcePlan, connection: Connection, wanted: Wanted, tasks:
             tasks.start(wanted.attempt)
             address = _met(coordinator, tasks)
             position = position_of(sessions[0], address)
-            views = views_at(sessions, connection=connection, position=position, tables=wanted.tables)
+            views = views_at(
+                sessions,
+                connection=connection,
+                position=position,
+                tables=wanted.tables,
+                places=source.places,
+                limits=source.limits,
+            )
             yield OpenedSource(views, position, views[0].opened_at, str(address))
     finally:
         close_all(sessions)
 
 
 @contextmanager
-def _alone(connection: Connection, wanted: Wanted) -> Iterator[OpenedSource]:
+def _alone(source: SourcePlan, connection: Connection, wanted: Wanted) -> Iterator[OpenedSource]:
     with closing(open_session(connection)) as session:
         client.query(session, BEGIN_SNAPSHOT)
         address = address_of(session)
         position = position_of(session, address)
-        (view,) = views_at([session], connection=connection, position=position, tables=wanted.tables)
-        read_here = partial(OneSessionReaders, session, connection)
+        (view,) = views_at(
+            [session],
+            connection=connection,
+            position=position,
+            tables=wanted.tables,
+            places=source.places,
+            limits=source.limits,
+        )
+        read_here = partial(OneSessionReaders, session, connection, places=source.places)
         yield OpenedSource([view], position, view.opened_at, str(address), read_here)
 
 

@@ -141,3 +141,11 @@ RULES: tuple[Rule, ...] = (
     capture_role,
     marker_role,
 )
+
+# Of one database of the server.
+_OF_TABLES: tuple[Rule, ...] = (engines, cascades, reader_role, capture_role)
+
+
+def check_tables(facts: SourceFacts) -> tuple[Problem, ...]:
+    """As `check`, of what `gather_tables` asked."""
+    return tuple(problem for rule in _OF_TABLES for problem in rule(facts))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pymysql
@@ -20,7 +20,6 @@ from seamline.databases.mysql.preflight_facts import (
     refusal,
     refused_tables,
 )
-from seamline.domain.catalogue import Table
 
 _VARIABLES = (
     "log_bin log_bin_compress binlog_format binlog_row_image binlog_row_metadata gtid_strict_mode sync_binlog"
@@ -32,7 +31,7 @@ _VARIABLES = (
 def gather(
     *,
     database: str,
-    tables: Sequence[Table],
+    tables: Sequence[str],
     marker_table: str,
     reader: Connection,
     capture: Connection,
@@ -40,7 +39,7 @@ def gather(
     snapshot_lock: str,
 ) -> SourceFacts:
     """Errors of the driver come as Seamline's, with the connection that met them."""
-    names = [table.name for table in tables]
+    names = list(tables)
     seen = _seen_by_capture(capture)
     try:
         with closing(open_session(reader)) as session:
@@ -62,6 +61,23 @@ def gather(
                 reader=_role(reader, names),
                 capture=_role(capture, [*names, marker_table]),
                 marker=_marker_role(marker, marker_table),
+            )
+    except pymysql.err.MySQLError as exc:
+        raise translated(exc, reader) from exc
+
+
+def gather_tables(*, database: str, tables: Sequence[str], reader: Connection, capture: Connection) -> SourceFacts:
+    """What `preflight.check_tables` asks of another database of the server."""
+    reader, capture = replace(reader, database=database), replace(capture, database=database)
+    try:
+        with closing(open_session(reader)) as session:
+            return SourceFacts(
+                database=database,
+                variables={},
+                engines=engines_of(session, database, tables),
+                foreign_keys=foreign_keys_of(session, tables),
+                reader=_role(reader, tables),
+                capture=_role(capture, tables),
             )
     except pymysql.err.MySQLError as exc:
         raise translated(exc, reader) from exc

@@ -43,8 +43,7 @@ class MariaDbProbes:
         rows = self._rows(
             "SELECT c.column_name, s.character_set_name FROM information_schema.columns c"
             " JOIN information_schema.character_sets s USING (character_set_name)"
-            f" WHERE c.table_schema = {text_literal(self._source.database)} AND s.maxlen = 1"
-            f" AND c.table_name = {text_literal(table.name)} AND c.data_type NOT IN ('enum', 'set')"
+            f" WHERE {self._is_at(table.name)} AND s.maxlen = 1 AND c.data_type NOT IN ('enum', 'set')"
         )
         letters = {str(name): self._letters(str(charset)) for name, charset in rows}
         return {column.name: edge_values(column, letters=letters.get(column.name, "")) for column in table.columns}
@@ -53,8 +52,7 @@ class MariaDbProbes:
         """A nullable column without one has the default NULL, in the server's words."""
         rows = self._rows(
             "SELECT column_name, column_default FROM information_schema.columns"
-            f" WHERE table_schema = {text_literal(self._source.database)} AND table_name = {text_literal(table.name)}"
-            " AND column_default <> 'NULL'"
+            f" WHERE {self._is_at(table.name)} AND column_default <> 'NULL'"
         )
         texts = self._texts(table.name)
         return {
@@ -139,15 +137,18 @@ class MariaDbProbes:
         return "".join(letter for letter in shown if letter != "\ufffd")
 
     def _exists(self, name: str) -> bool:
-        places = f"table_schema = {text_literal(self._source.database)} AND table_name = {text_literal(name)}"
-        return bool(self._rows(f"SELECT 1 FROM information_schema.tables WHERE {places}"))
+        return bool(self._rows(f"SELECT 1 FROM information_schema.tables WHERE {self._is_at(name)}"))
+
+    def _is_at(self, table: str) -> str:
+        """A condition on information_schema."""
+        place = self._source.places.of(table)
+        return f"table_schema = {text_literal(place.namespace)} AND table_name = {text_literal(place.table)}"
 
     def _texts(self, table: str) -> dict[str, str]:
         """Character set and collation of each text column."""
         rows = self._rows(
             "SELECT column_name, character_set_name, collation_name FROM information_schema.columns"
-            f" WHERE table_schema = {text_literal(self._source.database)} AND table_name = {text_literal(table)}"
-            " AND character_set_name IS NOT NULL"
+            f" WHERE {self._is_at(table)} AND character_set_name IS NOT NULL"
         )
         return {str(name): f" CHARACTER SET {charset} COLLATE {collation}" for name, charset, collation in rows}
 

@@ -18,6 +18,7 @@ from seamline.databases.mysql.canonical import text_literal
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, close_all
 from seamline.databases.mysql.watched import WatchedSession, what_hangs
 from seamline.domain.errors import InvariantViolated, SeamlineError, TransientError
+from seamline.domain.table_places import TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead, TableReaders
 from seamline.plan.model import SourcePlan
 from seamline.sources.mariadb.bulk import BulkReaders
@@ -30,7 +31,7 @@ def open_readers(source: SourcePlan, reads: Sequence[BulkRead], *, barrier: str,
     """`SourceKind.open_readers`."""
     connection = client.role(source, source.reader)
     readers_of = EncryptedReaders if tls_of(connection).is_encrypted else BulkReaders
-    return readers_of(connection, reads, locks=BarrierLocks(barrier), participant=participant)
+    return readers_of(connection, reads, locks=BarrierLocks(barrier), participant=participant, places=source.places)
 
 
 def why_it_hangs(source: SourcePlan, waits_for: str) -> str:
@@ -50,9 +51,16 @@ class EncryptedReaders:
     """The tables of one participant of a snapshot barrier, through one session that stands at its position."""
 
     def __init__(
-        self, connection: Connection, reads: Sequence[BulkRead], *, locks: BarrierLocks, participant: int
+        self,
+        connection: Connection,
+        reads: Sequence[BulkRead],
+        *,
+        locks: BarrierLocks,
+        participant: int,
+        places: TablePlaces | None = None,
     ) -> None:
         self._connection = connection
+        self._places = places
         self._reads = reads
         self._locks = locks
         self._participant = participant
@@ -69,7 +77,8 @@ class EncryptedReaders:
     def rows(self, number: int, *, proven: Callable[[str], None]) -> ArrowRows:
         if self._session is None:
             raise InvariantViolated("the readers have not met yet")
-        return OneSessionReaders(self._session, self._connection, self._reads).rows(number, proven=proven)
+        readers = OneSessionReaders(self._session, self._connection, self._reads, places=self._places)
+        return readers.rows(number, proven=proven)
 
     def close(self) -> None:
         self._close_session()

@@ -8,7 +8,7 @@ was wrong in most). Several sessions stand at one position either because commit
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,10 +26,13 @@ from seamline.databases.mysql.snapshot_sessions import NeverTogether, SnapshotLo
 from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, TransientError
+from seamline.domain.names import NameLimit
+from seamline.domain.table_places import TablePlaces
 from seamline.plan.model import SourcePlan
-from seamline.sources.mariadb.catalogue import read_catalogue
+from seamline.sources.mariadb.catalogue import survey
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.mariadb.read import MariaDbReadView
+from seamline.sources.mariadb.several_databases import survey_of
 
 # UTC: canonical texts of instants. derived_merge: see `canonical`. The two time-outs: a view lives through long scans.
 # A table that somebody alters just now is waited for for 30 s: who alters may wait for another view of ours.
@@ -239,13 +242,17 @@ def views_at(
     connection: Connection,
     position: BinlogPosition,
     tables: Sequence[Table] = (),
+    places: TablePlaces | None = None,
+    limits: Collection[NameLimit] = (),
 ) -> list[MariaDbReadView]:
-    """Read views over sessions that stand at `position`. Shapes not given are read from the catalogue when asked."""
+    """Read views over sessions that stand at `position`. Shapes not given are read from the catalogue when asked.
+    `places`: where the tables lie, if not all in the connection's database under their own names. `limits`: of the
+    names of columns."""
+    lie = places or TablePlaces(connection.database)
 
     @cache
     def definition_of(name: str) -> Table:
-        with closing(client.open_session(connection)) as session:
-            return read_catalogue(session, connection.database, [name])[0]
+        return survey_of(connection, lie, [name], survey, limits=limits).whole()[0]
 
     ((now,),) = client.query(sessions[0], "SELECT UTC_TIMESTAMP(6)")
     opened_at = now if isinstance(now, datetime) else datetime.fromisoformat(str(now))
@@ -257,6 +264,8 @@ def views_at(
             position=position,
             opened_at=opened_at.replace(tzinfo=UTC),
             definition_of=definition_of,
+            places=lie,
+            limits=limits,
         )
         for session in sessions
     ]
@@ -272,7 +281,14 @@ def open_views(source: SourcePlan, count: int, *, tables: Sequence[Table] = ()) 
         lock = SnapshotLock(source.snapshot_lock)
         address = bring_to_one_address(sessions, lock=lock, connection=connection)
         position = position_of(sessions[0], address)
-        return views_at(sessions, connection=connection, position=position, tables=tables)
+        return views_at(
+            sessions,
+            connection=connection,
+            position=position,
+            tables=tables,
+            places=source.places,
+            limits=source.limits,
+        )
     except BaseException as exc:
         close_all(sessions)
         if isinstance(exc, pymysql.err.MySQLError):

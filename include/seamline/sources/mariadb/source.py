@@ -14,6 +14,7 @@ from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
 from seamline.sources.mariadb import catalogue, preflight, preflight_facts
 from seamline.sources.mariadb.sessions import open_views
+from seamline.sources.mariadb.several_databases import in_databases, renamed, survey_of
 
 AnswerT = TypeVar("AnswerT")
 
@@ -25,9 +26,8 @@ class MariaDbSource:
         self._source = source
 
     def survey(self, tables: Sequence[str]) -> Survey:
-        return self._asked(
-            self._source.reader, lambda session: catalogue.survey(session, self._source.database, tables)
-        )
+        connection = role(self._source, self._source.reader)
+        return survey_of(connection, self._source.places, tables, catalogue.survey, limits=self._source.limits)
 
     def catalogue(self, tables: Sequence[str]) -> tuple[Table, ...]:
         return self.survey(tables).whole()
@@ -38,16 +38,23 @@ class MariaDbSource:
 
     def preflight(self, tables: Sequence[Table]) -> tuple[Problem, ...]:
         source = self._source
+        called = in_databases(source.places, [table.name for table in tables])
+        reader, capture = role(source, source.reader), role(source, source.capture)
         facts = preflight_facts.gather(
             database=source.database,
-            tables=tables,
+            tables=list(called.get(source.database, ())),
             marker_table=source.marker_table,
-            reader=role(source, source.reader),
-            capture=role(source, source.capture),
+            reader=reader,
+            capture=capture,
             marker=role(source, source.marker),
             snapshot_lock=source.snapshot_lock,
         )
-        return preflight.check(facts)
+        problems = [*renamed(preflight.check(facts), called.get(source.database, {}))]
+        for database in source.databases:
+            here = called.get(database, {})
+            found = preflight_facts.gather_tables(database=database, tables=list(here), reader=reader, capture=capture)
+            problems += renamed(preflight.check_tables(found), here)
+        return tuple(dict.fromkeys(problems))
 
     def commit_marker(self, one: Marker) -> None:
         """Returns after the commit. A repeat with the same id is a no-op."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from seamline.domain.table_places import TablePlace
-from seamline.spec.fields import Declared, Identifier
+from seamline.spec.fields import Declared, SqlName
 from seamline.spec.source import DatabaseSource
 
 
@@ -27,7 +27,7 @@ class MariadbSource(DatabaseSource):
     names_elsewhere: ClassVar[bool] = True
 
     kind: Literal["mariadb"] = Field(description="What kind of system the source is.")
-    databases: tuple[Identifier, ...] = Field(
+    databases: tuple[SqlName, ...] = Field(
         (),
         description="Other databases of the server whose tables syncs may name, as `database.table`. The capture reads"
         " the structure of all of them when it begins, so one that is added later takes a new capture.",

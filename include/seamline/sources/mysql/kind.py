@@ -48,7 +48,7 @@ class MySql:
     def decoder(self, source: SourcePlan) -> "Decoder":
         from seamline.sources.mysql.decode import MySqlDecoder
 
-        return MySqlDecoder(source.connector, source.database)
+        return MySqlDecoder(source.connector, source.places)
 
     def change_decoder(self, source: SourcePlan) -> "ChangeDecoder":
         from seamline.databases.mysql.row_decoder import DECODER

@@ -16,6 +16,7 @@ from seamline.sources.postgres.client import Session, open_session, role, source
 from seamline.sources.postgres.edge_values import edge_values
 from seamline.sources.postgres.grants import publication_statement
 from seamline.sources.postgres.marker import create_statement
+from seamline.sources.postgres.places import relation_at
 from seamline.sources.postgres.slots import drop_slot
 
 _TRIAL = "pg_temp.seamline_certify_trial"
@@ -155,7 +156,7 @@ class PostgresProbes:
         return [str(label) for (label,) in rows]
 
     def _place(self, table: str) -> str:
-        return f"{quoted(self._source.schema)}.{quoted(table)}"
+        return str(relation_at(self._source.places.of(table)))
 
     def _execute(self, *statements: str) -> None:
         try:
