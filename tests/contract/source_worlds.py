@@ -39,8 +39,6 @@ class SourceWorld(Protocol):
 
     kind: SourceKind
     plan: SourcePlan
-    # Whether its readers give rows in the typed form.
-    reads_arrow: bool
 
     def transfer(self, amount: int) -> None:
         """One transaction: the amount to an account, and into the audit."""
@@ -59,8 +57,6 @@ class SourceWorld(Protocol):
 
 
 class MemorySourceWorld:
-    reads_arrow = True
-
     def __init__(self, name: str) -> None:
         self.kind: SourceKind = memory_kind.KIND
         self.plan = plan_of("memory", name)
@@ -105,9 +101,6 @@ def _edge_rows() -> list[tuple[Any, ...]]:
 
 
 class MariaDbSourceWorld:
-    # Its columns have types of their own as yet.
-    reads_arrow = False
-
     def __init__(self, root: Connection) -> None:
         self.kind: SourceKind = source_kind("mariadb")
         self.plan = replace(plan_of("mariadb", root.database), snapshot_lock="brief")
@@ -165,9 +158,6 @@ class MariaDbSourceWorld:
 
 
 class PostgresSourceWorld:
-    # They copy binary rows from server to server.
-    reads_arrow = False
-
     def __init__(self, root: Connection) -> None:
         self.kind: SourceKind = source_kind("postgres")
         self.plan = replace(plan_of("postgres", root.database), schema="public")
@@ -234,9 +224,10 @@ def _literal(column: Column, value: Any) -> str:
         return f"'\\x{value.hex()}'"
     if isinstance(value, tuple):
         months, days, microseconds = value
-        hours, rest = divmod(abs(microseconds), 3_600_000_000)
+        seconds, rest = divmod(abs(microseconds), 1_000_000)
         sign = "-" if microseconds < 0 else ""
-        return f"'{months} months {days} days {sign}{hours}:00:{rest // 1_000_000}.{rest % 1_000_000:06d}'"
+        clock = f"{sign}{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{rest:06d}"
+        return f"'{months} months {days} days {clock}'"
     canonical = canonical_text(column, value)
     return text_literal(literal_text(column, canonical or ""))
 
