@@ -12,13 +12,13 @@ import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection, resolve
+from seamline.databases.mysql import marker as mariadb_marker
 from seamline.databases.postgres.canonical import quoted, text_literal
 from seamline.domain.canonical import canonical_text, literal_text
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.kinds.found import source_kind
 from seamline.kinds.source import SourceKind
 from seamline.plan.model import SourcePlan
-from seamline.sources.mariadb import marker as mariadb_marker
 from seamline.sources.postgres import marker as postgres_marker
 from seamline_memory import bank as memory_bank
 from seamline_memory import source_kind as memory_kind
