@@ -46,6 +46,7 @@ class MariaDbWorld:
     ) -> None:
         plan = sync_plan(tables)
         self.plan = replace(plan, destinations=tuple(replace(one, kind="mariadb") for one in plan.destinations))
+        self._publisher = publisher
         self._kind = kind
         self._resolve = resolve or (
             lambda name: mariadb_writer_of(publisher) if name.endswith("_writer") else publisher
@@ -104,7 +105,7 @@ class MariaDbWorld:
         """Read back as typed values and written as the log writes them; only for the plain test tables."""
         names = [column.name for column in table.columns]
         try:
-            found = self._fetch(f"SELECT {', '.join(map(quoted, names))} FROM {DATABASE}.{quoted(table.name)}")
+            found = self.fetch(f"SELECT {', '.join(map(quoted, names))} FROM {DATABASE}.{quoted(table.name)}")
         except pymysql.err.ProgrammingError:
             return []
         return sorted(
@@ -113,7 +114,7 @@ class MariaDbWorld:
 
     def findings(self) -> list[Finding]:
         statement = f"SELECT table_name, kind, row_key, log_offset FROM {AT}.finding ORDER BY log_offset"
-        return [Finding(*row) for row in self._fetch(statement)]
+        return [Finding(*row) for row in self.fetch(statement)]
 
     def put_back(self, ledger: LedgerRow) -> None:
         execute(
@@ -129,20 +130,27 @@ class MariaDbWorld:
 
     def _clear(self) -> None:
         """As if nothing had been published; tables of the ledger stay, which are costly to make."""
-        found = {name for (name,) in self._fetch("SELECT schema_name FROM information_schema.schemata")}
+        found = {name for (name,) in self.fetch("SELECT schema_name FROM information_schema.schemata")}
         ledger = f"{DATABASE}_seamline"
         for name in found - {ledger}:
             if name == DATABASE or name.startswith(f"{DATABASE}_"):
                 execute(self.session, f"DROP DATABASE {name}")
         if ledger in found:
-            for (table,) in self._fetch(f"SHOW TABLES IN {ledger}"):
+            for (table,) in self.fetch(f"SHOW TABLES IN {ledger}"):
                 execute(self.session, f"DELETE FROM {AT}.{table}")
         execute(self.session, f"CREATE DATABASE {DATABASE}_stage")
 
-    def _fetch(self, statement: str) -> Sequence[tuple[Any, ...]]:
+    def fetch(self, statement: str) -> Sequence[tuple[Any, ...]]:
+        """By a session whose login is the publisher."""
         with self.session.cursor() as cursor:
             cursor.execute(statement)
             return cursor.fetchall()
+
+    def do(self, *statements: str) -> None:
+        """As the administrator."""
+        with closing(mariadb(replace(resolve("core_bank_root"), database=""))) as root, root.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
 
 
 def _as_logged(value: Any) -> Any:

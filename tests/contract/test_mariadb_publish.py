@@ -1,0 +1,207 @@
+"""What a publish into MariaDB leaves behind when it stops half way, and what it does to tables that are in use."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from seamline.adapters.connections import Connection
+from seamline.domain.catalogue import Column
+from seamline.domain.changes import FindingsReported
+from seamline.domain.errors import Refused, SchemaConflict, TransientError
+from seamline.plan.model import DestinationPlan
+from seamline.ports import Commit
+from seamline.sinks.relational.findings import read_findings
+from seamline.sinks.relational.publish import Publisher
+from seamline.sinks.relational.read_back import open_live
+from tests.contract.behaviours import Applying, account, published, texts
+from tests.contract.joining_behaviours import CALL, LEG, carrying, passed
+from tests.contract.mariadb_world import AT, MariaDbWorld
+from tests.contract.worlds import Row
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, delete, insert, publication, update
+
+UNIQUE = "CREATE UNIQUE INDEX row_by_row ON settlement.account (name)"
+
+
+@pytest.fixture
+def world(mariadb_publisher: Connection) -> Iterator[MariaDbWorld]:
+    with closing(MariaDbWorld(TABLES, mariadb_publisher)) as made:
+        yield made
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Whoever publishes dies behind its COMMIT, before it has renamed anything."""
+    carry_out = Publisher.carry_out_pending
+    calls: list[int] = []
+
+    def dying(area: Publisher, *rest: object) -> None:
+        calls.append(1)
+        # The first is that before the transaction.
+        if len(calls) > 1:
+            raise TransientError("the publisher was killed")
+        carry_out(area, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Publisher, "carry_out_pending", dying)
+    return monkeypatch
+
+
+def publish(world: MariaDbWorld, *rows: Row, run_id: str = "run-1", covered: int = 0) -> Commit:
+    loads = [world.load(table, list(rows) if table is ACCOUNT else []) for table in TABLES]
+    at = publication(run_id=run_id, covered=covered, next_offset=covered)
+    return world.sink().publish(STREAM, loads, publication=at)
+
+
+def test_nobody_takes_or_compares_tables_that_are_published_and_have_no_names_yet(
+    world: MariaDbWorld, stopped: pytest.MonkeyPatch
+) -> None:
+    loads = [world.load(table, [account(1)] if table is ACCOUNT else []) for table in TABLES]
+    with pytest.raises(TransientError, match="killed"):
+        world.sink().publish(STREAM, loads, publication=publication())
+    assert world.rows(ACCOUNT) == []
+    with pytest.raises(TransientError, match="do not have their names yet"):
+        world.sink().acquire(STREAM)
+    stopped.undo()
+    stopped.setenv("SEAMLINE_CONNECTION_SETTLEMENT", _uri(world))
+    destination = DestinationPlan("warehouse", "mariadb", "settlement", "settlement")
+    with pytest.raises(TransientError, match="do not have their names yet"):
+        open_live(world.plan, destination, 1)
+    world.sink().publish(STREAM, loads, publication=publication())
+    (view,) = open_live(world.plan, destination, 2)[:1]
+    view.close()
+    Applying(world).span(insert(ACCOUNT, **account(2)))
+    assert world.rows(ACCOUNT) == texts(account(1), account(2))
+
+
+def _uri(world: MariaDbWorld) -> str:
+    one = world._publisher  # noqa: SLF001
+    return f"mysql://{one.login}:{one.password}@{one.host}:{one.port}/"
+
+
+def test_a_join_that_stops_behind_its_commit_is_ended_by_the_next_one(
+    world: MariaDbWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = carrying(world, ACCOUNT, AUDIT)
+    stream.span(insert(AUDIT, **CALL))
+    joining = passed(world, TRANSFER, rows=[LEG], at=10)
+    leaving = replace(joining, kept_as={"audit": "audit__kept"})
+    with monkeypatch.context() as patch:
+        patch.setattr(Publisher, "_is_to_be_renamed", lambda *_: (_ for _ in ()).throw(TransientError("killed")))
+        with pytest.raises(TransientError, match="killed"):
+            world.sink().join(STREAM, leaving)
+    assert (len(world.rows(AUDIT)), world.rows(TRANSFER)) == (1, [])
+    world.sink().join(STREAM, leaving)
+    assert (world.rows(AUDIT), world.rows(TRANSFER)) == ([], texts(LEG))
+    assert world.fetch("SELECT actor FROM settlement.audit__kept") == ((CALL["actor"],),)
+    assert ("settlement_pass_10",) not in world.fetch("SHOW DATABASES")
+
+
+def test_what_somebody_has_added_to_a_live_table_outlives_a_publish(world: MariaDbWorld) -> None:
+    publish(world, account(1), account(2, "x"))
+    world.do(
+        "CREATE INDEX by_name ON settlement.account (name)",
+        "CREATE VIEW settlement.names AS SELECT name FROM settlement.account",
+        "UPDATE settlement.account SET name = 'meddled' WHERE id = 1",
+        "UPDATE settlement.audit SET action = 'meddled'",
+    )
+    publish(world, account(1), account(3, "new"), run_id="run-2", covered=50)
+    assert world.rows(ACCOUNT) == texts(account(1), account(3, "new"))
+    assert {name for (name,) in world.fetch("SELECT name FROM settlement.names")} == {"a", "new"}
+    assert world.fetch("SHOW INDEX FROM settlement.account WHERE key_name = 'by_name'")
+    assert world.fetch("SHOW TABLES IN settlement_stage") == ()
+
+
+def test_rows_without_a_key_that_somebody_has_changed_are_mended_by_the_next_publish(world: MariaDbWorld) -> None:
+    rows = [CALL, CALL, {"actor": "other", "action": None}]
+    for run_id in ("run-1", "run-2"):
+        loads = [world.load(table, rows if table is AUDIT else []) for table in TABLES]
+        world.sink().publish(STREAM, loads, publication=publication(run_id=run_id))
+        assert world.rows(AUDIT) == texts(*rows)
+        world.do(
+            "UPDATE settlement.audit SET action = 'meddled' WHERE actor = 'other'",
+            "DELETE FROM settlement.audit WHERE actor = 'x' LIMIT 1",
+            "INSERT INTO settlement.audit VALUES ('by', 'hand')",
+        )
+
+
+def test_a_table_that_is_not_ours_is_never_written(world: MariaDbWorld) -> None:
+    world.do("CREATE DATABASE settlement", "CREATE TABLE settlement.account (id int PRIMARY KEY, name varchar(40))")
+    with pytest.raises(Refused, match=r"settlement\.account exists in destination warehouse and was not made by"):
+        publish(world)
+    assert world.sink().read_ledger(STREAM) is None
+
+
+def test_a_live_table_of_another_definition_is_refused_by_column(world: MariaDbWorld) -> None:
+    publish(world, account(1))
+    longer = replace(
+        ACCOUNT, columns=(ACCOUNT.columns[0], Column("name", ACCOUNT.columns[1].kind, "varchar(50)", length=50))
+    )
+    with pytest.raises(SchemaConflict, match="columns name"):
+        world.sink().publish(STREAM, [world.load(longer, [])], publication=publication((longer,), run_id="run-2"))
+    assert world.rows(ACCOUNT) == texts(account(1))
+
+
+# ---- unique values that change places -------------------------------------------------------------------------------
+
+
+def holding(world: MariaDbWorld, *names: str) -> Applying:
+    stream = published(world)
+    stream.span(*(insert(ACCOUNT, **account(number, name)) for number, name in enumerate(names, 1)))
+    world.do(UNIQUE)
+    return stream
+
+
+def test_unique_values_that_change_places_are_applied_and_published(world: MariaDbWorld) -> None:
+    stream = holding(world, "a", "b", "c")
+    stream.span(
+        update(ACCOUNT, account(1, "a"), account(1, "between")),
+        update(ACCOUNT, account(2, "b"), account(2, "a")),
+        update(ACCOUNT, account(1, "between"), account(1, "b")),
+    )
+    assert world.rows(ACCOUNT) == texts(account(1, "b"), account(2, "a"), account(3, "c"))
+    assert world.findings() == []
+    publish(world, account(1, "a"), account(2, "b"), account(3, "c"), run_id="run-2", covered=50)
+    assert world.rows(ACCOUNT) == texts(account(1, "a"), account(2, "b"), account(3, "c"))
+
+
+def test_a_unique_index_that_a_row_truly_breaks_stops_the_span_and_shows_no_value(world: MariaDbWorld) -> None:
+    stream = holding(world, "secret", "b")
+    with pytest.raises(SchemaConflict, match="row_by_row") as refused:
+        stream.span(update(ACCOUNT, account(2, "b"), account(2, "secret")))
+    assert "secret" not in str(refused.value)
+    assert world.rows(ACCOUNT) == texts(account(1, "secret"), account(2, "b"))
+
+
+def test_rows_on_which_those_of_others_depend_are_not_deleted_to_be_inserted_again(world: MariaDbWorld) -> None:
+    stream = holding(world, "a", "b")
+    world.do(
+        "CREATE TABLE settlement.own (id int, FOREIGN KEY (id) REFERENCES settlement.account (id) ON DELETE CASCADE)",
+        "INSERT INTO settlement.own VALUES (1)",
+    )
+    with pytest.raises(SchemaConflict, match="takes along those of settlement.own"):
+        stream.span(
+            update(ACCOUNT, account(1, "a"), account(1, "between")),
+            update(ACCOUNT, account(2, "b"), account(2, "a")),
+            update(ACCOUNT, account(1, "between"), account(1, "b")),
+        )
+    assert world.fetch("SELECT id FROM settlement.own") == ((1,),)
+    assert world.rows(ACCOUNT) == texts(account(1, "a"), account(2, "b"))
+
+
+# ---- findings -------------------------------------------------------------------------------------------------------
+
+
+def test_findings_are_reported_once_and_until_their_table_is_put_in_place_again(world: MariaDbWorld) -> None:
+    stream = published(world)
+    stream.span(delete(ACCOUNT, **account(9)))
+    found, through = read_findings(world.session, AT, STREAM, after=FindingsReported())
+    assert [(one.table, one.kind) for one in found] == [("account", "delete met no row")]
+    assert read_findings(world.session, AT, STREAM, after=through) == ((), through)
+    # As a backup from before it leaves the table: its numbers begin again.
+    world.do(f"TRUNCATE {AT}.finding")
+    stream.span(delete(ACCOUNT, **account(8)))
+    again, now = read_findings(world.session, AT, STREAM, after=through)
+    assert (len(again), now.number) == (1, through.number)
+    publish(world, run_id="run-2", covered=50)
+    assert read_findings(world.session, AT, STREAM, after=FindingsReported())[0] == ()
