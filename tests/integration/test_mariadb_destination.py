@@ -44,8 +44,8 @@ AFTER = (
     "UPDATE account SET id = 20 WHERE id = 2",
     "DELETE FROM account WHERE id = 3",
     "INSERT INTO account VALUES (4, 4, NULL)",
-    "INSERT INTO audit VALUES (1, 'same'), (1, 'same '), (1, 'SAME')",
-    "DELETE FROM audit WHERE memo = 'SAME'",
+    "INSERT INTO audit VALUES (1, 'same'), (1, 'same '), (1, 'gone')",
+    "DELETE FROM audit WHERE memo = 'gone'",
 )
 
 

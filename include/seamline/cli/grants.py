@@ -41,9 +41,8 @@ def _destination_script(plan: DestinationPlan) -> str:
     names = DestinationLogins()
     writer = _login(plan.writer) or names.writer
     publisher = writer if plan.writer == plan.connection else _login(plan.connection) or names.publisher
-    return sink_kind(plan.kind).grant_script(
-        _database(plan.connection) or f"<database of {plan.name}>", logins=DestinationLogins(publisher, writer)
-    )
+    logins = DestinationLogins(publisher, writer)
+    return sink_kind(plan.kind).grant_script(plan, _database(plan.connection), logins=logins)
 
 
 def _script(source: SourcePlan, tables: Sequence[str]) -> str:

@@ -82,8 +82,9 @@ class SinkKind(Protocol):
     def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
         """What would keep it from taking the plan's tables. Changes nothing."""
 
-    def grant_script(self, database: str, *, logins: DestinationLogins) -> str:
-        """What the owner of its database runs once."""
+    def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:
+        """What the owner of its database runs once. `database`: the one that its connection leads to, where it names
+        one."""
 
     def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea: ...
 

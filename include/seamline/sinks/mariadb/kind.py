@@ -47,10 +47,10 @@ class MariaDb:
 
         return problems(plan, destination, MARIADB)
 
-    def grant_script(self, database: str, *, logins: DestinationLogins) -> str:
+    def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:  # noqa: ARG002
         from seamline.sinks.relational.grants import grant_script
 
-        return grant_script(database, logins=logins, server=MARIADB.server)
+        return grant_script(destination.schema, logins=logins, server=MARIADB.server)
 
     def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:
         from seamline.sinks.relational.staging import open_area

@@ -48,10 +48,10 @@ class Postgres:
 
         return problems(plan, destination)
 
-    def grant_script(self, database: str, *, logins: DestinationLogins) -> str:
+    def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:
         from seamline.sinks.postgres.grants import grant_script
 
-        return grant_script(database, logins=logins)
+        return grant_script(database or f"<database of {destination.name}>", logins=logins)
 
     def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:
         from seamline.sinks.postgres.staging import open_area
