@@ -66,6 +66,10 @@ _LONGBLOB = _Type("longblob", row=12, page=_ASIDE_BYTES)
 
 def column_types(table: Table, dialect: Dialect) -> dict[str, str]:
     """The type of each column, by its name. Every value of the source fits it exactly, or is refused."""
+    return {name: one.sql for name, one in _types(table, dialect).items()}
+
+
+def _types(table: Table, dialect: Dialect) -> dict[str, _Type]:
     types = {column.name: _type(column, dialect, key_bytes=_key_bytes(table, column)) for column in table.columns}
     for name in _largest_first(types):
         if sum(one.row for one in types.values()) <= _ROW_BYTES_MAX:
@@ -74,10 +78,14 @@ def column_types(table: Table, dialect: Dialect) -> dict[str, str]:
             types[name] = _LONGTEXT if types[name].letters else _LONGBLOB
     if sum(one.page for one in types.values()) > _PAGE_BYTES_MAX:
         # A column that may be longer than 255 bytes takes less of a page than one that may be so long.
-        for name, one in types.items():
-            if _ASIDE_BYTES < one.letters * _LETTER_BYTES < 256 and name not in table.key:
-                types[name] = _varchar(_ASIDE_FROM_LETTERS)
-    return {name: one.sql for name, one in types.items()}
+        types |= {name: _may_lie_aside(one) for name, one in types.items() if name not in table.key}
+    return types
+
+
+def _may_lie_aside(one: _Type) -> _Type:
+    if not _ASIDE_BYTES < one.page < 256 or one.page == one.row:
+        return one
+    return _varchar(_ASIDE_FROM_LETTERS) if one.letters else _varbinary(_ASIDE_FROM_LETTERS * _LETTER_BYTES)
 
 
 def column_definitions(table: Table, dialect: Dialect) -> str:
@@ -108,16 +116,20 @@ def refusals(table: Table, dialect: Dialect) -> Iterator[tuple[str, str]]:
             )
         if column.kind is Kind.BITS and column.length > 64:
             yield f"{place}: {dialect.server} has 64 bits at most", _LEAVE_OUT
-    types = {column.name: _type(column, dialect, key_bytes=_key_bytes(table, column)) for column in table.columns}
+    types = _types(table, dialect)
     longest = sum(types[name].row for name in table.key)
     if longest > KEY_BYTES_MAX:
         yield (
             f"a key of table {table.name} takes {longest:,} bytes, and an index of {dialect.server} {KEY_BYTES_MAX:,}",
             "shorten its columns at the source, or leave the table out of the sync",
         )
-    least = sum(min(one.row, 12) if one.letters or one.bytes_ else one.row for one in types.values())
-    if least > _ROW_BYTES_MAX or sum(min(one.page, _ASIDE_BYTES) for one in types.values()) > _PAGE_BYTES_MAX:
-        yield f"a row of table {table.name} does not fit into a page of {dialect.server}", _DIVIDE
+    row, page = (sum(parts) for parts in zip(*((one.row, one.page) for one in types.values()), strict=True))
+    if row > _ROW_BYTES_MAX or page > _PAGE_BYTES_MAX:
+        yield (
+            f"a row of table {table.name} may take {max(row, page):,} bytes, also where all that may lies aside:"
+            f" {dialect.server} keeps a row within a page of 16 kB",
+            _DIVIDE,
+        )
 
 
 def advice(table: Table, dialect: Dialect) -> Iterator[tuple[str, str]]:
@@ -208,6 +220,10 @@ def _bytes_type(column: Column, key_bytes: int) -> _Type:
         length = min(length or key_bytes, key_bytes)
     if not length or length + 2 > _ROW_BYTES_MAX:
         return _LONGBLOB
+    return _varbinary(length)
+
+
+def _varbinary(length: int) -> _Type:
     page = length + 1 if length < 256 else _ASIDE_BYTES
     return _Type(f"varbinary({length})", row=length + 2, page=page, bytes_=length)
 
