@@ -46,7 +46,7 @@ class MariaDbWorld:
     ) -> None:
         plan = sync_plan(tables)
         self.plan = replace(plan, destinations=tuple(replace(one, kind="mariadb") for one in plan.destinations))
-        self._publisher = publisher
+        self.publisher = publisher
         self._kind = kind
         self._resolve = resolve or (
             lambda name: mariadb_writer_of(publisher) if name.endswith("_writer") else publisher

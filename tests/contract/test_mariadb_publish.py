@@ -3,22 +3,26 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.domain.catalogue import Column
+from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import FindingsReported
 from seamline.domain.errors import Refused, SchemaConflict, TransientError
-from seamline.plan.model import DestinationPlan
+from seamline.plan.model import DestinationPlan, TablePlan
 from seamline.ports import Commit
+from seamline.sinks.mariadb.dialect import MARIADB
 from seamline.sinks.relational.findings import read_findings
+from seamline.sinks.relational.preflight import problems
 from seamline.sinks.relational.publish import Publisher
 from seamline.sinks.relational.read_back import open_live
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.joining_behaviours import CALL, LEG, carrying, passed
 from tests.contract.mariadb_world import AT, MariaDbWorld
 from tests.contract.worlds import Row
+from tests.integration.databases import mariadb_writer_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, delete, insert, publication, update
 
 UNIQUE = "CREATE UNIQUE INDEX row_by_row ON settlement.account (name)"
@@ -63,8 +67,7 @@ def test_nobody_takes_or_compares_tables_that_are_published_and_have_no_names_ye
     with pytest.raises(TransientError, match="do not have their names yet"):
         world.sink().acquire(STREAM)
     stopped.undo()
-    stopped.setenv("SEAMLINE_CONNECTION_SETTLEMENT", _uri(world))
-    destination = DestinationPlan("warehouse", "mariadb", "settlement", "settlement")
+    destination = _known(world, stopped)
     with pytest.raises(TransientError, match="do not have their names yet"):
         open_live(world.plan, destination, 1)
     world.sink().publish(STREAM, loads, publication=publication())
@@ -74,9 +77,32 @@ def test_nobody_takes_or_compares_tables_that_are_published_and_have_no_names_ye
     assert world.rows(ACCOUNT) == texts(account(1), account(2))
 
 
-def _uri(world: MariaDbWorld) -> str:
-    one = world._publisher  # noqa: SLF001
-    return f"mysql://{one.login}:{one.password}@{one.host}:{one.port}/"
+def _known(world: MariaDbWorld, patch: pytest.MonkeyPatch) -> DestinationPlan:
+    """The world's destination, with both its logins known by their ids."""
+    for one in (world.publisher, mariadb_writer_of(world.publisher)):
+        address = f"{one.login}:{quote(one.password, safe='')}@{one.host}:{one.port}"
+        patch.setenv(f"SEAMLINE_CONNECTION_{one.connection_id.upper()}", f"mysql://{address}/")
+    return DestinationPlan("warehouse", "mariadb", "settlement", "settlement", writer_connection="settlement_writer")
+
+
+def test_preflight_names_what_is_missing_and_what_is_in_the_way(
+    world: MariaDbWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = _known(world, monkeypatch)
+    assert problems(world.plan, destination, MARIADB) == ()
+    published(world)
+    world.do(UNIQUE, "CREATE TABLE settlement.later (id int)")
+    later = replace(ACCOUNT, name="later", columns=(*ACCOUNT.columns, Column("n", Kind.DECIMAL, "numeric")))
+    plan = replace(world.plan, tables=(*world.plan.tables, TablePlan("later", table=later)))
+    found = problems(plan, destination, MARIADB)
+    assert [one.is_fatal for one in found] == [True, True, False]
+    assert "column n of table later is numeric" in found[0].what
+    assert "table settlement.later exists" in found[1].what
+    assert "settlement.account has the unique index row_by_row" in found[2].what
+    elsewhere = replace(destination, schema="elsewhere")
+    told = [one.what for one in problems(world.plan, elsewhere, MARIADB)]
+    assert len(told) == 8
+    assert "settlement_writer@% has no DELETE, INSERT, SELECT, UPDATE in database elsewhere" in told[5]
 
 
 def test_a_join_that_stops_behind_its_commit_is_ended_by_the_next_one(

@@ -7,9 +7,10 @@ from seamline.databases.mysql.canonical import quoted
 from seamline.kinds.logins import DestinationLogins
 
 ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
-_TABLES = ("CREATE", "DROP", "ALTER", "INDEX", "CREATE TEMPORARY TABLES")
+STAGES = "CREATE TEMPORARY TABLES"
 # Cuts: readers have views of them; before one is dropped it is asked whether somebody reads it.
 _CUTS = ("CREATE VIEW", "SHOW VIEW", "LOCK TABLES")
+PUBLISHES = (*ROWS, "CREATE", "DROP", "ALTER", "INDEX", STAGES, *_CUTS)
 
 
 def grant_script(database: str, *, logins: DestinationLogins, server: str) -> str:
@@ -33,7 +34,7 @@ def grant_statements(database: str, *, publisher: str, writer: str) -> list[str]
 
 def _parts(database: str, publisher: str, writer: str) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """What each part of the script is for, and its statements."""
-    rights = ", ".join((*ROWS, *_TABLES, *_CUTS))
+    rights = ", ".join(PUBLISHES)
     yield (
         (
             f"publisher: it makes {database} and the databases beside it, which all begin with {database}_, and the",
@@ -53,7 +54,7 @@ def _parts(database: str, publisher: str, writer: str) -> Iterator[tuple[tuple[s
         (
             f"GRANT {rows} ON {_pattern(database)}.* TO {login}",
             f"GRANT {rows} ON {_pattern(database, any_behind='_pass_')}.* TO {login}",
-            f"GRANT {rows}, CREATE TEMPORARY TABLES ON {_pattern(f'{database}_seamline')}.* TO {login}",
+            f"GRANT {rows}, {STAGES} ON {_pattern(f'{database}_seamline')}.* TO {login}",
         ),
     )  # fmt: skip
 

@@ -12,7 +12,9 @@ from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
 from seamline.sinks.relational.cut_places import name_conflicts
 from seamline.sinks.relational.dialect import Dialect
+from seamline.sinks.relational.grants import PUBLISHES, ROWS, STAGES
 from seamline.sinks.relational.ownership import of_others
+from seamline.sinks.relational.places import ledger_database
 from seamline.sinks.relational.session import Session, close, open_session, query, translated
 from seamline.sinks.relational.types import advice, refusals
 
@@ -36,6 +38,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan, dialect: Dialect) -> 
             return tuple(refused)
         with translated(f"check {name}"):
             fatal = dict(problem for session in sessions for problem in _of_the_server(session, dialect))
+            fatal.update(_of_rights(sessions[0], sessions[-1], destination))
             fatal.update(_of_definitions(plan, dialect))
             tables = [table.name for table in plan.tables]
             fatal.update(_of_cuts(sessions[0], plan, destination))
@@ -70,6 +73,41 @@ def _of_the_server(session: Session, dialect: Dialect) -> Iterator[tuple[str, st
         )
     if not int(letters):
         yield f"it has no collation {dialect.collation}", f"a destination needs a newer {dialect.server}"
+
+
+def _of_rights(publisher: Session, writer: Session, destination: DestinationPlan) -> Iterator[tuple[str, str]]:
+    live, ledger = destination.schema, ledger_database(destination)
+    joining = destination.incremental_schema("any")
+    beside = (destination.stage_schema, destination.cut_schema, ledger, joining)
+    wanted: list[tuple[Session, str, Sequence[str]]] = [
+        (publisher, database, PUBLISHES) for database in (live, *beside)
+    ]
+    if writer is not publisher:
+        wanted += [(writer, live, ROWS), (writer, joining, ROWS), (writer, ledger, (*ROWS, STAGES))]
+    for session, database, rights in wanted:
+        if missing := sorted(set(rights) - _rights(session, database, rights)):
+            login = query(session, "SELECT CURRENT_USER()")[0][0]
+            yield (
+                f"{login} has no {', '.join(missing)} in database {database}",
+                f"run the script of `seamline grants {destination.name}`",
+            )
+
+
+def _rights(session: Session, database: str, wanted: Sequence[str]) -> set[str]:
+    """What the login may do in a database, whether it is there or not. Of a login that has a role, all is taken for
+    given: what the role may do, it may not see."""
+    account = (
+        "CONCAT(QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', 1)), '@', QUOTE(SUBSTRING_INDEX(CURRENT_USER(), '@', -1)))"
+    )
+    found = query(
+        session,
+        f"SELECT privilege_type FROM information_schema.user_privileges WHERE grantee = {account} UNION"
+        f" SELECT privilege_type FROM information_schema.schema_privileges WHERE grantee = {account}"
+        f" AND {text_literal(database)} LIKE table_schema",
+    )
+    if query(session, "SELECT CURRENT_ROLE()")[0][0] is not None:
+        return set(wanted)
+    return {str(right) for (right,) in found}
 
 
 def _of_definitions(plan: SyncPlan, dialect: Dialect) -> Iterator[tuple[str, str]]:
