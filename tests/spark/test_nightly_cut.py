@@ -2,8 +2,9 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,11 @@ from seamline.sources.mariadb.catalogue import read_catalogue
 from seamline.sync.cut import publish_cut
 from seamline_spark.cut.main import cut
 from seamline_spark.session import open_session
-from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
+from tests.integration.databases import mariadb, mariadb_database, mariadb_destination, postgres, postgres_database
 from tests.waiting import wait_until
 
 NAME = "nightly_cut"
-SOURCE_ID, WAREHOUSE_ID = f"{NAME}_source", f"{NAME}_warehouse"
+SOURCE_ID, WAREHOUSE_ID, COPY = f"{NAME}_source", f"{NAME}_warehouse", f"{NAME}_copy"
 DATES = {"ledger_entry": BusinessDate("booked_at", "instant"), "payment_order": BusinessDate("business_date", "date")}
 NAMES = ("account", "ledger_entry", "payment_order", "access_audit")
 TIMEZONE = "Asia/Shanghai"
@@ -275,6 +276,54 @@ def test_the_next_night_finds_what_came_after_the_cut_of_the_date_before(
     assert reconciled(platform, after).verdict is Verdict.MATCH
     lines = [line for line in late_in_words(reconciled(platform, after).evidence) if line.startswith("ledger_entry")]
     assert [line.partition(",")[0] for line in lines] == [f"ledger_entry of {day}: late rows: 1 since its cut"]
+
+
+def test_a_night_is_published_in_mariadb_as_in_postgresql_from_one_read(
+    spark: SparkSession, plan: SyncPlan, platform: Any, bank: Connection, warehouse: Connection
+) -> None:
+    day = ended() - timedelta(days=6)
+    with mariadb_destination(COPY) as publisher, known(publisher, COPY, "mysql"), closing(mariadb(publisher)) as copy:
+        spark.sparkContext.environment[f"SEAMLINE_CONNECTION_{COPY.upper()}"] = settings.process_environment()[
+            f"SEAMLINE_CONNECTION_{COPY.upper()}"
+        ]
+        both = replace(
+            plan, destinations=(*plan.destinations, DestinationPlan("copy", "mariadb", COPY, COPY)), derived=()
+        )
+
+        def night(number: str) -> Mapping[str, StagedCut]:
+            run_id = f"settlement/nightly/{day}/{number}"
+            platform.start_run(
+                run_id=run_id, sync="settlement", kind="nightly", plan_json=plan_to_json(both), business_date=day
+            )
+            cuts = cut(spark, run_id)
+            platform.put_result(run_id, EXPECTATIONS, {"verdict": "MATCH"})
+            run = platform.run(run_id)
+            for name in ("warehouse", "copy"):
+                assert platform.reconciliation(run_id, Scope.CUT, name).verdict is Verdict.MATCH
+                with closing(registry.cuts(run.plan.destination(name))) as publisher:
+                    publish_cut(run, name, publisher=publisher, records=platform)
+            return cuts
+
+        first = night("6a")
+        assert first["warehouse"].position == first["copy"].position
+        question = "SELECT count(*), sum(id), max(cut_version) FROM {}.ledger_entry_{} WHERE cut_business_date = '{}'"
+        of_copy = question.format(f"{COPY}_cut", "current", day)
+        of_warehouse = question.format("settlement_cut", "current", day)
+        found = rows_of(copy, of_copy)
+        assert found == [tuple(one(warehouse, of_warehouse))]
+        with closing(mariadb(bank)) as session, session.cursor() as cursor:
+            noon = datetime(day.year, day.month, day.day, 4)  # noqa: DTZ001 - as above
+            cursor.execute("INSERT INTO ledger_entry VALUES (-19, -1, 1, 'CNY', 5, %s, 'late')", (noon,))
+        late = {table.table: table.late_rows for table in night("6b")["copy"].tables}
+        assert late["ledger_entry"] == 1
+        assert rows_of(copy, of_copy) == [(found[0][0] + 1, found[0][1] - 19, 2)]
+        assert rows_of(copy, of_copy.replace("_cut.ledger_entry_current", ".ledger_entry_proven"))[0][2] == 2
+
+
+def rows_of(copy: Any, question: str) -> list[Any]:
+    with copy.cursor() as cursor:
+        cursor.execute(question)
+        return list(cursor.fetchall())
 
 
 def test_a_date_that_has_not_ended_is_refused(run_nightly: Any) -> None:
