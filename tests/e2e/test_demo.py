@@ -22,6 +22,7 @@ from seamline import registry, settings
 from seamline.adapters import connections
 from seamline.adapters.airflow_rest import FINISHED, AirflowRest
 from seamline.domain.errors import SeamlineError
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import Reconciliation
 from seamline.domain.verdict import BreakType, Verdict
 from seamline.ports import StreamReport
@@ -36,6 +37,7 @@ DEMO_WITHIN_S = 900
 UP_WITHIN_S = 300
 RECONCILE_WITHIN_S = 300
 SYNC = "settlement"
+DESTINATIONS = ("archive", "warehouse")
 LIVE_TABLES = ("account", "ledger_entry", "payment_order", "access_audit")
 
 
@@ -70,11 +72,13 @@ def password(user: str) -> str:
     return credentials.load_or_make(Layout(settings.load()))[f"airflow_user_{user}"]
 
 
-def compare_live_tables() -> Reconciliation:
-    """Run the reconcile DAG and return what this very run found; runs that a cut has started may be at work beside."""
+def compare_live_tables() -> dict[str, Reconciliation]:
+    """Run the reconcile DAG and return what this very run found, by destination; runs that a cut has started may be at
+    work beside."""
     run_id = f"test-{datetime.now(UTC):%H%M%S%f}"
     run(f"{SYNC}__reconcile", run_id)
-    (found,) = registry.platform().live_reconciliations_named(SYNC, run_id)
+    found = {one.destination: one for one in registry.platform().live_reconciliations_named(SYNC, run_id)}
+    assert sorted(found) == list(DESTINATIONS)
     return found
 
 
@@ -107,25 +111,26 @@ def test_the_report_shows_positions_totals_and_why_a_table_did_not_run(demo: sub
 
 def test_status_says_the_same_on_the_terminal(demo: subprocess.CompletedProcess[str]) -> None:
     output = seamline("status", within_s=60).stdout
-    (live,) = [line for line in output.splitlines() if "live tables" in line]
-    assert live.startswith("MATCH"), output
+    live = [line for line in output.splitlines() if "live tables" in line]
+    assert len(live) == len(DESTINATIONS) and all(line.startswith("MATCH") for line in live), output
     assert all(table in output for table in LIVE_TABLES), output
-    assert f"{SYNC}@warehouse" in output and "lag" in output, output
+    assert all(f"{SYNC}@{destination}" in output for destination in DESTINATIONS) and "lag" in output, output
 
 
 def test_every_verdict_is_a_match_at_a_position_or_explains_itself(demo: subprocess.CompletedProcess[str]) -> None:
     cuts, live = compared_cuts(SYNC), compared_live(SYNC)
-    assert len(cuts) == 3
-    assert live
+    assert sorted(one.destination for one in cuts) == sorted(DESTINATIONS * 3)
+    assert {one.destination for one in live} == set(DESTINATIONS)
     for one in (*cuts, *live):
         for table in one.tables:
             assert table.verdict is Verdict.MATCH or (table.verdict is Verdict.NOT_RUN and table.reason), table
 
 
-def test_the_stream_is_alive_and_close_to_the_log(demo: subprocess.CompletedProcess[str]) -> None:
-    reports = list(registry.director().latest_reports().values())
-    assert [(report.state, report.findings) for report in reports] == [("streaming", 0)]
-    assert reports[0].lag_s < 60
+def test_each_destinations_stream_is_alive_and_close_to_the_log(demo: subprocess.CompletedProcess[str]) -> None:
+    reports = registry.director().latest_reports()
+    assert sorted(stream.destination for stream in reports) == list(DESTINATIONS)
+    assert {(report.state, report.findings) for report in reports.values()} == {("streaming", 0)}
+    assert all(report.lag_s < 60 for report in reports.values())
 
 
 def test_every_published_cut_is_followed_by_a_comparison_of_the_live_tables(
@@ -199,6 +204,27 @@ def test_tables_enter_and_leave_the_second_sync_while_its_stream_goes_on(
     assert {table.table for table in live.tables} == {"account", "trade", "fill", "fee"}
 
 
+def test_a_destination_that_is_declared_later_joins_while_the_others_stream_goes_on(
+    demo: subprocess.CompletedProcess[str],
+) -> None:
+    """From PostgreSQL into MariaDB."""
+    brokerage.declare_archive()
+    stream = StreamId(brokerage.SYNC, "brokerage_warehouse")
+    before = registry.director().latest_reports()[stream]
+    with brokerage.trading():
+        assert run(f"{brokerage.SYNC}__onboard", "late") == "success"
+        assert run(f"{brokerage.SYNC}__reconcile", "both") == "success"
+    (joined,) = registry.platform().live_reconciliations_named(brokerage.SYNC, "late")
+    assert (joined.destination, joined.verdict) == (brokerage.LATE, Verdict.MATCH)
+    both = registry.platform().live_reconciliations_named(brokerage.SYNC, "both")
+    assert {one.destination: one.verdict for one in both} == {
+        "brokerage_warehouse": Verdict.MATCH,
+        brokerage.LATE: Verdict.MATCH,
+    }
+    after = registry.director().latest_reports()[stream]
+    assert after.epoch == before.epoch, "the stream of the other destination was not started again"
+
+
 def test_three_planted_differences_are_listed_and_nothing_else(warehouse: psycopg.Connection) -> None:
     deleted = warehouse.execute("SELECT min(id) FROM settlement.ledger_entry").fetchone()
     assert deleted is not None
@@ -208,7 +234,9 @@ def test_three_planted_differences_are_listed_and_nothing_else(warehouse: psycop
         "INSERT INTO settlement.payment_order SELECT -1, account_id, currency, amount, status, business_date,"
         " reference, created_at FROM settlement.payment_order WHERE id = 1"
     )
-    found = compare_live_tables()
+    of_each = compare_live_tables()
+    assert of_each["archive"].verdict is Verdict.MATCH
+    found = of_each["warehouse"]
     assert found.verdict is Verdict.BREAK
     breaks = {(one.table, one.type, json.loads(one.key)["id"]) for table in found.tables for one in table.breaks}
     assert breaks == {
@@ -252,7 +280,7 @@ def test_a_stack_killed_at_once_under_writers_comes_back_by_up_and_every_live_ta
     # Airflow takes a run whose task was killed up again only after a minute or two, and ours would wait behind it.
     wait_until(no_comparison_is_at_work, timeout_s=RECONCILE_WITHIN_S, what="the comparisons after the cuts to end")
     rows = wait_until_written()
-    old_host = stream_report().host
+    old_hosts = {report.host for report in stream_reports()}
     kill_everything(Layout(settings.load()))
 
     for command in (["up"], ["up", "--only", "bank_writers"]):
@@ -260,15 +288,16 @@ def test_a_stack_killed_at_once_under_writers_comes_back_by_up_and_every_live_ta
         assert answer.returncode == 0, answer.stdout + answer.stderr
     wait_until_written()
     wait_until(
-        lambda: (report := stream_report()).state == "streaming" and report.host != old_host,
+        lambda: all(one.state == "streaming" and one.host not in old_hosts for one in stream_reports()),
         timeout_s=120,
-        what="a new host's stream to be at the end of the log",
+        what="the streams of a new host to be at the end of the log",
     )
-    found = compare_live_tables()
-    assert {table.table: table.verdict for table in found.tables} == dict.fromkeys(LIVE_TABLES, Verdict.MATCH), found
-    (entries,) = [table for table in found.tables if table.table == "ledger_entry"]
-    assert entries.source_rows == entries.destination_rows
-    assert (entries.source_rows or 0) > rows
+    for found in compare_live_tables().values():
+        verdicts = {table.table: table.verdict for table in found.tables}
+        assert verdicts == dict.fromkeys(LIVE_TABLES, Verdict.MATCH), found
+        (entries,) = [table for table in found.tables if table.table == "ledger_entry"]
+        assert entries.source_rows == entries.destination_rows
+        assert (entries.source_rows or 0) > rows
 
 
 def test_down_leaves_no_process(demo: subprocess.CompletedProcess[str]) -> None:
@@ -295,9 +324,10 @@ def no_comparison_is_at_work() -> bool:
         return all(run.state in FINISHED for run in airflow.runs(f"{SYNC}__reconcile"))
 
 
-def stream_report() -> StreamReport:
-    (report,) = [one for one in registry.director().latest_reports().values() if one.stream.sync == SYNC]
-    return report
+def stream_reports() -> list[StreamReport]:
+    reports = [one for one in registry.director().latest_reports().values() if one.stream.sync == SYNC]
+    assert len(reports) == len(DESTINATIONS)
+    return reports
 
 
 def wait_until_written() -> int:
