@@ -18,6 +18,7 @@ from seamline.domain.errors import GateFailed, Refused, SchemaConflict, Transien
 from seamline.domain.staged_cut import CutMode, StagedCut, StagedTable
 from seamline.domain.verdict import Verdict
 from seamline.kinds.bulk import ArrowRows
+from seamline.plan.model import DerivedTablePlan, NightlyPlan
 from seamline.ports import Load
 from seamline.sinks.mariadb.kind import KIND
 from seamline.sinks.relational.cut_catalogue import taking_turns
@@ -391,6 +392,24 @@ def test_a_view_or_table_of_somebody_else_is_not_overwritten(cuts: RelationalCut
     with pytest.raises(SchemaConflict, match="entry_proven. is a table") as raised:
         publish(cuts, staged("r2", {"entry": stage(sql, "e2", 3)}))
     assert "drop" not in raised.value.hint.lower(), "rows of a live table are not what is in the way"
+
+
+def test_preflight_says_what_stands_in_the_way_of_cuts(sql: Sql) -> None:
+    sql.execute("CREATE DATABASE cuts")
+    sql.execute(f"CREATE VIEW {PROVEN} AS SELECT 1 AS mine")
+    clashing = replace(
+        STAGED_ENTRY, columns=(*STAGED_ENTRY.columns, Column("Cut_Version", Kind.INTEGER, "int", length=32))
+    )
+    derived = DerivedTablePlan("balance", "entry", "v", ())
+    plan = replace(sync_plan([clashing]), destinations=(DESTINATION,), nightly=NightlyPlan(), derived=(derived,))
+    found = [problem.what for problem in KIND.problems(plan, DESTINATION) if problem.is_fatal]
+    wanted = (
+        "has a column Cut_Version",
+        "derived table balance is not computed",
+        "entry_proven` is a view that no sync",
+    )
+    assert all(any(words in what for what in found) for words in wanted)
+    assert not [one for one in KIND.problems(replace(plan, nightly=None), DESTINATION) if one.is_fatal]
 
 
 def test_a_run_whose_cut_stands_at_another_position_is_not_taken_for_it(cuts: RelationalCuts, sql: Sql) -> None:
