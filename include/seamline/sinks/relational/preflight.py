@@ -128,11 +128,6 @@ def _of_cuts(session: Session, plan: SyncPlan, destination: DestinationPlan) -> 
                 f"table {table.name} has a column {taken[0]}, which its cuts need for themselves",
                 "rename the column at the source, or leave the table out of the sync",
             )
-    for derived in plan.derived:
-        yield (
-            f"derived table {derived.name} is not computed in a destination of this kind",
-            "take it out of `derived`, or let the sync go into a destination that computes it",
-        )
     yield from name_conflicts(session, destination, sync=plan.sync, tables=[table.name for table in plan.tables])
 
 

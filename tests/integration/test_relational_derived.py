@@ -1,0 +1,78 @@
+"""Derived tables in a real MariaDB: every group and digit arrives, and what differs from the staged cut is listed."""
+
+import pyarrow as pa
+import pytest
+
+from seamline.domain.catalogue import Column, Kind, Table
+from seamline.domain.errors import SchemaConflict
+from seamline.domain.verdict import BreakType, Verdict
+from seamline.kinds.derived import StagedPart, derived_table, frame_schema
+from seamline.plan.model import DerivedTablePlan
+from seamline.ports import Load
+from seamline.sinks.mariadb.kind import KIND
+from tests.integration.relational_cuts import DESTINATION, Sql
+from tests.integration.relational_cuts import publisher as publisher
+from tests.integration.relational_cuts import sql as sql
+
+ENTRY = Table(
+    "entry",
+    (
+        Column("account_id", Kind.INTEGER, "bigint", length=64),
+        Column("memo", Kind.STRING, "varchar(40)", length=40),
+        Column("day", Kind.DATE, "date"),
+        Column("amount", Kind.DECIMAL, "decimal(20,4)", precision=20, scale=4),
+        Column("mark", Kind.BYTES, "varbinary(9)", length=9),
+    ),
+)
+BY_MEMO = DerivedTablePlan("by_memo", "entry", "amount", ("memo", "day"))
+BASE = Load(ENTRY, "e", 5)
+
+
+@pytest.fixture
+def staged(sql: Sql) -> Sql:
+    sql.execute(
+        "CREATE TABLE cuts_stage.e (account_id bigint, memo varchar(40) COLLATE utf8mb4_nopad_bin, day date,"
+        " amount decimal(20,4), mark varbinary(9)) CHARACTER SET utf8mb4"
+    )
+    sql.execute(
+        "INSERT INTO cuts_stage.e VALUES (1, 'a', '2026-03-05', 1.0001, 'x'), (1, 'a', '2026-03-05', 2.0002, 'x'),"
+        " (2, 'A ', '2026-03-05', 9999999999999999.9999, 'x'), (2, '工资', NULL, -3, 'x'), (3, NULL, NULL, 0.5, 'x')"
+    )
+    return sql
+
+
+def summed() -> pa.Table:
+    """As Spark's tasks do it."""
+    columns = [ENTRY.column(name) for name in (*BY_MEMO.by, BY_MEMO.column)]
+    (part,) = KIND.staged_parts(DESTINATION, BASE, parts_max=4)
+    rows = pa.Table.from_batches(KIND.read_staged(DESTINATION, BASE, columns, part), frame_schema(columns))
+    groups = rows.group_by(list(BY_MEMO.by)).aggregate([("amount", "sum")]).rename_columns([*BY_MEMO.by, "amount"])
+    return groups.set_column(2, "amount", groups["amount"].cast(pa.decimal128(38, 4)))
+
+
+def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(staged: Sql) -> None:
+    made = KIND.stage_derived(DESTINATION, derived_table(BY_MEMO, ENTRY), summed(), run_id="r1")
+    found = KIND.compare_derived(DESTINATION, BY_MEMO, base=BASE, made=made, position="p")
+    assert (found.verdict, found.source_rows, found.destination_rows) == (Verdict.MATCH, 4, 4)
+    place = f"cuts_stage.`{made.staged_as}`"
+    staged.execute(f"UPDATE {place} SET amount = amount + 0.0001 WHERE memo = '工资'")
+    staged.execute(f"DELETE FROM {place} WHERE memo = 'A '")
+    wrong = KIND.compare_derived(DESTINATION, BY_MEMO, base=BASE, made=made, position="p")
+    assert wrong.verdict is Verdict.BREAK
+    assert {(one.type, one.key) for one in wrong.breaks} == {
+        (BreakType.VALUE, '{"memo": "工资", "day": null}'),
+        (BreakType.MISSING, '{"memo": "A ", "day": "2026-03-05"}'),
+    }
+
+
+def test_a_repeat_of_the_run_leaves_one_derived_table(staged: Sql) -> None:
+    table, rows = derived_table(BY_MEMO, ENTRY), summed()
+    first, second = (KIND.stage_derived(DESTINATION, table, rows, run_id="r1") for _ in range(2))
+    names = {name for (name,) in staged.execute("SHOW TABLES FROM cuts_stage").fetchall()}
+    assert second.staged_as in names
+    assert first.staged_as not in names
+
+
+def test_rows_are_grouped_by_no_bytes(staged: Sql) -> None:
+    with pytest.raises(SchemaConflict, match="column mark of entry is varbinary"):
+        list(KIND.read_staged(DESTINATION, BASE, [ENTRY.column("mark")], StagedPart(0, None)))
