@@ -17,7 +17,7 @@ from seamline.sources.mysql.edge_values import edge_values
 from seamline.sync.onboard import publish
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
-from tests.integration.captured import finish, replay
+from tests.integration.captured import assert_begins_again, finish, lost_by_name, marker_in_log, replay
 from tests.integration.captured_mysql import MySqlCaptured, as_writer, captured_mysql
 from tests.integration.connect_worker import ConnectWorker, connect_worker
 from tests.integration.databases import postgres_database
@@ -152,6 +152,41 @@ def test_a_zero_date_stops_the_stream_by_the_name_of_its_column(bank: MySqlCaptu
         assert "column at holds an invalid date" in str(stream.error)
 
 
+LOST = {
+    "has not written all of it": ("RESET BINARY LOGS AND GTIDS", "INSERT INTO account VALUES (2, 2, 'another first')"),
+    "has purged transactions that follow it": (
+        "INSERT INTO account VALUES (2, 2, 'never sent')",
+        "FLUSH BINARY LOGS",
+        "FLUSH BINARY LOGS",
+    ),
+}
+
+
+@pytest.mark.parametrize("words", LOST)
+def test_a_log_that_was_reset_or_purged_is_lost_by_name_and_nothing_behind_it_is_sent(
+    bank: MySqlCaptured, words: str
+) -> None:
+    bank.ensure()
+    marker_in_log(bank)
+    bank.connector.stop()
+    bank.execute(*LOST[words])
+    if "purged" in words:
+        wait_until(lambda: is_purged(bank), timeout_s=30, what="the server to let the old files go")
+    end = bank.topics.end_offset()
+    lost_by_name(bank, words)
+    with closing(bank.open_log()) as reader:
+        reader.assign(end)
+        assert reader.poll(2.0, 100) == []
+    assert_begins_again(bank)
+
+
+def is_purged(bank: MySqlCaptured) -> bool:
+    """A capture that was stopped may hold its file for a moment."""
+    *older, newest = [file for file, *_ in bank.rows_of("SHOW BINARY LOGS")]
+    bank.execute(f"PURGE BINARY LOGS TO '{newest}'")
+    return not older
+
+
 NOT_CARRIED = {
     "binlog_format was not ROW": ("SET SESSION binlog_format = STATEMENT", "UPDATE account SET a = 5"),
     "An XA transaction has changed": (
@@ -176,8 +211,9 @@ def test_what_the_log_does_not_tell_stops_the_capture_by_name(bank: MySqlCapture
     with undecided(bank):
         bank.execute(*NOT_CARRIED[words])
         bank.wait_until_failed()
-        with pytest.raises(TerminalError, match=words):
+        with pytest.raises(TerminalError, match=words) as raised:
             bank.ensure(bank.with_tables("account", "doc"))
+        assert "onboard the syncs of this source again" in raised.value.hint
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import psycopg
 import pytest
 
+from seamline import settings
 from seamline.adapters.connections import Connection, resolve
 from seamline.databases.mysql import marker as mariadb_marker
 from seamline.databases.postgres.canonical import quoted, text_literal
@@ -23,9 +24,11 @@ from seamline.sources.postgres import marker as postgres_marker
 from seamline_memory import bank as memory_bank
 from seamline_memory import source_kind as memory_kind
 from seamline_memory.images import image_of
+from tests import mysql_server
 from tests.contract.wire_values import wire_value
 from tests.integration.databases import mariadb, mariadb_database, postgres, postgres_database
-from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT
+from tests.integration.kinds import CASES, INEXACT_CASES, LENIENT, KindCase
+from tests.mysql_server import mysql
 from tests.postgres_wire import WIRE
 from tests.typed_values import EDGES, VALUES
 
@@ -100,12 +103,16 @@ def _edge_rows() -> list[tuple[Any, ...]]:
     return [*(tuple(of[n % len(of)] for of in edges) for n in range(count)), (None,) * len(edges)]
 
 
+_BINLOG_CASES = (*CASES, *INEXACT_CASES)
+_OF_MARIADB = {"ident", "doc"}
+
+
 class MariaDbSourceWorld:
-    def __init__(self, root: Connection) -> None:
-        self.kind: SourceKind = source_kind("mariadb")
-        self.plan = replace(plan_of("mariadb", root.database), snapshot_lock="brief")
+    def __init__(self, root: Connection, *, kind: str = "mariadb", cases: Sequence[KindCase] = _BINLOG_CASES) -> None:
+        self.kind: SourceKind = source_kind(kind)
+        self.plan = replace(plan_of(kind, root.database), snapshot_lock="brief")
         self._root = root
-        self._cases = (*CASES, *INEXACT_CASES)
+        self._cases = cases
         columns = ", ".join(f"`{case.column.name}` {case.mariadb_type}" for case in self._cases)
         self._run(
             "CREATE TABLE account (id INT PRIMARY KEY, balance INT)",
@@ -155,6 +162,27 @@ class MariaDbSourceWorld:
         with closing(mariadb(self._root)) as session, session.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
+
+
+class MySqlSourceWorld(MariaDbSourceWorld):
+    """The same tables, but for the types that MySQL has not, and documents, which it prints in its own way."""
+
+    def __init__(self, root: Connection) -> None:
+        super().__init__(
+            root, kind="mysql", cases=[case for case in _BINLOG_CASES if case.column.name not in _OF_MARIADB]
+        )
+
+    def _run(self, *statements: str) -> None:
+        with closing(mysql(self._root)) as session, session.cursor() as cursor:
+            # As `LENIENT` does for one statement of MariaDB.
+            cursor.execute("SET SESSION sql_mode = ''")
+            for statement in statements:
+                cursor.execute(statement.removeprefix(LENIENT))
+
+    def markers(self) -> list[tuple[str, str]]:
+        with closing(mysql(self._root)) as session, session.cursor() as cursor:
+            cursor.execute(f"SELECT id, payload FROM {self.plan.marker_table} ORDER BY id")
+            return list(cursor.fetchall())
 
 
 class PostgresSourceWorld:
@@ -252,6 +280,16 @@ def mariadb_world(name: str) -> Iterator[SourceWorld]:
 
 
 @contextmanager
+def mysql_world(name: str) -> Iterator[SourceWorld]:
+    with (
+        mysql_server.running(settings.load()) as server,
+        mysql_server.mysql_database(server, name) as root,
+        _roles(name, "mysql", root),
+    ):
+        yield MySqlSourceWorld(root)
+
+
+@contextmanager
 def postgres_world(name: str) -> Iterator[SourceWorld]:
     with postgres_database(name):
         root = replace(resolve("postgres_root"), database=name)
@@ -272,5 +310,6 @@ def _roles(name: str, scheme: str, root: Connection) -> Iterator[None]:
 SOURCE_WORLDS: dict[str, Callable[[str], Any]] = {
     "memory": memory_world,
     "mariadb": mariadb_world,
+    "mysql": mysql_world,
     "postgres": postgres_world,
 }

@@ -43,8 +43,8 @@ _TLS_REFUSED = (
     "could not be verified by hostnameverifier",
     "requires a valid client certificate",
 )
-# What a trace contains → what a person does about it. Texts of Debezium 3.5.0.Final (MariaDB 11.4.5) and 3.7.0.Final
-# (PostgreSQL 18.4).
+# What a trace contains → what a person does about it. Texts of Debezium 3.5.0.Final (MariaDB 11.4.5), 3.6.1.Final
+# (MySQL 9.7.4) and 3.7.0.Final (PostgreSQL 18.4).
 _CURES = (
     (
         "does not hold marker",
@@ -86,6 +86,16 @@ _CURES = (
         "binlog_format was not ROW",
         "let every session write with binlog_format = ROW (a job or a client has set another one); what it may have"
         f" changed in captured tables cannot be recovered from the log: {_BEGIN_AGAIN}",
+    ),
+    (
+        "An XA transaction has changed",
+        "let that application commit without XA, or leave the table out of the sync. What is in the source's log"
+        f" cannot be carried: {_BEGIN_AGAIN}",
+    ),
+    (
+        "binlog_row_value_options was not empty",
+        "a session has set it: let that job or client leave the setting alone. What it wrote cannot be recovered from"
+        f" the log: {_BEGIN_AGAIN}",
     ),
     (
         "A statement was not understood",
