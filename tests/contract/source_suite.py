@@ -1,6 +1,7 @@
 """What every kind of source must do, each behaviour a function over a SourceWorld."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack, closing, contextmanager
@@ -93,7 +94,7 @@ def an_unknown_table_is_a_problem_with_a_guess_beside_those_that_are_there(world
     assert [table.name for table in survey.tables] == ["account"]
     (problem,) = survey.problems
     assert (problem.table, problem.is_fatal) == ("acount", True)
-    assert "`account`" in problem.what + problem.cure
+    assert re.search('[`"]account[`"]', problem.what + problem.cure)
     with pytest.raises(SchemaConflict, match="acount"):
         source_of(world).catalogue(["acount", "account"])
 
@@ -311,5 +312,6 @@ def old_markers_are_deleted_a_few_at_a_time_and_new_ones_stay(world: SourceWorld
         source.commit_marker(Marker(id=f"old-{number}", kind="heartbeat"))
     world.age_markers()
     source.commit_marker(Marker(id="new", kind="heartbeat"))
-    assert [source.prune_markers(older_than_s=WEEK_S, rows_max=2) for _ in range(3)][-1] == 0
+    pruned = [source.prune_markers(older_than_s=WEEK_S, rows_max=2) for _ in range(3)]
+    assert (max(pruned), pruned[-1]) == (2, 0)
     assert [found for found, _ in world.markers()] == ["new"]

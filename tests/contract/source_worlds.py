@@ -21,6 +21,7 @@ from seamline.kinds.found import source_kind
 from seamline.kinds.source import SourceKind
 from seamline.plan.model import SourcePlan
 from seamline.sources.postgres import marker as postgres_marker
+from seamline.values.special import LAST_PLAIN_MOMENT
 from seamline_memory import bank as memory_bank
 from seamline_memory import source_kind as memory_kind
 from seamline_memory.images import image_of
@@ -221,10 +222,7 @@ class PostgresSourceWorld:
 
     def _pairs(self, side: int) -> list[tuple[Any, ...]]:
         """Of each pair what the log writes (0), or what that stands for (1)."""
-        # No text of PostgreSQL holds NUL.
-        stored = [
-            [pair for pair in pairs if not (isinstance(pair[1], str) and "\0" in pair[1])] for pairs in WIRE.values()
-        ]
+        stored = [[pair for pair in pairs if _is_exact(column, pair[1])] for column, pairs in WIRE.items()]
         count = max(map(len, stored))
         found = [tuple(pairs[n % len(pairs)][side] for pairs in stored) for n in range(count)]
         return [*found, (None,) * len(WIRE)]
@@ -242,6 +240,14 @@ class PostgresSourceWorld:
     def _session(self) -> Iterator["psycopg.Connection[Any]"]:
         with closing(postgres(self._root)) as session:
             yield session
+
+
+def _is_exact(column: Column, value: Any) -> bool:
+    """No text of PostgreSQL holds NUL; and of the last moments it has (`values/special.py`) its own digests, made by
+    `extract(epoch)`, are rounded."""
+    if isinstance(value, str):
+        return "\0" not in value
+    return column.kind not in (Kind.DATETIME, Kind.INSTANT) or not isinstance(value, int) or value <= LAST_PLAIN_MOMENT
 
 
 def _literal(column: Column, value: Any) -> str:

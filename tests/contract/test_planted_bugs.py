@@ -126,10 +126,6 @@ def caught_by(behaviours: Sequence[Behaviour], make: Callable[[], World]) -> set
     return caught
 
 
-def test_the_suite_passes_over_the_right_sink() -> None:
-    assert caught_by(BEHAVIOURS, lambda: MemoryWorld(TABLES)) == set()
-
-
 @pytest.mark.parametrize("kind", list(IN_MEMORY), ids=lambda kind: kind.__name__)
 def test_a_wrong_sink_in_memory_is_caught(kind: type[MemorySink]) -> None:
     assert IN_MEMORY[kind] <= caught_by(BEHAVIOURS, lambda: MemoryWorld(TABLES, kind=kind))
@@ -377,10 +373,6 @@ def test_chunks_that_a_truncate_has_undone_and_that_come_back_are_caught(
     assert caught_by(TRUNCATE_BEHAVIOURS, lambda: PostgresWorld(TABLES, sink_database)) == every
     undone_chunks_joined_in_memory(monkeypatch)
     assert caught_by(TRUNCATE_BEHAVIOURS, lambda: MemoryWorld(TABLES)) == every
-
-
-def test_the_suite_of_unavailable_values_passes_over_the_right_sink() -> None:
-    assert caught_by(LEFT_OUT_BEHAVIOURS, lambda: MemoryWorld([NOTE])) == set()
 
 
 @pytest.mark.parametrize("plant", list(LEFT_OUT_IN_MEMORY), ids=lambda plant: plant.__name__)

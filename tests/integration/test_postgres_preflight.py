@@ -16,7 +16,7 @@ from seamline.ports import Marker, Problem
 from seamline.sources.postgres import preflight_facts
 from seamline.sources.postgres.client import role
 from seamline.sources.postgres.grants import grant_script, publication_statement
-from seamline.sources.postgres.marker import commit_marker, prune_markers
+from seamline.sources.postgres.marker import commit_marker
 from seamline.sources.postgres.origin import ColumnOrigin, Origin
 from seamline.sources.postgres.preflight import SourceFacts, check
 from seamline.sources.postgres.source import PostgresSource
@@ -314,26 +314,6 @@ def test_a_writer_that_does_not_end_is_reported_where_the_server_shows_its_age(
     assert not problem.is_fatal
     assert said in problem.what
     assert unsaid not in problem.what
-
-
-def test_a_marker_committed_again_is_the_same_marker(root: Connection) -> None:
-    marker = Marker(id="low-1", kind="low", payload={"run": "x/onboard/-", "名": 1})
-    for kind in ("low", "high"):
-        commit_marker(role(SOURCE, SOURCE.marker), *PLACE, replace(marker, kind=kind))
-    assert rows("SELECT id, kind, payload FROM core.seamline_marker") == [
-        ("low-1", "low", '{"run": "x/onboard/-", "名": 1}')
-    ]
-
-
-def test_old_markers_are_deleted_a_few_at_a_time_and_new_ones_stay(root: Connection) -> None:
-    connection = role(SOURCE, SOURCE.marker)
-    for number in range(3):
-        commit_marker(connection, *PLACE, Marker(id=f"old-{number}", kind="heartbeat"))
-    run("UPDATE core.seamline_marker SET at = at - interval '8 days'")
-    commit_marker(connection, *PLACE, Marker(id="new", kind="heartbeat"))
-    week = 7 * 24 * 3600.0
-    assert [prune_markers(connection, *PLACE, older_than_s=week, rows_max=2) for _ in range(3)] == [2, 1, 0]
-    assert rows("SELECT id FROM core.seamline_marker") == [("new",)]
 
 
 def test_a_login_without_rights_is_refused_with_the_way_to_the_grants(root: Connection) -> None:
