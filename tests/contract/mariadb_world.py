@@ -144,7 +144,8 @@ class MariaDbWorld:
         """By a session whose login is the publisher."""
         with self.session.cursor() as cursor:
             cursor.execute(statement)
-            return cursor.fetchall()
+            found: Sequence[tuple[Any, ...]] = cursor.fetchall()
+            return found
 
     def do(self, *statements: str) -> None:
         """As the administrator."""

@@ -139,7 +139,7 @@ def test_what_somebody_has_added_to_a_live_table_outlives_a_publish(world: Maria
 
 
 def test_rows_without_a_key_that_somebody_has_changed_are_mended_by_the_next_publish(world: MariaDbWorld) -> None:
-    rows = [CALL, CALL, {"actor": "other", "action": None}]
+    rows: list[Row] = [CALL, CALL, {"actor": "other", "action": None}]
     for run_id in ("run-1", "run-2"):
         loads = [world.load(table, rows if table is AUDIT else []) for table in TABLES]
         world.sink().publish(STREAM, loads, publication=publication(run_id=run_id))
@@ -228,6 +228,6 @@ def test_findings_are_reported_once_and_until_their_table_is_put_in_place_again(
     world.do(f"TRUNCATE {AT}.finding")
     stream.span(delete(ACCOUNT, **account(8)))
     again, now = read_findings(world.session, AT, STREAM, after=through)
-    assert (len(again), now.number) == (1, through.number)
+    assert (len(again), now.number) == (1, 1)
     publish(world, run_id="run-2", covered=50)
     assert read_findings(world.session, AT, STREAM, after=FindingsReported())[0] == ()
