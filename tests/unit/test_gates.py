@@ -55,6 +55,11 @@ FORBIDDEN = {
         "import seamline.sources.postgres.kind",
         "A kind knows no other kind",
     ),
+    "what sinks share from one of them": (
+        "include/seamline/sinks/relational/sink.py",
+        "import seamline.sinks.mariadb.kind",
+        "A kind knows no other kind",
+    ),
     "an adapter from a kind": (
         "include/seamline/adapters/connections.py",
         "import seamline.sinks.postgres.kind",
