@@ -29,9 +29,9 @@ from seamline.sources.postgres import probes as postgres_probes
 from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
-from tests.integration.databases import postgres, postgres_database
+from tests.integration.databases import mariadb, mariadb_destination, mariadb_writer_of, postgres, postgres_database
 from tests.integration.kinds import CASES, INEXACT_CASES
-from tests.integration.known import destination_known_by_id
+from tests.integration.known import destination_known_by_id, known_by_id
 from tests.integration.postgres_kinds import CASES as TYPE_CASES
 from tests.integration.postgres_kinds import TYPES, create_table
 from tests.integration.streamed import streamed
@@ -59,6 +59,7 @@ SYNC = "sync: {name}_sync\nsource: {name}\ndestinations: [certified]\ntables: [{
 DESTINATION = (
     "destination: certified\nkind: postgres\nconnection: certified\nwriter_connection: certified_writer\nschema: live\n"
 )
+INTO_MARIADB = DESTINATION.replace("postgres", "mariadb").replace("schema: live", "database: parity_copy")
 MARIADB, POSTGRES = "parity_test", "parity_pg"
 IN_THE_WAY = (
     "CREATE TABLE parent (id INT PRIMARY KEY)",
@@ -139,12 +140,25 @@ def warehouse(stack: RunningStack) -> Iterator[Connection]:
         yield one
 
 
-def certified(one: Captured, folder: Path, *tables: str, owner: str = "") -> tuple[int, str]:
+@pytest.fixture
+def copy(stack: RunningStack) -> Iterator[Connection]:
+    """A destination of MariaDB."""
+    with (
+        mariadb_destination("parity_copy") as publisher,
+        known_by_id(publisher, "certified", "mysql"),
+        known_by_id(mariadb_writer_of(publisher), "certified_writer", "mysql"),
+    ):
+        yield publisher
+
+
+def certified(
+    one: Captured, folder: Path, *tables: str, owner: str = "", destination: str = DESTINATION
+) -> tuple[int, str]:
     """(exit code, document) of `seamline certify`; the owner is the server's administrator unless said otherwise."""
     name, kind = one.source_plan.name, one.source_plan.kind
     files = {
         f"sources/{name}.yaml": SOURCES[kind].format(name=name),
-        "destinations/certified.yaml": DESTINATION,
+        "destinations/certified.yaml": destination,
         f"syncs/{name}_sync.yaml": SYNC.format(name=name, tables=", ".join(tables)),
     }
     for file, text in files.items():
@@ -209,6 +223,17 @@ def test_every_kind_of_a_mariadb_source_is_the_same_on_both_paths(
     assert ended == 0
     assert document.startswith("# Parity certificate of sync parity_test_sync: SAME\n")
     assert left_behind(bank, warehouse) == []
+
+
+def test_every_kind_of_a_mariadb_source_is_the_same_on_both_paths_into_mariadb(
+    bank: Captured, copy: Connection, folder: Path
+) -> None:
+    ended, document = certified(bank, folder, "kinds", destination=INTO_MARIADB)
+    assert set(verdicts(document, "kinds").values()) == {"SAME"}, document
+    assert len(verdicts(document, "kinds")) == len(CASES) + len(INEXACT_CASES) + 1
+    assert ended == 0
+    with closing(mariadb(copy)) as session, session.cursor() as cursor:
+        assert cursor.execute("SHOW DATABASES LIKE '%certify%'") == 0
 
 
 def test_every_type_of_a_postgresql_source_is_the_same_on_both_paths(

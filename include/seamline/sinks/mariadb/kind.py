@@ -22,12 +22,13 @@ from seamline.sinks.mariadb.dialect import MARIADB
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seamline.ports.certificates import ProbeDestination
     from seamline.spec.destination import Destination
     from seamline.values.changes import ChangeDecoder
 
 
 class MariaDb:
-    """`kinds.sink.SinkKind` with every power but certificates."""
+    """`kinds.sink.SinkKind` with every power."""
 
     name: ClassVar[str] = "mariadb"
     powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC)
@@ -102,6 +103,11 @@ class MariaDb:
         from seamline.sinks.relational.cut_expiry import open_cut_expiry
 
         return open_cut_expiry(destination, MARIADB)
+
+    def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination":
+        from seamline.sinks.relational.probed import open_probed
+
+        return open_probed(plan, destination, MARIADB)
 
     def rows_url(self, destination: DestinationPlan, schema: str) -> str:
         from seamline.sinks.relational.rows_url import rows_url

@@ -10,6 +10,8 @@ ROWS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 STAGES = "CREATE TEMPORARY TABLES"
 # Cuts: readers have views of them; before one is dropped it is asked whether somebody reads it.
 _CUTS = ("CREATE VIEW", "SHOW VIEW", "LOCK TABLES")
+# As `sync.certify` calls its databases.
+_CERTIFICATE = "seamline_certify"
 PUBLISHES = (*ROWS, "CREATE", "DROP", "ALTER", "INDEX", STAGES, *_CUTS)
 
 
@@ -38,11 +40,13 @@ def _parts(database: str, publisher: str, writer: str) -> Iterator[tuple[tuple[s
     yield (
         (
             f"publisher: it makes {database} and the databases beside it, which all begin with {database}_, and the",
-            "tables and views in them. It can touch no other.",
+            "tables and views in them; for a certificate, databases that begin with seamline_certify_. It can touch no",
+            "other.",
         ),
         (
             f"GRANT {rights} ON {_pattern(database)}.* TO {_account(publisher)}",
             f"GRANT {rights} ON {_pattern(database, any_behind='_')}.* TO {_account(publisher)}",
+            f"GRANT {rights} ON {_pattern(_CERTIFICATE, any_behind='_')}.* TO {_account(publisher)}",
         ),
     )
     if publisher == writer:
@@ -55,6 +59,7 @@ def _parts(database: str, publisher: str, writer: str) -> Iterator[tuple[tuple[s
             f"GRANT {rows} ON {_pattern(database)}.* TO {login}",
             f"GRANT {rows} ON {_pattern(database, any_behind='_pass_')}.* TO {login}",
             f"GRANT {rows}, {STAGES} ON {_pattern(f'{database}_seamline')}.* TO {login}",
+            f"GRANT {rows}, {STAGES} ON {_pattern(_CERTIFICATE, any_behind='_')}.* TO {login}",
         ),
     )  # fmt: skip
 
