@@ -3,6 +3,9 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
 
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
@@ -36,7 +39,7 @@ def apply(table: Table, rows: Rows, batches: Sequence[ChangeBatch]) -> Applied:
 def _keyed(table: Table, before: Rows, batch: ChangeBatch) -> Applied:
     after, findings = dict(before), []
     lacking, old_keys = _lacking(batch), origins(table, batch)
-    beside = (values.to_pylist() for values in (batch.deleted, batch.offset, batch.met))
+    beside = (_beside(values) for values in (batch.deleted, batch.offset, batch.met))
     for number, (row, is_deleted, offset, met) in enumerate(zip(rows_of(table, batch.rows), *beside, strict=True)):
         key = identity_of(table, row)
         if met != (key in before):
@@ -49,6 +52,11 @@ def _keyed(table: Table, before: Rows, batch: ChangeBatch) -> Applied:
             row = filled(table, row, lacking[number], stored_row(before, key, old_keys[number]))
         after[key] = row, 1
     return Applied(after, tuple(findings))
+
+
+def _beside(values: pa.Array | None) -> list[Any]:
+    """A batch of keyed rows has no copies, one of rows without a key has nothing else."""
+    return [] if values is None else values.to_pylist()
 
 
 def _lacking(batch: ChangeBatch) -> list[list[int]]:
@@ -95,7 +103,7 @@ def _key_text(table: Table, row: Row) -> str:
 def _keyless(table: Table, before: Rows, batch: ChangeBatch) -> Applied:
     """Additions first: one row may stand in a batch twice, written differently, with copies of either sign."""
     after = dict(before)
-    changes = zip(rows_of(table, batch.rows), batch.copies.to_pylist(), strict=True)
+    changes = zip(rows_of(table, batch.rows), _beside(batch.copies), strict=True)
     for row, copies in sorted(changes, key=lambda change: -change[1]):
         known = identity_of(table, row)
         held = after.get(known, (row, 0))[1]
