@@ -174,10 +174,10 @@ def test_a_table_whose_partitions_are_others_since_the_snapshot_was_opened_is_no
     source = bank.source_plan
     for statement in BETWEEN.values():
         with views_at_one_snapshot(source, 1, tables=()) as opened:
-            join_snapshot(role(source, source.reader), opened.shared, schema="public", tables=["entry"]).close()
+            join_snapshot(role(source, source.reader), opened.shared, tables=[source.places.of("entry")]).close()
             bank.execute(statement)
             with pytest.raises(TransientError, match="entry was truncated, rewritten or replaced, or its partitions"):
-                join_snapshot(role(source, source.reader), opened.shared, schema="public", tables=["entry"])
+                join_snapshot(role(source, source.reader), opened.shared, tables=[source.places.of("entry")])
 
 
 def test_a_publication_that_tells_partitions_by_their_own_names_is_refused_with_the_cure(
