@@ -182,23 +182,6 @@ def marker_rows(root: Connection) -> tuple[tuple[object, ...], ...]:
         return query(session, f"SELECT id, kind, payload FROM {DATABASE}.seamline_marker")
 
 
-def test_a_marker_committed_again_is_the_same_marker(source: MySqlSource, root: Connection) -> None:
-    marker = Marker(id="low-1", kind="low", payload={"run": "x/onboard/-", "名": 1})
-    source.commit_marker(marker)
-    source.commit_marker(marker)
-    assert marker_rows(root) == (("low-1", "low", '{"run": "x/onboard/-", "名": 1}'),)
-
-
-def test_old_markers_are_deleted_a_few_at_a_time_and_new_ones_stay(source: MySqlSource, root: Connection) -> None:
-    for number in range(3):
-        source.commit_marker(Marker(id=f"old-{number}", kind="heartbeat"))
-    as_root(root, "UPDATE seamline_marker SET at = at - INTERVAL 8 DAY")
-    source.commit_marker(Marker(id="new", kind="heartbeat"))
-    week = 7 * 24 * 3600.0
-    assert [source.prune_markers(older_than_s=week, rows_max=2) for _ in range(3)] == [2, 1, 0]
-    assert [row[0] for row in marker_rows(root)] == ["new"]
-
-
 def test_a_later_commit_lies_after_the_seed_position_and_the_probe_of_preflight_is_none(source: MySqlSource) -> None:
     before = source.seed_position()
     source.preflight(source.catalogue(["account"]))

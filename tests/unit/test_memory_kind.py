@@ -1,0 +1,133 @@
+"""The example kinds carry a sync by themselves: a snapshot at one position, the log from there, and equal digests."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from seamline.domain.catalogue import fingerprint
+from seamline.domain.changes import FindingsReported
+from seamline.domain.cutover import Boundary
+from seamline.domain.digest import Segment
+from seamline.domain.errors import Diverged
+from seamline.domain.log import LogRecord
+from seamline.kinds.bulk import BulkRead, Wanted
+from seamline.plan.model import SyncPlan
+from seamline.ports import Load, Marker, Publication
+from seamline.sync.span_loop import run_stream
+from seamline_memory import sink_kind, source_kind
+from seamline_memory.bank import BANKS, Bank
+from seamline_memory.log import MemoryLogReader
+from seamline_memory.store import STORES
+from tests.log_topic import ACCOUNT, AUDIT, STREAM, ScriptedControl, sync_plan
+
+TABLES = (ACCOUNT, AUDIT)
+SOURCE, SINK = source_kind.KIND, sink_kind.KIND
+
+
+class Reader(MemoryLogReader):
+    """Counts polls that found nothing, after which the stream is stopped."""
+
+    idle_polls = 0
+
+    def poll(self, timeout_s: float, records_max: int) -> Sequence[LogRecord]:
+        found = super().poll(timeout_s, records_max)
+        self.idle_polls = 0 if found else self.idle_polls + 1
+        return found
+
+
+class NoTasks:
+    """The readers run in this process, when they are asked for."""
+
+    def start(self, barrier: str) -> None:
+        self.barrier = barrier
+
+    def is_running(self) -> bool:
+        return True
+
+    def result(self) -> object:
+        return None
+
+
+@pytest.fixture
+def bank() -> Bank:
+    STORES.pop("warehouse", None)
+    made = BANKS["bank"] = Bank()
+    for table in TABLES:
+        made.create(table)
+    with made.transaction() as transaction:
+        transaction.insert("account", (1, "a"))
+        transaction.insert("audit", ("x", None))
+        transaction.insert("audit", ("x", None))
+    return made
+
+
+def memory_plan() -> SyncPlan:
+    plan = sync_plan(TABLES)
+    return replace(
+        plan,
+        source=replace(plan.source, kind="memory"),
+        destinations=tuple(replace(one, kind="memory") for one in plan.destinations),
+    )
+
+
+def onboard(plan: SyncPlan, bank: Bank) -> None:
+    """As a run does it: a snapshot, staged in the typed form and published with the place in the log."""
+    (destination,) = plan.destinations
+    reads = [BulkRead(table, Segment(table.name), number) for number, table in enumerate(TABLES)]
+    tasks = NoTasks()
+    with SOURCE.open_for_tasks(plan.source, Wanted("run-1", 1, TABLES, 1, len(reads)), tasks) as opened:
+        readers = SOURCE.open_readers(plan.source, reads, barrier=tasks.barrier, participant=0)
+        readers.meet()
+        # What is committed from here on is not in the snapshot, and comes through the log.
+        with bank.transaction() as transaction:
+            transaction.update("account", (1, "a"), (2, "b"))
+            transaction.delete("audit", ("x", None))
+        places = SINK.load_area(destination, run_id="run-1").create(TABLES)
+        proofs: list[str] = []
+        loads = []
+        for number, table in enumerate(TABLES):
+            rows = SINK.load(destination, places[table.name], readers.rows(number, proven=proofs.append))
+            loads.append(Load(table, places[table.name].name, rows))
+        assert set(proofs) == {opened.proof}
+    boundaries = tuple(
+        Boundary(t.name, opened.position, high_marker="high", fingerprint=fingerprint(t)) for t in TABLES
+    )
+    publication = Publication("run-1", plan.source.log_topic, Reader.topic_id, 0, opened.position, boundaries)
+    SINK.open_sink(plan, destination, decoder=SOURCE.change_decoder(plan.source)).publish(
+        STREAM, loads, publication=publication
+    )
+
+
+def stream(plan: SyncPlan, bank: Bank) -> None:
+    reader = Reader(bank, plan.source.log_topic)
+    sink = SINK.open_sink(plan, plan.destinations[0], decoder=SOURCE.change_decoder(plan.source))
+    run_stream(plan, "warehouse", reader=reader, sink=sink, control=ScriptedControl(reader))  # type: ignore[arg-type]
+
+
+def test_a_sync_from_memory_to_memory_agrees_at_one_position(bank: Bank) -> None:
+    plan = memory_plan()
+    onboard(plan, bank)
+    SOURCE.open_source(plan.source).commit_marker(Marker("high", "high"))
+    with bank.transaction() as transaction:
+        transaction.truncate("audit")
+        transaction.insert("audit", ("y", "z"))
+        transaction.insert("account", (3, None))
+    stream(plan, bank)
+    (there,) = SINK.open_live(plan, plan.destinations[0], 1)
+    (here,) = SOURCE.open_source(plan.source).open_views(1)
+    assert there.position == here.position
+    for table in TABLES:
+        ask = partial(Segment, table.name, buckets=8)
+        assert there.digests(ask(), run_key="k") == here.digests(ask(), run_key="k")
+        assert there.row_hashes(ask(), run_key="k") == here.row_hashes(ask(), run_key="k")
+    assert SINK.findings(plan.destinations[0], STREAM, after=FindingsReported()) == ((), FindingsReported())
+
+
+def test_a_row_that_somebody_took_out_of_the_destination_stops_the_stream(bank: Bank) -> None:
+    plan = memory_plan()
+    onboard(plan, bank)
+    STORES["warehouse"].state.tables["audit"] = {}
+    with pytest.raises(Diverged, match="1 rows of audit should go"):
+        stream(plan, bank)
