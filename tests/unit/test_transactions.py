@@ -234,7 +234,7 @@ def test_a_truncate_that_writes_a_table_in_another_case_stops_the_stream_for_it_
     typed, _ = transactions_of(log)
     assert typed.truncated == ()
     ended = {name: Boundary(name, BinlogPosition(gtid(1)), ended=True) for name in ("account", "audit")}
-    stop = stop_condition(typed, ended.keys(), BoundaryGate(ended))
+    stop = stop_condition(typed, ended.keys(), BoundaryGate(ended), places=TablePlaces("bank"))
     assert isinstance(stop, SchemaConflict)
     assert "TRUNCATE TABLE Audit, which may be audit" in str(stop)
 
