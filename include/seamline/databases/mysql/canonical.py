@@ -39,7 +39,7 @@ _EXPRESSIONS = {
     Kind.BINARY: _HEX,
     Kind.BYTES: _HEX,
     Kind.DATE: "CAST({name} AS CHAR)",
-    Kind.UUID: "CAST({name} AS CHAR)",
+    Kind.UUID: "{uuid}",
     Kind.DATETIME: _MOMENT,
     Kind.INSTANT: _MOMENT,
     Kind.TIME: _SPAN,
@@ -58,14 +58,32 @@ _PRINTED_ALIKE = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
 class Dialect:
     """In which the servers of the family differ. `collation`: bytes decide, trailing spaces count; no collation of the
     source may join what is different. `micros`: the microseconds of a TIME. `document`: a JSON as the
-    server's own text."""
+    server's own text. `uuid`, `uuid_literal`: the text of a UUID, and one as the column has it; only a destination
+    has such a column in MySQL."""
 
     collation: str
     micros: str
     document: str
+    uuid: str
+    uuid_literal: str
 
 
-MARIADB = Dialect(collation="utf8mb4_nopad_bin", micros="TIME_TO_SEC({name})*1000000", document="{name}")
+MARIADB = Dialect(
+    collation="utf8mb4_nopad_bin",
+    micros="TIME_TO_SEC({name})*1000000",
+    document="{name}",
+    uuid="CAST({name} AS CHAR)",
+    uuid_literal="{text}",
+)
+# Measured on MySQL 9.7.4. TIME_TO_SEC drops the fraction, and with it the sign of a TIME within a second of zero.
+MYSQL = Dialect(
+    collation="utf8mb4_0900_bin",
+    micros="(TIME_TO_SEC({name})*1000000+IF({name}<TIME'00:00:00',-1,1)*MICROSECOND({name}))",
+    # A client may print a document that it is given as one: connectorx leaves the spaces out.
+    document="CAST({name} AS CHAR)",
+    uuid="BIN_TO_UUID({name})",
+    uuid_literal="UUID_TO_BIN({text})",
+)
 
 
 def quoted(name: str) -> str:
@@ -77,7 +95,7 @@ def text_literal(text: str) -> str:
     return f"_utf8mb4 x'{text.encode().hex()}'" if text else "''"
 
 
-def literal(column: Column, canonical: str) -> str:
+def literal(column: Column, canonical: str, *, dialect: Dialect = MARIADB) -> str:
     """A canonical text as a literal of the column's own type, so that an index on the column is used."""
     if column.kind in _NUMBERS:
         # A number in quotes would be compared as DOUBLE and lose digits beyond 2^53. PostgreSQL's numeric holds NaN and
@@ -86,14 +104,18 @@ def literal(column: Column, canonical: str) -> str:
         return str(number) if number.is_finite() else "NULL"
     if column.kind in (Kind.BINARY, Kind.BYTES):
         return f"x'{bytes.fromhex(canonical).hex()}'"
-    return text_literal(literal_text(column, canonical))
+    text = text_literal(literal_text(column, canonical))
+    return dialect.uuid_literal.format(text=text) if column.kind is Kind.UUID else text
 
 
 def canonical_expression(column: Column, *, dialect: Dialect = MARIADB) -> str:
     """The canonical text of a column; NULL for NULL."""
     name = quoted(column.name)
     return _EXPRESSIONS[column.kind].format(
-        name=name, collation=dialect.collation, micros=dialect.micros.format(name=name)
+        name=name,
+        collation=dialect.collation,
+        micros=dialect.micros.format(name=name),
+        uuid=dialect.uuid.format(name=name),
     )
 
 

@@ -214,7 +214,7 @@ class BinlogReadView:
         """As `literal`, in the column's own letters: one that they do not have would end the statement. What becomes of
         it then is no key of the table, or one that was not asked for."""
         letters, collation = self._letters(table).get(column.name, ("utf8mb4", ""))
-        plain = literal(column, canonical)
+        plain = literal(column, canonical, dialect=self.dialect)
         return plain if letters == "utf8mb4" else f"CONVERT({plain} USING {letters}) COLLATE {collation}"
 
     def _relation(self, table: Table) -> str:

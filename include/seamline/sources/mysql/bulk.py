@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from seamline.databases.mysql.canonical import MYSQL
 from seamline.databases.mysql.client import role
+from seamline.databases.mysql.mysql_client import translated
 from seamline.databases.mysql.one_session import SessionReaders
 from seamline.databases.mysql.snapshot_sessions import NeverTogether, close_all
 from seamline.kinds.bulk import OpenedSource, Wanted
 from seamline.plan.model import SourcePlan
-from seamline.sources.mysql.canonical import MYSQL
-from seamline.sources.mysql.client import translated
 from seamline.sources.mysql.sessions import errors_translated, open_together, views_at
 
 log = logging.getLogger("seamline.bulk_read")

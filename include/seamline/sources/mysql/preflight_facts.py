@@ -10,6 +10,7 @@ import pymysql
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql.canonical import quoted
 from seamline.databases.mysql.client import Session, query
+from seamline.databases.mysql.mysql_client import open_session, translated
 from seamline.databases.mysql.preflight import RoleFacts, SourceFacts
 from seamline.databases.mysql.preflight_facts import (
     PROBE_ID,
@@ -21,7 +22,6 @@ from seamline.databases.mysql.preflight_facts import (
     refused_tables,
 )
 from seamline.domain.catalogue import Table
-from seamline.sources.mysql.client import open_session, translated
 from seamline.sources.mysql.preflight import VARIABLES
 
 

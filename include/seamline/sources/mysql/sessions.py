@@ -21,14 +21,14 @@ from pymysql.constants import ER
 
 from seamline.adapters.connections import Connection
 from seamline.adapters.hanging import QUESTION_S, SILENCE_S
+from seamline.databases.mysql import mysql_client as client
 from seamline.databases.mysql.client import Session, query, role
+from seamline.databases.mysql.mysql_client import MySqlSession
 from seamline.databases.mysql.snapshot_sessions import NeverTogether, SnapshotLock, begin, close_all
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import InvariantViolated, Refused, TransientError
 from seamline.plan.model import SourcePlan
-from seamline.sources.mysql import client
 from seamline.sources.mysql.catalogue import read_catalogue
-from seamline.sources.mysql.client import MySqlSession
 from seamline.sources.mysql.gtid_set import GtidSet
 from seamline.sources.mysql.position import MySqlPosition
 from seamline.sources.mysql.read import MySqlReadView

@@ -8,12 +8,12 @@ import pymysql
 
 from seamline.databases.mysql.client import Session, role
 from seamline.databases.mysql.marker import delete_markers, insert_marker
+from seamline.databases.mysql.mysql_client import open_session, translated
 from seamline.domain.catalogue import Table, alterations
 from seamline.domain.position import Position
 from seamline.plan.model import SourcePlan
 from seamline.ports import Marker, Problem, ReadView, Survey
 from seamline.sources.mysql import catalogue, preflight, preflight_facts
-from seamline.sources.mysql.client import open_session, translated
 from seamline.sources.mysql.sessions import open_views
 
 AnswerT = TypeVar("AnswerT")

@@ -34,11 +34,13 @@ class MySqlSession(WatchedSession):
     doing = "SELECT command, state FROM performance_schema.processlist WHERE id = %s"
 
 
-def open_session(connection: Connection, *, limit_s: float = _LIMIT_S, silence_s: float = SILENCE_S) -> MySqlSession:
+def open_session(
+    connection: Connection, *, limit_s: float = _LIMIT_S, silence_s: float = SILENCE_S, client_flag: int = 0
+) -> MySqlSession:
     """A session in UTC, utf8mb4 and the default sql_mode, autocommit on. The caller closes it.
 
     `limit_s`: for how long a statement is waited for at which the server works. `silence_s`: after how long without an
-    answer somebody looks whether it does.
+    answer somebody looks whether it does. `client_flag`: of pymysql.constants.CLIENT.
     """
     try:
         session = MySqlSession(
@@ -52,6 +54,7 @@ def open_session(connection: Connection, *, limit_s: float = _LIMIT_S, silence_s
             autocommit=True,
             connect_timeout=_CONNECT_TIMEOUT_S,
             read_timeout=_CONNECT_TIMEOUT_S,
+            client_flag=client_flag,
             **pymysql_tls(connection),
         )
     except pymysql.err.MySQLError as exc:
