@@ -1,11 +1,14 @@
-"""Destinations of the behaviour suite: in memory, and databases of its own on the stack's PostgreSQL and MariaDB."""
+"""Destinations of the behaviour suite: in memory, and databases of its own on servers of the test session."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from seamline.adapters.connections import Connection
-from tests.integration.databases import PUBLISHER, mariadb_destination, postgres_database
+from tests.integration.conftest import mysql_root
+from tests.integration.databases import PUBLISHER, mariadb_destination, mysql_destination, postgres_database
+
+__all__ = ["mysql_root"]
 
 
 @pytest.fixture(scope="session")
@@ -24,4 +27,10 @@ def one_login_database(stack: object) -> Iterator[Connection]:
 @pytest.fixture(scope="session")
 def mariadb_publisher(stack: object) -> Iterator[Connection]:
     with mariadb_destination("settlement") as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def mysql_publisher(mysql_root: Connection) -> Iterator[Connection]:
+    with mysql_destination(mysql_root, "settlement") as connection:
         yield connection

@@ -1,15 +1,16 @@
-"""MariaDB as a destination that the behaviour suite runs over."""
+"""MariaDB and MySQL as destinations that the behaviour suite runs over."""
 
 import base64
 import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pymysql
 
-from seamline.adapters.connections import Connection, resolve
+from seamline.adapters import connections
+from seamline.adapters.connections import Connection
 from seamline.databases.mysql.canonical import quoted
 from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding
@@ -19,6 +20,8 @@ from seamline.domain.position import position_to_json
 from seamline.kinds.found import source_kind
 from seamline.ports import Failpoints, Load, Sink
 from seamline.sinks.mariadb.dialect import MARIADB
+from seamline.sinks.mysql.dialect import MYSQL
+from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.session import Session, close, execute, load_rows, open_session
 from seamline.sinks.relational.sink import RelationalSink
 from seamline.sinks.relational.staging import index_rows, rows_document
@@ -34,34 +37,39 @@ AT = f"`{DATABASE}_seamline`"
 
 
 class MariaDbWorld:
-    """Its databases on the server of the test session; `publisher` has the rights of one there."""
+    """Its databases on a server of the test session; `publisher` has the rights of one there, `root` all."""
+
+    kind: ClassVar[str] = "mariadb"
+    dialect: ClassVar[Dialect] = MARIADB
 
     def __init__(
         self,
         tables: Sequence[Table],
         publisher: Connection,
         *,
+        root: Connection | None = None,
         kind: type[RelationalSink] = RelationalSink,
         resolve: Callable[[str], Connection] | None = None,
     ) -> None:
         plan = sync_plan(tables)
-        self.plan = replace(plan, destinations=tuple(replace(one, kind="mariadb") for one in plan.destinations))
+        self.plan = replace(plan, destinations=tuple(replace(one, kind=self.kind) for one in plan.destinations))
         self.publisher = publisher
-        self._kind = kind
+        self._root = root or connections.resolve("core_bank_root")
+        self._sink = kind
         self._resolve = resolve or (
             lambda name: mariadb_writer_of(publisher) if name.endswith("_writer") else publisher
         )
         self._sinks: list[RelationalSink] = []
         self._staged = 0
-        self.session = open_session(publisher, MARIADB)
+        self.session = open_session(publisher, self.dialect)
         self._clear()
 
     def sink(self, *, failpoints: Failpoints | None = None) -> RelationalSink:
-        made = self._kind(
+        made = self._sink(
             self.plan,
-            replace(self.plan.destinations[0], kind="mariadb"),
+            self.plan.destinations[0],
             decoder=source_kind(self.plan.source.kind).change_decoder(self.plan.source),
-            dialect=MARIADB,
+            dialect=self.dialect,
             resolve=self._resolve,
             failpoints=failpoints,
         )
@@ -80,7 +88,7 @@ class MariaDbWorld:
             lost_before.append(lost)
             if lost is LostAnswer.NOT_APPLIED:
                 (number,) = session.server_thread_id  # type: ignore[attr-defined]
-                with closing(mariadb(replace(resolve("core_bank_root"), database=""))) as root:
+                with closing(mariadb(replace(self._root, database=""))) as root:
                     root.cursor().execute(f"KILL CONNECTION {number}")
             send(session, failpoint)
             close(session)
@@ -93,7 +101,7 @@ class MariaDbWorld:
         self._staged += 1
         name = f"{table.name}__{self._staged}"
         place = f"{DATABASE}_stage.{quoted(name)}"
-        execute(self.session, create_table(place, table, MARIADB))
+        execute(self.session, create_table(place, table, self.dialect))
         if rows:
             decoder = source_kind(self.plan.source.kind).change_decoder(self.plan.source)
             batch, _ = decoder.rows(table, [json.dumps(row).encode() for row in rows])
@@ -149,9 +157,14 @@ class MariaDbWorld:
 
     def do(self, *statements: str) -> None:
         """As the administrator."""
-        with closing(mariadb(replace(resolve("core_bank_root"), database=""))) as root, root.cursor() as cursor:
+        with closing(mariadb(replace(self._root, database=""))) as root, root.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
+
+
+class MySqlWorld(MariaDbWorld):
+    kind = "mysql"
+    dialect = MYSQL
 
 
 def _as_logged(value: Any) -> Any:

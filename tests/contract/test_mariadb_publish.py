@@ -69,9 +69,9 @@ def test_nobody_takes_or_compares_tables_that_are_published_and_have_no_names_ye
     stopped.undo()
     destination = _known(world, stopped)
     with pytest.raises(TransientError, match="do not have their names yet"):
-        open_live(world.plan, destination, 1)
+        open_live(world.plan, destination, 1, dialect=MARIADB)
     world.sink().publish(STREAM, loads, publication=publication())
-    (view,) = open_live(world.plan, destination, 2)[:1]
+    (view,) = open_live(world.plan, destination, 2, dialect=MARIADB)[:1]
     view.close()
     Applying(world).span(insert(ACCOUNT, **account(2)))
     assert world.rows(ACCOUNT) == texts(account(1), account(2))

@@ -96,7 +96,7 @@ def loaded(table: Table, batches: Sequence[pa.RecordBatch]) -> str:
 
 
 def view_of(table: Table, database: str, name: str, connection: Connection) -> RelationalReadView:
-    (view,) = open_views(connection, [table], {table.name: (database, name)}, 1, lambda _: position(1))
+    (view,) = open_views(connection, [table], {table.name: (database, name)}, 1, lambda _: position(1), dialect=MARIADB)
     return view
 
 

@@ -48,6 +48,25 @@ def mariadb_destination(name: str) -> Iterator[Connection]:
             cursor.execute(f"DROP USER '{login}'@'%'")
 
 
+@contextmanager
+def mysql_destination(root: Connection, name: str) -> Iterator[Connection]:
+    """The same in a MySQL of this session; its logins have no password, as its root has none."""
+    publisher = replace(root, connection_id=name, login=f"{name}_publisher", database="")
+    writer = mariadb_writer_of(publisher)
+    with closing(mariadb(replace(root, database=""))) as session, session.cursor() as cursor:
+        drop_mariadb_destination(cursor, name)
+        cursor.execute("SET GLOBAL local_infile = ON")
+        for login in (publisher.login, writer.login):
+            cursor.execute(f"DROP USER IF EXISTS '{login}'@'%'")
+            cursor.execute(f"CREATE USER '{login}'@'%'")
+        for statement in mariadb_grants(name, publisher=publisher.login, writer=writer.login):
+            cursor.execute(statement)
+        yield publisher
+        drop_mariadb_destination(cursor, name)
+        for login in (publisher.login, writer.login):
+            cursor.execute(f"DROP USER '{login}'@'%'")
+
+
 def mariadb_writer_of(publisher: Connection) -> Connection:
     login = publisher.login.replace("_publisher", "_writer")
     return replace(publisher, connection_id=f"{publisher.connection_id}_writer", login=login)

@@ -59,7 +59,7 @@ def sql(publisher: Connection) -> Iterator[Sql]:
 @contextmanager
 def publishing(publisher: Connection, *, reader_patience_s: float = 60.0) -> Iterator[RelationalCuts]:
     session = open_session(publisher, MARIADB)
-    with closing(RelationalCuts(DESTINATION, session, reader_patience_s=reader_patience_s)) as cuts:
+    with closing(RelationalCuts(DESTINATION, session, MARIADB, reader_patience_s=reader_patience_s)) as cuts:
         yield cuts
 
 

@@ -15,6 +15,7 @@ from seamline.domain.errors import SeamlineError
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Marker
+from seamline.sinks.mariadb.dialect import MARIADB
 from seamline.sinks.relational.read_back import open_views
 from seamline.sync.comparison import Work, compare_tables
 from seamline.sync.onboard import publish
@@ -114,7 +115,7 @@ def test_a_sync_into_mariadb_is_loaded_published_streamed_and_agrees_with_its_so
         # All of it is applied, as far as the source is by now; the ledger itself names the marker's place.
         places = {table.name: (NAME, table.name) for table in run.plan.tables}
         tables = [table.definition for table in run.plan.tables]
-        (destination,) = open_views(resolve(NAME), tables, places, 1, lambda _: source.position)
+        (destination,) = open_views(resolve(NAME), tables, places, 1, lambda _: source.position, dialect=MARIADB)
         with closing(source), closing(destination):
             verdicts = compare_tables(work, source=[source], destination=[destination])
         assert {one.table: one.verdict for one in verdicts} == dict.fromkeys(("account", "audit"), Verdict.MATCH)

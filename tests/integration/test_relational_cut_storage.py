@@ -20,6 +20,7 @@ from seamline.domain.verdict import Verdict
 from seamline.kinds.bulk import ArrowRows
 from seamline.plan.model import NightlyPlan
 from seamline.ports import Load
+from seamline.sinks.mariadb.dialect import MARIADB
 from seamline.sinks.mariadb.kind import KIND
 from seamline.sinks.relational.cut_catalogue import taking_turns
 from seamline.sinks.relational.cuts import RelationalCuts
@@ -246,7 +247,8 @@ def test_doubles_are_held_against_what_was_compared_too(cuts: RelationalCuts, sq
     sql.execute("UPDATE cuts_stage.e1 SET rate = id / 4")
     definition = replace(STAGED_ENTRY, columns=(*STAGED_ENTRY.columns, Column("rate", Kind.DOUBLE, "double")))
     plan = sync_plan([definition])
-    (view,) = open_staged(plan, DESTINATION, [Load(definition, "e1", 3)], 1, position=BinlogPosition("0-1-7"))
+    loads = [Load(definition, "e1", 3)]
+    (view,) = open_staged(plan, DESTINATION, loads, 1, position=BinlogPosition("0-1-7"), dialect=MARIADB)
     whole, exact = view.whole_digest("entry", run_key="key"), view.digests(Segment("entry"), run_key="key")[0]
     assert (view.columns("entry"), view.key_span("entry")) == (tuple(c.name for c in definition.columns), (1, 3))
     view.close()
@@ -260,7 +262,7 @@ def test_doubles_are_held_against_what_was_compared_too(cuts: RelationalCuts, sq
     sql.execute("UPDATE cuts_stage.e1 SET rate = id / 4")
     cuts.publish(cut, definitions={"entry": definition})
     (table,) = cuts.date_before("settlement", DAY.replace(day=6))
-    published = open_published(plan, DESTINATION, [table], position=cut.position)
+    published = open_published(plan, DESTINATION, [table], position=cut.position, dialect=MARIADB)
     assert published.whole_digest("entry", run_key="key") == whole
     published.close()
 

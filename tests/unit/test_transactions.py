@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from seamline.domain.cutover import Boundary, BoundaryGate
 from seamline.domain.errors import LogCorrupted, SchemaConflict
 from seamline.domain.log import WHOLE_DATABASE, LogRecord, RecordKind, RowChange, Transaction
+from seamline.domain.table_places import TablePlaces
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sync.stop_conditions import stop_condition

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any
 
 import pymysql
 
@@ -49,7 +49,7 @@ class BinlogReadView:
     The session must have been opened by the `sessions` of its own engine (UTC, repeatable read, no merged hash).
     """
 
-    dialect: ClassVar[Dialect]
+    dialect: Dialect
 
     def __init__(
         self,

@@ -1,140 +1,23 @@
 """MariaDB as a destination."""
 
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from seamline.domain.catalogue import Column, Table
-from seamline.domain.changes import Finding, FindingsReported
-from seamline.domain.date_before import PublishedTable
-from seamline.domain.ledger import StreamId
-from seamline.domain.position import Position
-from seamline.domain.verdict import TableVerdict
-from seamline.kinds.bulk import LoadArea, StagedPlace, TableRows
-from seamline.kinds.derived import StagedPart
-from seamline.kinds.logins import DestinationLogins
-from seamline.kinds.sink import Atomic, SinkPowers
-from seamline.plan.model import DerivedTablePlan, DestinationPlan, SyncPlan
-from seamline.ports import Load, Problem, ReadView, Sink, StagedView
-from seamline.ports.cuts import Cuts, CutStore
-from seamline.ports.maintenance import DestinationMaintenance
 from seamline.sinks.mariadb.dialect import MARIADB
+from seamline.sinks.relational.dialect import Dialect
+from seamline.sinks.relational.kind import RelationalKind
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from seamline.ports.certificates import ProbeDestination
     from seamline.spec.destination import Destination
-    from seamline.values.changes import ChangeDecoder
 
 
-class MariaDb:
-    """`kinds.sink.SinkKind` with every power."""
-
+class MariaDb(RelationalKind):
     name: ClassVar[str] = "mariadb"
-    powers: ClassVar[SinkPowers] = SinkPowers(Atomic.SYNC)
+    dialect: ClassVar[Dialect] = MARIADB
 
     def spec(self) -> "type[Destination]":
         from seamline.sinks.mariadb.spec import MariaDbDestination
 
         return MariaDbDestination
-
-    def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
-        from seamline.sinks.relational.sink import open_sink
-
-        return open_sink(plan, destination, decoder=decoder, dialect=MARIADB)
-
-    def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
-        from seamline.sinks.relational.preflight import problems
-
-        return problems(plan, destination, MARIADB)
-
-    def grant_script(self, destination: DestinationPlan, database: str, *, logins: DestinationLogins) -> str:  # noqa: ARG002
-        from seamline.sinks.relational.grants import grant_script
-
-        return grant_script(destination.schema, logins=logins, server=MARIADB.server)
-
-    def load_area(self, destination: DestinationPlan, *, run_id: str) -> LoadArea:
-        from seamline.sinks.relational.staging import open_area
-
-        return open_area(destination, MARIADB, run_id=run_id)
-
-    def load(self, destination: DestinationPlan, place: StagedPlace, rows: TableRows) -> int:
-        from seamline.sinks.relational.staging import load
-
-        return load(destination, place, rows, MARIADB)
-
-    def open_maintenance(self, destination: DestinationPlan) -> DestinationMaintenance:
-        from seamline.sinks.relational.maintenance import open_maintenance
-
-        return open_maintenance(destination, MARIADB)
-
-    def open_live(self, plan: SyncPlan, destination: DestinationPlan, count: int) -> Sequence[ReadView]:
-        from seamline.sinks.relational.read_back import open_live
-
-        return open_live(plan, destination, count)
-
-    def open_staged(
-        self, plan: SyncPlan, destination: DestinationPlan, loads: Sequence[Load], count: int, *, position: Position
-    ) -> Sequence[StagedView]:
-        from seamline.sinks.relational.read_back import open_staged
-
-        return open_staged(plan, destination, loads, count, position=position)
-
-    def open_published(
-        self, plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
-    ) -> ReadView:
-        from seamline.sinks.relational.read_back import open_published
-
-        return open_published(plan, destination, tables, position=position)
-
-    def findings(
-        self, destination: DestinationPlan, stream: StreamId, *, after: FindingsReported
-    ) -> tuple[tuple[Finding, ...], FindingsReported]:
-        from seamline.sinks.relational.findings import findings_of
-
-        return findings_of(destination, stream, MARIADB, after=after)
-
-    def open_cuts(self, destination: DestinationPlan) -> Cuts:
-        from seamline.sinks.relational.cuts import open_cuts
-
-        return open_cuts(destination, MARIADB)
-
-    def open_cut_expiry(self, destination: DestinationPlan) -> CutStore:
-        from seamline.sinks.relational.cut_expiry import open_cut_expiry
-
-        return open_cut_expiry(destination, MARIADB)
-
-    def open_probed(self, plan: SyncPlan, destination: DestinationPlan) -> "ProbeDestination":
-        from seamline.sinks.relational.probed import open_probed
-
-        return open_probed(plan, destination, MARIADB)
-
-    def rows_url(self, destination: DestinationPlan, schema: str) -> str:
-        from seamline.sinks.relational.rows_url import rows_url
-
-        return rows_url(destination, schema)
-
-    def staged_parts(self, destination: DestinationPlan, load: Load, *, parts_max: int) -> Sequence[StagedPart]:
-        return (StagedPart(0, None),)
-
-    def read_staged(
-        self, destination: DestinationPlan, load: Load, columns: Sequence[Column], part: StagedPart
-    ) -> "Iterator[pa.RecordBatch]":
-        from seamline.sinks.relational.derived import read_staged
-
-        return read_staged(destination, load, columns, MARIADB)
-
-    def stage_derived(self, destination: DestinationPlan, table: Table, rows: "pa.Table", *, run_id: str) -> Load:
-        from seamline.sinks.relational.derived import stage_derived
-
-        return stage_derived(destination, table, rows, MARIADB, run_id=run_id)
-
-    def compare_derived(
-        self, destination: DestinationPlan, derived: DerivedTablePlan, *, base: Load, made: Load, position: str
-    ) -> TableVerdict:
-        from seamline.sinks.relational.derived import compare_derived
-
-        return compare_derived(destination, derived, MARIADB, base=base, made=made, position=position)
 
 
 KIND = MariaDb()

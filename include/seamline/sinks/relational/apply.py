@@ -30,9 +30,9 @@ class SpanApplier:
         if batch.rows:
             load_rows(self.session, on.load_chunk(number), [batch.document])
         if batch.is_moved:
-            for column in on.unavailable:
-                execute(self.session, on.fill_moved_from_chunks(column, number))
-            execute(self.session, on.fill_moved_from_live(number))
+            filling = [one for column in on.unavailable for one in on.fill_moved_from_chunks(column, number)]
+            for statement in (*filling, *on.fill_moved_from_live(number)):
+                execute(self.session, statement)
             self._require_no_orphans(on, on.moved_orphans(number))
 
     def bring(self, batches: Mapping[str, Sequence[Encoded]]) -> None:
@@ -106,7 +106,8 @@ class SpanApplier:
         if any(part.is_partial for part in parts):
             for column in on.unavailable:
                 if query(self.session, on.lacks_values(column)):
-                    execute(self.session, on.fill_from_chunks(column, first))
+                    for statement in on.fill_from_chunks(column, first):
+                        execute(self.session, statement)
 
     def _require_all_rows(self, on: TableStatements, put: int) -> None:
         """Chunks do not survive their session: what was put there must be there."""

@@ -65,10 +65,13 @@ class RelationalCuts:
     `reader_patience_s`: how long a publish waits for those who read the views.
     """
 
-    def __init__(self, destination: DestinationPlan, session: Session, *, reader_patience_s: float = 60.0) -> None:
+    def __init__(
+        self, destination: DestinationPlan, session: Session, dialect: Dialect, *, reader_patience_s: float = 60.0
+    ) -> None:
         self._destination = destination
         self._at = ledger_place(destination)
         self._session = session
+        self._dialect = dialect
         self._reader_patience_s = reader_patience_s
 
     def close(self) -> None:
@@ -236,6 +239,7 @@ class RelationalCuts:
             digest=table.digest,
             definition=definition,
             position=cut.position,
+            dialect=self._dialect,
         )
         return staged
 
@@ -346,4 +350,4 @@ class RelationalCuts:
 
 def open_cuts(destination: DestinationPlan, dialect: Dialect) -> RelationalCuts:
     """The cuts of a destination, in a session of their own."""
-    return RelationalCuts(destination, open_session(resolve(destination.connection), dialect))
+    return RelationalCuts(destination, open_session(resolve(destination.connection), dialect), dialect)

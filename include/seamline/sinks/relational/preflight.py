@@ -105,7 +105,8 @@ def _rights(session: Session, database: str, wanted: Sequence[str]) -> set[str]:
         f" SELECT privilege_type FROM information_schema.schema_privileges WHERE grantee = {account}"
         f" AND {text_literal(database)} LIKE table_schema",
     )
-    if query(session, "SELECT CURRENT_ROLE()")[0][0] is not None:
+    # MySQL says NONE where MariaDB has NULL.
+    if query(session, "SELECT CURRENT_ROLE()")[0][0] not in (None, "NONE"):
         return set(wanted)
     return {str(right) for (right,) in found}
 

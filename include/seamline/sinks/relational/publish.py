@@ -61,6 +61,7 @@ class Publisher:
                 digest=load.digest,
                 definition=load.table,
                 position=publication.position,
+                dialect=self.dialect,
             )
         return False
 

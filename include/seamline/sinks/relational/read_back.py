@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import pymysql
-
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.hanging import QUESTION_S
 from seamline.databases.mysql import client
@@ -16,6 +14,7 @@ from seamline.domain.position import Position
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load
 from seamline.sinks.relational import ledger as ledger_tables
+from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.places import Place, ledger_place
 from seamline.sinks.relational.publish import still_pending
 from seamline.sinks.relational.read_view import RelationalReadView
@@ -30,7 +29,9 @@ VIEW_SETTINGS = (
 _ATTEMPTS = 20
 
 
-def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[RelationalReadView]:
+def open_live(
+    plan: SyncPlan, destination: DestinationPlan, count: int, *, dialect: Dialect
+) -> list[RelationalReadView]:
     """`count` views of the live tables of a sync, at the ledger's position as these views see it."""
     stream, at = plan.stream_id(destination.name), ledger_place(destination)
 
@@ -46,29 +47,45 @@ def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[
 
     tables = [table.definition for table in plan.tables]
     places = {table.name: (destination.schema, table.name) for table in plan.tables}
-    return open_views(resolve(destination.connection), tables, places, count, position_of)
+    return open_views(resolve(destination.connection), tables, places, count, position_of, dialect=dialect)
 
 
 def open_staged(
-    plan: SyncPlan, destination: DestinationPlan, loads: Sequence[Load], count: int, *, position: Position
+    plan: SyncPlan,
+    destination: DestinationPlan,
+    loads: Sequence[Load],
+    count: int,
+    *,
+    position: Position,
+    dialect: Dialect,
 ) -> list[RelationalReadView]:
     places = {load.table.name: (destination.stage_schema, load.staged_as) for load in loads}
-    return _at(position, plan, destination, places, count)
+    return _at(position, plan, destination, places, count, dialect)
 
 
 def open_published(
-    plan: SyncPlan, destination: DestinationPlan, tables: Sequence[PublishedTable], *, position: Position
+    plan: SyncPlan,
+    destination: DestinationPlan,
+    tables: Sequence[PublishedTable],
+    *,
+    position: Position,
+    dialect: Dialect,
 ) -> RelationalReadView:
     places = {one.table: (one.schema, one.name) for one in tables}
-    (view,) = _at(position, plan, destination, places, 1)
+    (view,) = _at(position, plan, destination, places, 1, dialect)
     return view
 
 
 def _at(
-    position: Position, plan: SyncPlan, destination: DestinationPlan, places: Mapping[str, Place], count: int
+    position: Position,
+    plan: SyncPlan,
+    destination: DestinationPlan,
+    places: Mapping[str, Place],
+    count: int,
+    dialect: Dialect,
 ) -> list[RelationalReadView]:
     tables = [table.definition for table in plan.tables if table.name in places]
-    return open_views(resolve(destination.connection), tables, places, count, lambda _: position)
+    return open_views(resolve(destination.connection), tables, places, count, lambda _: position, dialect=dialect)
 
 
 def open_views(
@@ -77,20 +94,25 @@ def open_views(
     places: Mapping[str, Place],
     count: int,
     position_of: Callable[[WatchedSession], Position],
+    *,
+    dialect: Dialect,
 ) -> list[RelationalReadView]:
     """`count` views, each in a snapshot of its own, of one and the same position. Who holds the stream has them at the
     first attempt."""
     sessions: list[WatchedSession] = []
     try:
         for _ in range(count):
-            sessions.append(_open_session(connection))
+            sessions.append(_open_session(connection, dialect))
         with translated("open read views"):
             position = _one_position(sessions, position_of)
     except BaseException:
         for session in sessions:
             close(session)
         raise
-    return [RelationalReadView(session, tables=tables, places=places, position=position) for session in sessions]
+    return [
+        RelationalReadView(session, tables=tables, places=places, position=position, dialect=dialect)
+        for session in sessions
+    ]
 
 
 def _one_position(sessions: Sequence[WatchedSession], position_of: Callable[[WatchedSession], Position]) -> Position:
@@ -110,12 +132,13 @@ def _begin(session: WatchedSession, position_of: Callable[[WatchedSession], Posi
     return position_of(session)
 
 
-def _open_session(connection: Connection) -> WatchedSession:
-    session = client.open_session(replace(connection, database=""), limit_s=QUESTION_S)
+def _open_session(connection: Connection, dialect: Dialect) -> WatchedSession:
+    session = dialect.open_session(replace(connection, database=""), limit_s=QUESTION_S)
     try:
-        for setting in VIEW_SETTINGS:
-            client.query(session, setting)
-    except pymysql.err.MySQLError as exc:
+        with translated("set up a read view"):
+            for setting in (*VIEW_SETTINGS, *dialect.view_settings):
+                client.query(session, setting)
+    except BaseException:
         close(session)
-        raise client.translated(exc, connection) from exc
+        raise
     return session

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from seamline.databases.mysql.canonical import (
-    MARIADB,
     canonical_expression,
     field_expression,
     hash_number,
@@ -34,7 +33,7 @@ from seamline.domain.catalogue import Column, Table
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.position import Position
 from seamline.ports import RowHash
-from seamline.sinks.relational.dialect import OWN_PREFIX
+from seamline.sinks.relational.dialect import OWN_PREFIX, Dialect
 from seamline.sinks.relational.places import Place, relation
 
 _Texts = Mapping[str, str | None]
@@ -52,8 +51,6 @@ class _OddRow:
 class RelationalReadView(BinlogReadView):
     """`places`: table → (database, name)."""
 
-    dialect = MARIADB
-
     def __init__(
         self,
         session: WatchedSession,
@@ -61,7 +58,10 @@ class RelationalReadView(BinlogReadView):
         tables: Sequence[Table],
         places: Mapping[str, Place],
         position: Position,
+        dialect: Dialect,
     ) -> None:
+        # Before anything is asked of it.
+        self.dialect = dialect.texts
         super().__init__(session, database="", tables=tables, position=position, opened_at=datetime.now(UTC))
         self._places = places
 

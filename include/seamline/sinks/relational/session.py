@@ -60,7 +60,7 @@ _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 def open_session(connection: Connection, dialect: Dialect, *, silence_s: float = SILENCE_S) -> Session:
     """A session that commits each statement, in UTC and strict; no database is chosen. `silence_s`: after how long
     without an answer somebody looks whether the server still works."""
-    session = client.open_session(
+    session = dialect.open_session(
         replace(connection, database=""), limit_s=_LIMIT_S, silence_s=silence_s, client_flag=CLIENT.LOCAL_FILES
     )
     try:

@@ -4,6 +4,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.digest import KeyedDigest, Segment, SegmentDigest
 from seamline.domain.errors import GateFailed
 from seamline.domain.position import Position
+from seamline.sinks.relational.dialect import Dialect
 from seamline.sinks.relational.places import relation
 from seamline.sinks.relational.read_view import RelationalReadView
 from seamline.sinks.relational.session import Session, execute, query, rolled_back
@@ -17,6 +18,7 @@ def require_as_compared(
     digest: KeyedDigest | None,
     definition: Table | None,
     position: Position,
+    dialect: Dialect,
 ) -> None:
     """GateFailed unless the table holds what was compared at `position`. Without digest or definition it only counts.
 
@@ -27,7 +29,7 @@ def require_as_compared(
             ((held,),) = query(session, f"SELECT COUNT(*) FROM {relation(*place)}")
             is_same = held == rows
         else:
-            found = _digest(session, place, definition, digest, position)
+            found = _digest(session, place, definition, digest, position, dialect)
             held, is_same = found.rows, found == (digest.whole or digest.digest)
     if not is_same:
         what = "other values" if held == rows else f"{held} rows"
@@ -42,11 +44,18 @@ def require_as_compared(
 
 
 def _digest(
-    session: Session, place: tuple[str, str], definition: Table, compared: KeyedDigest, position: Position
+    session: Session,
+    place: tuple[str, str],
+    definition: Table,
+    compared: KeyedDigest,
+    position: Position,
+    dialect: Dialect,
 ) -> SegmentDigest:
     """As `compared` was made: of every column where it has them all."""
     execute(session, "SET SESSION optimizer_switch = 'derived_merge=off'")
-    view = RelationalReadView(session, tables=[definition], places={definition.name: place}, position=position)
+    view = RelationalReadView(
+        session, tables=[definition], places={definition.name: place}, position=position, dialect=dialect
+    )
     if compared.whole is not None:
         return view.whole_digest(definition.name, run_key=compared.run_key)
     return sum(view.digests(Segment(definition.name), run_key=compared.run_key).values(), SegmentDigest())

@@ -21,8 +21,8 @@ LAST_CHUNK = 2_147_483_647
 OFFSET, DELETED, MET, FOUND, MISSING, CHUNK = (
     quoted(f"{OWN_PREFIX}{name}") for name in ("offset", "deleted", "met", "found", "missing", "chunk")
 )
-_AGE, _FIRST_MET, _TOTAL, _BEST, _GONE, _NUMBER = (
-    quoted(f"{OWN_PREFIX}{name}") for name in ("age", "first_met", "total", "best", "gone", "number")
+_AGE, _FIRST_MET, _TOTAL, _BEST, _NUMBER = (
+    quoted(f"{OWN_PREFIX}{name}") for name in ("age", "first_met", "total", "best", "number")
 )
 ROW, HASH, COPY, COPIES, TOP = (quoted(f"{OWN_PREFIX}{name}") for name in ("row", "hash", "copy", "copies", "top"))
 
@@ -37,6 +37,9 @@ class TableStatements:
         self.live = f"{quoted(database)}.{quoted(table.name)}"
         self.staging = f"{at}.seamline_staging_{number}"
         self.chunks = f"{at}.seamline_chunks_{number}"
+        # What is noted between two statements.
+        self.moved = f"{at}.seamline_moved_{number}"
+        self.found = f"{at}.seamline_found_{number}"
         # Whose values the log may leave out.
         self.unavailable = [c for c in table.columns if c.toastable and table.is_keyed and c.name not in table.key]
         self.columns = [quoted(column.name) for column in table.columns]
@@ -122,7 +125,7 @@ class TableStatements:
             f" ROW_NUMBER() {window} DESC) AS {_AGE} FROM {chunks}) AS p WHERE {_AGE} = 1"
         )
 
-    def fill_from_chunks(self, column: Column, first: int) -> str:
+    def fill_from_chunks(self, column: Column, first: int) -> list[str]:
         """A value that the newest change of a key left out is that of the newest chunk from `first` on that has it."""
         keys = ", ".join(f"p.{key}" for key in self._keys)
         best = (
@@ -131,44 +134,60 @@ class TableStatements:
             f" WHERE NOT s.{DELETED} AND {self._is_missing(column, 's')}"
             f" AND NOT p.{DELETED} AND NOT {self._is_missing(column, 'p')} AND p.{CHUNK} >= {first} GROUP BY {keys}"
         )
-        return (
-            f"UPDATE {self.staging} AS s JOIN ({best}) AS b ON {_same(self._keys, 's', 'b')}"
+        return [
+            *self._noted(self.found, best),
+            f"UPDATE {self.staging} AS s JOIN {self.found} AS b ON {_same(self._keys, 's', 'b')}"
             f" JOIN {self.chunks} AS p ON {_same(self._keys, 'p', 'b')} AND p.{CHUNK} = b.{_BEST}"
-            f" SET s.{quoted(column.name)} = p.{quoted(column.name)}, {self._mark_filled(column, 's')}"
-        )
+            f" SET s.{quoted(column.name)} = p.{quoted(column.name)}, {self._mark_filled(column, 's')}",
+        ]
 
     def lacks_values(self, column: Column) -> str:
         """Whether a row that was gathered lacks this column's value."""
         return f"SELECT 1 FROM {self.staging} AS s WHERE NOT s.{DELETED} AND {self._is_missing(column, 's')} LIMIT 1"
 
-    def fill_moved_from_chunks(self, column: Column, chunk: int) -> str:
+    def fill_moved_from_chunks(self, column: Column, chunk: int) -> list[str]:
         """Of the rows of this chunk that have changed their key: a value that was left out is that of the newest older
         chunk that has it under the old key, and came after the last delete there."""
-        moved = f"w.{CHUNK} = {chunk} AND w.{self._old_keys[0]} IS NOT NULL AND NOT w.{DELETED}"
-        older = f"{self._old_is('p', 'w')} AND p.{CHUNK} < {chunk}"
+        name = quoted(column.name)
         keys = ", ".join(f"w.{key}" for key in self._keys)
-        best = (
-            f"SELECT {keys}, MAX(IF(NOT p.{DELETED} AND NOT {self._is_missing(column, 'p')}, p.{CHUNK}, 0)) AS {_BEST},"
-            f" MAX(IF(p.{DELETED}, p.{CHUNK}, 0)) AS {_GONE} FROM {self.chunks} AS w JOIN {self.chunks} AS p ON {older}"
-            f" WHERE {moved} AND {self._is_missing(column, 'w')} GROUP BY {keys}"
+        age = f"ROW_NUMBER() OVER (PARTITION BY {keys} ORDER BY p.{CHUNK} DESC)"
+        older = (
+            f"SELECT {keys}, p.{name}, p.{DELETED}, {age} AS {_AGE} FROM {self.moved} AS w JOIN {self.chunks} AS p"
+            f" ON {self._old_is('p', 'w')} AND p.{CHUNK} < {chunk}"
+            f" WHERE p.{DELETED} OR NOT {self._is_missing(column, 'p')}"
         )
+        newest = f"SELECT {', '.join([*self._keys, name])} FROM ({older}) AS o WHERE o.{_AGE} = 1 AND NOT o.{DELETED}"
+        return [
+            *self._noted(self.moved, self._moved_of(chunk, self._is_missing(column, "w"))),
+            *self._noted(self.found, newest),
+            f"UPDATE {self.chunks} AS w JOIN {self.found} AS b ON {_same(self._keys, 'w', 'b')}"
+            f" SET w.{name} = b.{name}, {self._mark_filled(column, 'w')} WHERE w.{CHUNK} = {chunk}",
+        ]
+
+    def fill_moved_from_live(self, chunk: int) -> list[str]:
+        """What they lack then is that of the live row under the old key, unless an older chunk deletes it."""
+        return [
+            *self._noted(self.moved, self._moved_of(chunk, self._lacks("w"))),
+            f"DELETE {self.moved} FROM {self.moved} JOIN {self.chunks} AS p"
+            f" ON {self._old_is('p', self.moved)} AND p.{CHUNK} < {chunk} AND p.{DELETED}",
+            f"UPDATE {self.chunks} AS w JOIN {self.moved} AS m ON {_same(self._keys, 'w', 'm')}"
+            f" JOIN {self.live} AS t ON {self._old_is('t', 'm')} SET {self._taken('w')} WHERE w.{CHUNK} = {chunk}",
+        ]
+
+    def _moved_of(self, chunk: int, lacking: str) -> str:
+        """Keys of the rows of this chunk that have changed them, old and new."""
         return (
-            f"UPDATE {self.chunks} AS w JOIN ({best}) AS b ON {_same(self._keys, 'w', 'b')}"
-            f" JOIN {self.chunks} AS p ON {self._old_is('p', 'w')} AND p.{CHUNK} = b.{_BEST}"
-            f" SET w.{quoted(column.name)} = p.{quoted(column.name)}, {self._mark_filled(column, 'w')}"
-            f" WHERE w.{CHUNK} = {chunk} AND b.{_BEST} > b.{_GONE}"
+            f"SELECT {', '.join([*self._keys, *self._old_keys])} FROM {self.chunks} AS w WHERE w.{CHUNK} = {chunk}"
+            f" AND w.{self._old_keys[0]} IS NOT NULL AND NOT w.{DELETED} AND {lacking}"
         )
 
-    def fill_moved_from_live(self, chunk: int) -> str:
-        """What they lack then is that of the live row under the old key, unless an older chunk deletes it."""
-        gone = (
-            f"SELECT 1 FROM {self.chunks} AS p WHERE {self._old_is('p', 'w')} AND p.{CHUNK} < {chunk} AND p.{DELETED}"
-        )
-        return (
-            f"UPDATE {self.chunks} AS w JOIN {self.live} AS t ON {self._old_is('t', 'w')} SET {self._taken('w')}"
-            f" WHERE w.{CHUNK} = {chunk} AND w.{self._old_keys[0]} IS NOT NULL AND NOT w.{DELETED}"
-            f" AND {self._lacks('w')} AND NOT EXISTS ({gone})"
-        )
+    def _noted(self, place: str, rows: str) -> list[str]:
+        """These rows in a temporary table of their own: in MySQL a statement may name a temporary table once."""
+        key = f"PRIMARY KEY ({', '.join(self._keys)})"
+        return [
+            f"DROP TEMPORARY TABLE IF EXISTS {place}",
+            f"CREATE TEMPORARY TABLE {place} ({key}) {self._options} AS {rows}",
+        ]
 
     def moved_orphans(self, chunk: int) -> str:
         """How many of them lack values still."""
@@ -210,7 +229,9 @@ class TableStatements:
     def findings(self) -> str:
         """(kind, key, offset, total) of at most so many. Asked after `find`."""
         kind = f"IF({FOUND}, 'insert met a row', IF({DELETED}, 'delete met no row', 'update met no row'))"
-        shown = ", ".join(f"{text_literal(column.name)}, {_shown(column)}" for column in self.table.key_columns)
+        shown = ", ".join(
+            f"{text_literal(column.name)}, {_shown(column, self._dialect)}" for column in self.table.key_columns
+        )
         return (
             f"SELECT {kind}, JSON_OBJECT({shown}), {OFFSET}, COUNT(*) OVER () FROM {self.staging}"
             f" WHERE {FOUND} <> {MET} ORDER BY {OFFSET} LIMIT {FINDINGS_KEPT_MAX}"
@@ -356,6 +377,8 @@ def _same(keys: list[str], one: str, other: str) -> str:
     return " AND ".join(f"{one}.{key} = {other}.{key}" for key in keys)
 
 
-def _shown(column: Column) -> str:
+def _shown(column: Column, dialect: Dialect) -> str:
     name = quoted(column.name)
+    if column.kind is Kind.UUID:
+        return dialect.texts.uuid.format(name=name)
     return f"LOWER(HEX({name}))" if column.kind in (Kind.BINARY, Kind.BYTES) else name
