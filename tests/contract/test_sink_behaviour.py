@@ -10,7 +10,7 @@ from seamline.domain.catalogue import Table
 from tests.contract.behaviours import BEHAVIOURS, Behaviour
 from tests.contract.going_back_behaviours import GOING_BACK_BEHAVIOURS
 from tests.contract.joining_behaviours import JOINING_BEHAVIOURS
-from tests.contract.mariadb_world import MariaDbWorld, MySqlWorld
+from tests.contract.relational_worlds import RELATIONAL, relational_maker
 from tests.contract.truncate_behaviours import TRUNCATE_BEHAVIOURS
 from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS
 from tests.contract.worlds import MemoryWorld, PostgresWorld, World, WorldMaker
@@ -18,16 +18,12 @@ from tests.log_topic import TABLES
 from tests.toast_log import NOTE
 
 
-@pytest.fixture(params=["memory", "postgres", "mariadb", "mysql"])
+@pytest.fixture(params=["memory", "postgres", *RELATIONAL])
 def make_world(request: pytest.FixtureRequest) -> WorldMaker:
     if request.param == "memory":
         return MemoryWorld
-    if request.param == "mariadb":
-        publisher = request.getfixturevalue("mariadb_publisher")
-        return lambda tables: MariaDbWorld(tables, publisher)
-    if request.param == "mysql":
-        root, publisher = request.getfixturevalue("mysql_root"), request.getfixturevalue("mysql_publisher")
-        return lambda tables: MySqlWorld(tables, publisher, root=root)
+    if request.param in RELATIONAL:
+        return relational_maker(request.param, request)
     database = request.getfixturevalue("sink_database")
     return lambda tables: PostgresWorld(tables, database)
 

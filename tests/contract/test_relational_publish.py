@@ -1,4 +1,4 @@
-"""What a publish into MariaDB leaves behind when it stops half way, and what it does to tables that are in use."""
+"""What a publish into MariaDB or MySQL leaves behind when it stops half way, and what it does to tables in use."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -7,20 +7,18 @@ from urllib.parse import quote
 
 import pytest
 
-from seamline.adapters.connections import Connection
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import FindingsReported
 from seamline.domain.errors import Refused, SchemaConflict, TransientError
 from seamline.plan.model import DestinationPlan, TablePlan
 from seamline.ports import Commit
-from seamline.sinks.mariadb.dialect import MARIADB
 from seamline.sinks.relational.findings import read_findings
 from seamline.sinks.relational.preflight import problems
 from seamline.sinks.relational.publish import Publisher
 from seamline.sinks.relational.read_back import open_live
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.joining_behaviours import CALL, LEG, carrying, passed
-from tests.contract.mariadb_world import AT, MariaDbWorld
+from tests.contract.relational_worlds import AT, RELATIONAL, MariaDbWorld, relational_maker
 from tests.contract.worlds import Row
 from tests.integration.databases import mariadb_writer_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, delete, insert, publication, update
@@ -28,9 +26,9 @@ from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, TRANSFER, delete, in
 UNIQUE = "CREATE UNIQUE INDEX row_by_row ON settlement.account (name)"
 
 
-@pytest.fixture
-def world(mariadb_publisher: Connection) -> Iterator[MariaDbWorld]:
-    with closing(MariaDbWorld(TABLES, mariadb_publisher)) as made:
+@pytest.fixture(params=[*RELATIONAL])
+def world(request: pytest.FixtureRequest) -> Iterator[MariaDbWorld]:
+    with closing(relational_maker(request.param, request)(TABLES)) as made:
         yield made
 
 
@@ -69,9 +67,9 @@ def test_nobody_takes_or_compares_tables_that_are_published_and_have_no_names_ye
     stopped.undo()
     destination = _known(world, stopped)
     with pytest.raises(TransientError, match="do not have their names yet"):
-        open_live(world.plan, destination, 1, dialect=MARIADB)
+        open_live(world.plan, destination, 1, dialect=world.dialect)
     world.sink().publish(STREAM, loads, publication=publication())
-    (view,) = open_live(world.plan, destination, 2, dialect=MARIADB)[:1]
+    (view,) = open_live(world.plan, destination, 2, dialect=world.dialect)[:1]
     view.close()
     Applying(world).span(insert(ACCOUNT, **account(2)))
     assert world.rows(ACCOUNT) == texts(account(1), account(2))
@@ -82,27 +80,39 @@ def _known(world: MariaDbWorld, patch: pytest.MonkeyPatch) -> DestinationPlan:
     for one in (world.publisher, mariadb_writer_of(world.publisher)):
         address = f"{one.login}:{quote(one.password, safe='')}@{one.host}:{one.port}"
         patch.setenv(f"SEAMLINE_CONNECTION_{one.connection_id.upper()}", f"mysql://{address}/")
-    return DestinationPlan("warehouse", "mariadb", "settlement", "settlement", writer_connection="settlement_writer")
+    return DestinationPlan("warehouse", world.kind, "settlement", "settlement", writer_connection="settlement_writer")
 
 
 def test_preflight_names_what_is_missing_and_what_is_in_the_way(
     world: MariaDbWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     destination = _known(world, monkeypatch)
-    assert problems(world.plan, destination, MARIADB) == ()
+    assert problems(world.plan, destination, world.dialect) == ()
     published(world)
     world.do(UNIQUE, "CREATE TABLE settlement.later (id int)")
     later = replace(ACCOUNT, name="later", columns=(*ACCOUNT.columns, Column("n", Kind.DECIMAL, "numeric")))
     plan = replace(world.plan, tables=(*world.plan.tables, TablePlan("later", table=later)))
-    found = problems(plan, destination, MARIADB)
+    found = problems(plan, destination, world.dialect)
     assert [one.is_fatal for one in found] == [True, True, False]
     assert "column n of table later is numeric" in found[0].what
     assert "table settlement.later exists" in found[1].what
     assert "settlement.account has the unique index row_by_row" in found[2].what
     elsewhere = replace(destination, schema="elsewhere")
-    told = [one.what for one in problems(world.plan, elsewhere, MARIADB)]
+    told = [one.what for one in problems(world.plan, elsewhere, world.dialect)]
     assert len(told) == 8
     assert "settlement_writer@% has no DELETE, INSERT, SELECT, UPDATE in database elsewhere" in told[5]
+
+
+def test_a_server_that_takes_no_rows_from_a_client_is_named_with_the_cure(
+    world: MariaDbWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.do("SET GLOBAL local_infile = OFF")
+    try:
+        (found,) = problems(world.plan, _known(world, monkeypatch), world.dialect)
+    finally:
+        world.do("SET GLOBAL local_infile = ON")
+    assert "takes no rows from a client" in found.what
+    assert "SET GLOBAL local_infile = ON" in found.cure
 
 
 def test_a_join_that_stops_behind_its_commit_is_ended_by_the_next_one(

@@ -1,4 +1,4 @@
-"""Every kind's values stand in a MariaDB destination exactly, by whichever way they came: read back, its digests are
+"""Every kind's values stand in MariaDB and MySQL exactly, by whichever way they came: read back, its digests are
 those of the typed form."""
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
-from seamline.adapters.connections import Connection
 from seamline.domain.canonical import exact_columns
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
@@ -23,6 +23,7 @@ from seamline.kinds.bulk import ArrowRows
 from seamline.plan.model import DestinationPlan
 from seamline.ports import Progress
 from seamline.sinks.mariadb.dialect import MARIADB
+from seamline.sinks.mysql.dialect import MYSQL
 from seamline.sinks.relational.read_back import open_views
 from seamline.sinks.relational.read_view import RelationalReadView
 from seamline.sinks.relational.sink import RelationalSink
@@ -31,12 +32,12 @@ from seamline.sinks.relational.types import refusals
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of
 from seamline.values.digest import bucket_digests, canonical_texts, key_texts, row_hashes, segment_digest
-from tests.contract.mariadb_world import MariaDbWorld
+from tests.contract.relational_worlds import RELATIONAL, MariaDbWorld, relational_maker
 from tests.integration.kinds import CASES, INEXACT_CASES
 from tests.log_topic import STREAM, position, publication, sync_plan
 
 RUN_KEY = "key"
-DESTINATION = DestinationPlan("warehouse", "mariadb", "core_bank_root", "settlement")
+DESTINATION = DestinationPlan("warehouse", "mariadb", "settlement", "settlement")
 ID = Column("id", Kind.INTEGER, "int", nullable=False, length=32)
 
 
@@ -72,31 +73,45 @@ VALUES: dict[Column, Sequence[Any]] = {
 }
 COLUMNS = (ID, *VALUES)
 KEYED, KEYLESS = Table("kinds", COLUMNS, ("id",)), Table("kinds_keyless", COLUMNS)
-TABLES = pytest.mark.parametrize("table", [KEYED, KEYLESS], ids=["keyed", "keyless"])
 ROWS = max(len(values) for values in VALUES.values())
 
 
 def typed(table: Table) -> pa.RecordBatch:
     """Each column's values in turn; the last row is NULL throughout."""
-    rows = [(number, *(values[number % len(values)] for values in VALUES.values())) for number in range(ROWS)]
-    return batch_of(table, [*rows, (ROWS, *[None] * len(VALUES))])
+    held = [VALUES[column] for column in table.columns[1:]]
+    rows = [(number, *(values[number % len(values)] for values in held)) for number in range(ROWS)]
+    return batch_of(table, [*rows, (ROWS, *[None] * len(held))])
 
 
-@pytest.fixture
-def world(mariadb_publisher: Connection) -> Iterator[MariaDbWorld]:
-    with closing(MariaDbWorld([KEYED, KEYLESS], mariadb_publisher)) as made:
+@pytest.fixture(params=[*RELATIONAL])
+def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MariaDbWorld]:
+    most = RELATIONAL[request.param].dialect.decimal_scale_max
+    columns = tuple(column for column in COLUMNS if column.scale <= most)
+    tables = [replace(table, columns=columns) for table in (KEYED, KEYLESS)]
+    with closing(relational_maker(request.param, request)(tables)) as made:
+        one = made.publisher
+        address = f"{one.login}:{quote(one.password, safe='')}@{one.host}:{one.port}"
+        monkeypatch.setenv("SEAMLINE_CONNECTION_SETTLEMENT", f"mysql://{address}/")
         yield made
 
 
-def loaded(table: Table, batches: Sequence[pa.RecordBatch]) -> str:
-    place = open_area(DESTINATION, MARIADB, run_id="run").create([table])[table.name]
-    count = load(DESTINATION, place, ArrowRows(schema_of(table), iter(batches)), MARIADB)
+@pytest.fixture(params=[True, False], ids=["keyed", "keyless"])
+def table(request: pytest.FixtureRequest, world: MariaDbWorld) -> Table:
+    (found,) = (one.definition for one in world.plan.tables if one.definition.is_keyed is request.param)
+    return found
+
+
+def loaded(world: MariaDbWorld, table: Table, batches: Sequence[pa.RecordBatch]) -> str:
+    place = open_area(DESTINATION, world.dialect, run_id="run").create([table])[table.name]
+    count = load(DESTINATION, place, ArrowRows(schema_of(table), iter(batches)), world.dialect)
     assert count == sum(batch.num_rows for batch in batches)
     return place.name
 
 
-def view_of(table: Table, database: str, name: str, connection: Connection) -> RelationalReadView:
-    (view,) = open_views(connection, [table], {table.name: (database, name)}, 1, lambda _: position(1), dialect=MARIADB)
+def view_of(world: MariaDbWorld, table: Table, database: str, name: str) -> RelationalReadView:
+    (view,) = open_views(
+        world.publisher, [table], {table.name: (database, name)}, 1, lambda _: position(1), dialect=world.dialect
+    )
     return view
 
 
@@ -129,27 +144,21 @@ def _texts(table: Table, batch: pa.RecordBatch) -> list[list[str | None]]:
     return [canonical_texts(c, batch.column(place)).to_pylist() for place, c in enumerate(table.columns)]
 
 
-@TABLES
-def test_a_loaded_table_reads_back_as_it_was_typed(
-    world: MariaDbWorld, table: Table, mariadb_publisher: Connection
-) -> None:
+def test_a_loaded_table_reads_back_as_it_was_typed(world: MariaDbWorld, table: Table) -> None:
     batch = typed(table)
-    name = loaded(table, [batch.slice(0, 3), batch.slice(3)])
-    with closing(view_of(table, "settlement_stage", name, mariadb_publisher)) as view:
+    name = loaded(world, table, [batch.slice(0, 3), batch.slice(3)])
+    with closing(view_of(world, table, "settlement_stage", name)) as view:
         assert_holds(view, table, batch)
 
 
-@TABLES
-def test_a_staged_table_in_which_a_float_changes_is_another_one(
-    world: MariaDbWorld, table: Table, mariadb_publisher: Connection
-) -> None:
+def test_a_staged_table_in_which_a_float_changes_is_another_one(world: MariaDbWorld, table: Table) -> None:
     """Also where its digests do not hold that column."""
-    name = loaded(table, [typed(table)])
-    with closing(view_of(table, "settlement_stage", name, mariadb_publisher)) as view:
+    name = loaded(world, table, [typed(table)])
+    with closing(view_of(world, table, "settlement_stage", name)) as view:
         before = view.whole_digest(table.name, run_key=RUN_KEY)
     with world.session.cursor() as cursor:
         assert cursor.execute(f"UPDATE settlement_stage.`{name}` SET f64 = 7 WHERE id = 1") == 1
-    with closing(view_of(table, "settlement_stage", name, mariadb_publisher)) as view:
+    with closing(view_of(world, table, "settlement_stage", name)) as view:
         assert view.whole_digest(table.name, run_key=RUN_KEY) != before
 
 
@@ -164,20 +173,20 @@ class TypedDecoder:
         return pa.RecordBatch.from_arrays(taken.columns, schema=schema_of(table)), None
 
 
-@TABLES
 def test_a_streamed_table_reads_back_as_it_was_typed_and_every_row_is_found_again(
-    world: MariaDbWorld, table: Table, mariadb_publisher: Connection
+    world: MariaDbWorld, table: Table
 ) -> None:
     batch = typed(table)
     sink = RelationalSink(
         world.plan,
         DESTINATION,
         decoder=TypedDecoder({table: batch}),
-        dialect=MARIADB,
-        resolve=lambda _: mariadb_publisher,
+        dialect=world.dialect,
+        resolve=lambda _: world.publisher,
     )
-    loads = [world.load(one, []) for one in (KEYED, KEYLESS)]
-    sink.publish(STREAM, loads, publication=publication((KEYED, KEYLESS)))
+    tables = tuple(one.definition for one in world.plan.tables)
+    loads = [world.load(one, []) for one in tables]
+    sink.publish(STREAM, loads, publication=publication(tables))
     images = [b"%d" % number for number in range(ROWS + 1)]
 
     def span(*, add: bool) -> None:
@@ -193,14 +202,14 @@ def test_a_streamed_table_reads_back_as_it_was_typed_and_every_row_is_found_agai
 
     with closing(sink):
         span(add=True)
-        with closing(view_of(table, "settlement", table.name, mariadb_publisher)) as view:
+        with closing(view_of(world, table, "settlement", table.name)) as view:
             assert_holds(view, table, batch if table.is_keyed else pa.concat_batches([batch, batch]))
         span(add=False)
-        with closing(view_of(table, "settlement", table.name, mariadb_publisher)) as view:
+        with closing(view_of(world, table, "settlement", table.name)) as view:
             assert view.digests(Segment(table.name), run_key=RUN_KEY) == {}
 
 
-def test_a_column_of_every_kind_can_be_the_key(world: MariaDbWorld, mariadb_publisher: Connection) -> None:
+def test_a_column_of_every_kind_can_be_the_key(world: MariaDbWorld) -> None:
     """Its rows are written, found, changed, read back by their keys and deleted."""
     batches = {}
     for number, (column, values) in enumerate(VALUES.items()):
@@ -213,7 +222,7 @@ def test_a_column_of_every_kind_can_be_the_key(world: MariaDbWorld, mariadb_publ
         batches[table] = batch.take(pa.array(kept, pa.int64()))
     plan = sync_plan(tuple(batches))
     sink = RelationalSink(
-        plan, DESTINATION, decoder=TypedDecoder(batches), dialect=MARIADB, resolve=lambda _: mariadb_publisher
+        plan, DESTINATION, decoder=TypedDecoder(batches), dialect=world.dialect, resolve=lambda _: world.publisher
     )
     sink.publish(STREAM, [world.load(table, []) for table in batches], publication=publication(tuple(batches)))
     lease = sink.acquire(STREAM)
@@ -256,7 +265,7 @@ def test_a_value_without_a_place_is_refused_by_column_and_never_changed(world: M
     column, value = NO_PLACE[what]
     table = Table("short", (ID, column), ("id",))
     with pytest.raises(SchemaConflict, match=r"\bv\b") as refused:
-        loaded(table, [batch_of(table, [(1, value)])])
+        loaded(world, table, [batch_of(table, [(1, value)])])
     assert refused.value.table == "short"
 
 
@@ -272,3 +281,5 @@ def test_types_without_a_place_are_refused_by_name() -> None:
     assert len(told) == len(faulty)
     assert all(any(f"column {column.name} of table t" in what for what in told) for column in faulty)
     assert list(refusals(KEYED, MARIADB)) == []
+    (only,) = refusals(KEYED, MYSQL)
+    assert "p_fraction" in only[0]

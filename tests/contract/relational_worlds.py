@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pymysql
+import pytest
 
 from seamline.adapters import connections
 from seamline.adapters.connections import Connection
@@ -165,6 +166,15 @@ class MariaDbWorld:
 class MySqlWorld(MariaDbWorld):
     kind = "mysql"
     dialect = MYSQL
+
+
+RELATIONAL = {world.kind: world for world in (MariaDbWorld, MySqlWorld)}
+
+
+def relational_maker(kind: str, request: pytest.FixtureRequest) -> Callable[[Sequence[Table]], MariaDbWorld]:
+    publisher = request.getfixturevalue(f"{kind}_publisher")
+    root = request.getfixturevalue("mysql_root") if kind == MySqlWorld.kind else None
+    return lambda tables: RELATIONAL[kind](tables, publisher, root=root)
 
 
 def _as_logged(value: Any) -> Any:
