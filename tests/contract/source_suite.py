@@ -184,7 +184,7 @@ class OneTask:
 def a_task_reads_the_rows_that_the_views_show(world: SourceWorld) -> None:
     tables = source_of(world).catalogue(TABLES)
     reads = [BulkRead(table, Segment(table.name), number) for number, table in enumerate(tables)]
-    wanted = Wanted("attempt-1", 1, tables, participants=1, reads=len(reads))
+    wanted = Wanted("attempt-1", 1, tables, participants=1)
     with world.task_pool() as pool, writing(world):
         task = OneTask(world, reads, pool)
         with world.kind.open_for_tasks(world.plan, wanted, task) as opened:

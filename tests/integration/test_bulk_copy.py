@@ -101,7 +101,6 @@ def copy_at_one_address(items: Sequence[CopyItem], source: Connection, *, run: s
             source,
             locks=BarrierLocks(run),
             participants=len(group.participants),
-            readers=len(items),
             lock=SnapshotLock.BRIEF,
             sessions=sessions,
         ) as coordinator,
@@ -282,8 +281,11 @@ def test_every_value_of_the_typed_form_is_stored_as_it_is(destination: Connectio
 def test_a_reader_that_lost_its_session_while_it_waited_may_be_tried_again(source: Connection) -> None:
     table = FLOATS
     readers = BulkReaders(source, [BulkRead(table, Segment(table.name), 0)], locks=BarrierLocks("lost"), participant=0)
+    readers._open(0)
+    readers._lend()
+    assert readers._session is not None
     with closing(mariadb(source)) as session, session.cursor() as cursor:
-        cursor.execute(f"KILL {readers._control.thread_id()}")
+        cursor.execute(f"KILL {readers._session.thread_id()}")
     with pytest.raises(TransientError):
         next(readers.batches(0, proven=lambda _: None))
     readers.close()

@@ -83,7 +83,7 @@ def reads_all(connection: Connection, locks: BarrierLocks, pipe: Pipe) -> None:
 def copied_by_a_child(bank: Connection, link: Link, *, is_forgotten: bool) -> list[Message]:
     locks = BarrierLocks(f"{NAME} {is_forgotten}")
     sessions = [open_session(bank)]
-    coordinator = Coordinator(bank, locks=locks, participants=1, readers=1, lock=SnapshotLock.BRIEF, sessions=sessions)
+    coordinator = Coordinator(bank, locks=locks, participants=1, lock=SnapshotLock.BRIEF, sessions=sessions)
     received = []
     with (
         coordinator,

@@ -240,8 +240,9 @@ def _is_daemon(process: psutil.Process | None) -> bool:
 
 
 def _open_readers(session: object) -> int:
-    rows = query(session, "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%seamline.proof%'")  # type: ignore[arg-type]
-    return int(rows[0][0]) - 1
+    others = "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+    ((count,),) = query(session, others)  # type: ignore[arg-type]
+    return int(count)
 
 
 @pytest.mark.parametrize(

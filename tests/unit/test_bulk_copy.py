@@ -10,12 +10,11 @@ from seamline.bulk.copy import CopyItem, CopyTarget, grouped
 from seamline.bulk.read import form_for
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
-from seamline.domain.errors import ConfigError
 from seamline.domain.table_places import TablePlace
 from seamline.kinds.bulk import BulkRead, Form, StagedPlace
 from seamline.kinds.sink import Atomic, SinkPowers
 from seamline.plan.model import DestinationPlan, SourcePlan
-from seamline.sources.mariadb.bulk import _translated, bulk_statement
+from seamline.sources.mariadb.bulk import bulk_statement
 from seamline.sources.mariadb.sessions import Address
 from seamline.sources.mariadb.snapshot_barrier import BarrierLocks
 
@@ -25,7 +24,7 @@ WAREHOUSE = DestinationPlan("w", "postgres", "w", "w")
 
 def test_names_of_columns_and_tables_are_quoted_in_the_statement() -> None:
     table = Table("o`dd", (Column("a`b", Kind.INTEGER, "int", length=32), Column("%s", Kind.STRING, "text")))
-    statement = bulk_statement(TablePlace("d`b", table.name), table, Segment("o`dd"), start_lock="start")
+    statement = bulk_statement(TablePlace("d`b", table.name), table, Segment("o`dd"))
     assert "`d``b`.`o``dd`" in statement
     assert "`a``b` AS `a``b`" in statement
 
@@ -64,21 +63,12 @@ def test_lock_names_fit_into_64_characters(run: str) -> None:
     locks = BarrierLocks(run)
     names = [
         locks.name("answer", attempt=59, participant=199),
-        locks.at(Address("a-long-binlog-name.000123", 2**32), attempt=59, session=199),
-        f"{locks.name('start', attempt=59, participant=199)}.199",
+        locks.at(Address("a-long-binlog-name.000123", 2**32), attempt=59, participant=199),
+        locks.name("reading", attempt=59, participant=199),
     ]
     assert all(len(name) <= 64 for name in names)
     assert len(set(names)) == 3
     assert BarrierLocks(run).name("open", attempt=1) != BarrierLocks(run + "'").name("open", attempt=1)
-
-
-def test_a_source_that_takes_no_session_in_the_clear_is_named_with_the_setting_that_it_asks_for() -> None:
-    said = (
-        "ERROR 3159 (HY000): Connections using insecure transport are prohibited while --require_secure_transport=ON."
-    )
-    refused = _translated(f"timed out waiting for connection: {said}", Table("account", ()))
-    assert isinstance(refused, ConfigError)
-    assert "sslmode" in refused.hint
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Copying tables of a source to its destinations inside one task: child processes that read, in turns, and write.
 
-Every child has its own sessions at the read's one position; a few of them stream at a time, the others wait.
+Every child has its own sessions at the read's one position. One of them streams at a time, the others wait. So a task
+has one child unless said otherwise, and the sessions at the source grow with the tasks, not with the tables.
 """
 
 from collections import deque
@@ -23,8 +24,7 @@ from seamline.ports import Failpoints
 
 PartT = TypeVar("PartT")
 
-# A child costs about 30 MB of its own. More tables than children: each child has several sessions.
-CHILDREN_MAX = 8
+CHILDREN_MAX = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,7 +218,7 @@ class RunReader:
             still_s=self._still_s + largest / _ROWS_PER_S,
         )
         participants = sum(len(group.participants) for group in groups)
-        wanted = Wanted(attempt, VIEWS, tuple(read.table for read in reads), participants, len(items))
+        wanted = Wanted(attempt, VIEWS, tuple(read.table for read in reads), participants)
         try:
             with source_kind(plan.source.kind).open_for_tasks(plan.source, wanted, tasks) as opened:
                 self._position = opened.position

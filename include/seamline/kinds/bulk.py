@@ -79,14 +79,13 @@ class CopyTasks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What shall stand at one position: `views` sessions here for `tables`, and the sessions of `participants`
-    elsewhere, `reads` of them together. `attempt` is unique."""
+    """What shall stand at one position: `views` sessions here for `tables`, and those of `participants` elsewhere.
+    `attempt` is unique."""
 
     attempt: str
     views: int
     tables: tuple[Table, ...]
     participants: int
-    reads: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,14 @@
 """Whole tables out of MariaDB in the typed form, all at one position.
 
-connectorx decodes natively but opens a connection of its own per query, so every table has a session of its own: its
-`pre_execution_query` waits at the snapshot barrier, opens the snapshot and says where it stands. Each query then joins
-the table to one row that waits at the table's *turn* and carries the session's binlog address (`LEFT JOIN`: MariaDB
-11.4.5 streams it at the speed of the bare table; a `UNION ALL` doubles the time). So a session proves its position
-together with its rows, also for an empty table, and sessions that wait to be read cost neither a thread nor memory
-here.
+connectorx decodes natively, and opens a connection of its own per query. It gets one to a `SessionRelay`, which lends
+it the participant's one session. That session stands at the snapshot barrier's position and has said so itself.
 
 Wire types are chosen from the catalogue, never from what a driver guesses (connectorx 0.4.6: DECIMAL is cut to scale
 10, TIME beyond a day and zero dates end the read).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from urllib.parse import quote
+from contextlib import contextmanager
 
 import connectorx
 import pyarrow as pa
@@ -24,48 +19,32 @@ from seamline.adapters.children import native_wait
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql import client
 from seamline.databases.mysql.bulk_types import expression_of
-from seamline.databases.mysql.canonical import quoted, text_literal
+from seamline.databases.mysql.canonical import quoted
 from seamline.databases.mysql.read import condition_of, relation_of
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, close_all
+from seamline.databases.mysql.watched import WatchedSession
 from seamline.domain.catalogue import Table
 from seamline.domain.digest import Segment
-from seamline.domain.errors import ConfigError, InvariantViolated, SchemaConflict, SeamlineError, TransientError
+from seamline.domain.errors import InvariantViolated, SchemaConflict, SeamlineError, TransientError
 from seamline.domain.table_places import TablePlace, TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead
-from seamline.sources.mariadb.sessions import ADDRESS_TEXT, SESSION_SETTINGS, open_session
-from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Participant, let_go, take
+from seamline.sources.mariadb.relay import SessionRelay
+from seamline.sources.mariadb.sessions import address_of, open_session
+from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Participant, take
 from seamline.values.arrow import arrow_type, schema_of
 
 BATCH_ROWS = 65_536
-_START_LOCK_S = 6 * 3600
-_PROOF = "seamline.proof"
-_IS_ROW = "seamline.is_row"
 
 
-def bulk_statement(lies: TablePlace, table: Table, segment: Segment, *, start_lock: str) -> str:
-    """The SELECT of a table's rows, each beside the proof (address, whether its start lock was given) and whether it is
-    one.
-
-    Without rows the join gives one row of NULLs, which does not count.
-    """
-    place, condition = relation_of(lies, table), condition_of(table, segment)
-    # Without the cast a session variable makes it a long text, which connectorx hands over as bytes.
-    proof = f"CAST(CONCAT({ADDRESS_TEXT},':',GET_LOCK({text_literal(start_lock)},{_START_LOCK_S})) AS CHAR(300))"
-    columns = "".join(f"{expression_of(column)} AS {quoted(column.name)}, " for column in table.columns)
-    certain = next((column for column in (*table.key_columns, *table.columns) if not column.nullable), None)
-    # Asking the table itself scans it a second time up to the first row: only where a row may be of NULLs alone.
-    is_row = f"{quoted(certain.name)} IS NOT NULL" if certain else f"EXISTS(SELECT 1 FROM {place} WHERE {condition})"
-    return (
-        f"SELECT {columns}{quoted(_PROOF)}, {is_row} AS {quoted(_IS_ROW)}"
-        f" FROM (SELECT {proof} AS {quoted(_PROOF)}) AS seamline_proof LEFT JOIN {place} ON {condition}"
-    )
+def bulk_statement(lies: TablePlace, table: Table, segment: Segment) -> str:
+    columns = ", ".join(f"{expression_of(column)} AS {quoted(column.name)}" for column in table.columns)
+    return f"SELECT {columns} FROM {relation_of(lies, table)} WHERE {condition_of(table, segment)}"
 
 
 class BulkReaders:
-    """The tables of one participant of a snapshot barrier, each with its own session, read one after another.
+    """The tables of one participant of a snapshot barrier, read one after another through one session.
 
-    For a process that does nothing else meanwhile: connectorx 0.4.6 keeps Python's lock while a session waits at its
-    gate and while it waits for rows.
+    For a process that does nothing else meanwhile: connectorx 0.4.6 keeps Python's lock while it waits for rows.
     """
 
     def __init__(
@@ -82,16 +61,18 @@ class BulkReaders:
         self._reads = reads
         self._locks = locks
         self._participant = participant
-        self._attempt = 0
-        self._streams: list[pa.RecordBatchReader] = []
-        # The tables' turns are held by a session of this process, so that they end with it.
+        self._session: WatchedSession | None = None
+        self._relay: SessionRelay | None = None
+        self._address = self._named = ""
+        # Of the barrier's locks some outlive an attempt, and with it a session.
         self._control = open_session(connection)
 
     def meet(self) -> None:
-        """Open all sessions at the coordinator's address."""
+        """Open the session at the coordinator's address."""
         try:
             participant = Participant(self._control, locks=self._locks, number=self._participant)
-            participant.meet(open_all=self._open_all, close_all=self.close_streams)
+            participant.meet(open_all=self._open, close_all=self._close_session)
+            self._lend()
         except pymysql.err.MySQLError as exc:
             raise client.translated(exc, self._connection) from exc
 
@@ -99,80 +80,52 @@ class BulkReaders:
         return ArrowRows(schema_of(self._reads[number].table), self.batches(number, proven=proven))
 
     def batches(self, number: int, *, proven: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
-        """The rows of one table; before the first its session's address is `proven`."""
-        table = self._reads[number].table
-        try:
-            let_go(self._control, self._start_lock(number))
-        except pymysql.err.MySQLError as exc:
-            raise client.translated(exc, self._connection) from exc
-        source = iter(self._streams[number])
-        session = self._start_lock(number)
-        first = _next(source, table, session)
-        if first is None:
-            raise InvariantViolated("a read ended before it reported its position", table=table.name)
-        proven(_proof_of(first, table))
-        batch: pa.RecordBatch | None = first if first.column(_IS_ROW)[0].as_py() else None
-        while batch is not None:
-            yield _converted(batch, table)
-            batch = _next(source, table, session)
-
-    def close_streams(self) -> None:
-        """End the sessions of this attempt, also those that wait: nobody will read them."""
-        # The statements hold the name of their lock in hex, as every literal of ours.
-        mark = self._locks.name("start", attempt=self._attempt, participant=self._participant).encode().hex()
-        statement = (
-            "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID()"
-            f" AND info LIKE {text_literal(f'%{mark}%')} AND user = SUBSTRING_INDEX(USER(), '@', 1)"
-        )
-        for (session_id,) in client.query(self._control, statement):
-            with suppress(pymysql.err.MySQLError):  # it may just have ended by itself
-                client.query(self._control, f"KILL {int(session_id)}")
-        self._streams = []
-
-    def close(self) -> None:
-        with suppress(pymysql.err.MySQLError):
-            self.close_streams()
-        close_all([self._control])
-
-    def _open_all(self, attempt: int) -> None:
-        self._attempt = attempt
-        for number in range(len(self._reads)):
-            take(self._control, self._start_lock(number))
-        self._streams = [self._open(number) for number in range(len(self._reads))]
-
-    def _open(self, number: int) -> pa.RecordBatchReader:
+        """The rows of one table; before the first the session's address is `proven`, by its own word."""
+        if self._relay is None:
+            raise InvariantViolated("the readers have not met yet")
+        proven(self._address)
         read = self._reads[number]
-        statement = bulk_statement(
-            self._places.of(read.table.name), read.table, read.segment, start_lock=self._start_lock(number)
-        )
-        # The first session waits at the barrier for all of this participant; it is connected and prepared by then.
-        gate = self._locks.arrive(attempt=self._attempt, participant=self._participant) if number == 0 else ()
-        publish = self._locks.publish_address(attempt=self._attempt, session=read.session)
-        # The coordinator has a limit for this.
-        with _foreign_errors(read.table), native_wait(""):
-            return connectorx.read_sql(
-                _url(self._connection),
-                statement,
+        with _foreign_errors(read.table), native_wait(self._named):
+            source = connectorx.read_sql(
+                self._relay.url,
+                bulk_statement(self._places.of(read.table.name), read.table, read.segment),
                 return_type="arrow_stream",
                 batch_size=BATCH_ROWS,
-                pre_execution_query=[*SESSION_SETTINGS, *gate, BEGIN_SNAPSHOT, *publish],
             )
+        while (batch := _next(source, read.table, self._named)) is not None:
+            yield _converted(batch, read.table)
 
-    def _start_lock(self, number: int) -> str:
-        return f"{self._locks.name('start', attempt=self._attempt, participant=self._participant)}.{number}"
+    def close(self) -> None:
+        self._close_session()
+        close_all([self._control])
 
+    def _open(self, attempt: int) -> None:
+        self._named = self._locks.name("reading", attempt=attempt, participant=self._participant)
+        self._session = open_session(self._connection)
+        arrive = self._locks.arrive(attempt=attempt, participant=self._participant)
+        publish = self._locks.publish_address(attempt=attempt, participant=self._participant)
+        for statement in (*arrive, BEGIN_SNAPSHOT, *publish):
+            client.query(self._session, statement)
 
-def _proof_of(first: pa.RecordBatch, table: Table) -> str:
-    address, _, started = str(first.column(_PROOF)[0].as_py()).rpartition(":")
-    if started != "1":
-        raise TransientError(
-            f"table {table.name} was read before its start lock was given: {started}", table=table.name
-        )
-    return address
+    def _lend(self) -> None:
+        if self._session is None:
+            raise InvariantViolated("the readers have met without a session")
+        self._address = str(address_of(self._session))
+        # By this lock it can be found at the server, should it hang.
+        take(self._session, self._named)
+        self._relay = SessionRelay(self._session)
+
+    def _close_session(self) -> None:
+        if self._relay is not None:
+            self._relay.close()
+            self._relay = None
+        if self._session is not None:
+            close_all([self._session])
+            self._session = None
 
 
 def _next(source: Iterator[pa.RecordBatch], table: Table, session: str) -> pa.RecordBatch | None:
-    """`session` holds the user lock of this name: by that it can be found at the server."""
+    """`session` is the name of a user lock that the session holds: by that it can be found at the server."""
     with _foreign_errors(table), native_wait(session):
         return next(source, None)
 
@@ -198,24 +151,11 @@ def _translated(text: str, table: Table) -> SeamlineError:
             "leave the table out of the sync",
             table=table.name,
         )
-    if "insecure transport" in text:
-        return ConfigError(
-            f"the source takes encrypted sessions only, and table {table.name} was to be read in the clear",
-            hint="set sslmode (and sslrootcert) of the source's connection: docs/reference/connections.md",
-            table=table.name,
-        )
     return TransientError(f"reading table {table.name} failed: {_shortened(text)}", table=table.name)
 
 
 def _shortened(text: str) -> str:
     return " ".join(text.split())[:300]
-
-
-def _url(connection: Connection) -> str:
-    """`prefer_socket=false`: otherwise each connection is made twice where the server is local."""
-    login, password = quote(connection.login, safe=""), quote(connection.password, safe="")
-    place = f"{connection.host}:{connection.port}/{quote(connection.database, safe='')}"
-    return f"mysql://{login}:{password}@{place}?prefer_socket=false"
 
 
 def _converted(batch: pa.RecordBatch, table: Table) -> pa.RecordBatch:

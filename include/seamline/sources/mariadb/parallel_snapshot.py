@@ -23,6 +23,8 @@ log = logging.getLogger("seamline.bulk_read")
 
 # Connections left to everybody else.
 _SPARE = 10
+# One that reads, and one for the barrier.
+_PER_PARTICIPANT = 2
 
 
 @contextmanager
@@ -49,7 +51,6 @@ def _together(source: SourcePlan, connection: Connection, wanted: Wanted, tasks:
             connection,
             locks=BarrierLocks(wanted.attempt),
             participants=wanted.participants,
-            readers=wanted.reads,
             lock=SnapshotLock(source.snapshot_lock),
             sessions=sessions,
         )
@@ -112,10 +113,10 @@ def _open_sessions(connection: Connection, sessions: list["Session[Any]"], wante
         ((most,),) = client.query(sessions[0], "SELECT @@max_connections")
     except pymysql.err.MySQLError as exc:
         raise client.translated(exc, connection) from exc
-    free, beside = int(most) - int(rows[0][1]) - _SPARE, wanted.reads + wanted.participants
+    free, beside = int(most) - int(rows[0][1]) - _SPARE, _PER_PARTICIPANT * wanted.participants
     if free < beside:
         raise Refused(
             f"reading all tables at one position needs {beside} more connections; the source has {max(free, 0)} to"
             f" spare (max_connections = {most})",
-            hint="raise max_connections at the source, or divide the sync",
+            hint="raise max_connections at the source, or give the job fewer task slots",
         )

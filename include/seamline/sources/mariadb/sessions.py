@@ -226,7 +226,7 @@ def never_together(lock: SnapshotLock, count: int) -> NeverTogether:
     allowed = "allow `snapshot: {lock: brief}` for this source (commits stand still for a few milliseconds)"
     in_time = f"is the link to it slow? While commits stand still the sessions have {1000 * HELD_MAX_S:g} ms to open"
     slower = (
-        "read at a quieter hour, or with more task slots: each opens its share of the sessions; or onboard a few of the"
+        "read at a quieter hour, or with fewer task slots: each has a session of its own; or onboard a few of the"
         " tables and add the others with `<sync>__tables`, each at a position of its own"
     )
     return NeverTogether(

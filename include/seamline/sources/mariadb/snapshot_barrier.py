@@ -3,10 +3,8 @@
 A coordinator and participants talk through user locks of the source itself, named with a token of the run. These need
 no grant, no port and no clean-up, and a side that dies lets go of its locks. Attempt by attempt:
 
-    participant  Its first session takes `ready` and waits for `open`, then opens its snapshot; so do its other
-    sessions.
-                 Each session takes `at-<its address>`. The participant takes `answer`, waits for `decide` and looks
-                 whether `good` is held.
+    participant  Its session takes `ready`, waits for `open`, opens its snapshot and takes `at-<its address>`. The
+                 participant takes `answer`, waits for `decide` and looks whether `good` is held.
     coordinator  It waits until all are ready; (brief: it holds the commits;) it lets go of `open` and opens its own
                  sessions; it waits for the answers; (it lets the commits go;) it takes `good` if all addresses are its
                  own; it lets go of `decide`.
@@ -58,23 +56,22 @@ class BarrierLocks:
     def name(self, what: str, *, attempt: int, participant: int = 0) -> str:
         return f"seamline.{self._token}.{attempt}.{participant}.{what}"
 
-    def at(self, address: Address, *, attempt: int, session: int) -> str:
+    def at(self, address: Address, *, attempt: int, participant: int) -> str:
         digest = hashlib.sha256(str(address).encode()).hexdigest()[:_AT_DIGITS]
-        return self.name(f"at-{digest}", attempt=attempt, participant=session)
+        return self.name(f"at-{digest}", attempt=attempt, participant=participant)
 
     def arrive(self, *, attempt: int, participant: int) -> tuple[str, ...]:
-        """Statements of a participant's first session before its snapshot."""
+        """Statements of a participant's session before its snapshot."""
         ready, gate = (
             text_literal(self.name(what, attempt=attempt, participant=participant)) for what in ("ready", "open")
         )
         return f"DO GET_LOCK({ready},0)", f"DO GET_LOCK({gate},{ARRIVAL_S})"
 
-    def publish_address(self, *, attempt: int, session: int) -> tuple[str, ...]:
-        """Statements by which an open snapshot says where it stands; `session` counts over all participants."""
+    def publish_address(self, *, attempt: int, participant: int) -> tuple[str, ...]:
+        """Statements by which an open snapshot says where it stands."""
         digest = f"LEFT(SHA2({ADDRESS_TEXT},256),{_AT_DIGITS})"
-        publish = (
-            f"DO GET_LOCK(CONCAT({text_literal(self.name('at-', attempt=attempt, participant=session))},{digest}),0)"
-        )
+        name = text_literal(self.name("at-", attempt=attempt, participant=participant))
+        publish = f"DO GET_LOCK(CONCAT({name},{digest}),0)"
         return READ_ADDRESS, publish
 
 
@@ -98,9 +95,8 @@ class Coordinator:
     """Use as a context from *before* the participants start, so that they find its locks taken, and until they have
     ended: a participant that looks late must still find `good` held.
 
-    `sessions` are its own, at least one; `readers` is the number of sessions of all participants together. `held_s`
-    says how long all sessions took to open in the attempt that succeeded, while commits stood still or, of a longer
-    one, for a part of it; `attempts` how many it took.
+    `sessions` are its own, at least one. `held_s` says how long all sessions took to open in the attempt that
+    succeeded, while commits stood still or, of a longer one, for a part of it; `attempts` how many it took.
     """
 
     def __init__(
@@ -109,14 +105,12 @@ class Coordinator:
         *,
         locks: BarrierLocks,
         participants: int,
-        readers: int,
         lock: SnapshotLock,
         sessions: Sequence["Session[Any]"],
     ) -> None:
         self._connection = connection
         self._locks = locks
         self._participants = range(participants)
-        self._readers = range(readers)
         self._lock = lock
         self._sessions = sessions
         self._control = client.open_session(connection, limit_s=QUESTION_S)
@@ -152,7 +146,7 @@ class Coordinator:
                     time.sleep(PAUSE_S)
         except pymysql.err.MySQLError as exc:
             raise client.translated(exc, self._connection) from exc
-        raise never_together(self._lock, len(self._sessions) + len(self._readers))
+        raise never_together(self._lock, len(self._sessions) + len(self._participants))
 
     def _open(self, attempt: int) -> Address | None:
         """One attempt; None where the sessions stand at different addresses, or a participant does not answer."""
@@ -168,7 +162,7 @@ class Coordinator:
         address = common_address(self._sessions)
         if address is None:
             return None
-        proofs = [self._locks.at(address, attempt=attempt, session=reader) for reader in self._readers]
+        proofs = [self._locks.at(address, attempt=attempt, participant=number) for number in self._participants]
         return address if used(self._control, proofs) == len(proofs) else None
 
     def _wait_for_answers(self, attempt: int, *, until: float) -> None:
