@@ -286,7 +286,7 @@ def test_a_reader_that_lost_its_session_while_it_waited_may_be_tried_again(sourc
     assert readers._session is not None
     with closing(mariadb(source)) as session, session.cursor() as cursor:
         cursor.execute(f"KILL {readers._session.thread_id()}")
-    with pytest.raises(TransientError):
+    with pytest.raises(TransientError, match="was lost"):
         next(readers.batches(0, proven=lambda _: None))
     readers.close()
 

@@ -30,7 +30,7 @@ from seamline.domain.table_places import TablePlace, TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead
 from seamline.sources.mariadb.relay import SessionRelay
 from seamline.sources.mariadb.sessions import address_of, open_session
-from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Participant, take
+from seamline.sources.mariadb.snapshot_barrier import BarrierLocks, Participant, take, used
 from seamline.values.arrow import arrow_type, schema_of
 
 BATCH_ROWS = 65_536
@@ -83,8 +83,9 @@ class BulkReaders:
         """The rows of one table; before the first the session's address is `proven`, by its own word."""
         if self._relay is None:
             raise InvariantViolated("the readers have not met yet")
-        proven(self._address)
         read = self._reads[number]
+        self._require_session(read.table)
+        proven(self._address)
         with _foreign_errors(read.table), native_wait(self._named):
             source = connectorx.read_sql(
                 self._relay.url,
@@ -114,6 +115,19 @@ class BulkReaders:
         # By this lock it can be found at the server, should it hang.
         take(self._session, self._named)
         self._relay = SessionRelay(self._session)
+
+    def _require_session(self, table: Table) -> None:
+        """connectorx would try to connect for 30 s."""
+        try:
+            is_there = used(self._control, [self._named])
+        except pymysql.err.MySQLError as exc:
+            raise client.translated(exc, self._connection) from exc
+        if not is_there:
+            raise TransientError(
+                "the session that stood at the position of the read was lost",
+                hint="the run reads again, at a new position",
+                table=table.name,
+            )
 
     def _close_session(self) -> None:
         if self._relay is not None:
