@@ -71,5 +71,6 @@ def test_the_end_of_the_session_is_an_error_of_the_read(
     assert next(batches).num_rows
     with closing(mariadb(bank)) as killer, killer.cursor() as cursor:
         cursor.execute(f"KILL {number_of(session)}")
-    with pytest.raises((RuntimeError, pa.ArrowException)):
+    # connectorx panics, with a class of its own that is no Exception: `bulk` makes an error of ours of it.
+    with pytest.raises(BaseException, match="cx writer failed"):
         list(batches)
