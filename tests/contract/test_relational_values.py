@@ -215,11 +215,14 @@ def test_a_column_of_every_kind_can_be_the_key(world: MariaDbWorld) -> None:
     for number, (column, values) in enumerate(VALUES.items()):
         key = replace(column, nullable=False)
         table = Table(f"keyed_{number}", (key, Column("n", Kind.INTEGER, "int", length=32)), (key.name,))
+        if list(refusals(table, world.dialect)):
+            continue
         batch = batch_of(table, [(value, place) for place, value in enumerate(values)])
         # Zeros of both signs are one key, on both sides.
         zero = {text: place for place, text in enumerate(key_texts(table, batch).to_pylist())}
         kept = [place for text, place in zero.items() if text != "-0" and len(text) < 700]
         batches[table] = batch.take(pa.array(kept, pa.int64()))
+    assert len(batches) > len(VALUES) - 2
     plan = sync_plan(tuple(batches))
     sink = RelationalSink(
         plan, DESTINATION, decoder=TypedDecoder(batches), dialect=world.dialect, resolve=lambda _: world.publisher
@@ -242,7 +245,7 @@ def test_a_column_of_every_kind_can_be_the_key(world: MariaDbWorld) -> None:
         for table, batch in batches.items():
             if table.columns[0] not in exact_columns(table):
                 continue  # of a float of MariaDB, a comparison has no text that both sides write alike
-            with closing(view_of(table, "settlement", table.name, mariadb_publisher)) as view:
+            with closing(view_of(world, table, "settlement", table.name)) as view:
                 assert_holds(view, table, batch)
         span(2, met=True, gone=True)
         assert {world.fetch(f"SELECT COUNT(*) FROM settlement.{table.name}") for table in batches} == {((0,),)}
