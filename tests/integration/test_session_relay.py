@@ -1,7 +1,13 @@
-"""A session of ours that connectorx uses as if it were a server."""
+"""A session of ours that connectorx uses as if it were a server.
+
+connectorx runs in a process of its own: a child that is forked from one in which it has run dies of what it left.
+"""
 
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from multiprocessing import get_context
+from typing import Any
 
 import connectorx
 import pyarrow as pa
@@ -40,8 +46,25 @@ def number_of(session: WatchedSession) -> int:
 
 
 def asked(relay: SessionRelay, statement: str) -> list[object]:
-    table: pa.Table = connectorx.read_sql(relay.url, statement, return_type="arrow")
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(answer_of, relay.url, statement).result()
+
+
+def answer_of(url: str, statement: str) -> list[object]:
+    table: pa.Table = connectorx.read_sql(url, statement, return_type="arrow")
     return list(table.column(0).to_pylist())
+
+
+def error_after_the_end(url: str, login: dict[str, Any], number: int) -> str:
+    endless = "SELECT seq FROM seq_1_to_100000000"
+    batches = iter(connectorx.read_sql(url, endless, return_type="arrow_stream", batch_size=1000))
+    assert next(batches).num_rows
+    with closing(pymysql.connect(**login)) as killer, killer.cursor() as cursor:
+        cursor.execute(f"KILL {number}")
+    # connectorx panics, with a class of its own that is no Exception: `bulk` makes an error of ours of it.
+    with pytest.raises(BaseException, match="cx writer failed") as raised:
+        list(batches)
+    return type(raised.value).__name__
 
 
 def test_every_query_is_answered_by_the_one_session_at_its_snapshot(
@@ -66,11 +89,7 @@ def test_the_end_of_the_session_is_an_error_of_the_read(
     bank: Connection, lent: tuple[WatchedSession, SessionRelay]
 ) -> None:
     session, relay = lent
-    endless = "SELECT seq FROM seq_1_to_100000000"
-    batches = iter(connectorx.read_sql(relay.url, endless, return_type="arrow_stream", batch_size=1000))
-    assert next(batches).num_rows
-    with closing(mariadb(bank)) as killer, killer.cursor() as cursor:
-        cursor.execute(f"KILL {number_of(session)}")
-    # connectorx panics, with a class of its own that is no Exception: `bulk` makes an error of ours of it.
-    with pytest.raises(BaseException, match="cx writer failed"):
-        list(batches)
+    login = {"host": bank.host, "port": bank.port, "user": bank.login, "password": bank.password}
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        error = pool.submit(error_after_the_end, relay.url, login, number_of(session)).result()
+    assert error == "PanicException"

@@ -44,7 +44,8 @@ def bulk_statement(lies: TablePlace, table: Table, segment: Segment) -> str:
 class BulkReaders:
     """The tables of one participant of a snapshot barrier, read one after another through one session.
 
-    For a process that does nothing else meanwhile: connectorx 0.4.6 keeps Python's lock while it waits for rows.
+    For a process that does nothing else meanwhile: connectorx 0.4.6 keeps Python's lock while it waits for rows. And
+    that forks no more: a child in which connectorx runs may die of what threads of its parent have left.
     """
 
     def __init__(
