@@ -1,8 +1,10 @@
-"""Cuts in the local stack's MariaDB, in databases of a test's own: what they are staged and published from."""
+"""Cuts in MariaDB and MySQL, in databases of a test's own: what they are staged and published from."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -10,14 +12,24 @@ from seamline.adapters.connections import Connection, resolve
 from seamline.domain.catalogue import Table
 from seamline.domain.staged_cut import Published, StagedCut
 from seamline.plan.model import DestinationPlan
-from seamline.sinks.mariadb.dialect import MARIADB
+from seamline.sinks.mariadb.kind import KIND as MARIADB
+from seamline.sinks.mysql.kind import KIND as MYSQL
 from seamline.sinks.relational.cuts import RelationalCuts
+from seamline.sinks.relational.kind import RelationalKind
 from seamline.sinks.relational.session import open_session
 from tests.integration.cuts_published import STAGED_ENTRY, Place
-from tests.integration.databases import drop_mariadb_destination, mariadb, mariadb_destination
+from tests.integration.databases import drop_mariadb_destination, mariadb, mariadb_destination, mysql_destination
 
-ROOT = "core_bank_root"
+ROOT = "cuts_root"
 DESTINATION = DestinationPlan("ledger_copy", "mariadb", ROOT, "cuts")
+
+
+@dataclass(frozen=True)
+class Server:
+    """`publisher`: a login with the rights of the printed script. ROOT is the administrator of the same server."""
+
+    kind: RelationalKind
+    publisher: Connection
 
 
 class Sql:
@@ -41,15 +53,19 @@ def opened() -> Iterator[Sql]:
         yield session
 
 
-@pytest.fixture(scope="module")
-def publisher() -> Iterator[Connection]:
-    """A login with the rights of the printed script."""
-    with mariadb_destination("cuts") as connection:
-        yield connection
+@pytest.fixture(scope="module", params=[MARIADB, MYSQL], ids=lambda kind: kind.name)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    kind = request.param
+    root = request.getfixturevalue("mysql_root") if kind is MYSQL else resolve("core_bank_root")
+    made = mysql_destination(root, "cuts") if kind is MYSQL else mariadb_destination("cuts")
+    address = f"mysql://{root.login}:{quote(root.password, safe='')}@{root.host}:{root.port}/"
+    with made as publisher, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(f"SEAMLINE_CONNECTION_{ROOT.upper()}", address)
+        yield Server(kind, publisher)
 
 
 @pytest.fixture
-def sql(publisher: Connection) -> Iterator[Sql]:
+def sql(server: Server) -> Iterator[Sql]:
     with opened() as session, session.session.cursor() as cursor:
         drop_mariadb_destination(cursor, "cuts")
         cursor.execute("CREATE DATABASE cuts_stage")
@@ -57,15 +73,17 @@ def sql(publisher: Connection) -> Iterator[Sql]:
 
 
 @contextmanager
-def publishing(publisher: Connection, *, reader_patience_s: float = 60.0) -> Iterator[RelationalCuts]:
-    session = open_session(publisher, MARIADB)
-    with closing(RelationalCuts(DESTINATION, session, MARIADB, reader_patience_s=reader_patience_s)) as cuts:
+def publishing(server: Server, *, reader_patience_s: float = 60.0) -> Iterator[RelationalCuts]:
+    session = open_session(server.publisher, server.kind.dialect)
+    with closing(
+        RelationalCuts(DESTINATION, session, server.kind.dialect, reader_patience_s=reader_patience_s)
+    ) as cuts:
         yield cuts
 
 
 @pytest.fixture
-def cuts(publisher: Connection, sql: Sql) -> Iterator[RelationalCuts]:
-    with publishing(publisher) as cuts:
+def cuts(server: Server, sql: Sql) -> Iterator[RelationalCuts]:
+    with publishing(server) as cuts:
         yield cuts
 
 

@@ -7,21 +7,19 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.connections import Connection
 from seamline.domain.cut_keep import CutKeep, expired
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.staged_cut import StagedCut
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
-from seamline.sinks.mariadb.dialect import MARIADB
 from seamline.sinks.relational.cut_expiry import RelationalCutExpiry
 from seamline.sinks.relational.cuts import RelationalCuts
 from seamline.sinks.relational.session import open_session
 from seamline.sync.cut_expiry import ExpiredCuts, expire_cuts
 from tests.integration.cuts_published import one, staged
-from tests.integration.relational_cuts import DESTINATION, Sql, opened, publish, stage
+from tests.integration.relational_cuts import DESTINATION, Server, Sql, opened, publish, stage
 from tests.integration.relational_cuts import cuts as cuts
-from tests.integration.relational_cuts import publisher as publisher
+from tests.integration.relational_cuts import server as server
 from tests.integration.relational_cuts import sql as sql
 
 DAYS = [date(2026, 3, day) for day in range(1, 6)]
@@ -29,8 +27,8 @@ KEEP = NightlyPlan(keep_days=2, keep_month_ends=0, keep_versions_days=7)
 
 
 @pytest.fixture
-def expiry(publisher: Connection, sql: Sql) -> Iterator[RelationalCutExpiry]:
-    with closing(RelationalCutExpiry(DESTINATION, open_session(publisher, MARIADB))) as opened:
+def expiry(server: Server, sql: Sql) -> Iterator[RelationalCutExpiry]:
+    with closing(RelationalCutExpiry(DESTINATION, open_session(server.publisher, server.kind.dialect))) as opened:
         yield opened
 
 

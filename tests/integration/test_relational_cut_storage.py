@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from seamline.adapters.connections import Connection
 from seamline.domain.canonical import digest_of, row_text
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import KeyedDigest, Segment
@@ -20,18 +19,17 @@ from seamline.domain.verdict import Verdict
 from seamline.kinds.bulk import ArrowRows
 from seamline.plan.model import NightlyPlan
 from seamline.ports import Load
-from seamline.sinks.mariadb.dialect import MARIADB
-from seamline.sinks.mariadb.kind import KIND
 from seamline.sinks.relational.cut_catalogue import taking_turns
 from seamline.sinks.relational.cuts import RelationalCuts
+from seamline.sinks.relational.kind import RelationalKind
 from seamline.sinks.relational.read_back import open_published, open_staged
 from seamline.sources.mariadb.position import BinlogPosition
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of
 from tests.integration.cuts_published import DAY, EARLIER, STAGED_ENTRY, Place, one, staged
-from tests.integration.relational_cuts import DESTINATION, Sql, opened, publish, publishing, stage
+from tests.integration.relational_cuts import DESTINATION, Server, Sql, opened, publish, publishing, stage
 from tests.integration.relational_cuts import cuts as cuts
-from tests.integration.relational_cuts import publisher as publisher
+from tests.integration.relational_cuts import server as server
 from tests.integration.relational_cuts import sql as sql
 from tests.log_topic import sync_plan
 from tests.waiting import wait_until
@@ -165,9 +163,9 @@ def test_readers_see_all_of_a_cut_or_nothing_of_it(cuts: RelationalCuts, sql: Sq
     assert len(reader.seen) >= 4
 
 
-def test_a_reader_of_a_view_holds_a_publish_back_and_notices_nothing(publisher: Connection, sql: Sql) -> None:
+def test_a_reader_of_a_view_holds_a_publish_back_and_notices_nothing(server: Server, sql: Sql) -> None:
     count = f"SELECT COUNT(*) FROM {CURRENT}"
-    with publishing(publisher, reader_patience_s=0.2) as cuts, opened() as reader:
+    with publishing(server, reader_patience_s=0.2) as cuts, opened() as reader:
         publish(cuts, staged("r1", {"entry": stage(sql, "e1", 3)}))
         stuck = staged("r2", {"entry": stage(sql, "e2", 5)})
         reader.session.begin()
@@ -241,14 +239,14 @@ def test_a_cut_that_changed_since_it_was_compared_is_not_published(cuts: Relatio
     assert publish(cuts, cut).version == 1
 
 
-def test_doubles_are_held_against_what_was_compared_too(cuts: RelationalCuts, sql: Sql) -> None:
+def test_doubles_are_held_against_what_was_compared_too(cuts: RelationalCuts, server: Server, sql: Sql) -> None:
     place = stage(sql, "e1", 3)
     sql.execute("ALTER TABLE cuts_stage.e1 ADD rate double")
     sql.execute("UPDATE cuts_stage.e1 SET rate = id / 4")
     definition = replace(STAGED_ENTRY, columns=(*STAGED_ENTRY.columns, Column("rate", Kind.DOUBLE, "double")))
     plan = sync_plan([definition])
     loads = [Load(definition, "e1", 3)]
-    (view,) = open_staged(plan, DESTINATION, loads, 1, position=BinlogPosition("0-1-7"), dialect=MARIADB)
+    (view,) = open_staged(plan, DESTINATION, loads, 1, position=BinlogPosition("0-1-7"), dialect=server.kind.dialect)
     whole, exact = view.whole_digest("entry", run_key="key"), view.digests(Segment("entry"), run_key="key")[0]
     assert (view.columns("entry"), view.key_span("entry")) == (tuple(c.name for c in definition.columns), (1, 3))
     view.close()
@@ -262,7 +260,7 @@ def test_doubles_are_held_against_what_was_compared_too(cuts: RelationalCuts, sq
     sql.execute("UPDATE cuts_stage.e1 SET rate = id / 4")
     cuts.publish(cut, definitions={"entry": definition})
     (table,) = cuts.date_before("settlement", DAY.replace(day=6))
-    published = open_published(plan, DESTINATION, [table], position=cut.position, dialect=MARIADB)
+    published = open_published(plan, DESTINATION, [table], position=cut.position, dialect=server.kind.dialect)
     assert published.whole_digest("entry", run_key="key") == whole
     published.close()
 
@@ -275,16 +273,18 @@ KEYED = Table("keyed", (Column("id", Kind.INTEGER, "int", length=32), *TEXTS), (
 KEYLESS = Table("keyless", TEXTS)
 
 
-def staged_by_the_sink(run: str, rows: Sequence[tuple[str | None, float | None]]) -> Sequence[Load]:
+def staged_by_the_sink(
+    kind: RelationalKind, run: str, rows: Sequence[tuple[str | None, float | None]]
+) -> Sequence[Load]:
     """Loaded, and digested as a comparison does."""
     plan = sync_plan([KEYED, KEYLESS])
     loads = []
-    places = KIND.load_area(DESTINATION, run_id=run).create([KEYED, KEYLESS])
+    places = kind.load_area(DESTINATION, run_id=run).create([KEYED, KEYLESS])
     for table in (KEYED, KEYLESS):
         batch = batch_of(table, [(n, *row) if table.is_keyed else row for n, row in enumerate(rows)])
-        count = KIND.load(DESTINATION, places[table.name], ArrowRows(schema_of(table), iter([batch])))
+        count = kind.load(DESTINATION, places[table.name], ArrowRows(schema_of(table), iter([batch])))
         loads.append(Load(table, places[table.name].name, count))
-    (view,) = KIND.open_staged(plan, DESTINATION, loads, 1, position=BinlogPosition("0-1-7"))
+    (view,) = kind.open_staged(plan, DESTINATION, loads, 1, position=BinlogPosition("0-1-7"))
     digests = [(view.digests(Segment(one.table.name), run_key="key")[0], one) for one in loads]
     compared = [
         replace(one, digest=KeyedDigest("key", exact, view.whole_digest(one.table.name, run_key="key")))
@@ -302,14 +302,14 @@ def as_cut(run: str, loads: Sequence[Load]) -> StagedCut:
     return replace(staged(run, {}), tables=tables)
 
 
-def test_what_the_sink_has_staged_is_published_and_read_back_as_it_was_compared(sql: Sql) -> None:
+def test_what_the_sink_has_staged_is_published_and_read_back_as_it_was_compared(server: Server, sql: Sql) -> None:
     definitions = {table.name: table for table in (KEYED, KEYLESS)}
-    loads = staged_by_the_sink("r1", [("a", 0.1), ("a", 0.1), ("b ", -0.0), (None, None)])
-    with closing(KIND.open_cuts(DESTINATION)) as cuts:
+    loads = staged_by_the_sink(server.kind, "r1", [("a", 0.1), ("a", 0.1), ("b ", -0.0), (None, None)])
+    with closing(server.kind.open_cuts(DESTINATION)) as cuts:
         assert cuts.publish(as_cut("r1", loads), definitions=definitions, signed_by="").version == 1
         published = cuts.date_before("settlement", DAY.replace(day=6))
         plan = sync_plan([KEYED, KEYLESS])
-        view = KIND.open_published(plan, DESTINATION, published, position=BinlogPosition("0-1-7"))
+        view = server.kind.open_published(plan, DESTINATION, published, position=BinlogPosition("0-1-7"))
         for load in loads:
             assert load.digest is not None
             assert view.digests(Segment(load.table.name), run_key="key")[0] == load.digest.digest
@@ -317,7 +317,7 @@ def test_what_the_sink_has_staged_is_published_and_read_back_as_it_was_compared(
         names = [row[0] for row in sql.execute("SHOW COLUMNS FROM cuts.keyless_proven").fetchall()]
         assert names == ["memo", "rate", "cut_business_date", "cut_version"], "none of ours"
         assert one(sql, "SELECT COUNT(*), COUNT(DISTINCT memo) FROM cuts.keyless_proven") == (4, 2)
-        for load in staged_by_the_sink("r2", [("A", 0.1), ("a", 0.1), ("b", -0.0), (None, None)]):
+        for load in staged_by_the_sink(server.kind, "r2", [("A", 0.1), ("a", 0.1), ("b", -0.0), (None, None)]):
             late = cuts.lateness("settlement", load.table.name, DAY, staged_as=load.staged_as)
             assert late is not None
             assert (late.late_rows, late.gone_rows) == (2, 2), "no case and no blank is overlooked"
@@ -443,11 +443,11 @@ def test_a_vanished_stage_and_a_clashing_column_are_named(cuts: RelationalCuts, 
 
 
 def test_two_publishers_take_turns(
-    cuts: RelationalCuts, publisher: Connection, sql: Sql, monkeypatch: pytest.MonkeyPatch
+    cuts: RelationalCuts, server: Server, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seamline.sinks.relational.cut_catalogue.PATIENCE_S", 0)
     cut = staged("r1", {"entry": stage(sql, "e1", 3)})
     busy = pytest.raises(TransientError, match="another session publishes cuts")
-    with publishing(publisher) as other, taking_turns(other._session, DESTINATION), busy:
+    with publishing(server) as other, taking_turns(other._session, DESTINATION), busy:
         publish(cuts, cut)
     assert publish(cuts, cut).version == 1

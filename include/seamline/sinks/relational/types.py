@@ -89,11 +89,11 @@ def _may_lie_aside(one: _Type) -> _Type:
 
 
 def column_definitions(table: Table, dialect: Dialect) -> str:
-    """The column list of CREATE TABLE: NOT NULL as in the source, no keys."""
+    """The column list of CREATE TABLE: NOT NULL as in the source, and of a key, as MySQL wants it said; no keys."""
     types = column_types(table, dialect)
+    may_be_null = {column.name for column in table.columns if column.nullable} - set(table.key)
     return ", ".join(
-        f"{quoted(column.name)} {types[column.name]}{' NULL' if column.nullable else ' NOT NULL'}"
-        for column in table.columns
+        f"{quoted(name)} {sql}{' NULL' if name in may_be_null else ' NOT NULL'}" for name, sql in types.items()
     )
 
 
