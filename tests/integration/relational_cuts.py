@@ -65,6 +65,17 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.fixture
+def kind(server: Server, monkeypatch: pytest.MonkeyPatch) -> RelationalKind:
+    """The server's kind, which finds it by the id of `DESTINATION`'s connection."""
+    at = server.publisher
+    monkeypatch.setenv(
+        f"SEAMLINE_CONNECTION_{DESTINATION.connection.upper()}",
+        f"mysql://{at.login}:{quote(at.password, safe='')}@{at.host}:{at.port}",
+    )
+    return server.kind
+
+
+@pytest.fixture
 def sql(server: Server) -> Iterator[Sql]:
     with opened() as session, session.session.cursor() as cursor:
         drop_mariadb_destination(cursor, "cuts")

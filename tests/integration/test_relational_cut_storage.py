@@ -29,6 +29,7 @@ from seamline.values.build import batch_of
 from tests.integration.cuts_published import DAY, EARLIER, STAGED_ENTRY, Place, one, staged
 from tests.integration.relational_cuts import DESTINATION, Server, Sql, opened, publish, publishing, stage
 from tests.integration.relational_cuts import cuts as cuts
+from tests.integration.relational_cuts import kind as kind
 from tests.integration.relational_cuts import server as server
 from tests.integration.relational_cuts import sql as sql
 from tests.log_topic import sync_plan
@@ -396,20 +397,20 @@ def test_a_view_or_table_of_somebody_else_is_not_overwritten(cuts: RelationalCut
     assert "drop" not in raised.value.hint.lower(), "rows of a live table are not what is in the way"
 
 
-def test_preflight_says_what_stands_in_the_way_of_cuts(sql: Sql) -> None:
+def test_preflight_says_what_stands_in_the_way_of_cuts(kind: RelationalKind, sql: Sql) -> None:
     sql.execute("CREATE DATABASE cuts")
     sql.execute(f"CREATE VIEW {PROVEN} AS SELECT 1 AS mine")
     clashing = replace(
         STAGED_ENTRY, columns=(*STAGED_ENTRY.columns, Column("Cut_Version", Kind.INTEGER, "int", length=32))
     )
     plan = replace(sync_plan([clashing]), destinations=(DESTINATION,), nightly=NightlyPlan())
-    found = [problem.what for problem in KIND.problems(plan, DESTINATION) if problem.is_fatal]
+    found = [problem.what for problem in kind.problems(plan, DESTINATION) if problem.is_fatal]
     wanted = (
         "has a column Cut_Version",
         "entry_proven` is a view that no sync",
     )
     assert all(any(words in what for what in found) for words in wanted)
-    assert not [one for one in KIND.problems(replace(plan, nightly=None), DESTINATION) if one.is_fatal]
+    assert not [one for one in kind.problems(replace(plan, nightly=None), DESTINATION) if one.is_fatal]
 
 
 def test_a_run_whose_cut_stands_at_another_position_is_not_taken_for_it(cuts: RelationalCuts, sql: Sql) -> None:

@@ -1,4 +1,4 @@
-"""Derived tables in a real MariaDB: every group and digit arrives, and what differs from the staged cut is listed."""
+"""Derived tables in a real MariaDB and MySQL: every group and digit arrives, and what differs from the cut is listed."""
 
 import pyarrow as pa
 import pytest
@@ -9,9 +9,10 @@ from seamline.domain.verdict import BreakType, Verdict
 from seamline.kinds.derived import StagedPart, derived_table, frame_schema
 from seamline.plan.model import DerivedTablePlan
 from seamline.ports import Load
-from seamline.sinks.mariadb.kind import KIND
+from seamline.sinks.relational.kind import RelationalKind
 from tests.integration.relational_cuts import DESTINATION, Sql
-from tests.integration.relational_cuts import publisher as publisher
+from tests.integration.relational_cuts import kind as kind
+from tests.integration.relational_cuts import server as server
 from tests.integration.relational_cuts import sql as sql
 
 ENTRY = Table(
@@ -29,10 +30,10 @@ BASE = Load(ENTRY, "e", 5)
 
 
 @pytest.fixture
-def staged(sql: Sql) -> Sql:
+def staged(kind: RelationalKind, sql: Sql) -> Sql:
     sql.execute(
-        "CREATE TABLE cuts_stage.e (account_id bigint, memo varchar(40) COLLATE utf8mb4_nopad_bin, day date,"
-        " amount decimal(20,4), mark varbinary(9)) CHARACTER SET utf8mb4"
+        "CREATE TABLE cuts_stage.e (account_id bigint, memo varchar(40), day date, amount decimal(20,4),"
+        f" mark varbinary(9)) COLLATE {kind.dialect.collation}"
     )
     sql.execute(
         "INSERT INTO cuts_stage.e VALUES (1, 'a', '2026-03-05', 1.0001, 'x'), (1, 'a', '2026-03-05', 2.0002, 'x'),"
@@ -41,23 +42,23 @@ def staged(sql: Sql) -> Sql:
     return sql
 
 
-def summed() -> pa.Table:
+def summed(kind: RelationalKind) -> pa.Table:
     """As Spark's tasks do it."""
     columns = [ENTRY.column(name) for name in (*BY_MEMO.by, BY_MEMO.column)]
-    (part,) = KIND.staged_parts(DESTINATION, BASE, parts_max=4)
-    rows = pa.Table.from_batches(KIND.read_staged(DESTINATION, BASE, columns, part), frame_schema(columns))
+    (part,) = kind.staged_parts(DESTINATION, BASE, parts_max=4)
+    rows = pa.Table.from_batches(kind.read_staged(DESTINATION, BASE, columns, part), frame_schema(columns))
     groups = rows.group_by(list(BY_MEMO.by)).aggregate([("amount", "sum")]).rename_columns([*BY_MEMO.by, "amount"])
     return groups.set_column(2, "amount", groups["amount"].cast(pa.decimal128(38, 4)))
 
 
-def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(staged: Sql) -> None:
-    made = KIND.stage_derived(DESTINATION, derived_table(BY_MEMO, ENTRY), summed(), run_id="r1")
-    found = KIND.compare_derived(DESTINATION, BY_MEMO, base=BASE, made=made, position="p")
+def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(kind: RelationalKind, staged: Sql) -> None:
+    made = kind.stage_derived(DESTINATION, derived_table(BY_MEMO, ENTRY), summed(kind), run_id="r1")
+    found = kind.compare_derived(DESTINATION, BY_MEMO, base=BASE, made=made, position="p")
     assert (found.verdict, found.source_rows, found.destination_rows) == (Verdict.MATCH, 4, 4)
     place = f"cuts_stage.`{made.staged_as}`"
     staged.execute(f"UPDATE {place} SET amount = amount + 0.0001 WHERE memo = '工资'")
     staged.execute(f"DELETE FROM {place} WHERE memo = 'A '")
-    wrong = KIND.compare_derived(DESTINATION, BY_MEMO, base=BASE, made=made, position="p")
+    wrong = kind.compare_derived(DESTINATION, BY_MEMO, base=BASE, made=made, position="p")
     assert wrong.verdict is Verdict.BREAK
     assert {(one.type, one.key) for one in wrong.breaks} == {
         (BreakType.VALUE, '{"memo": "工资", "day": null}'),
@@ -65,14 +66,14 @@ def test_a_derived_table_equals_the_sums_of_its_rows_to_the_last_digit(staged: S
     }
 
 
-def test_a_repeat_of_the_run_leaves_one_derived_table(staged: Sql) -> None:
-    table, rows = derived_table(BY_MEMO, ENTRY), summed()
-    first, second = (KIND.stage_derived(DESTINATION, table, rows, run_id="r1") for _ in range(2))
+def test_a_repeat_of_the_run_leaves_one_derived_table(kind: RelationalKind, staged: Sql) -> None:
+    table, rows = derived_table(BY_MEMO, ENTRY), summed(kind)
+    first, second = (kind.stage_derived(DESTINATION, table, rows, run_id="r1") for _ in range(2))
     names = {name for (name,) in staged.execute("SHOW TABLES FROM cuts_stage").fetchall()}
     assert second.staged_as in names
     assert first.staged_as not in names
 
 
-def test_rows_are_grouped_by_no_bytes(staged: Sql) -> None:
+def test_rows_are_grouped_by_no_bytes(kind: RelationalKind, staged: Sql) -> None:
     with pytest.raises(SchemaConflict, match="column mark of entry is varbinary"):
-        list(KIND.read_staged(DESTINATION, BASE, [ENTRY.column("mark")], StagedPart(0, None)))
+        list(kind.read_staged(DESTINATION, BASE, [ENTRY.column("mark")], StagedPart(0, None)))
