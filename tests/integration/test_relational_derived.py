@@ -1,4 +1,4 @@
-"""Derived tables in a real MariaDB and MySQL: every group and digit arrives, and what differs from the cut is listed."""
+"""Derived tables in a real MariaDB and MySQL: every group and digit arrives, and what differs is listed."""
 
 import pyarrow as pa
 import pytest
