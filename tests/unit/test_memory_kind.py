@@ -77,7 +77,7 @@ def onboard(plan: SyncPlan, bank: Bank) -> None:
     (destination,) = plan.destinations
     reads = [BulkRead(table, Segment(table.name), number) for number, table in enumerate(TABLES)]
     tasks = NoTasks()
-    with SOURCE.open_for_tasks(plan.source, Wanted("run-1", 1, TABLES, 1, len(reads)), tasks) as opened:
+    with SOURCE.open_for_tasks(plan.source, Wanted("run-1", 1, TABLES, 1), tasks) as opened:
         readers = SOURCE.open_readers(plan.source, reads, barrier=tasks.barrier, participant=0)
         readers.meet()
         # What is committed from here on is not in the snapshot, and comes through the log.
