@@ -70,6 +70,11 @@ class MemoryWorld:
     def rows(self, table: Table) -> list[str]:
         return sorted(text_of(row) for row in self._destination.rows(table))
 
+    def typed_rows(self, table: Table) -> list[tuple[Any, ...]]:
+        """The committed live rows as the typed form's own values, in no order."""
+        held = self._destination.state.tables.get(table.name, {})
+        return [tuple(row) for row, copies in held.values() for _ in range(copies)]
+
     def findings(self) -> list[Finding]:
         return sorted(self._destination.findings, key=lambda finding: finding.offset)
 

@@ -103,7 +103,7 @@ def test_typed_rows_are_staged_in_a_destination_of_postgresql_as_they_are(held: 
     place = StagingArea(held.server, DESTINATION, run_id="typed").create([held.table])["kinds"]
     item = CopyItem(BulkRead(held.table, Segment("kinds"), 0), (CopyTarget(place, DESTINATION),))
     with reading(held, held.table) as readers:
-        (copied,) = copy_one(readers, 0, item)
+        (copied,) = copy_one(readers, 0, item, {})
     assert (copied.rows, copied.proof != "") == (held.rows.num_rows, True)
     with postgres(held.server) as session:
         stored = read_rows(session, f'SELECT {exact(held.table)} FROM {place.schema}."{place.name}"')
