@@ -187,7 +187,6 @@ def test_what_is_staged_or_checked_again_begins_without_the_old_decision(
         platform.runs[results.RUN].result[EXPECTATIONS] = results.PASSED
         GateOperator(task_id="gate", run=results.RUN, on_break="ask").choose_branch({})
 
-    monkeypatch.setattr("seamline_airflow.operators.gx_check.resolve", lambda _id: None)
     monkeypatch.setattr("seamline_airflow.gx_engine.check", lambda *_, **__: [])
     monkeypatch.setattr("seamline_airflow.runs.open_nightly", lambda *_: None)
     monkeypatch.setattr("seamline_airflow.operators.spark_job.SparkJobOperator.execute", lambda *_: None)
