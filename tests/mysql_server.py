@@ -47,9 +47,6 @@ class Binaries:
             "log_error": str(_folder(layout) / "mysql.log"),
             "mysqlx": "OFF",
             "innodb_buffer_pool_size": "64M",
-            # Nobody cuts the power of a test.
-            "innodb_flush_log_at_trx_commit": "2",
-            "sync_binlog": "0",
             **settings,
         }
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in own.items()]
