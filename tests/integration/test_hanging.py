@@ -209,7 +209,7 @@ def test_a_session_that_something_between_has_forgotten_is_ended_by_name(asked: 
 
 def test_a_server_that_works_for_longer_than_the_silence_is_waited_for(asked: tuple[Link, Ask]) -> None:
     _, ask = asked
-    behind_mariadb = ask.__qualname__.startswith("MariaDb")
+    behind_mariadb = ask.__qualname__.startswith("BinlogReadView")
     within(ENDED_S, lambda: ask("SELECT SLEEP(5)" if behind_mariadb else "SELECT pg_sleep(5)"))
 
 
