@@ -149,6 +149,8 @@ def _write_connections(made: Encrypted) -> None:
         core_bank_marker=bank("seamline_reader", made.tls()),
         core_bank_capture=bank(WITH_CERTIFICATE, certificate),
         bank_app=bank("bank_app", made.tls()),
+        archive=bank("archive_publisher", made.tls()),
+        archive_writer=bank("archive_writer", made.tls()),
         kafka={
             **entry("kafka", made.kafka.port, "seamline", "", {}),
             "password": "kafka-secret",

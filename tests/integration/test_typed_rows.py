@@ -12,6 +12,7 @@ from seamline.adapters.connections import Connection
 from seamline.bulk.copy import CopyItem, CopyTarget, copy_one
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
+from seamline.domain.table_places import TablePlaces
 from seamline.kinds.bulk import ArrowRows, BulkRead
 from seamline.plan.model import DestinationPlan, SourcePlan
 from seamline.sinks.postgres.staging import StagingArea
@@ -61,7 +62,9 @@ def reading(held: Held, table: Table) -> Iterator[SnapshotReaders]:
         seen = seen_by(holder)
         row = holder.execute("SELECT pg_export_snapshot()").fetchone()
         shared = SharedSnapshot(str(row[0]) if row else "", seen)
-        with closing(SnapshotReaders(held.server, "public", [BulkRead(table, Segment(table.name), 0)], shared)) as one:
+        with closing(
+            SnapshotReaders(held.server, TablePlaces("public"), [BulkRead(table, Segment(table.name), 0)], shared)
+        ) as one:
             one.meet()
             yield one
 
