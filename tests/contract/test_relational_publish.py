@@ -98,9 +98,9 @@ def test_preflight_names_what_is_missing_and_what_is_in_the_way(
     assert "table settlement.later exists" in found[1].what
     assert "settlement.account has the unique index row_by_row" in found[2].what
     elsewhere = replace(destination, schema="elsewhere")
-    told = [one.what for one in problems(world.plan, elsewhere, world.dialect)]
-    assert len(told) == 8
-    assert "settlement_writer@% has no DELETE, INSERT, SELECT, UPDATE in database elsewhere" in told[5]
+    reported = [one.what for one in problems(world.plan, elsewhere, world.dialect)]
+    assert len(reported) == 8
+    assert "settlement_writer@% has no DELETE, INSERT, SELECT, UPDATE in database elsewhere" in reported[5]
 
 
 def test_a_server_that_takes_no_rows_from_a_client_is_named_with_the_cure(

@@ -280,9 +280,9 @@ def test_types_without_a_place_are_refused_by_name() -> None:
         _column("b99", Kind.BITS, "bit(99)", length=99),
         _column("seamline.hash", Kind.INTEGER, "int", length=32),
     )
-    told = [what for what, _ in refusals(Table("t", (ID, *faulty)), MARIADB)]
-    assert len(told) == len(faulty)
-    assert all(any(f"column {column.name} of table t" in what for what in told) for column in faulty)
+    reported = [what for what, _ in refusals(Table("t", (ID, *faulty)), MARIADB)]
+    assert len(reported) == len(faulty)
+    assert all(any(f"column {column.name} of table t" in what for what in reported) for column in faulty)
     assert list(refusals(KEYED, MARIADB)) == []
     (only,) = refusals(KEYED, MYSQL)
     assert "p_fraction" in only[0]

@@ -50,7 +50,7 @@ def _array(table: Table, column: Column, values: Sequence[Any]) -> pa.Array:
         raise
     except (ValueError, TypeError) as exc:
         raise SchemaConflict(
-            f"a row image of {table.name} holds a value in column {column.name} that is none: {exc}", table=table.name
+            f"a row image of {table.name} holds an invalid value in column {column.name}: {exc}", table=table.name
         ) from exc
 
 

@@ -28,7 +28,7 @@ ROW, HASH, COPY, COPIES, TOP = (quoted(f"{OWN_PREFIX}{name}") for name in ("row"
 
 
 class TableStatements:
-    """`database`: where the live table lies; `at`: that of the ledger, in quotes; `number` tells the session's staging
+    """`database`: where the live table lies; `at`: that of the ledger, in quotes; `number` keeps the session's staging
     tables apart."""
 
     def __init__(self, table: Table, *, database: str, at: str, number: int, dialect: Dialect) -> None:

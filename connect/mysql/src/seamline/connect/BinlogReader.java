@@ -33,8 +33,8 @@ import java.util.function.Predicate;
 import org.apache.kafka.connect.errors.DataException;
 
 /**
- * Debezium's reader of the binlog, which tells NULL for a date that is none, passes over statements that do not tell their rows
- * and over events that it does not know, tells rows of an XA transaction before it is decided, takes all statements for UTF-8,
+ * Debezium's reader of the binlog, which reports NULL for an invalid date, passes over statements without rows
+ * and over events that it does not know, reports rows of an XA transaction before it is decided, takes all statements for UTF-8,
  * does not see what stands in comments that the server runs, and reads texts in the character set and rows by the columns that
  * statements seem to say.
  */
@@ -112,7 +112,7 @@ final class BinlogReader extends MySqlStreamingChangeEventSource {
         });
     }
 
-    /** Debezium stops its task a moment after an event that cannot be read, and would tell what comes behind it until then. */
+    /** Debezium stops its task a moment after an event that cannot be read, and would report what comes behind it until then. */
     @Override
     protected void handleEvent(
             MySqlPartition partition, MySqlOffsetContext offset, ChangeEventSourceContext context, Event event) {
@@ -150,7 +150,7 @@ final class BinlogReader extends MySqlStreamingChangeEventSource {
         isUndecided |= verb.startsWith("XA START");
         // No server that was tried writes what it then takes back.
         if (isCapturedChanged && verb.startsWith("ROLLBACK")) {
-            throw new DataException("Rows were told of a transaction that was then rolled back to a savepoint, or as a whole");
+            throw new DataException("Rows were reported of a transaction that was then rolled back to a savepoint, or as a whole");
         }
         super.handleQueryEvent(partition, offset, event);
     }
@@ -209,7 +209,7 @@ final class BinlogReader extends MySqlStreamingChangeEventSource {
     private EventData refuseParts(ByteArrayInputStream event) throws IOException {
         if (texts.isRead(event.readLong(TABLE_NUMBER_BYTES))) {
             throw new DataException("binlog_row_value_options was not empty when a row was updated: the log holds a document's"
-                    + " differences, and nothing tells what they were made to");
+                    + " differences, and the log does not say what they were applied to");
         }
         return null;
     }

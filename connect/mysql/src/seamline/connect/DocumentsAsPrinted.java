@@ -28,7 +28,7 @@ final class DocumentsAsPrinted implements JsonFormatter {
 
     static String of(byte[] document) throws IOException {
         if (document.length == 0) {
-            // What a server stores that was told to ignore that a value is missing.
+            // What a server stores that was set to ignore that a value is missing.
             return "null";
         }
         DocumentsAsPrinted printed = new DocumentsAsPrinted();

@@ -17,7 +17,7 @@ final class MySqlPlaces implements Places {
     private static final String GTIDS = "gtids";
 
     /**
-     * A transaction's offset holds the GTIDs before it, and how many of its events and rows were told. Without those the
+     * A transaction's offset holds the GTIDs before it, and how many of its events and rows were reported. Without those the
      * server is asked for all of it.
      */
     @Override
@@ -33,7 +33,7 @@ final class MySqlPlaces implements Places {
     @Override
     public Map<String, Object> atBegin(String transaction, Map<String, ?> offset, Map<String, Object> last) {
         Map<String, Object> place = upTo(offset);
-        if (with(transaction, place).equals(told(place))) {
+        if (with(transaction, place).equals(reported(place))) {
             // Debezium takes a transaction for done once the same task has begun it (ADR 16).
             throw new ConnectException("Transaction " + transaction + " begins at a place that already holds it: " + place);
         }
@@ -54,30 +54,30 @@ final class MySqlPlaces implements Places {
      * @param stored the offset that Connect holds from before; null where nothing was ever stored
      */
     static void requireIn(JdbcConnection source, Map<String, ?> stored) throws SQLException {
-        if (stored == null || !(stored.get(GTIDS) instanceof String told)) {
+        if (stored == null || !(stored.get(GTIDS) instanceof String reported)) {
             return;
         }
-        require(source, told, "SELECT GTID_SUBSET(?, @@GLOBAL.gtid_executed)",
+        require(source, reported, "SELECT GTID_SUBSET(?, @@GLOBAL.gtid_executed)",
                 "the server has not written all of it (restored, or another one)");
-        require(source, told, "SELECT GTID_SUBSET(@@GLOBAL.gtid_purged, ?)",
+        require(source, reported, "SELECT GTID_SUBSET(@@GLOBAL.gtid_purged, ?)",
                 "the server has purged transactions that follow it");
     }
 
-    private static void require(JdbcConnection source, String told, String question, String orElse) throws SQLException {
+    private static void require(JdbcConnection source, String reported, String question, String orElse) throws SQLException {
         boolean isSo = source.prepareQueryAndMap(
-                question, asked -> asked.setString(1, told), rows -> rows.next() && rows.getBoolean(1));
+                question, asked -> asked.setString(1, reported), rows -> rows.next() && rows.getBoolean(1));
         if (!isSo) {
             throw new ConnectException(
-                    "The place " + told + ", where the log topic ends, is no longer available on the server: " + orElse);
+                    "The place " + reported + ", where the log topic ends, is no longer available on the server: " + orElse);
         }
     }
 
-    private static GtidSet told(Map<String, ?> place) {
+    private static GtidSet reported(Map<String, ?> place) {
         return new GtidSet((String) place.get(GTIDS));
     }
 
     private static GtidSet with(String transaction, Map<String, ?> place) {
-        GtidSet all = told(place);
+        GtidSet all = reported(place);
         all.add(transaction);
         return all;
     }

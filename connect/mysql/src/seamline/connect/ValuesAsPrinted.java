@@ -11,7 +11,7 @@ import java.time.temporal.TemporalAdjuster;
 import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.errors.DataException;
 
-/** Debezium's values, but for documents, which are told as the server prints them. */
+/** Debezium's values, but for documents, which are reported as the server prints them. */
 final class ValuesAsPrinted extends MySqlValueConverters {
 
     ValuesAsPrinted(
