@@ -183,13 +183,13 @@ def test_a_source_has_its_own_offsets_and_history_topics() -> None:
 @pytest.mark.parametrize(
     ("kind", "installed", "said"),
     [
-        ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final-seamline-14",)}, ""),
+        ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final-seamline-15",)}, ""),
         # Beside a tested one: Connect would take the newest of them.
-        ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final-seamline-14", "3.5.0.Final-seamline-15")}, "was not tested"),
+        ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final-seamline-15", "3.5.0.Final-seamline-16")}, "was not tested"),
         ("mariadb", {MARIADB_CONNECTOR: ("3.5.0.Final-seamline-2",)}, "was not tested"),
         ("mariadb", {POSTGRES_CONNECTOR: ("3.5.0.Final",)}, "has no plugin"),
         ("mariadb", {}, "has no plugin"),
-        ("postgres", {POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-14",)}, ""),
+        ("postgres", {POSTGRES_CONNECTOR: ("3.7.0.Final-seamline-15",)}, ""),
         # It loses rows when it is killed in mid-transaction.
         ("postgres", {POSTGRES_CONNECTOR: ("3.6.3.Final",)}, "was not tested"),
         ("postgres", {MARIADB_CONNECTOR: ("3.7.0.Final",)}, "has no plugin"),

@@ -18,7 +18,7 @@ class MariaDbConnector:
 
     plugin = "seamline.connect.MariaDbConnector"
     # Older ones lose rows.
-    tested_versions = ("3.5.0.Final-seamline-14",)
+    tested_versions = ("3.5.0.Final-seamline-15",)
     keeps_schema_history = True
 
     def settings(

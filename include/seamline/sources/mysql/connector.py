@@ -23,7 +23,7 @@ class MySqlConnector:
     """`kinds.source.ConnectorKind`."""
 
     plugin = "seamline.connect.MySqlConnector"
-    tested_versions = ("3.6.1.Final-seamline-14",)
+    tested_versions = ("3.6.1.Final-seamline-15",)
     keeps_schema_history = True
 
     def settings(

@@ -65,7 +65,7 @@ class PostgresConnector:
 
     plugin = "seamline.connect.PostgresConnector"
     # Older ones lose rows.
-    tested_versions = ("3.7.0.Final-seamline-14",)
+    tested_versions = ("3.7.0.Final-seamline-15",)
     keeps_schema_history = False
 
     def settings(

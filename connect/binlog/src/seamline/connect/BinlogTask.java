@@ -50,14 +50,14 @@ import org.apache.kafka.connect.source.SourceTaskContext;
 
 /**
  * Debezium's parts around a reader of our own, which says what Debezium's passes over (ADR 20). Its own tasks name their readers
- * in the middle of their start, so the parts are put together here. Where a transaction is open at a stop, it is told again
+ * in the middle of their start, so the parts are put together here. Where a transaction is open at a stop, it is reported again
  * from its BEGIN (ADR 16).
  */
 abstract class BinlogTask<P extends BinlogPartition, O extends BinlogOffsetContext<?>> extends BinlogSourceTask<P, O> {
 
     private final Places places;
     private PlacesBetweenTransactions between;
-    private ToldWhole told;
+    private WholeTransactions transactions;
 
     private BinlogConnectorConfig config;
     private BinlogTaskContext<?> context;
@@ -140,7 +140,7 @@ abstract class BinlogTask<P extends BinlogPartition, O extends BinlogOffsetConte
         Configuration settings = withoutOld(given);
         Map<String, Object> stored = between.stored(Map.of("server", config.getLogicalName()));
         Markers markers = new Markers(settings, stored);
-        told = new ToldWhole(places, stored, markers, refuseAnotherHistory(settings, stored, markers));
+        transactions = new WholeTransactions(places, stored, markers, refuseAnotherHistory(settings, stored, markers));
 
         MainConnectionProvidingConnectionFactory<BinlogConnectorConnection> connections =
                 new DefaultMainConnectionProvidingConnectionFactory<>(() -> open(settings));
@@ -164,7 +164,7 @@ abstract class BinlogTask<P extends BinlogPartition, O extends BinlogOffsetConte
 
     @Override
     protected List<SourceRecord> doPoll() throws InterruptedException {
-        return told.next(queue.poll().stream().map(DataChangeEvent::getRecord).toList());
+        return transactions.next(queue.poll().stream().map(DataChangeEvent::getRecord).toList());
     }
 
     @Override

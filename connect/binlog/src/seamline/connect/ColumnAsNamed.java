@@ -30,7 +30,7 @@ final class ColumnAsNamed {
     private ColumnAsNamed() {}
 
     /** @param labels null but for ENUM and SET, and where nobody can read them */
-    record Told(ColumnType type, int meta, boolean isUnsigned, boolean isOfBytes, List<String> labels) {
+    record Logged(ColumnType type, int meta, boolean isUnsigned, boolean isOfBytes, List<String> labels) {
 
         String inWords() {
             return type + (isUnsigned ? " UNSIGNED " : " ") + meta + (labels == null ? "" : " " + labels);
@@ -47,31 +47,31 @@ final class ColumnAsNamed {
     }
 
     /** @return the column as its values are to be read; nothing if it is another one */
-    static Optional<Column> of(Told told, Column known) {
+    static Optional<Column> of(Logged logged, Column known) {
         String words = known.typeName().toUpperCase(Locale.ROOT).replaceAll(" (UN)?SIGNED| ZEROFILL", "").strip();
-        return switch (told.type()) {
-            case TINY -> number(told, known, words, Set.of("TINYINT", "INT1", "BOOL", "BOOLEAN"), "TINYINT", Types.SMALLINT);
-            case SHORT -> number(told, known, words, Set.of("SMALLINT", "INT2"), "SMALLINT", Types.SMALLINT);
-            case INT24 -> number(told, known, words, Set.of("MEDIUMINT", "INT3", "MIDDLEINT"), "MEDIUMINT", Types.INTEGER);
-            case LONG -> number(told, known, words, Set.of("INT", "INTEGER", "INT4"), "INT", Types.INTEGER);
-            case LONGLONG -> number(told, known, words, Set.of("BIGINT", "INT8", "SERIAL"), "BIGINT", Types.BIGINT);
-            case FLOAT -> number(told, known, words, FLOATS, "FLOAT", Types.FLOAT);
+        return switch (logged.type()) {
+            case TINY -> number(logged, known, words, Set.of("TINYINT", "INT1", "BOOL", "BOOLEAN"), "TINYINT", Types.SMALLINT);
+            case SHORT -> number(logged, known, words, Set.of("SMALLINT", "INT2"), "SMALLINT", Types.SMALLINT);
+            case INT24 -> number(logged, known, words, Set.of("MEDIUMINT", "INT3", "MIDDLEINT"), "MEDIUMINT", Types.INTEGER);
+            case LONG -> number(logged, known, words, Set.of("INT", "INTEGER", "INT4"), "INT", Types.INTEGER);
+            case LONGLONG -> number(logged, known, words, Set.of("BIGINT", "INT8", "SERIAL"), "BIGINT", Types.BIGINT);
+            case FLOAT -> number(logged, known, words, FLOATS, "FLOAT", Types.FLOAT);
             case DOUBLE -> {
                 boolean isLong = words.equals("FLOAT") && known.scale().isEmpty() && known.length() > FLOAT_BITS;
-                yield number(told, known, isLong ? "DOUBLE" : words, DOUBLES, "DOUBLE", Types.DOUBLE);
+                yield number(logged, known, isLong ? "DOUBLE" : words, DOUBLES, "DOUBLE", Types.DOUBLE);
             }
-            case NEWDECIMAL -> decimal(told, known, words);
+            case NEWDECIMAL -> decimal(logged, known, words);
             case YEAR -> only(known, words, "YEAR");
             case DATE, NEWDATE -> only(known, words, "DATE");
-            case DATETIME_V2 -> moment(told, known, words, "DATETIME");
-            case TIMESTAMP_V2 -> moment(told, known, words, "TIMESTAMP");
-            case TIME_V2 -> moment(told, known, words, "TIME");
+            case DATETIME_V2 -> moment(logged, known, words, "DATETIME");
+            case TIMESTAMP_V2 -> moment(logged, known, words, "TIMESTAMP");
+            case TIME_V2 -> moment(logged, known, words, "TIME");
             case DATETIME -> only(known, words, "DATETIME");
             case TIMESTAMP -> only(known, words, "TIMESTAMP");
             case TIME -> only(known, words, "TIME");
-            case BIT -> bits(told, known, words);
-            case ENUM, SET -> labels(told, known, words);
-            case STRING, VARCHAR, VAR_STRING, TINY_BLOB, BLOB, MEDIUM_BLOB, LONG_BLOB -> text(told, known, words);
+            case BIT -> bits(logged, known, words);
+            case ENUM, SET -> labels(logged, known, words);
+            case STRING, VARCHAR, VAR_STRING, TINY_BLOB, BLOB, MEDIUM_BLOB, LONG_BLOB -> text(logged, known, words);
             default -> Optional.of(known);
         };
     }
@@ -81,51 +81,51 @@ final class ColumnAsNamed {
     }
 
     private static Optional<Column> number(
-            Told told, Column known, String words, Set<String> names, String name, int jdbcType) {
+            Logged logged, Column known, String words, Set<String> names, String name, int jdbcType) {
         if (!names.contains(words)) {
             return Optional.empty();
         }
-        return Optional.of(typed(known, name + (told.isUnsigned() ? " UNSIGNED" : ""), jdbcType));
+        return Optional.of(typed(known, name + (logged.isUnsigned() ? " UNSIGNED" : ""), jdbcType));
     }
 
-    private static Optional<Column> decimal(Told told, Column known, String words) {
-        int precision = told.meta() & 0xFF;
-        int scale = told.meta() >> 8;
+    private static Optional<Column> decimal(Logged logged, Column known, String words) {
+        int precision = logged.meta() & 0xFF;
+        int scale = logged.meta() >> 8;
         boolean isSame = known.length() < 0 || known.length() == precision && known.scale().orElse(0) == scale;
-        return number(told, known, words, DECIMALS, "DECIMAL", Types.DECIMAL)
+        return number(logged, known, words, DECIMALS, "DECIMAL", Types.DECIMAL)
                 .filter(one -> isSame)
                 .map(one -> one.length() < 0 ? one.edit().length(precision).scale(scale).create() : one);
     }
 
-    private static Optional<Column> moment(Told told, Column known, String words, String name) {
-        return only(known, words, name).filter(one -> Math.max(one.length(), 0) == told.meta());
+    private static Optional<Column> moment(Logged logged, Column known, String words, String name) {
+        return only(known, words, name).filter(one -> Math.max(one.length(), 0) == logged.meta());
     }
 
-    private static Optional<Column> bits(Told told, Column known, String words) {
-        return only(known, words, "BIT").filter(one -> Math.max(one.length(), 1) == bits(told));
+    private static Optional<Column> bits(Logged logged, Column known, String words) {
+        return only(known, words, "BIT").filter(one -> Math.max(one.length(), 1) == bits(logged));
     }
 
-    private static int bits(Told told) {
-        return (told.meta() >> 8) * Byte.SIZE + (told.meta() & 0xFF);
+    private static int bits(Logged logged) {
+        return (logged.meta() >> 8) * Byte.SIZE + (logged.meta() & 0xFF);
     }
 
     /** Of an alteration that was not logged; what rows hold is read by the labels that the server names. */
-    private static Optional<Column> labels(Told told, Column known, String words) {
-        if (!words.equals(told.type().name())) {
+    private static Optional<Column> labels(Logged logged, Column known, String words) {
+        if (!words.equals(logged.type().name())) {
             return Optional.empty();
         }
         List<String> read = known.enumValues().stream().map(AntlrDdlParser::withoutQuotes).toList();
-        return told.labels() == null || isSame(told.labels(), read) ? Optional.of(known) : Optional.empty();
+        return logged.labels() == null || isSame(logged.labels(), read) ? Optional.of(known) : Optional.empty();
     }
 
     /** A client of the character set `binary` writes a label in bytes of which nobody knows the letters. */
-    private static boolean isSame(List<String> told, List<String> read) {
-        if (told.size() != read.size()) {
+    private static boolean isSame(List<String> logged, List<String> read) {
+        if (logged.size() != read.size()) {
             return false;
         }
-        for (int number = 0; number < told.size(); number++) {
-            boolean isPlain = isAscii(told.get(number)) && isAscii(read.get(number));
-            if (isPlain && !plain(told.get(number)).equals(plain(read.get(number)))) {
+        for (int number = 0; number < logged.size(); number++) {
+            boolean isPlain = isAscii(logged.get(number)) && isAscii(read.get(number));
+            if (isPlain && !plain(logged.get(number)).equals(plain(read.get(number)))) {
                 return false;
             }
         }
@@ -141,39 +141,39 @@ final class ColumnAsNamed {
         return label.replace("\\", "").replace("''", "'").stripTrailing();
     }
 
-    private static Optional<Column> text(Told told, Column known, String words) {
+    private static Optional<Column> text(Logged logged, Column known, String words) {
         boolean isBytes = OF_BYTES.contains(words);
-        if (OTHERS_THAN_TEXTS.contains(words) || isBytes && !told.isOfBytes()) {
+        if (OTHERS_THAN_TEXTS.contains(words) || isBytes && !logged.isOfBytes()) {
             return Optional.empty();
         }
-        if (!told.isOfBytes()) {
+        if (!logged.isOfBytes()) {
             return Optional.of(known);
         }
-        return switch (told.type()) {
-            case STRING -> words.equals("BINARY") || words.contains("CHAR") ? bytes(told, known, words) : Optional.of(known);
+        return switch (logged.type()) {
+            case STRING -> words.equals("BINARY") || words.contains("CHAR") ? bytes(logged, known, words) : Optional.of(known);
             case VARCHAR, VAR_STRING -> Optional.of(isBytes ? known : typed(known, "VARBINARY", Types.VARBINARY));
             default -> Optional.of(words.contains("TEXT") || words.contains("CHAR") ? typed(known, "BLOB", Types.BLOB) : known);
         };
     }
 
     /** BINARY, of which the connector pads the values. */
-    private static Optional<Column> bytes(Told told, Column known, String words) {
-        int length = binaryLength(told);
+    private static Optional<Column> bytes(Logged logged, Column known, String words) {
+        int length = binaryLength(logged);
         boolean isOther = words.equals("BINARY") && known.length() > 0 && known.length() != length;
         Column typed = typed(known, "BINARY", Types.BINARY);
         return isOther ? Optional.empty() : Optional.of(typed.length() == length ? typed : typed.edit().length(length).create());
     }
 
     /** A UUID is stored in as many bytes as a BINARY(16), and the server names no difference. */
-    static boolean mayBeUuid(Told told) {
-        return told.type() == ColumnType.STRING && told.isOfBytes() && binaryLength(told) == UUID_BYTES;
+    static boolean mayBeUuid(Logged logged) {
+        return logged.type() == ColumnType.STRING && logged.isOfBytes() && binaryLength(logged) == UUID_BYTES;
     }
 
     /** A column of which no statement is known. */
-    static Column made(Told told, String name, boolean isOptional, String catalogued) {
+    static Column made(Logged logged, String name, boolean isOptional, String catalogued) {
         ColumnEditor column = Column.editor().name(name).optional(isOptional);
-        String sign = told.isUnsigned() ? " UNSIGNED" : "";
-        return switch (told.type()) {
+        String sign = logged.isUnsigned() ? " UNSIGNED" : "";
+        return switch (logged.type()) {
             case TINY -> column.type("TINYINT" + sign).jdbcType(Types.SMALLINT).create();
             case SHORT -> column.type("SMALLINT" + sign).jdbcType(Types.SMALLINT).create();
             case INT24 -> column.type("MEDIUMINT" + sign).jdbcType(Types.INTEGER).create();
@@ -182,47 +182,47 @@ final class ColumnAsNamed {
             case FLOAT -> column.type("FLOAT" + sign).jdbcType(Types.FLOAT).create();
             case DOUBLE -> column.type("DOUBLE" + sign).jdbcType(Types.DOUBLE).create();
             case NEWDECIMAL -> column.type("DECIMAL" + sign)
-                    .jdbcType(Types.DECIMAL).length(told.meta() & 0xFF).scale(told.meta() >> 8).create();
+                    .jdbcType(Types.DECIMAL).length(logged.meta() & 0xFF).scale(logged.meta() >> 8).create();
             case YEAR -> column.type("YEAR").jdbcType(Types.INTEGER).create();
             case DATE, NEWDATE -> column.type("DATE").jdbcType(Types.DATE).create();
-            case DATETIME_V2 -> moment(column.type("DATETIME").jdbcType(Types.TIMESTAMP), told);
-            case TIMESTAMP_V2 -> moment(column.type("TIMESTAMP").jdbcType(Types.TIMESTAMP_WITH_TIMEZONE), told);
-            case TIME_V2 -> moment(column.type("TIME").jdbcType(Types.TIME), told);
+            case DATETIME_V2 -> moment(column.type("DATETIME").jdbcType(Types.TIMESTAMP), logged);
+            case TIMESTAMP_V2 -> moment(column.type("TIMESTAMP").jdbcType(Types.TIMESTAMP_WITH_TIMEZONE), logged);
+            case TIME_V2 -> moment(column.type("TIME").jdbcType(Types.TIME), logged);
             case DATETIME -> column.type("DATETIME").jdbcType(Types.TIMESTAMP).create();
             case TIMESTAMP -> column.type("TIMESTAMP").jdbcType(Types.TIMESTAMP_WITH_TIMEZONE).create();
             case TIME -> column.type("TIME").jdbcType(Types.TIME).create();
-            case BIT -> column.type("BIT").jdbcType(Types.BIT).length(bits(told)).create();
+            case BIT -> column.type("BIT").jdbcType(Types.BIT).length(bits(logged)).create();
             case JSON -> column.type("JSON").jdbcType(Types.OTHER).create();
-            case ENUM, SET -> column.type(told.type().name()).jdbcType(Types.CHAR).charsetName(LETTERS).create();
-            default -> madeText(told, column, catalogued);
+            case ENUM, SET -> column.type(logged.type().name()).jdbcType(Types.CHAR).charsetName(LETTERS).create();
+            default -> madeText(logged, column, catalogued);
         };
     }
 
-    private static Column moment(ColumnEditor column, Told told) {
-        return told.meta() > 0 ? column.length(told.meta()).create() : column.create();
+    private static Column moment(ColumnEditor column, Logged logged) {
+        return logged.meta() > 0 ? column.length(logged.meta()).create() : column.create();
     }
 
     /** Texts come as such, whatever their character set. */
-    private static Column madeText(Told told, ColumnEditor column, String catalogued) {
-        if (mayBeUuid(told) && catalogued.equalsIgnoreCase("uuid")) {
+    private static Column madeText(Logged logged, ColumnEditor column, String catalogued) {
+        if (mayBeUuid(logged) && catalogued.equalsIgnoreCase("uuid")) {
             return column.type("UUID").jdbcType(Types.OTHER).create();
         }
-        boolean isFixed = told.type() == ColumnType.STRING;
-        if (told.type() == ColumnType.VARCHAR || told.type() == ColumnType.VAR_STRING || isFixed && !told.isOfBytes()) {
-            return told.isOfBytes()
+        boolean isFixed = logged.type() == ColumnType.STRING;
+        if (logged.type() == ColumnType.VARCHAR || logged.type() == ColumnType.VAR_STRING || isFixed && !logged.isOfBytes()) {
+            return logged.isOfBytes()
                     ? column.type("VARBINARY").jdbcType(Types.VARBINARY).create()
                     : column.type("VARCHAR").jdbcType(Types.VARCHAR).charsetName(LETTERS).create();
         }
         if (isFixed) {
-            return column.type("BINARY").jdbcType(Types.BINARY).length(binaryLength(told)).create();
+            return column.type("BINARY").jdbcType(Types.BINARY).length(binaryLength(logged)).create();
         }
-        return told.isOfBytes()
+        return logged.isOfBytes()
                 ? column.type("LONGBLOB").jdbcType(Types.BLOB).create()
                 : column.type("LONGTEXT").jdbcType(Types.VARCHAR).charsetName(LETTERS).create();
     }
 
-    private static int binaryLength(Told told) {
-        return (told.meta() >> 4 & 0x300 ^ 0x300) + (told.meta() & 0xFF);
+    private static int binaryLength(Logged logged) {
+        return (logged.meta() >> 4 & 0x300 ^ 0x300) + (logged.meta() & 0xFF);
     }
 
     private static Column typed(Column known, String name, int jdbcType) {

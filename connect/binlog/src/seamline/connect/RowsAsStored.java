@@ -15,8 +15,8 @@ import java.util.BitSet;
 import java.util.Map;
 
 /**
- * Rows with the texts that {@link TextsAsNamed} reads, and with dates that are none (0000-00-00, 2026-02-31) told from NULL:
- * they come as one that no column can hold.
+ * Rows with the texts that {@link TextsAsNamed} reads, and with dates that do not exist (0000-00-00, 2026-02-31) kept apart
+ * from NULL: they come as one that no column can hold.
  *
  * Debezium's classes give null for the zeros, and end the task at the others, which ALLOW_INVALID_DATES lets in.
  */
@@ -35,7 +35,7 @@ final class RowsAsStored {
 
     private interface Read {
 
-        /** @return null for zeros; fails for any other date that is none, once it has read all of it */
+        /** @return null for zeros; fails for any other date that does not exist, once it has read all of it */
         Serializable get() throws IOException;
     }
 

@@ -5,7 +5,7 @@ import java.util.regex.Pattern;
 
 /**
  * A statement as Debezium has to read it. It takes a comment that the server runs for one that nobody does, and OR REPLACE
- * for nothing where it knows the table: what such a statement changed would be missing, and rows behind it be told under
+ * for nothing where it knows the table: what such a statement changed would be missing, and rows behind it be reported under
  * other columns.
  */
 final class StatementsAsRun {

@@ -25,7 +25,7 @@ final class StatementsWithoutRows extends QueryEventDataDeserializer {
     /** None of these is in a binlog of rows. SELECT and DO: of a function that writes. */
     private static final Set<String> CHANGES =
             Set.of("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "SELECT", "DO", "CALL", "WITH");
-    /** Comments that the server runs are told as what stands in them. "…" is a name or a text, by the session's mode. */
+    /** Comments that the server runs are reported as what stands in them. "…" is a name or a text, by the session's mode. */
     static final Pattern TOKEN = Pattern.compile(
             "/\\*M?!\\d*|/\\*.*?\\*/|(?:#|--(?=\\s|\\z))[^\\n]*|'(?:[^'\\\\]|\\\\.|'')*+'"
                     + "|\"(?<quoted>(?:[^\"\\\\]|\\\\.|\"\")*+)\"|`(?<ticked>(?:[^`]|``)*+)`|(?<plain>[\\p{L}\\p{N}_$]+)|(?<dot>\\.)",

@@ -48,33 +48,33 @@ final class TablesAsNamed {
     }
 
     /** To be asked behind {@link TextsAsNamed#add}. */
-    void add(TableMapEventData told) {
-        TableId table = new TableId(told.getDatabase(), null, told.getTable());
-        TableMapEventMetadata named = told.getEventMetadata();
+    void add(TableMapEventData event) {
+        TableId table = new TableId(event.getDatabase(), null, event.getTable());
+        TableMapEventMetadata named = event.getEventMetadata();
         // At rows of a table that is not known Debezium stops by itself.
         if (!isCaptured.test(table) || named == null || named.getColumnNames() == null) {
             return;
         }
         Table known = schema.tableFor(table);
-        if (known != null && agreed.get(told.getTableId()) == known) {
+        if (known != null && agreed.get(event.getTableId()) == known) {
             return;
         }
-        List<Column> columns = known == null ? made(told, named) : columns(told, named, known);
+        List<Column> columns = known == null ? made(event, named) : columns(event, named, known);
         if (known == null) {
             schema.refresh(Table.editor().tableId(table).addColumns(columns).setPrimaryKeyNames(key(named)).create());
         } else if (!columns.equals(known.columns())) {
             schema.refresh(known.edit().setColumns(columns).create());
         }
-        agreed.put(told.getTableId(), schema.tableFor(table));
+        agreed.put(event.getTableId(), schema.tableFor(table));
     }
 
-    private List<Column> made(TableMapEventData told, TableMapEventMetadata named) {
+    private List<Column> made(TableMapEventData event, TableMapEventMetadata named) {
         List<Column> made = new ArrayList<>();
         for (int place = 0; place < named.getColumnNames().size(); place++) {
             String name = named.getColumnNames().get(place);
-            ColumnAsNamed.Told column = told(told, named, place);
-            String type = ColumnAsNamed.mayBeUuid(column) ? catalogued(told, name) : "";
-            made.add(ColumnAsNamed.made(column, name, told.getColumnNullability().get(place), type));
+            ColumnAsNamed.Logged column = column(event, named, place);
+            String type = ColumnAsNamed.mayBeUuid(column) ? catalogued(event, name) : "";
+            made.add(ColumnAsNamed.made(column, name, event.getColumnNullability().get(place), type));
         }
         return made;
     }
@@ -105,31 +105,31 @@ final class TablesAsNamed {
         }
     }
 
-    private List<Column> columns(TableMapEventData told, TableMapEventMetadata named, Table known) {
+    private List<Column> columns(TableMapEventData event, TableMapEventMetadata named, Table known) {
         List<String> names = named.getColumnNames();
         if (!String.join(",", names).equalsIgnoreCase(String.join(",", known.retrieveColumnNames()))) {
-            throw misunderstood(told, "the columns " + names, known.retrieveColumnNames().toString());
+            throw misunderstood(event, "the columns " + names, known.retrieveColumnNames().toString());
         }
         List<Column> found = new ArrayList<>();
         for (int place = 0; place < names.size(); place++) {
-            ColumnAsNamed.Told column = told(told, named, place);
+            ColumnAsNamed.Logged column = column(event, named, place);
             Column one = known.columns().get(place);
             found.add(ColumnAsNamed.of(column, one).orElseThrow(() -> misunderstood(
-                    told, "column " + one.name() + " as " + column.inWords(), one.typeName() + " " + one.length())));
+                    event, "column " + one.name() + " as " + column.inWords(), one.typeName() + " " + one.length())));
         }
         return found;
     }
 
-    private ColumnAsNamed.Told told(TableMapEventData told, TableMapEventMetadata named, int place) {
-        ColumnType type = ColumnType.byCode(told.getColumnTypes()[place] & 0xFF);
-        int meta = told.getColumnMetadata()[place];
+    private ColumnAsNamed.Logged column(TableMapEventData event, TableMapEventMetadata named, int place) {
+        ColumnType type = ColumnType.byCode(event.getColumnTypes()[place] & 0xFF);
+        int meta = event.getColumnMetadata()[place];
         boolean isUnsigned = named.getSignedness() != null && named.getSignedness().get(place);
-        return new ColumnAsNamed.Told(
-                ColumnAsNamed.label(type, meta), meta, isUnsigned, texts.isOfBytes(told, place), texts.labels(told, place));
+        return new ColumnAsNamed.Logged(
+                ColumnAsNamed.label(type, meta), meta, isUnsigned, texts.isOfBytes(event, place), texts.labels(event, place));
     }
 
-    private static DataException misunderstood(TableMapEventData told, String has, String would) {
-        return new DataException("A statement was not understood: " + told.getDatabase() + "." + told.getTable() + " has " + has
+    private static DataException misunderstood(TableMapEventData event, String has, String would) {
+        return new DataException("A statement was not understood: " + event.getDatabase() + "." + event.getTable() + " has " + has
                 + ", by the statements that were logged it would be " + would);
     }
 }

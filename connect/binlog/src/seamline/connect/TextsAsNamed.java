@@ -38,7 +38,7 @@ final class TextsAsNamed {
     private final Map<Integer, String> sets = new HashMap<>();
     private final Letters letters;
     /** A number is that of one definition of a table, as long as its server runs. */
-    private final Map<Long, Told> told = new LastTables<>();
+    private final Map<Long, Known> tables = new LastTables<>();
     private final Map<Long, List<List<String>>> labels = new LastTables<>();
 
     /** What a stored value of one column says; null for those that say it themselves. */
@@ -47,9 +47,9 @@ final class TextsAsNamed {
     }
 
     /** @param visible how many of the columns are a table's own, its first ones */
-    private record Told(String table, List<Meaning> meanings, int visible) {}
+    private record Known(String table, List<Meaning> meanings, int visible) {}
 
-    private static final Told NOT_CAPTURED = new Told("", List.of(), 0);
+    private static final Known NOT_CAPTURED = new Known("", List.of(), 0);
     /** For a UNIQUE over long texts the server keeps a column behind those that anybody sees (LONG_HASH_FIELD, table.h). */
     private static final Pattern HIDDEN = Pattern.compile("DB_ROW_HASH_\\d+");
 
@@ -89,7 +89,7 @@ final class TextsAsNamed {
 
     /** Another server, or the same one started again, numbers tables from the beginning. */
     void forget() {
-        told.clear();
+        tables.clear();
         labels.clear();
     }
 
@@ -102,15 +102,15 @@ final class TextsAsNamed {
     void add(TableMapEventData table, byte[] event, BitSet compressed) throws IOException {
         boolean isRead = isCaptured.test(new TableId(table.getDatabase(), null, table.getTable()));
         int visible = isRead ? hide(table) : 0;
-        if (told.containsKey(table.getTableId())) {
+        if (tables.containsKey(table.getTableId())) {
             return;
         }
         labels.put(table.getTableId(), isRead ? labels(table, event) : List.of());
-        told.put(table.getTableId(), isRead ? told(table, meanings(table, compressed), visible) : NOT_CAPTURED);
+        tables.put(table.getTableId(), isRead ? known(table, meanings(table, compressed), visible) : NOT_CAPTURED);
     }
 
-    private static Told told(TableMapEventData table, List<Meaning> meanings, int visible) {
-        return new Told(table.getDatabase() + "." + table.getTable(), meanings, visible);
+    private static Known known(TableMapEventData table, List<Meaning> meanings, int visible) {
+        return new Known(table.getDatabase() + "." + table.getTable(), meanings, visible);
     }
 
     private static int hide(TableMapEventData table) {
@@ -128,7 +128,7 @@ final class TextsAsNamed {
 
     /** Of a table that is not captured nothing is read: some of what a server stores the client does not know. */
     boolean isRead(long table) {
-        return told.get(table) != NOT_CAPTURED;
+        return tables.get(table) != NOT_CAPTURED;
     }
 
     /** Of a column that is an ENUM or a SET, in the order of their numbers; null of another one, or if nobody can read them. */
@@ -139,7 +139,7 @@ final class TextsAsNamed {
 
     /** The row with texts in place of bytes, and of the numbers of labels. */
     Serializable[] read(long table, BitSet included, Serializable[] row) {
-        Told known = told.get(table);
+        Known known = tables.get(table);
         List<Meaning> meanings = known.meanings();
         if (included.cardinality() < meanings.size()) {
             throw new DataException("binlog_row_image was not FULL when a row of " + known.table() + " was written (" + place.get()

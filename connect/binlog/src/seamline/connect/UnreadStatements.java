@@ -16,8 +16,8 @@ import org.slf4j.LoggerFactory;
 /**
  * Statements that Debezium cannot read, at which it would end its task, of whatever table.
  *
- * The tables that such a statement may touch are forgotten, and {@link TablesAsNamed} makes them anew from what the server
- * names before their next rows. The log tells the statement of each captured one among them, as any that alters it.
+ * The tables that such a statement may touch are forgotten, and {@link TablesAsNamed} makes them again from what the server
+ * names before their next rows. The log holds the statement of each captured one among them, as any that alters it.
  */
 final class UnreadStatements {
 

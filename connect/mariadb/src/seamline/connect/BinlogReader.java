@@ -2,16 +2,12 @@ package seamline.connect;
 
 import com.github.shyiko.mysql.binlog.BinaryLogClient;
 import com.github.shyiko.mysql.binlog.event.Event;
-import com.github.shyiko.mysql.binlog.event.EventData;
 import com.github.shyiko.mysql.binlog.event.EventType;
 import com.github.shyiko.mysql.binlog.event.MariadbGtidEventData;
 import com.github.shyiko.mysql.binlog.event.QueryEventData;
 import com.github.shyiko.mysql.binlog.event.TableMapEventData;
 import com.github.shyiko.mysql.binlog.event.deserialization.EventDeserializer;
-import com.github.shyiko.mysql.binlog.event.deserialization.TableMapEventDataDeserializer;
-import com.github.shyiko.mysql.binlog.io.ByteArrayInputStream;
 import io.debezium.connector.binlog.BinlogConnectorConfig;
-import io.debezium.connector.binlog.event.StopEventDataDeserializer;
 import io.debezium.connector.binlog.jdbc.BinlogConnectorConnection;
 import io.debezium.connector.mariadb.MariaDbConnectorConfig;
 import io.debezium.connector.mariadb.MariaDbDatabaseSchema;
@@ -26,20 +22,13 @@ import io.debezium.pipeline.EventDispatcher;
 import io.debezium.relational.TableId;
 import io.debezium.snapshot.SnapshotterService;
 import io.debezium.util.Clock;
-import java.io.IOException;
-import java.util.BitSet;
 import java.util.EnumSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.Predicate;
 import org.apache.kafka.connect.errors.DataException;
 
-/**
- * Debezium's reader of the binlog, which tells NULL for a date that is none, takes a hole in the GTIDs as it comes, passes over
- * statements that do not tell their rows and over events that it does not know, takes all statements for UTF-8, does not see what
- * stands in comments that the server runs, and reads texts in the character set and rows by the columns that statements seem to
- * say.
- */
+/** Debezium's reader with events as {@link BinlogEvents} takes them, which also stops at a hole in the GTIDs. */
 final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     private static final String COLLATIONS =
@@ -48,35 +37,19 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
     private static final Set<EventType> OF_MYSQL = EnumSet.of(
             EventType.EXT_WRITE_ROWS, EventType.EXT_UPDATE_ROWS, EventType.EXT_DELETE_ROWS, EventType.TRANSACTION_PAYLOAD);
 
-    /** What Debezium has made of the statements so far. */
     private final MariaDbDatabaseSchema schema;
 
-    private final BinlogConnectorConnection connection;
+    /** Debezium's constructor makes it: an initializer would run after that, and {@link #schema} is not there yet. */
+    private BinlogEvents events;
 
     private NoGtidMissing complete;
 
-    /** Debezium's constructor makes these: an initializer would run after that, and {@link #schema} is not there yet. */
-    private Predicate<TableId> isCaptured;
-
-    private TextsAsNamed texts;
-
-    private TablesAsNamed known;
-
-    private StatementsWithoutRows statements;
-
-    private TableMapEventData named;
-
     private final RowsThatStand standing = new RowsThatStand(this::unwrapData);
 
-    /** The GTID of the transaction that is told: once more where it is begun again. */
+    /** The GTID of the transaction that is reported: once more where it is begun again. */
     private Event latest;
 
-    /** All of these are of the thread that reads, as are all events; the last is of the binlog's file. */
     private boolean isCapturedChanged;
-
-    private boolean isBroken;
-
-    private boolean hasTransactions;
 
     BinlogReader(
             MariaDbConnectorConfig config,
@@ -90,13 +63,12 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             BinaryLogClient client) {
         super(config, connection, dispatcher, errorHandler, Clock.SYSTEM, context, schema, metrics, snapshots, client);
         this.schema = schema;
-        this.connection = connection;
     }
 
     @Override
-    protected void initializeGtidSet(String told) {
-        super.initializeGtidSet(told);
-        complete = new NoGtidMissing(told);
+    protected void initializeGtidSet(String position) {
+        super.initializeGtidSet(position);
+        complete = new NoGtidMissing(position);
     }
 
     @Override
@@ -118,42 +90,27 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
             BinlogConnectorConfig config,
             Map<String, Thread> threads,
             BinlogConnectorConnection connection) {
-        isCaptured = config.getTableFilters().dataCollectionFilter()::isIncluded;
-        texts = new TextsAsNamed(
-                connection, COLLATIONS, new MariaDbCharsetRegistry(), isCaptured,
-                () -> client.getBinlogFilename() + " from position " + client.getBinlogPosition());
-        statements = new StatementsWithoutRows(config.getTableFilters().databaseFilter(), texts::lettersOf);
+        events = new BinlogEvents(client, config, connection, COLLATIONS, new MariaDbCharsetRegistry(), () -> schema);
         super.configureBinaryLogClient(client, config, threads, connection);
-        client.registerLifecycleListener(new BinaryLogClient.AbstractLifecycleListener() {
-            @Override
-            public void onEventDeserializationFailure(BinaryLogClient reading, Exception failure) {
-                isBroken = true;
-            }
-        });
+        events.watch(client);
     }
 
-    /** Debezium stops its task a moment after an event that cannot be read, and would tell what comes behind it until then. */
     @Override
     protected void handleEvent(
             MariaDbPartition partition, MariaDbOffsetContext offset, ChangeEventSourceContext context, Event event) {
-        if (!isBroken) {
+        if (!events.isBroken()) {
             for (Event one : standing.next(event)) {
                 super.handleEvent(partition, offset, context, one);
             }
         }
-        EventType kind = event.getHeader().getEventType();
-        if (kind == EventType.FORMAT_DESCRIPTION) {
-            known().forget();
-            texts.forget();
-        }
-        hasTransactions = kind == EventType.MARIADB_GTID || hasTransactions && kind != EventType.ROTATE;
+        events.passed(event, type -> type == EventType.MARIADB_GTID);
     }
 
     @Override
     protected void handleUpdateTableMetadata(MariaDbPartition partition, MariaDbOffsetContext offset, Event event)
             throws InterruptedException {
         TableMapEventData table = unwrapData(event);
-        isCapturedChanged |= isCaptured.test(new TableId(table.getDatabase(), null, table.getTable()));
+        isCapturedChanged |= events.isCaptured(table);
         super.handleUpdateTableMetadata(partition, offset, event);
     }
 
@@ -170,58 +127,21 @@ final class BinlogReader extends MariaDbStreamingChangeEventSource {
 
     private void refuseUndone() {
         if (isCapturedChanged) {
-            throw new DataException("Rows were told of a transaction that was then rolled back to a savepoint: it is larger than"
-                    + " what is held until its end, or a name was not understood");
+            throw new DataException("Rows were reported of a transaction that was then rolled back to a savepoint: it is larger"
+                    + " than what is held until its end, or a name was not understood");
         }
     }
 
     @Override
     protected EventDeserializer createEventDeserializer() {
-        EventDeserializer events = new EventDeserializer();
-        Map<Long, TableMapEventData> tables = new LastTables<>();
-        TableMapEventDataDeserializer tablesAsNamed = new TableMapEventDataDeserializer() {
-            @Override
-            public TableMapEventData deserialize(ByteArrayInputStream event) throws IOException {
-                byte[] bytes = event.read(event.available());
-                BitSet compressed = CompressedColumns.uncover(bytes);
-                TableMapEventData table = super.deserialize(new ByteArrayInputStream(bytes));
-                texts.add(table, bytes, compressed);
-                known().add(table);
-                // Last: rows of a table that cannot be read must not find it.
-                tables.put(table.getTableId(), table);
-                named = table;
-                return table;
-            }
-        };
-        // The client reads such an event by its own class before any other, unless it is given both, and hands the second's on.
-        events.setEventDataDeserializer(
-                EventType.TABLE_MAP, new EventDeserializer.EventDataWrapper.Deserializer(tablesAsNamed, event -> named));
-        events.setEventDataDeserializer(EventType.STOP, new StopEventDataDeserializer());
-        events.setEventDataDeserializer(EventType.QUERY, statements);
-        events.setEventDataDeserializer(EventType.EXECUTE_LOAD_QUERY, statements::deserializeLoad);
-        events.setEventDataDeserializer(EventType.WRITE_ROWS, new RowsAsStored.Inserted(tables, texts));
-        events.setEventDataDeserializer(EventType.UPDATE_ROWS, new RowsAsStored.Updated(tables, texts));
-        events.setEventDataDeserializer(EventType.DELETE_ROWS, new RowsAsStored.Deleted(tables, texts));
-        events.setEventDataDeserializer(EventType.UNKNOWN, this::refuseAmongRows);
+        EventDeserializer deserializer = events.deserializer(CompressedColumns::uncover);
+        deserializer.setEventDataDeserializer(EventType.WRITE_ROWS, events.inserted());
+        deserializer.setEventDataDeserializer(EventType.UPDATE_ROWS, events.updated());
+        deserializer.setEventDataDeserializer(EventType.DELETE_ROWS, events.deleted());
         // What MySQL writes; of MariaDB only those above are known.
         for (EventType other : OF_MYSQL) {
-            events.setEventDataDeserializer(other, this::refuseAmongRows);
+            deserializer.setEventDataDeserializer(other, events::refuseAmongRows);
         }
-        return events;
-    }
-
-    private TablesAsNamed known() {
-        if (known == null) {
-            known = new TablesAsNamed(schema, isCaptured, texts, connection);
-        }
-        return known;
-    }
-
-    /** At the beginning of a file an event of a new kind says nothing of rows; later it may be a compressed one. */
-    private EventData refuseAmongRows(ByteArrayInputStream event) {
-        if (hasTransactions) {
-            throw new DataException("The binlog holds an event of a kind that the connector does not know, among those of rows");
-        }
-        return null;
+        return deserializer;
     }
 }

@@ -7,7 +7,7 @@ public class MariaDbConnector extends io.debezium.connector.mariadb.MariaDbConne
 
     @Override
     public String version() {
-        return ToldWhole.versionOver(super.version());
+        return WholeTransactions.versionOver(super.version());
     }
 
     @Override

@@ -47,7 +47,7 @@ public class MariaDbConnectorTask extends BinlogTask<MariaDbPartition, MariaDbOf
 
     @Override
     public String version() {
-        return ToldWhole.versionOver(Module.version());
+        return WholeTransactions.versionOver(Module.version());
     }
 
     @Override

@@ -12,7 +12,7 @@ import org.apache.kafka.connect.errors.RetriableException;
 
 /**
  * Behind a set of GTIDs. File and offset are where its last transaction begins, or where the next one does: with GTIDs
- * nobody reads from there, but a binlog that began anew does not hold the same at them.
+ * nobody reads from there, but a binlog that began again does not hold the same at them.
  */
 final class MariaDbPlaces implements Places {
 
@@ -20,7 +20,7 @@ final class MariaDbPlaces implements Places {
     private static final String FILE = "file";
     private static final String OFFSET_IN_FILE = "pos";
 
-    private static final String ANOTHER = "its binlog is another one, begun anew or restored: ";
+    private static final String ANOTHER = "its binlog is another one, begun again or restored: ";
 
     /** The first event of each binlog file. */
     private static final long FILE_BEGINS = 4;
@@ -29,7 +29,7 @@ final class MariaDbPlaces implements Places {
     private static final long OFFSETS_END = 1L << 32;
 
     /**
-     * A transaction's offset holds the GTIDs before it, and how many of its events and rows were told. Without those the
+     * A transaction's offset holds the GTIDs before it, and how many of its events and rows were reported. Without those the
      * server is asked for all of it.
      */
     @Override
@@ -68,29 +68,29 @@ final class MariaDbPlaces implements Places {
      * @param stored the offset that Connect holds from before; null where nothing was ever stored
      */
     static void requireIn(JdbcConnection source, Map<String, ?> stored) throws SQLException {
-        if (stored == null || !(stored.get(GTIDS) instanceof String told)) {
+        if (stored == null || !(stored.get(GTIDS) instanceof String reported)) {
             return;
         }
         String written = source.queryAndMap("SELECT @@GLOBAL.gtid_binlog_pos", rows -> rows.next() ? rows.getString(1) : "");
         Map<String, Long> newest = sequences(written);
-        sequences(told).forEach((domain, sequence) -> {
+        sequences(reported).forEach((domain, sequence) -> {
             // Of a domain that its owner has deleted (FLUSH BINARY LOGS DELETE_DOMAIN_ID) the server itself judges.
             Long own = newest.isEmpty() ? Long.valueOf(0) : newest.get(domain);
             if (own != null && own < sequence) {
-                throw lost(told, "it has written its log only up to " + (written.isEmpty() ? "nothing" : written)
+                throw lost(reported, "it has written its log only up to " + (written.isEmpty() ? "nothing" : written)
                         + " (restored, or another one)");
             }
         });
         if (stored.get(FILE) instanceof String file && stored.get(OFFSET_IN_FILE) instanceof Number offset) {
-            requireSameLog(source, told, file, offset.longValue());
+            requireSameLog(source, reported, file, offset.longValue());
         }
     }
 
-    private static void requireSameLog(JdbcConnection source, String told, String file, long offset) throws SQLException {
+    private static void requireSameLog(JdbcConnection source, String reported, String file, long offset) throws SQLException {
         String before = writtenBefore(source, file, offset);
         if (before != null) {
-            if (!isBehindAtMostOne(sequences(told), sequences(before))) {
-                throw lost(told, ANOTHER + "at " + file + ":" + offset + " it holds " + before);
+            if (!isBehindAtMostOne(sequences(reported), sequences(before))) {
+                throw lost(reported, ANOTHER + "at " + file + ":" + offset + " it holds " + before);
             }
             return;
         }
@@ -99,7 +99,7 @@ final class MariaDbPlaces implements Places {
             return;
         }
         if (sizes.containsKey(file)) {
-            throw lost(told, ANOTHER + "no event begins at " + file + ":" + offset);
+            throw lost(reported, ANOTHER + "no event begins at " + file + ":" + offset);
         }
         // Purged: then what is left begins at the place or behind it. How much behind, the server itself judges.
         String oldest = sizes.keySet().iterator().next();
@@ -107,8 +107,8 @@ final class MariaDbPlaces implements Places {
         if (purged == null) {
             throw new RetriableException("The source let " + oldest + " go while it was asked for it");
         }
-        if (!isBehind(sequences(purged), sequences(told))) {
-            throw lost(told, ANOTHER + "it has no " + file + ", and " + oldest + " begins behind "
+        if (!isBehind(sequences(purged), sequences(reported))) {
+            throw lost(reported, ANOTHER + "it has no " + file + ", and " + oldest + " begins behind "
                     + (purged.isEmpty() ? "nothing" : purged));
         }
     }
@@ -136,9 +136,9 @@ final class MariaDbPlaces implements Places {
     }
 
     /** A domain that is missing is a new one, or was deleted. */
-    private static boolean isBehindAtMostOne(Map<String, Long> told, Map<String, Long> before) {
+    private static boolean isBehindAtMostOne(Map<String, Long> reported, Map<String, Long> before) {
         long ahead = 0;
-        for (Map.Entry<String, Long> one : told.entrySet()) {
+        for (Map.Entry<String, Long> one : reported.entrySet()) {
             long more = one.getValue() - before.getOrDefault(one.getKey(), one.getValue());
             if (more < 0 || more > 1) {
                 return false;
@@ -148,16 +148,16 @@ final class MariaDbPlaces implements Places {
         return ahead <= 1;
     }
 
-    private static boolean isBehind(Map<String, Long> purged, Map<String, Long> told) {
-        boolean knowsAny = told.isEmpty() || told.keySet().stream().anyMatch(purged::containsKey);
+    private static boolean isBehind(Map<String, Long> purged, Map<String, Long> reported) {
+        boolean knowsAny = reported.isEmpty() || reported.keySet().stream().anyMatch(purged::containsKey);
         return knowsAny
-                && told.entrySet().stream()
+                && reported.entrySet().stream()
                         .allMatch(one -> purged.getOrDefault(one.getKey(), one.getValue()) >= one.getValue());
     }
 
-    private static ConnectException lost(String told, String why) {
+    private static ConnectException lost(String reported, String why) {
         return new ConnectException(
-                "The place " + told + ", where the log topic ends, is no longer available on the server: " + why);
+                "The place " + reported + ", where the log topic ends, is no longer available on the server: " + why);
     }
 
     /** Of `0-7-123,1-7-9` by domain. */
@@ -173,8 +173,8 @@ final class MariaDbPlaces implements Places {
     }
 
     private static MariadbGtidSet with(String transaction, Map<String, ?> place) {
-        MariadbGtidSet told = new MariadbGtidSet((String) place.get(GTIDS));
-        told.add(transaction);
-        return told;
+        MariadbGtidSet behind = new MariadbGtidSet((String) place.get(GTIDS));
+        behind.add(transaction);
+        return behind;
     }
 }

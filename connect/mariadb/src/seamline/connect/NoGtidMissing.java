@@ -12,9 +12,9 @@ final class NoGtidMissing {
 
     private final Map<Long, Long> newest = new HashMap<>();
 
-    /** @param told the position behind which the server was asked to go on, a GTID for each domain; "" for its beginning */
-    NoGtidMissing(String told) {
-        for (String gtid : told.isBlank() ? new String[0] : told.split(",")) {
+    /** @param position behind which the server was asked to go on, a GTID for each domain; "" for its beginning */
+    NoGtidMissing(String position) {
+        for (String gtid : position.isBlank() ? new String[0] : position.split(",")) {
             String[] parts = gtid.trim().split("-");
             newest.merge(Long.valueOf(parts[0]), Long.valueOf(parts[2]), Math::max);
         }

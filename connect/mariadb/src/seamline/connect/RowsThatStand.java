@@ -48,7 +48,7 @@ final class RowsThatStand {
      * Where a transaction is larger than what is held, its events are handed on as they come. If it is then undone as a whole,
      * it is begun again, as after a restart; a ROLLBACK TO is handed on and cannot be obeyed.
      *
-     * @return the events that are to be told now, in order
+     * @return the events that are to be reported now, in order
      */
     List<Event> next(Event event) {
         EventType kind = event.getHeader().getEventType();
@@ -63,7 +63,7 @@ final class RowsThatStand {
         };
     }
 
-    /** Whether it takes back some of what its transaction has told before. */
+    /** Whether it takes back some of what its transaction has reported before. */
     static boolean isUndoing(QueryEventData statement) {
         return statement.getSql().startsWith(ROLLBACK_TO);
     }

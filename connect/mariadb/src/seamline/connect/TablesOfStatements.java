@@ -50,14 +50,14 @@ final class TablesOfStatements extends MariaDbDatabaseSchema {
         try {
             return super.parseStreamingDdl(partition, statement, database, offset, when);
         } catch (RuntimeException failure) {
-            List<SchemaChangeEvent> told = new ArrayList<>();
+            List<SchemaChangeEvent> reported = new ArrayList<>();
             for (TableId table : unread.forgetTouched(statement, database)) {
                 handleTableEvent(offset, table.catalog(), Set.of(table), when);
                 Table unknown = Table.editor().tableId(table).create();
-                told.add(SchemaChangeEvent.of(
+                reported.add(SchemaChangeEvent.of(
                         SchemaChangeEventType.DROP, partition, offset, table.catalog(), null, statement, unknown, false));
             }
-            return told;
+            return reported;
         }
     }
 

@@ -7,7 +7,7 @@ public class MySqlConnector extends io.debezium.connector.mysql.MySqlConnector {
 
     @Override
     public String version() {
-        return ToldWhole.versionOver(super.version());
+        return WholeTransactions.versionOver(super.version());
     }
 
     @Override

@@ -47,7 +47,7 @@ public class MySqlConnectorTask extends BinlogTask<MySqlPartition, MySqlOffsetCo
 
     @Override
     public String version() {
-        return ToldWhole.versionOver(Module.version());
+        return WholeTransactions.versionOver(Module.version());
     }
 
     @Override

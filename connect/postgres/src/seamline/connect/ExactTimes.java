@@ -20,7 +20,7 @@ public class ExactTimes implements CustomConverter<SchemaBuilder, RelationalColu
     /** Long.MAX_VALUE stands for infinity. */
     private static final long LAST_MICROSECOND = Long.MAX_VALUE - 1;
 
-    /** What is later is told from here on: far below PostgreSQL's first timestamp, far above -infinity. */
+    /** What is later is reported from here on: far below PostgreSQL's first timestamp, far above -infinity. */
     private static final long BEHIND_LAST = -5_000_000_000_000_000_000L;
 
     private static final Instant LAST = Instant.EPOCH.plus(LAST_MICROSECOND, ChronoUnit.MICROS);

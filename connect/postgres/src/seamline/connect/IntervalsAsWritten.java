@@ -172,9 +172,9 @@ record IntervalsAsWritten(ReplicationConnection of) implements ReplicationConnec
         /** The text stands nowhere but in a column's own `name(type)=text`; a NULL is of another class, without it. */
         @Override
         public Object getValue(PgConnectionSupplier connection, boolean includeUnknown) {
-            String told = of.toString();
-            boolean hasText = told.startsWith(of.getName() + "(");
-            return hasText ? told.substring(told.lastIndexOf('=') + 1) : of.getValue(connection, includeUnknown);
+            String text = of.toString();
+            boolean hasText = text.startsWith(of.getName() + "(");
+            return hasText ? text.substring(text.lastIndexOf('=') + 1) : of.getValue(connection, includeUnknown);
         }
     }
 }

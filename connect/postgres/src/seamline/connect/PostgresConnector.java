@@ -7,7 +7,7 @@ public class PostgresConnector extends io.debezium.connector.postgresql.Postgres
 
     @Override
     public String version() {
-        return ToldWhole.versionOver(super.version());
+        return WholeTransactions.versionOver(super.version());
     }
 
     @Override

@@ -20,7 +20,7 @@ import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTaskContext;
 
-/** Where a transaction is open at a stop, it is told again from its BEGIN. */
+/** Where a transaction is open at a stop, it is reported again from its BEGIN. */
 public class PostgresConnectorTask extends io.debezium.connector.postgresql.PostgresConnectorTask {
 
     /** A promotion and a restore from an archive begin another timeline. Its number is in the name of the file. */
@@ -38,11 +38,11 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
 
     private final Places places = new PostgresPlaces();
     private PlacesBetweenTransactions between;
-    private ToldWhole told;
+    private WholeTransactions transactions;
 
     @Override
     public String version() {
-        return ToldWhole.versionOver(super.version());
+        return WholeTransactions.versionOver(super.version());
     }
 
     @Override
@@ -62,7 +62,7 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
         PostgresConnectorConfig config = new PostgresConnectorConfig(settings);
         Map<String, Object> stored = between.stored(Map.of("server", config.getLogicalName()));
         Markers markers = new Markers(settings, stored);
-        told = new ToldWhole(places, stored, markers, refuseAnotherHistory(stored, config, markers));
+        transactions = new WholeTransactions(places, stored, markers, refuseAnotherHistory(stored, config, markers));
         return super.start(settings);
     }
 
@@ -83,7 +83,7 @@ public class PostgresConnectorTask extends io.debezium.connector.postgresql.Post
 
     @Override
     public List<SourceRecord> doPoll() throws InterruptedException {
-        return told.next(super.doPoll());
+        return transactions.next(super.doPoll());
     }
 
     /** Debezium asks for the stored offset at the poll behind each commit, to tell the slot what it may forget. */

@@ -22,7 +22,7 @@ final class PostgresPlaces implements Places {
         return commit == null ? Map.of(LSN, stored.get(LSN)) : Map.of(LSN, commit, COMMIT_LSN, commit);
     }
 
-    /** A BEGIN tells the LSN of its own commit, which has not been told yet. */
+    /** A BEGIN tells the LSN of its own commit, which has not been reported yet. */
     @Override
     public Map<String, Object> atBegin(String transaction, Map<String, ?> offset, Map<String, Object> last) {
         return last;

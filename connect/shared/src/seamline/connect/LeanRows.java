@@ -13,7 +13,7 @@ import org.apache.kafka.connect.source.SourceRecord;
 /**
  * Rows with their images, their operation and where they stand, and without what no stream reads.
  *
- * What is told of a row stays what Debezium told, under its names and in its order (ADR 27).
+ * What is reported of a row stays what Debezium reported, under its names and in its order (ADR 27).
  */
 final class LeanRows {
 
@@ -22,34 +22,34 @@ final class LeanRows {
     private static final Set<String> KEPT_OF_THE_SOURCE =
             Set.of("name", "ts_ms", "db", "schema", "table", "gtid", "file", "pos", "txId", "lsn");
 
-    private record Shape(Schema debeziums, Schema source, Schema row) {
+    private record Schemas(Schema debeziums, Schema source, Schema row) {
     }
 
     /** By table, as its topic names it: a table has another schema after each statement that alters it. */
-    private final Map<String, Shape> shapes = new HashMap<>();
+    private final Map<String, Schemas> schemas = new HashMap<>();
 
-    /** Whether a record tells a row, or that a table was emptied. */
+    /** Whether a record reports a row, or that a table was emptied. */
     static boolean isOne(SourceRecord record) {
         return record.value() instanceof Struct value && KEPT.stream().allMatch(name -> value.schema().field(name) != null);
     }
 
     Struct lean(SourceRecord record) {
-        Struct told = (Struct) record.value();
-        Shape shape = shapes.get(record.topic());
-        if (shape == null || shape.debeziums() != told.schema()) {
-            shape = shapeOf(told.schema());
-            shapes.put(record.topic(), shape);
+        Struct debeziums = (Struct) record.value();
+        Schemas known = schemas.get(record.topic());
+        if (known == null || known.debeziums() != debeziums.schema()) {
+            known = schemasOf(debeziums.schema());
+            schemas.put(record.topic(), known);
         }
-        Struct row = new Struct(shape.row());
-        for (Field field : shape.row().fields()) {
+        Struct row = new Struct(known.row());
+        for (Field field : known.row().fields()) {
             row.put(field, field.name().equals(SOURCE)
-                    ? copied(told.getStruct(SOURCE), shape.source())
-                    : told.getWithoutDefault(field.name()));
+                    ? copied(debeziums.getStruct(SOURCE), known.source())
+                    : debeziums.getWithoutDefault(field.name()));
         }
         return row;
     }
 
-    private static Shape shapeOf(Schema debeziums) {
+    private static Schemas schemasOf(Schema debeziums) {
         SchemaBuilder source = SchemaBuilder.struct().name(debeziums.field(SOURCE).schema().name());
         for (Field field : debeziums.field(SOURCE).schema().fields()) {
             if (KEPT_OF_THE_SOURCE.contains(field.name())) {
@@ -62,13 +62,13 @@ final class LeanRows {
         for (String name : KEPT) {
             row.field(name, name.equals(SOURCE) ? ofTheSource : debeziums.field(name).schema());
         }
-        return new Shape(debeziums, ofTheSource, row.build());
+        return new Schemas(debeziums, ofTheSource, row.build());
     }
 
-    private static Struct copied(Struct told, Schema kept) {
+    private static Struct copied(Struct debeziums, Schema kept) {
         Struct copy = new Struct(kept);
         for (Field field : kept.fields()) {
-            copy.put(field, told.getWithoutDefault(field.name()));
+            copy.put(field, debeziums.getWithoutDefault(field.name()));
         }
         return copy;
     }

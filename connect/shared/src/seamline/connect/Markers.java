@@ -25,7 +25,7 @@ final class Markers {
         newest = Witness.in(stored);
     }
 
-    /** The last one that was told and that the log has not told the end of; null where there is none. */
+    /** The last one that was reported and that the log has not reported the end of; null where there is none. */
     Witness newest() {
         return newest;
     }

@@ -9,7 +9,7 @@ import org.apache.kafka.connect.source.SourceTaskContext;
 import org.apache.kafka.connect.source.TransactionContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
-/** What a task is told of stored offsets: an open transaction is told anew, also where Debezium's own class left it. */
+/** The stored offsets that a task is given: an open transaction is reported again, also where Debezium's own class left it. */
 final class PlacesBetweenTransactions implements SourceTaskContext, OffsetStorageReader {
 
     private final SourceTaskContext given;

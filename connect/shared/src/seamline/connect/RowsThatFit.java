@@ -4,8 +4,8 @@ import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Struct;
 
 /**
- * Rows that a record of the log has no room for are told without their images: their table's streams stop at them by name, and
- * what is told of other tables goes on. The producer would end the task.
+ * Rows that a record of the log has no room for are reported without their images: their table's streams stop at them by name, and
+ * what is reported of other tables goes on. The producer would end the task.
  */
 final class RowsThatFit {
 

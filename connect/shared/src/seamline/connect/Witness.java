@@ -12,7 +12,7 @@ import java.util.Map;
 import org.apache.kafka.connect.errors.ConnectException;
 
 /**
- * The newest marker that the log has told, stored with the place: a source that does not hold it was restored to an
+ * The newest marker that the log has reported, stored with the place: a source that does not hold it was restored to an
  * earlier state, or is another one, whatever its positions say.
  */
 record Witness(String marker, long committedMs) {

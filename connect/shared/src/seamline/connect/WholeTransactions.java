@@ -12,15 +12,15 @@ import org.apache.kafka.connect.source.SourceRecord;
 /**
  * A log in which a transaction is whole from its last BEGIN on.
  *
- * Every record is handed on with a place between two transactions, so that after any stop an open one is told again from
+ * Every record is handed on with a place between two transactions, so that after any stop an open one is reported again from
  * its BEGIN; and every BEGIN says so, for Debezium's own classes go on in the middle behind a BEGIN that looks the same.
- * It also names the transaction that was told before it, and the last record of that one, so that a topic which lost a
+ * It also names the transaction that was reported before it, and the last record of that one, so that a topic which lost a
  * whole transaction shows it (ADR 21).
  */
-final class ToldWhole {
+final class WholeTransactions {
 
     /** Raised with every change of these classes: a worker that has others is refused before a capture is touched. */
-    private static final String OWN = "seamline-14";
+    private static final String OWN = "seamline-15";
 
     private static final String BRACKET = "io.debezium.connector.common.TransactionMetadataValue";
     private static final String STATUS = "status";
@@ -36,7 +36,7 @@ final class ToldWhole {
     private Map<String, Object> place;
     private Witness witness;
     private String begun;
-    private int toldSince;
+    private int reportedSince;
     private boolean isUndone;
     private String before;
     private Map<String, Object> handedOn;
@@ -44,7 +44,7 @@ final class ToldWhole {
     private Schema marked;
 
     /** @param stored what Connect holds from before; null where nothing was ever stored */
-    ToldWhole(Places places, Map<String, ?> stored, Markers markers, Server server) {
+    WholeTransactions(Places places, Map<String, ?> stored, Markers markers, Server server) {
         this.places = places;
         this.markers = markers;
         this.server = server;
@@ -67,7 +67,7 @@ final class ToldWhole {
             markers.look(record);
             if (isOfATransaction(record)) {
                 refuseMoreOfTheUndone();
-                toldSince++;
+                reportedSince++;
                 passStandalone(record);
             }
             if (!LeanRows.isOne(record)) {
@@ -88,14 +88,14 @@ final class ToldWhole {
         }
         if (begun != null && !begun.equals(transaction)) {
             // A statement that has no END, which would count its records.
-            before = BEGUN + begun + " " + toldSince;
+            before = BEGUN + begun + " " + reportedSince;
         }
         isUndone = transaction.equals(begun);
         if (!isUndone) {
             standAt(places.atBegin(transaction, record.sourceOffset(), place));
         }
         begun = transaction;
-        toldSince = 0;
+        reportedSince = 0;
         Struct begin = marked(bracket);
         return at(record, begin.schema(), begin);
     }
@@ -108,11 +108,11 @@ final class ToldWhole {
     }
 
     private static boolean isOfATransaction(SourceRecord record) {
-        return record.value() instanceof Struct told
-                && (told.schema().field("op") != null || told.schema().field("ddl") != null);
+        return record.value() instanceof Struct value
+                && (value.schema().field("op") != null || value.schema().field("ddl") != null);
     }
 
-    /** MySQL tells a TRUNCATE or a statement outside of BEGIN and END: it is a whole transaction, and lies behind us now. */
+    /** MySQL reports a TRUNCATE or a statement outside of BEGIN and END: it is a whole transaction, and lies behind us now. */
     private void passStandalone(SourceRecord record) {
         Struct source = ((Struct) record.value()).getStruct("source");
         boolean isNamed = source.schema().field("gtid") != null && source.getString("gtid") != null;
