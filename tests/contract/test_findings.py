@@ -93,13 +93,24 @@ def test_a_ledger_of_an_earlier_version_is_read_and_written_without_the_schemas_
     world: PostgresWorld,
 ) -> None:
     carrying(world, ACCOUNT).span()
-    world.session.execute("ALTER TABLE seamline.boundary DROP COLUMN shape_mark")
+    world.session.execute("ALTER TABLE seamline.boundary DROP COLUMN fingerprint")
     ledger = world.sink().read_ledger(STREAM)
     assert ledger is not None and [one.fingerprint for one in ledger.boundaries] == [""]
     joined = world.sink().join(STREAM, Joining("removing", kept_as={"account": "account__kept"}))
     assert joined.ledger.boundaries == ()
     create_tables(world.session)
     create_tables(world.session)
+
+
+def test_fingerprints_of_an_earlier_version_are_read_and_their_column_is_renamed(world: PostgresWorld) -> None:
+    carrying(world, ACCOUNT).span()
+    world.session.execute("UPDATE seamline.boundary SET fingerprint = 'of before'")
+    world.session.execute("ALTER TABLE seamline.boundary RENAME COLUMN fingerprint TO shape_mark")
+    for _ in range(2):
+        ledger = world.sink().read_ledger(STREAM)
+        assert ledger is not None and [one.fingerprint for one in ledger.boundaries] == ["of before"]
+        create_tables(world.session)
+    assert world.session.execute("SELECT fingerprint FROM seamline.boundary").fetchall() == [("of before",)]
 
 
 def test_a_publish_ends_the_findings_of_before(world: PostgresWorld) -> None:

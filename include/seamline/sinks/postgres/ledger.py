@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS seamline.boundary (
     high_marker text NOT NULL DEFAULT '',
     ended_at timestamptz,
     removed_at timestamptz,
-    shape_mark text,
+    fingerprint text,
     PRIMARY KEY (stream, table_name, generation)
 );
 CREATE TABLE IF NOT EXISTS seamline.publication (
@@ -73,8 +73,13 @@ _UPGRADES = {
     "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'removed_at'": (
         "ALTER TABLE seamline.boundary ADD COLUMN removed_at timestamptz"
     ),
-    "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'shape_mark'": (
-        "ALTER TABLE seamline.boundary ADD COLUMN shape_mark text"
+    # Before 0.2.0 the fingerprint had another name.
+    "SELECT 1 WHERE NOT EXISTS (SELECT FROM pg_attribute"
+    " WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'shape_mark')": (
+        "ALTER TABLE seamline.boundary RENAME COLUMN shape_mark TO fingerprint"
+    ),
+    "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.boundary'::regclass AND attname = 'fingerprint'": (
+        "ALTER TABLE seamline.boundary ADD COLUMN fingerprint text"
     ),
     "SELECT 1 FROM pg_attribute WHERE attrelid = 'seamline.finding'::regclass AND attname = 'over_at'": (
         "ALTER TABLE seamline.finding ADD COLUMN over_at timestamptz;"
@@ -140,7 +145,8 @@ def _boundaries(session: Session, stream: StreamId) -> tuple[Boundary, ...]:
     rows = session.execute(
         # As JSON, because a destination of an earlier version has no such columns until something is published.
         "SELECT * FROM (SELECT DISTINCT ON (table_name) table_name, position, generation, high_marker,"
-        " ended_at IS NOT NULL, coalesce(to_jsonb(b) ->> 'shape_mark', ''), to_jsonb(b) ->> 'removed_at' AS removed"
+        " ended_at IS NOT NULL, coalesce(to_jsonb(b) ->> 'fingerprint', to_jsonb(b) ->> 'shape_mark', ''),"
+        " to_jsonb(b) ->> 'removed_at' AS removed"
         " FROM seamline.boundary b WHERE stream = %s ORDER BY table_name, generation DESC) newest"
         " WHERE removed IS NULL",
         (str(stream),),
@@ -244,7 +250,7 @@ def write_publication(session: Session, stream: StreamId, publication: Publicati
     end_findings(session, stream, tables)
     for boundary in publication.boundaries:
         session.execute(
-            "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, shape_mark) "
+            "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, fingerprint) "
             "SELECT %s, %s, coalesce(max(generation), 0) + 1, %s, %s, %s FROM seamline.boundary "
             "WHERE stream = %s AND table_name = %s",
             (
@@ -291,10 +297,10 @@ def take_over_boundaries(
         (str(incremental_stream), str(stream)),
     )
     session.execute(
-        "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, ended_at, shape_mark)"
+        "INSERT INTO seamline.boundary (stream, table_name, generation, position, high_marker, ended_at, fingerprint)"
         " SELECT DISTINCT ON (p.table_name) %(stream)s, p.table_name, (SELECT coalesce(max(b.generation), 0) + 1 "
         "FROM seamline.boundary b WHERE b.stream = %(stream)s AND b.table_name = p.table_name), "
-        "p.position, p.high_marker, p.ended_at, p.shape_mark FROM seamline.boundary p "
+        "p.position, p.high_marker, p.ended_at, p.fingerprint FROM seamline.boundary p "
         "WHERE p.stream = %(incremental)s AND p.table_name = ANY(%(tables)s) ORDER BY p.table_name, p.generation DESC",
         {"stream": str(stream), "incremental": str(incremental_stream), "tables": list(tables)},
     )
