@@ -12,6 +12,7 @@ from seamline.adapters.connections import Connection
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.bulk.read import RunReader
 from seamline.bulk.threads import CopyingHere
+from seamline.databases.postgres.canonical import quoted
 from seamline.domain.cutover import is_covered
 from seamline.domain.errors import GateFailed
 from seamline.domain.log import LogRecord, RecordKind, RowChange
@@ -147,7 +148,7 @@ def staged_names(snapshot: Mapping[str, Any], destination: str = "warehouse") ->
 def rows_in(warehouse: Connection, schema: str, names: dict[str, str]) -> Rows:
     with postgres(warehouse) as session:
         return {
-            table: sorted(session.execute(f'SELECT * FROM {schema}."{name}"'.encode()).fetchall(), key=repr)
+            table: sorted(session.execute(f"SELECT * FROM {schema}.{quoted(name)}".encode()).fetchall(), key=repr)
             for table, name in names.items()
         }
 

@@ -477,3 +477,42 @@ def test_a_running_stream_of_the_same_source_does_not_notice(
         stream.wait_until_applied()
         assert stream.query("SELECT id FROM live.account ORDER BY id") == [(1,), (2,)]
         assert stream.error is None
+
+
+def test_a_table_of_another_schema_is_certified_under_its_name_in_the_sync(
+    ledger: PostgresCaptured, warehouse: Connection, folder: Path
+) -> None:
+    logins = ", ".join(f'"{resolve(name).login}"' for name in (ledger.source_plan.reader, ledger.source_plan.capture))
+    ledger.execute(
+        "CREATE SCHEMA sales",
+        create_table("sales.kinds", key="id int PRIMARY KEY, "),
+        f"GRANT USAGE ON SCHEMA sales TO {logins}",
+        f"GRANT SELECT ON sales.kinds TO {logins}",
+    )
+    ended, document = certified(ledger, folder, "sales.kinds")
+    assert set(verdicts(document, "sales_kinds").values()) == {"SAME"}, document
+    assert ended == 0
+    assert left_behind(ledger, warehouse) == []
+
+
+def test_a_table_of_another_database_is_certified_under_its_name_in_the_sync(
+    bank: Captured, warehouse: Connection, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SOURCES, "mariadb", SOURCES["mariadb"] + "databases: [parity_sales]\n")
+    logins = [resolve(name).login for name in (bank.source_plan.reader, bank.source_plan.capture)]
+    try:
+        bank.execute(
+            "CREATE OR REPLACE DATABASE parity_sales",
+            "CREATE TABLE parity_sales.kinds LIKE kinds",
+            *(f"GRANT SELECT ON parity_sales.* TO '{login}'@'%'" for login in logins),
+        )
+        ended, document = certified(bank, folder, "parity_sales.kinds")
+        assert set(verdicts(document, "parity_sales_kinds").values()) == {"SAME"}, document
+        assert ended == 0
+        assert left_behind(bank, warehouse) == []
+    finally:
+        # Rights outlive their database, and would be those of the next one of its name.
+        bank.execute(
+            "DROP DATABASE IF EXISTS parity_sales",
+            *(f"REVOKE SELECT ON parity_sales.* FROM '{login}'@'%'" for login in logins),
+        )

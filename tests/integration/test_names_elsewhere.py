@@ -19,6 +19,7 @@ from tests.conftest import RunningStack
 from tests.integration.captured import Captured, captured
 from tests.integration.captured_postgres import captured_postgres
 from tests.integration.databases import postgres_database
+from tests.integration.into_mariadb import plan_of, synced, warehouse_in_mariadb
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import Records, rows_in, run_of, tools_of
 from tests.integration.streamed import streamed
@@ -151,6 +152,15 @@ def test_tables_of_several_places_are_read_at_one_position_and_published(
     assert {name: [str(row[1]) for row in rows] for name, rows in live.items()} == {
         name: [f"{number}.50"] for number, name in enumerate(PLACES)
     }
+
+
+def test_tables_of_several_places_come_into_mariadb_each_into_its_own(bank: Elsewhere) -> None:
+    one = bank.one
+    one.plan = replace(one.with_tables(*PLACES), destinations=(plan_of("elsewhere_md"),))
+    before = [f"INSERT INTO {bank.at(*place)} VALUES (1, {number}.50)" for number, place in enumerate(PLACES.values())]
+    after = [f"INSERT INTO {bank.at(*place)} VALUES (2, {number}.75)" for number, place in enumerate(PLACES.values())]
+    with warehouse_in_mariadb("elsewhere_md"):
+        assert synced(one, before=before, after=after) == dict.fromkeys(PLACES, Verdict.MATCH)
 
 
 def test_a_capture_that_runs_reads_no_other_database_than_it_began_with(stack: RunningStack) -> None:

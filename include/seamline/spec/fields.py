@@ -16,9 +16,9 @@ NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 NAME_LENGTH_MAX = 40
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 IDENTIFIER_LENGTH_MAX = 63
-# Letters and digits of any script, `_`, `$`, `-`, and blanks inside. Other signs of ASCII mean something where names
-# stand in a list, a path, a pattern or quotes.
-SQL_NAME = re.compile(r"(?! )[^\x00-\x1f!-#%-,./:-@\[-\^`{-\x7f]+(?<! )")
+# Letters and digits of any script, `_`, `$`, `-`, quotes, and blanks inside. Other signs of ASCII mean something where
+# names stand in a list, a path or a pattern; a backtick ends a name in the statements that Debezium sends.
+SQL_NAME = re.compile(r"(?! )[^\x00-\x1f!#%&(-,./:-@\[-\^`{-\x7f]+(?<! )")
 # Of a name in a source: MariaDB takes so many letters, PostgreSQL 63 bytes.
 SOURCE_NAME_LENGTH_MAX = 64
 WHY_LENGTH_MAX = 200
@@ -61,8 +61,8 @@ def is_sql_name(value: str) -> bool:
 def _sql_name(value: str) -> str:
     if not is_sql_name(value):
         raise ValueError(
-            "a column, or a table at a destination, is named by letters and digits of any script, `_`, `$`, `-` and"
-            f" blanks inside, of at most {NAME_BYTES_MAX} bytes, got {redacted(value)}"
+            "a column, or a table at a destination, is named by letters and digits of any script, `_`, `$`, `-`, quotes"
+            f" and blanks inside, of at most {NAME_BYTES_MAX} bytes, got {redacted(value)}"
         )
     return value
 
@@ -80,7 +80,7 @@ def _table_place(value: str) -> str:
     if not is_table_place(value):
         raise ValueError(
             "a table is named `table`, or `schema.table` (in MariaDB `database.table`), each by letters and digits of"
-            f" any script, `_`, `$`, `-` and blanks inside, of at most {SOURCE_NAME_LENGTH_MAX} characters, got"
+            f" any script, `_`, `$`, `-`, quotes and blanks inside, of at most {SOURCE_NAME_LENGTH_MAX} characters, got"
             f" {redacted(value)}. Rename it at the source; for a table, leave a view under the old"
             " name to those who use it"
         )

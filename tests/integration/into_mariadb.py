@@ -1,0 +1,108 @@
+"""The whole way of a captured database into MariaDB: snapshot, publish, stream, comparison at one position."""
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+from seamline import registry
+from seamline.adapters.connections import Connection, resolve
+from seamline.domain.digest import Segment
+from seamline.domain.errors import SeamlineError
+from seamline.domain.verdict import Verdict
+from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.ports import Marker
+from seamline.sinks.mariadb.dialect import MARIADB
+from seamline.sinks.relational.read_back import open_views
+from seamline.sync.comparison import Work, compare_tables
+from seamline.sync.onboard import publish
+from seamline.sync.snapshot import take_snapshot
+from seamline.sync.span_loop import run_stream
+from tests.integration.captured import Captured
+from tests.integration.databases import mariadb_destination, mariadb_writer_of
+from tests.integration.known import known_by_id
+from tests.integration.snapshot_run import Records, run_of, tools_of
+from tests.integration.streamed import HeldOrders
+from tests.waiting import wait_until
+
+
+def plan_of(name: str) -> DestinationPlan:
+    """Of the destination `warehouse`, which lies in the database `name`."""
+    return DestinationPlan("warehouse", "mariadb", name, name, writer_connection=f"{name}_writer")
+
+
+@contextmanager
+def warehouse_in_mariadb(name: str) -> Iterator[Connection]:
+    with (
+        mariadb_destination(name) as publisher,
+        known_by_id(publisher, name, "mysql"),
+        known_by_id(mariadb_writer_of(publisher), f"{name}_writer", "mysql"),
+    ):
+        yield publisher
+
+
+def synced(bank: Captured, *, before: Sequence[str], after: Sequence[str]) -> dict[str, Verdict]:
+    """Every table of the bank's plan: loaded behind `before`, published, and streamed while `after` is executed.
+
+    Returns their verdicts at the end. No statement may follow: the source is read where it is by then.
+    """
+    bank.ensure()
+    bank.execute(*before)
+    run = run_of(bank, [table.name for table in bank.plan.tables])
+    (destination,) = run.plan.destinations
+    assert registry.destination_problems(run.plan, destination.name) == ()
+    run.result["snapshot"] = take_snapshot(run, tools_of(bank, run, Records()))
+    with closing(registry.sink(run.plan, destination.name)) as sink:
+        assert publish(run, destination.name, sink=sink).ledger.epoch == 1
+    with _streaming(bank, run.plan):
+        bank.execute(*after)
+        _wait_until_applied(bank, run.plan)
+    return _verdicts(bank, run.plan, destination)
+
+
+def _verdicts(bank: Captured, plan: SyncPlan, destination: DestinationPlan) -> dict[str, Verdict]:
+    work = [Work(table.definition, Segment(table.name), Segment(table.name)) for table in plan.tables]
+    (source,) = bank.source.open_views(1)
+    # All of it is applied, as far as the source is by now; the ledger itself names the marker's place.
+    places = {table.name: (destination.connection, table.name) for table in plan.tables}
+    tables = [table.definition for table in plan.tables]
+    (there,) = open_views(
+        resolve(destination.connection), tables, places, 1, lambda _: source.position, dialect=MARIADB
+    )
+    with closing(source), closing(there):
+        return {one.table: one.verdict for one in compare_tables(work, source=[source], destination=[there])}
+
+
+@contextmanager
+def _streaming(bank: Captured, plan: SyncPlan) -> Iterator[None]:
+    control, errors = HeldOrders(), list[SeamlineError]()
+
+    def run() -> None:
+        try:
+            with closing(bank.open_log()) as reader, closing(registry.sink(plan, plan.destinations[0].name)) as sink:
+                run_stream(plan, plan.destinations[0].name, reader=reader, sink=sink, control=control)
+        except SeamlineError as exc:
+            errors.append(exc)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        control.given = replace(control.given, wanted=False)
+        thread.join(timeout=60)
+    assert not errors
+    assert not thread.is_alive()
+
+
+def _wait_until_applied(bank: Captured, plan: SyncPlan) -> None:
+    marker = Marker(id=f"applied-{uuid.uuid4().hex}", kind="barrier")
+    bank.source.commit_marker(marker)
+
+    def is_applied() -> bool:
+        with closing(registry.sink(plan, plan.destinations[0].name)) as sink:
+            ledger = sink.read_ledger(plan.stream_id(plan.destinations[0].name))
+        return ledger is not None and ledger.last_marker == marker.id
+
+    wait_until(is_applied, timeout_s=120, what="the barrier's marker in the ledger")
