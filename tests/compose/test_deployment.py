@@ -36,7 +36,7 @@ def test_nothing_is_pulled_where_our_own_images_are_not_built_yet(deployment: De
     answer = deployment.ask("up", "--no-build", "--no-start", "airflow-api")
     said = (answer.stdout + answer.stderr).decode()
     assert answer.returncode != 0
-    assert "seamline/airflow:0.1.0" in said
+    assert "seamline/airflow:0.2.0" in said
     assert "pull access denied" not in said and "registry" not in said.lower()
 
 

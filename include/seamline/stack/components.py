@@ -71,7 +71,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="connect",
-        image="seamline/connect:0.1.0",
+        image="seamline/connect:0.2.0",
         title="Kafka Connect with Debezium",
         # Longer than its tasks have to end: one that is killed leaves its Kafka transaction open.
         programs=(Program("connect", "Connect worker", stop_wait_s=45),),
@@ -82,7 +82,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="airflow",
-        image="seamline/airflow:0.1.0",
+        image="seamline/airflow:0.2.0",
         title="Airflow",
         programs=(
             Program("airflow-api", "Airflow API server and UI", reads_declarations=True),
@@ -96,7 +96,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="stream_host",
-        image="seamline/airflow:0.1.0",
+        image="seamline/airflow:0.2.0",
         title="Stream host (Spark)",
         programs=(Program("stream_host", "Spark driver of the streams", stop_wait_s=20, reads_declarations=True),),
         needs=("postgres", "kafka"),
@@ -104,7 +104,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         name="bank_writers",
-        image="seamline/airflow:0.1.0",
+        image="seamline/airflow:0.2.0",
         title="The demo bank's writers",
         programs=(Program("bank_writers", "Writers of the demo bank", reads_declarations=True),),
         needs=("mariadb",),
