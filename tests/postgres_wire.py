@@ -156,14 +156,18 @@ NATIVE_WIRE: dict[Column, Sequence[tuple[Any, Any]]] = {
         ("{}", "{}"),
     ],
 }
-# What stands for no value of its column: neither the typed form nor the destination's SQL takes it.
+# What stands for no value of its column.
 NO_VALUES: list[tuple[Column, Any]] = [
     (column, wire)
     for column in WIRE
     for wire in {
         "whole": [2**31],
         "money2": ["12345678901.00", "POSITIVE_INFINITY", "x", ""],
-        "at6": [-9223372036853775810 + 2**64, -(2**63) + 1, -5 * 10**18 - 1, _LAST_WIRE + 1, -210_866_803_200_000_001],
+        # The first is what Debezium's own converter shows for 294276-12-31: a number that has run over.
+        "at6": [
+            *(-9223372036853775810, -(10**18), -9223372036853775810 + 2**64, -(2**63) + 1),
+            *(-5 * 10**18 - 1, _LAST_WIRE + 1, -210_866_803_200_000_001),
+        ],
         "at3": [9_224_318_016_000_000, 9223372036825200001],
         "day": [2_145_042_906, -2_440_589],
         "moment": ["2026-02-30T00:00:00Z", "soon", ""],

@@ -28,7 +28,6 @@ from seamline.platform import migrate
 from seamline.platform.database import Database
 from seamline.platform.streams import PlatformStreamDirector
 from seamline.ports import Marker
-from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sources.postgres import client as postgres_source_client
 from seamline.sync.capture_lifecycle import ensure_capture
 from seamline.sync.onboard import publish
@@ -45,6 +44,7 @@ from tests.integration.databases import postgres, postgres_database
 from tests.integration.encrypted import WITH_CERTIFICATE, Encrypted, encrypted
 from tests.integration.known import destination_plan
 from tests.integration.snapshot_run import Records, run_of, tools_of
+from tests.opened_sink import postgres_sink
 from tests.waiting import wait_until
 
 TABLES = ("account", "audit")
@@ -297,7 +297,7 @@ def test_a_capture_and_its_stream_run_encrypted_from_end_to_end_and_outlive_rota
 
     run = run_of(bank, TABLES)
     run.result["snapshot"] = take_snapshot(run, tools_of(bank, run, Records()))
-    with closing(PostgresSink(run.plan, WAREHOUSE)) as sink:
+    with closing(postgres_sink(run.plan, WAREHOUSE)) as sink:
         publish(run, WAREHOUSE.name, sink=sink)
     assert applied() == 500
 

@@ -12,7 +12,6 @@ from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
 from seamline.domain.catalogue import Kind, Table
 from seamline.domain.errors import SchemaConflict, TerminalError
-from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sources.mysql.edge_values import edge_values
 from seamline.sync.onboard import publish
 from tests.conftest import RunningStack
@@ -26,6 +25,7 @@ from tests.integration.mysql_types import NAMES
 from tests.integration.snapshot_run import Records, run_of, snapshot_amid, tools_of
 from tests.integration.streamed import DESTINATION, Streamed, streamed
 from tests.mysql_server import mysql
+from tests.opened_sink import postgres_sink
 from tests.waiting import wait_until
 
 NAME = "mysql_stream"
@@ -62,7 +62,7 @@ def test_a_snapshot_and_its_stream_amid_writers_are_the_source_also_where_the_wo
         with writing(bank.root, tables=TABLES, session_of=as_writer) as writers:
             run = run_of(bank, TABLES)
             run.result["snapshot"] = snapshot_amid(writers, run, tools_of(bank, run, Records()))
-            with closing(PostgresSink(run.plan, DESTINATION)) as sink:
+            with closing(postgres_sink(run.plan, DESTINATION)) as sink:
                 publish(run, DESTINATION.name, sink=sink)
             stream = Streamed(bank, run.plan, warehouse, tuple(_definitions(run.plan)))
             stream.start()

@@ -11,10 +11,9 @@ from seamline.domain.changes import TableChanges
 from seamline.domain.errors import CommitUnknown, SeamlineError
 from seamline.domain.ledger import StreamId
 from seamline.ports import Commit, Lease, Load, Progress, Publication, Staged
-from seamline.sinks.postgres import fill_unavailable, joining, statements
+from seamline.sinks.postgres import encode_changes, joining
 from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres import publish as publishing
-from seamline.sinks.postgres import sink as postgres_sink
 from seamline.sinks.postgres.apply import SpanApplier
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sinks.postgres.statements import COPIES, DELETED, SpanStatements, TableStatements
@@ -290,12 +289,13 @@ def _filled_from_before_all_chunks(patch: pytest.MonkeyPatch, is_wrong: Callable
     )
 
 
-def stand_in_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(statements, "unavailable_columns", lambda table: {})
+def missing_values_not_flagged(patch: pytest.MonkeyPatch) -> None:
+    right = encode_changes._missing  # noqa: SLF001
+    patch.setattr(encode_changes, "_missing", lambda on, batch: right(on, replace(batch, missing=None, old_key=None)))
 
 
-def null_written_for_the_stand_in(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SpanStatements, "_newest", lambda on, column: on._value(column))  # noqa: SLF001
+def null_written_for_the_missing_value(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SpanStatements, "_newest", lambda on, column: f"s.{column}")
 
 
 def orphans_not_asked_for(patch: pytest.MonkeyPatch) -> None:
@@ -303,16 +303,16 @@ def orphans_not_asked_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def old_key_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(postgres_sink, "with_old_values", lambda session, on, changes, **rest: changes)
+    patch.setattr(encode_changes, "_moved", lambda batch: b"")
 
 
 def chunks_passed_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fill_unavailable, "_places_in_chunks", lambda *args: {})
+    patch.setattr(TableStatements, "fill_moved_from_chunks", lambda *args: "SELECT 1")
 
 
 def oldest_chunk_taken_for_the_newest(patch: pytest.MonkeyPatch) -> None:
-    text = fill_unavailable.as_client_text
-    patch.setattr(fill_unavailable, "as_client_text", lambda statement: text(statement).replace(" DESC", ""))
+    fill = TableStatements.fill_moved_from_chunks
+    patch.setattr(TableStatements, "fill_moved_from_chunks", lambda on, *args: fill(on, *args).replace(" DESC", ""))
 
 
 def gathered_rows_not_filled(patch: pytest.MonkeyPatch) -> None:
@@ -337,8 +337,8 @@ LEFT_OUT_IN_MEMORY: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     chunks_passed_over_in_memory: {_MOVED_BY_CHUNKS},
 }
 LEFT_OUT_ON_POSTGRES: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
-    stand_in_written: {_UPDATED, _ORPHANED},
-    null_written_for_the_stand_in: {_UPDATED},
+    missing_values_not_flagged: {_UPDATED, _ORPHANED},
+    null_written_for_the_missing_value: {_UPDATED},
     orphans_not_asked_for: {_ORPHANED},
     old_key_forgotten: {_MOVED},
     chunks_passed_over: {_MOVED_BY_CHUNKS},

@@ -4,11 +4,8 @@ those of the typed form."""
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
 from urllib.parse import quote
-from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -32,8 +29,8 @@ from seamline.sinks.relational.types import refusals
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of
 from seamline.values.digest import bucket_digests, canonical_texts, key_texts, row_hashes, segment_digest
+from tests.contract.every_kind import VALUES, column_of
 from tests.contract.relational_worlds import RELATIONAL, MariaDbWorld, relational_maker
-from tests.integration.kinds import CASES, INEXACT_CASES
 from tests.log_topic import STREAM, position, publication, sync_plan
 
 RUN_KEY = "key"
@@ -41,36 +38,6 @@ DESTINATION = DestinationPlan("warehouse", "mariadb", "settlement", "settlement"
 ID = Column("id", Kind.INTEGER, "int", nullable=False, length=32)
 
 
-def _column(name: str, kind: Kind, source_type: str, *, length: int = 0, precision: int = 0, scale: int = 0) -> Column:
-    return Column(name, kind, source_type, length=length, precision=precision, scale=scale)
-
-
-_MOMENTS = (datetime.min, datetime.max, datetime(1969, 12, 31, 23, 59, 59, 999_999))  # noqa: DTZ001, DTZ901
-# What PostgreSQL has beside the kinds of MariaDB.
-OTHERS: dict[Column, Sequence[Any]] = {
-    _column("p_i16", Kind.INTEGER, "smallint", length=16): (-(2**15), 2**15 - 1),
-    _column("p_numeric", Kind.DECIMAL, "numeric(12,2)", precision=12, scale=2): (Decimal("-9999999999.99"), Decimal(0)),
-    _column("p_fraction", Kind.DECIMAL, "numeric(38,38)", precision=38, scale=38): (Decimal(1).scaleb(-38),),
-    _column("p_real", Kind.FLOAT, "real"): (0.1, 3.4028234663852886e38, -0.0, 1e-45),
-    _column("p_double", Kind.DOUBLE, "double precision"): (0.1, 1e15, 1e23, 1e-5, 123456789012345.6, -0.0, 5e-324),
-    _column("p_truth", Kind.BOOLEAN, "boolean"): (True, False),
-    _column("p_char", Kind.CHAR, "character(5)", length=5): ("ab   ", "", " b"),
-    _column("p_text", Kind.STRING, "text"): ("", "~,:0", "tab\t nul\0 line\r\n\\N\\", "a ", "A", "ü€😀", "NULL", "%s"),
-    _column("p_bytes", Kind.BYTES, "bytea"): (b"", bytes(range(256)), b"\\N\t\n\0\r" * 5_000),
-    _column("p_day", Kind.DATE, "date"): (date.min, date.max),
-    _column("p_at", Kind.DATETIME, "timestamp(6)", precision=6): _MOMENTS,
-    _column("p_moment", Kind.INSTANT, "timestamptz", precision=6): [at.replace(tzinfo=UTC) for at in _MOMENTS],
-    _column("p_clock", Kind.TIME_OF_DAY, "time", precision=6): (timedelta(0), timedelta(hours=24)),
-    _column("p_between", Kind.INTERVAL, "interval"): ((-1, 2**31 - 1, -(2**63)), float("inf"), float("-inf")),
-    _column("p_enum", Kind.ENUM, "mood"): ("ok", "b,c"),
-    _column("p_json", Kind.JSON, "json"): ('{"a": 1e400,  "a": "\\u0000"}',),
-    _column("p_jsonb", Kind.JSONB, "jsonb"): ('{"a": 1}', "null"),
-    _column("p_uuid", Kind.UUID, "uuid"): (UUID(int=0), UUID(int=2**128 - 1)),
-}
-VALUES: dict[Column, Sequence[Any]] = {
-    **{case.column: [edge.value for edge in case.edges] for case in (*CASES, *INEXACT_CASES)},
-    **OTHERS,
-}
 COLUMNS = (ID, *VALUES)
 KEYED, KEYLESS = Table("kinds", COLUMNS, ("id",)), Table("kinds_keyless", COLUMNS)
 ROWS = max(len(values) for values in VALUES.values())
@@ -255,11 +222,11 @@ SHORT = Column("v", Kind.STRING, "varchar(3)", False, 3)
 NO_PLACE = {
     "a text that is too long": (SHORT, "abcd"),
     "trailing spaces beyond the length": (SHORT, "abc "),
-    "an infinite date": (_column("v", Kind.DATE, "date"), float("inf")),
-    "a date before the year 1": (_column("v", Kind.DATE, "date"), -719_163),
-    "a moment after 9999": (_column("v", Kind.INSTANT, "timestamptz", precision=6), 2**60),
-    "NaN of a decimal": (_column("v", Kind.DECIMAL, "numeric(5,2)", precision=5, scale=2), Decimal("NaN")),
-    "NaN of a float": (_column("v", Kind.DOUBLE, "double precision"), float("nan")),
+    "an infinite date": (column_of("v", Kind.DATE, "date"), float("inf")),
+    "a date before the year 1": (column_of("v", Kind.DATE, "date"), -719_163),
+    "a moment after 9999": (column_of("v", Kind.INSTANT, "timestamptz", precision=6), 2**60),
+    "NaN of a decimal": (column_of("v", Kind.DECIMAL, "numeric(5,2)", precision=5, scale=2), Decimal("NaN")),
+    "NaN of a float": (column_of("v", Kind.DOUBLE, "double precision"), float("nan")),
 }
 
 
@@ -274,11 +241,11 @@ def test_a_value_without_a_place_is_refused_by_column_and_never_changed(world: M
 
 def test_types_without_a_place_are_refused_by_name() -> None:
     faulty = (
-        _column("free", Kind.DECIMAL, "numeric"),
-        _column("wide", Kind.DECIMAL, "numeric(76,3)", precision=76, scale=3),
-        _column("beyond", Kind.DECIMAL, "numeric(3,5)", precision=3, scale=5),
-        _column("b99", Kind.BITS, "bit(99)", length=99),
-        _column("seamline.hash", Kind.INTEGER, "int", length=32),
+        column_of("free", Kind.DECIMAL, "numeric"),
+        column_of("wide", Kind.DECIMAL, "numeric(76,3)", precision=76, scale=3),
+        column_of("beyond", Kind.DECIMAL, "numeric(3,5)", precision=3, scale=5),
+        column_of("b99", Kind.BITS, "bit(99)", length=99),
+        column_of("seamline.hash", Kind.INTEGER, "int", length=32),
     )
     reported = [what for what, _ in refusals(Table("t", (ID, *faulty)), MARIADB)]
     assert len(reported) == len(faulty)

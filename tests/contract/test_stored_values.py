@@ -5,33 +5,34 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from psycopg.postgres import types
 
 from seamline.adapters.connections import Connection
 from seamline.databases.mysql import row_decoder as mariadb
-from seamline.databases.postgres.canonical import quoted, text_literal
-from seamline.databases.postgres.types import destination_type
+from seamline.databases.postgres.canonical import quoted
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import SchemaConflict
 from seamline.domain.log import Span
 from seamline.ports import Progress
-from seamline.sinks.postgres.wire import WireForms
-from seamline.sinks.postgres.wire_mariadb import MARIADB
-from seamline.sinks.postgres.wire_postgres import POSTGRES
+from seamline.sinks.postgres import arrays, binary_copy, encode_changes
 from seamline.sources.postgres import row_decoder as postgres_rows
 from seamline.values.build import batch_of
+from seamline.values.changes import ChangeDecoder
 from seamline.values.digest import canonical_texts
+from seamline_memory.images import MemoryDecoder, image_of
+from tests.contract.every_kind import VALUES as ALL_KINDS
 from tests.contract.wire_values import wire_value
 from tests.contract.worlds import MemoryWorld, PostgresWorld
-from tests.integration.binary_values import read_rows
-from tests.integration.databases import postgres
+from tests.integration.binary_values import exact, read_rows
 from tests.integration.kinds import CASES
 from tests.log_topic import STREAM, position, publication
-from tests.postgres_wire import WIRE
+from tests.postgres_wire import NATIVE_WIRE, WIRE
 
 _FLOATS = (0.0, -0.0, 1.5, -1e-7, 3.4028234663852886e38, 0.10000000149011612)
 _DOUBLES = (0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, 1.732224012649634)
@@ -176,39 +177,98 @@ def test_a_text_that_is_too_long_for_its_column_is_refused_and_never_cut(
     made.close()
 
 
-@pytest.mark.parametrize("wire", [MARIADB, POSTGRES], ids=["mariadb", "postgres"])
-@pytest.mark.parametrize("kind", [Kind.CHAR, Kind.STRING], ids=["char", "varchar"])
-def test_no_cast_cuts_a_text(sink_database: Connection, wire: WireForms, kind: Kind) -> None:
-    cast = wire.cast(Column("v", kind, "", length=3), of="'abcd'::text")
-    with closing(postgres(sink_database)) as session:
-        assert session.execute(f"SELECT {cast}".encode()).fetchone() == ("abcd",)
-
-
-def test_the_typed_form_of_a_log_of_mariadb_holds_what_is_stored(world: PostgresWorld) -> None:
-    images = [image(row(number)) for number in range(ROWS + 1)]
-    apply(world, TableChanges("kinds", [KeyedChange(b"{}", False, False, one, 1) for one in images]))
-    typed, _ = mariadb.DECODER.rows(KEYED, images)
-    held = batch_of(KEYED, stored(world, KEYED))
-    assert _texts(KEYED, typed) == _texts(KEYED, held)
-
-
 def _texts(table: Table, rows: pa.RecordBatch) -> dict[str, list[str | None]]:
     pairs = zip(table.columns, rows.columns, strict=True)
     return {column.name: canonical_texts(column, values).to_pylist() for column, values in pairs}
 
 
-@pytest.mark.parametrize("column", WIRE, ids=lambda one: one.name)
-def test_the_typed_form_of_a_log_of_postgresql_has_the_values_that_its_sql_makes(
-    sink_database: Connection, column: Column
+# What the log of a kind of source holds for each column, and its decoder. That of the memory source is somebody else's.
+SOURCES: dict[str, tuple[ChangeDecoder, dict[Column, Sequence[Any]]]] = {
+    "mariadb": (
+        mariadb.DECODER,
+        {case.column: [wire_value(case.column, e.value) for e in case.edges] for case in CASES},
+    ),
+    "postgres": (
+        postgres_rows.DECODER,
+        {column: [wire for wire, _ in pairs] for column, pairs in {**WIRE, **NATIVE_WIRE}.items()},
+    ),
+    "memory": (
+        MemoryDecoder(),
+        {
+            column: [json.loads(image_of(Table("t", (column,)), [value]))[column.name] for value in values]
+            for column, values in ALL_KINDS.items()
+        },
+    ),
+}
+
+
+def logged(source: str, *, key: tuple[str, ...]) -> tuple[Table, list[bytes]]:
+    """A table of all columns of a source, and images with each column's values in turn; the last one is NULL."""
+    held = {column: [one for one in values if "\0" not in str(one)] for column, values in SOURCES[source][1].items()}
+    rows = [[values[n % len(values)] for values in held.values()] for n in range(max(map(len, held.values())))]
+    columns = (COLUMNS[0], *held)
+    fields = [zip(columns, (n, *values), strict=True) for n, values in enumerate([*rows, [None] * len(held)])]
+    images = [json.dumps({column.name: value for column, value in row}).encode() for row in fields]
+    return Table("kinds_of_it", columns, key), images
+
+
+def differing(database: Connection, source: str, key: tuple[str, ...], way: str) -> set[str]:
+    """The columns in which PostgreSQL holds something else than the decoder has read."""
+    table, images = logged(source, key=key)
+    decoder = SOURCES[source][0]
+    with closing(PostgresWorld((table,), database, decoder=decoder)) as world:
+        world.sink().publish(STREAM, [world.load(table, [])], publication=publication((table,)))
+        keyed = [KeyedChange(b"{}", False, False, one, 1) for one in images] if key else []
+        changes = TableChanges(table.name, keyed, {} if key else dict.fromkeys(images, 1))
+        apply(world, *([replace(changes, chunk=1), TableChanges(table.name)] if way == "chunk" else [changes]))
+        held = read_rows(world.session, f"SELECT {exact(table)} FROM settlement.{table.name} ORDER BY id")
+        if not key:
+            apply(world, TableChanges(table.name, net=dict.fromkeys(images, -1)))
+            assert stored(world, table) == []
+    found, wanted = _texts(table, batch_of(table, held)), _texts(table, decoder.rows(table, images)[0])
+    return {name for name, texts in wanted.items() if found[name] != texts}
+
+
+@pytest.mark.parametrize("way", ["few", "many", "chunk"])
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("key", [("id",), ()], ids=["keyed", "keyless"])
+def test_every_value_of_every_source_stands_as_its_decoder_reads_it(
+    sink_database: Connection, source: str, key: tuple[str, ...], way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wires = [wire for wire, _ in WIRE[column] if "\0" not in str(wire)]
-    literals = ", ".join(f"({text_literal(str(wire))}::{POSTGRES.form(column).staging})" for wire in wires)
-    cast = f"{POSTGRES.cast(column, of='written')}::{destination_type(column)}"
-    with closing(postgres(sink_database)) as session:
-        made = read_rows(session, f"SELECT {cast} FROM (VALUES {literals}) AS log (written)")
-    table = Table("t", (column,))
-    typed, _ = postgres_rows.DECODER.rows(table, [json.dumps({column.name: wire}).encode() for wire in wires])
-    assert _texts(table, typed) == _texts(table, batch_of(table, made))
+    if way == "many":
+        monkeypatch.setattr(encode_changes, "_SENT_ROWS_MAX", 0)
+    assert differing(sink_database, source, key, way) == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"), [("mariadb", Kind.DATE), ("postgres", Kind.UUID), ("memory", Kind.INTERVAL)]
+)
+def test_values_that_the_encoder_puts_into_other_rows_are_found(
+    sink_database: Connection, source: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = binary_copy._column  # noqa: SLF001 (bugs are planted where the code hides what it does)
+
+    def planted(column: Column, values: pa.Array) -> pa.Array:
+        is_wrong = column.kind is kind
+        return right(column, pa.concat_arrays([values[1:], values[:1]]) if is_wrong else values)
+
+    monkeypatch.setattr(binary_copy, "_column", planted)
+    wrong = {column.name for column in SOURCES[source][1] if column.kind is kind}
+    assert differing(sink_database, source, ("id",), "few") == wrong
+
+
+def test_values_that_arrays_put_into_other_rows_are_found(
+    sink_database: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = arrays._array  # noqa: SLF001
+
+    def planted(values: Sequence[bytes], oid: int) -> arrays.BinaryArray:
+        is_wrong = oid == types["date"].oid
+        return right([*values[1:], values[0]] if is_wrong else values, oid)
+
+    monkeypatch.setattr(arrays, "_array", planted)
+    wrong = {column.name for column in SOURCES["postgres"][1] if column.kind is Kind.DATE}
+    assert differing(sink_database, "postgres", ("id",), "few") == wrong
 
 
 def test_the_sink_in_memory_keeps_them_too() -> None:

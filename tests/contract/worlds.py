@@ -16,12 +16,14 @@ from seamline.domain.ledger import LedgerRow
 from seamline.domain.position import position_to_json
 from seamline.plan.model import SyncPlan
 from seamline.ports import Failpoints, Load, Sink
+from seamline.sinks.postgres.binary_copy import binary_copy
 from seamline.sinks.postgres.sink import PostgresSink
-from seamline.sinks.postgres.wire_mariadb import MARIADB
+from seamline.values.changes import ChangeDecoder
 from tests.bank_history import text_of
 from tests.integration.databases import either_of, postgres
 from tests.log_topic import sync_plan
 from tests.memory_sink import LostAnswer, MemoryDestination, MemorySink, as_logged
+from tests.opened_sink import decoder_of
 
 Row = dict[str, Any]
 
@@ -86,7 +88,8 @@ class MemoryWorld:
 
 
 class PostgresWorld:
-    """Its own schemas in a database of the test session, whose publisher `connection` is."""
+    """Its own schemas in a database of the test session, whose publisher `connection` is. `decoder`: of another kind of
+    source than the plan's."""
 
     def __init__(
         self,
@@ -94,11 +97,13 @@ class PostgresWorld:
         connection: Connection,
         *,
         kind: type[PostgresSink] = PostgresSink,
+        decoder: ChangeDecoder | None = None,
         resolve: Callable[[str], Connection] | None = None,
     ) -> None:
         self.plan = sync_plan(tables)
         self._connection = connection
         self._kind = kind
+        self._decoder = decoder
         self._resolve = resolve or either_of(connection)
         self._sinks: list[PostgresSink] = []
         self._staged = 0
@@ -109,7 +114,13 @@ class PostgresWorld:
         self.session.execute("CREATE SCHEMA settlement_stage")
 
     def sink(self, *, failpoints: Failpoints | None = None) -> PostgresSink:
-        made = self._kind(self.plan, self.plan.destinations[0], resolve=self._resolve, failpoints=failpoints)
+        made = self._kind(
+            self.plan,
+            self.plan.destinations[0],
+            decoder=self._decoder or decoder_of(self.plan),
+            resolve=self._resolve,
+            failpoints=failpoints,
+        )
         self._sinks.append(made)
         return made
 
@@ -138,12 +149,11 @@ class PostgresWorld:
         name = f"{table.name}__{self._staged}"
         place = f"settlement_stage.{quoted(name)}"
         self.session.execute(f"CREATE TABLE {place} ({column_definitions(table)})")
-        definitions = MARIADB.staging_definitions(table.columns)
-        casts = ", ".join(MARIADB.cast(c, of=f"w.{quoted(c.name)}") for c in table.columns)
-        self.session.execute(
-            f"INSERT INTO {place.replace('%', '%%')} SELECT {casts} FROM json_to_recordset(%s) AS w({definitions})",
-            (json.dumps(rows),),
-        )
+        decoder = self._decoder or decoder_of(self.plan)
+        batch, _ = decoder.rows(table, [json.dumps(row).encode() for row in rows])
+        with self.session.cursor().copy(f"COPY {place} FROM STDIN (FORMAT binary)") as copy:
+            for part in binary_copy([batch], table):
+                copy.write(part)
         return Load(table, name, len(rows))
 
     def rows(self, table: Table) -> list[str]:

@@ -19,13 +19,13 @@ from seamline.domain.log import LogRecord, RecordKind, RowChange
 from seamline.domain.position import Position, position_from_json
 from seamline.domain.runs import Receipt, RunKind, RunState
 from seamline.plan.model import Run
-from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
 from tests.integration.bank_writers import Writers
 from tests.integration.captured import Captured, Replayed, apply_transaction
 from tests.integration.databases import postgres
+from tests.opened_sink import postgres_sink
 from tests.waiting import wait_until
 
 Rows = dict[str, list[tuple[Any, ...]]]
@@ -119,7 +119,7 @@ def caught_before_publish(bank: Captured, warehouse: Connection, *, reported: Ma
                 take_snapshot(run, replace(tools, failpoints=meddler))
     run.result["snapshot"] = take_snapshot(run, tools)
     doubles = "UPDATE {{place}} SET d = CASE f WHEN 0.25 THEN {} ELSE {} END WHERE f IS NOT NULL"
-    with closing(PostgresSink(run.plan, destination)) as sink:
+    with closing(postgres_sink(run.plan, destination)) as sink:
         for table in reported:
             # Those of two rows are exchanged: count, least, greatest and sum stay what they were.
             meddle(warehouse, table, doubles.format(0.1, 0.3))

@@ -14,6 +14,7 @@ from seamline.sinks.postgres.sink import open_sink
 from seamline.sync.span_loop import run_stream
 from tests.bank_history import text_of
 from tests.log_topic import ACCOUNT, AUDIT, LogTopic, ScriptedControl, TopicReader, insert, sync_plan, update
+from tests.opened_sink import decoder_of
 
 TRANSACTIONS = 60
 FENCED, AWAY = 3, 4
@@ -46,7 +47,7 @@ def main() -> int:
             plan,
             "warehouse",
             reader=reader,
-            sink=open_sink(plan, plan.destinations[0]),
+            sink=open_sink(plan, plan.destinations[0], decoder=decoder_of(plan)),
             control=ScriptedControl(reader),
             failpoints=failpoints.from_environment(settings.process_environment()),
         )

@@ -27,6 +27,7 @@ from seamline.sync.span_loop import run_stream
 from tests.integration.captured import Captured
 from tests.integration.databases import either_of, postgres
 from tests.integration.known import destination_plan
+from tests.opened_sink import postgres_sink
 from tests.waiting import wait_until
 
 DESTINATION = destination_plan("warehouse", "live")
@@ -65,7 +66,7 @@ class Streamed:
         return self.plan.stream_id(DESTINATION.name)
 
     def sink(self) -> PostgresSink:
-        return PostgresSink(self.plan, DESTINATION, resolve=either_of(self.database))
+        return postgres_sink(self.plan, DESTINATION, resolve=either_of(self.database))
 
     def ledger(self) -> LedgerRow:
         row = self.sink().read_ledger(self.stream)

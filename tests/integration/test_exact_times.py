@@ -1,17 +1,13 @@
 """Times of PostgreSQL in columns with defaults and without NULL, in rows that go or change their key."""
 
 from collections.abc import Iterator
-from contextlib import closing
 
-import psycopg
 import pytest
 
 from seamline.adapters.connections import Connection
-from seamline.domain.catalogue import Column, Kind
-from seamline.sinks.postgres.wire_postgres import POSTGRES
 from tests.conftest import RunningStack
 from tests.integration.captured_postgres import PostgresCaptured, captured_postgres
-from tests.integration.databases import postgres, postgres_database
+from tests.integration.databases import postgres_database
 from tests.integration.streamed import streamed
 
 TIMED = """CREATE TABLE timed (id int PRIMARY KEY, created timestamp NOT NULL DEFAULT now(),
@@ -51,11 +47,3 @@ def test_rows_with_defaults_and_without_null_come_change_their_keys_and_go(
             wanted = session.execute(f"{texts} timed ORDER BY id".encode()).fetchall()
         assert [row[0] for row in wanted] == [4, 5, 6]
         assert stream.query(f"{texts} live.timed ORDER BY id") == wanted
-
-
-@pytest.mark.parametrize("number", [-9223372036853775810, -(2**63) + 1, -5_000_000_000_000_000_001, -(10**18)])
-def test_a_number_that_is_no_moment_is_not_stored_as_one(warehouse: Connection, number: int) -> None:
-    """The first is what Debezium's own converter shows for 294276-12-31: a number that has run over."""
-    cast = POSTGRES.cast(Column("at", Kind.DATETIME, "timestamp", precision=6), of="n")
-    with closing(postgres(warehouse)) as session, pytest.raises(psycopg.DataError, match="out of range"):
-        session.execute(f"SELECT {cast} FROM (VALUES ({number}::bigint)) AS written (n)".encode())

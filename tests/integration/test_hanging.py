@@ -26,6 +26,7 @@ from tests.integration.known import known_by_id
 from tests.integration.replicated import Server
 from tests.integration.test_postgres_publish import publish
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, LogTopic, ScriptedControl, TopicReader, insert, position
+from tests.opened_sink import postgres_sink
 
 SILENCE_S = 1.0
 # Silence, look, and the lock on the ledger, each with much to spare.
@@ -59,7 +60,7 @@ def world(database: Connection) -> Iterator[PostgresWorld]:
 
 
 def sink_of(world: PostgresWorld, database: Connection, *, silence_s: float = SILENCE_S) -> PostgresSink:
-    return PostgresSink(world.plan, world.plan.destinations[0], resolve=either_of(database), silence_s=silence_s)
+    return postgres_sink(world.plan, world.plan.destinations[0], resolve=either_of(database), silence_s=silence_s)
 
 
 def streamed(world: PostgresWorld, sink: PostgresSink, log: LogTopic) -> None:

@@ -17,7 +17,6 @@ from seamline.domain.ledger import StreamId
 from seamline.plan.list_change import ListChange, entering_only, list_change
 from seamline.plan.model import ParkedTable, Run
 from seamline.ports import Commit, Marker, Orders, StreamReport
-from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sync.incremental_snapshot import JoinTools, join_stream
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
@@ -28,6 +27,7 @@ from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id
 from tests.integration.snapshot_run import Records, run_of, tools_of
 from tests.integration.streamed import DESTINATION, HeldOrders, Streamed, streamed
+from tests.opened_sink import postgres_sink
 from tests.waiting import wait_until
 
 ALL = ("account", "audit", "later")
@@ -135,7 +135,7 @@ class Joiner:
             tools=JoinTools(
                 director=DirectorByHand(self.stream.control),
                 open_log=self.bank.one.open_log,
-                open_sink=lambda plan: PostgresSink(plan, plan.destinations[0], failpoints=armed),
+                open_sink=lambda plan: postgres_sink(plan, plan.destinations[0], failpoints=armed),
                 open_schema_guard=registry.schema_guard,
                 failpoints=armed,
             ),

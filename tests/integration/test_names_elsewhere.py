@@ -12,7 +12,6 @@ from seamline.databases.postgres import canonical as postgres_text
 from seamline.domain.errors import Refused
 from seamline.domain.names import NameLimit, NameUnit, fitted_name
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
@@ -23,6 +22,7 @@ from tests.integration.into_mariadb import plan_of, synced, warehouse_in_mariadb
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import Records, rows_in, run_of, tools_of
 from tests.integration.streamed import streamed
+from tests.opened_sink import postgres_sink
 
 # As many letters as a name in PostgreSQL has; with the schema before it, and `_pkey` behind it, they are too many.
 LONG = "票" * 21
@@ -146,7 +146,7 @@ def test_tables_of_several_places_are_read_at_one_position_and_published(
     run = run_of(one, tuple(PLACES))
     assert [problem for problem in one.source.preflight(one.source.catalogue(list(PLACES))) if problem.is_fatal] == []
     run.result["snapshot"] = take_snapshot(run, tools_of(one, run, Records()))
-    with closing(PostgresSink(run.plan, WAREHOUSE)) as sink:
+    with closing(postgres_sink(run.plan, WAREHOUSE)) as sink:
         publish(run, WAREHOUSE.name, sink=sink)
     live = rows_in(warehouse, WAREHOUSE.schema, {name: name for name in PLACES})
     assert {name: [str(row[1]) for row in rows] for name, rows in live.items()} == {

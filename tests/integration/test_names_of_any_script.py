@@ -10,7 +10,6 @@ from seamline.adapters.connections import Connection
 from seamline.databases.mysql import canonical as mariadb_text
 from seamline.databases.postgres import canonical as postgres_text
 from seamline.domain.verdict import BreakType, Verdict
-from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sync.onboard import publish
 from seamline.sync.snapshot import take_snapshot
 from tests.conftest import RunningStack
@@ -20,6 +19,7 @@ from tests.integration.databases import postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.snapshot_run import Records, rows_in, run_of, tools_of
 from tests.integration.streamed import streamed
+from tests.opened_sink import postgres_sink
 
 KEYLESS = "trade date"
 NAMES = ("票据", KEYLESS, "Trade", "trade", "Übertrag-2$", """O'Neil's "new" deal""")
@@ -103,7 +103,7 @@ def test_such_a_table_is_staged_compared_and_published_as_any_other(
         one.execute(f"INSERT INTO {quoted(name)} VALUES (1, '2026-11-27', 1.50, '票', 'a', 'x')")
     run = run_of(one, NAMES)
     run.result["snapshot"] = take_snapshot(run, tools_of(one, run, Records()))
-    with closing(PostgresSink(run.plan, WAREHOUSE)) as sink:
+    with closing(postgres_sink(run.plan, WAREHOUSE)) as sink:
         publish(run, WAREHOUSE.name, sink=sink)
     live = rows_in(warehouse, WAREHOUSE.schema, {name: name for name in NAMES})
     assert {name: [str(row[2]) for row in rows] for name, rows in live.items()} == dict.fromkeys(NAMES, ["1.50"])

@@ -32,6 +32,7 @@ from tests.contract.behaviours import Applying, account, texts
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import postgres, postgres_database, writer_of
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert, publication
+from tests.opened_sink import postgres_sink
 from tests.waiting import wait_until
 
 
@@ -400,10 +401,10 @@ def test_a_value_the_destination_refuses_stops_the_span_whole(world: PostgresWor
 def test_a_server_that_is_away_is_transient_and_a_wrong_password_is_reported_as_a_setting(
     world: PostgresWorld, database: Connection
 ) -> None:
-    away = PostgresSink(world.plan, world.plan.destinations[0], resolve=lambda _: replace(database, port=1))
+    away = postgres_sink(world.plan, world.plan.destinations[0], resolve=lambda _: replace(database, port=1))
     with pytest.raises(TransientError, match="cannot be reached"):
         away.read_ledger(STREAM)
-    wrong = PostgresSink(
+    wrong = postgres_sink(
         world.plan, world.plan.destinations[0], resolve=lambda _: replace(database, password="not-this")
     )
     with pytest.raises(ConfigError, match="refuses the session"):

@@ -14,7 +14,6 @@ from seamline.databases.mysql.client import query, role
 from seamline.databases.mysql.snapshot_sessions import BEGIN_SNAPSHOT, close_all
 from seamline.domain.digest import Segment
 from seamline.domain.errors import GateFailed, Refused, TransientError
-from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sources.mariadb import snapshot_barrier
 from seamline.sources.mariadb.sessions import address_of, open_session, open_views
 from seamline.sync.onboard import publish
@@ -38,6 +37,7 @@ from tests.integration.snapshot_run import (
     state_at,
     tools_of,
 )
+from tests.opened_sink import postgres_sink
 
 ROUNDS = 10
 WRITERS = 6
@@ -107,7 +107,7 @@ def test_published_tables_stand_where_the_ledger_says(bank: Captured, warehouse:
     run = run_of(bank, TABLES, lock="brief")
     with writing(bank.root, tables=TABLES[:2], first_id=next(FIRST_IDS)):
         run.result["snapshot"] = take_snapshot(run, tools_of(bank, run, Records()))
-    with closing(PostgresSink(run.plan, WAREHOUSE)) as sink:
+    with closing(postgres_sink(run.plan, WAREHOUSE)) as sink:
         commit = publish(run, "warehouse", sink=sink)
         again = publish(run, "warehouse", sink=sink)
         ledger = sink.read_ledger(run.plan.stream_id("warehouse"))

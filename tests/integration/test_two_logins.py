@@ -13,13 +13,13 @@ from seamline import settings
 from seamline.adapters.connections import Connection, resolve
 from seamline.domain.errors import Fenced, Refused
 from seamline.sinks.postgres.grants import grant_statements
-from seamline.sinks.postgres.sink import PostgresSink
 from seamline.stack import postgres as stack_postgres
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.worlds import PostgresWorld
 from tests.integration.databases import PUBLISHER, either_of, postgres, postgres_database, writer_of
 from tests.integration.known import destination_variables
 from tests.log_topic import ACCOUNT, STREAM, TABLES, insert, publication
+from tests.opened_sink import postgres_sink
 from tests.waiting import wait_until
 
 DATABASE = "two_logins"
@@ -124,7 +124,7 @@ def test_a_destination_of_one_login_takes_a_writer_when_its_owner_has_run_the_sc
         writer = writer_of(database).login
         with (
             closing(PostgresWorld(TABLES, database, resolve=lambda _: database)) as before,
-            closing(PostgresSink(before.plan, before.plan.destinations[0], resolve=either_of(database))) as new,
+            closing(postgres_sink(before.plan, before.plan.destinations[0], resolve=either_of(database))) as new,
         ):
             old = published(before)
             old.span(insert(ACCOUNT, **account(1)))

@@ -16,6 +16,7 @@ from seamline.sync.markers import read_until_marker
 from tests.integration.captured import Captured
 from tests.integration.databases import postgres
 from tests.integration.known import destination_plan
+from tests.opened_sink import decoder_of
 
 
 def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: str, tables: Sequence[str]) -> SyncPlan:
@@ -24,7 +25,10 @@ def publish_empty(bank: Captured, warehouse: Connection, *, sync: str, schema: s
     destination = destination_plan(warehouse.database, schema)
     plan = dataclasses.replace(bank.plan, sync=sync, destinations=(destination,), tables=planned)
     low, high = (Marker(f"{kind}-{uuid.uuid4().hex}", kind) for kind in ("low", "high"))
-    with closing(open_log_reader(plan)) as reader, closing(open_sink(plan, destination)) as sink:
+    with (
+        closing(open_log_reader(plan)) as reader,
+        closing(open_sink(plan, destination, decoder=decoder_of(plan))) as sink,
+    ):
         reader.assign(bank.topics.end_offset())
         bank.source.commit_marker(low)
         place = read_until_marker(reader, marker_table=plan.source.marker_table, marker_id=low.id, timeout_s=60)

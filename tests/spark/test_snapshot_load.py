@@ -17,13 +17,13 @@ from seamline.domain.position import position_from_json
 from seamline.plan.model import SyncPlan, plan_to_json
 from seamline.platform import migrate
 from seamline.platform.store import PlatformStore
-from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sync.onboard import publish
 from tests.conftest import RunningStack
 from tests.integration.bank_writers import writing
 from tests.integration.captured import Captured, captured
 from tests.integration.databases import postgres, postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan, known_by_id
+from tests.opened_sink import postgres_sink
 from tests.spark.cluster import PROGRAMS, standalone_cluster
 
 NAME = "snap_load"
@@ -99,7 +99,7 @@ def test_a_run_is_staged_with_receipts_and_can_be_published(
         assert (receipt.staged_as, receipt.rows) == (load["staged_as"], load["rows"])
         assert receipt.position == position_from_json(snapshot["position"])
         assert receipt.digest is not None and receipt.digest.rows == receipt.digest.hashed == receipt.rows
-    with closing(PostgresSink(plan, WAREHOUSE)) as sink:
+    with closing(postgres_sink(plan, WAREHOUSE)) as sink:
         commit = publish(staged, "warehouse", sink=sink)
     assert commit.ledger.next_offset == snapshot["next_offset"]
     with postgres(warehouse) as session:

@@ -2,15 +2,18 @@
 
 import math
 import struct
+from datetime import date
 from decimal import Context, Decimal
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg.types.array import ArrayBinaryLoader
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.sinks.postgres import binary_copy as module
-from seamline.sinks.postgres.binary_copy import binary_copy, numeric
+from seamline.sinks.postgres.arrays import arrays_of
+from seamline.sinks.postgres.binary_copy import binary_copy, document_of, numeric
 from seamline.values.arrow import schema_of
 from seamline.values.build import batch_of
 
@@ -76,3 +79,13 @@ def test_a_wide_decimal_is_the_sum_of_its_digits(unscaled: int, scale: int) -> N
     exact = abs(unscaled) * 10_000 ** max(count - 1 - weight, 0)
     assert total * 10**scale == exact * 10_000 ** max(weight - count + 1, 0)
     assert (sign == 0x4000) == (unscaled < 0)
+
+
+def test_few_rows_stand_in_arrays_as_the_client_itself_would_read_them() -> None:
+    columns = (TABLE.columns[0], TABLE.columns[1], TABLE.columns[3])
+    rows = [(1, "a", date(2026, 11, 27)), (None, None, None), (-(2**63), "ü" * 300, date(1999, 12, 31))]
+    batch = batch_of(Table("t", columns), rows)
+    document = document_of(columns, batch, control=[pa.array([True, False, True])])
+    found = arrays_of(document, ["boolean", "bigint", "text", "date"])
+    read = [ArrayBinaryLoader(0, None).load(one) for one in found]
+    assert read == [[True, False, True], *(list(values) for values in zip(*rows, strict=True))]

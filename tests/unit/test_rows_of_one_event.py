@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamline.databases.mysql.row_decoder import DECODER
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import LogCorrupted
 from seamline.domain.log import RowChange
 from seamline.domain.table_places import TablePlaces
-from seamline.sinks.postgres.encode import RowEncoder
-from seamline.sinks.postgres.wire_postgres import POSTGRES
 from seamline.sources.mariadb.decode import MariaDbDecoder
+from seamline.values.changes import change_batch
 from tests.log_messages import Message, decode
 from tests.toast_log import to_json
 
@@ -154,7 +154,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("damage", DAMAGED)
 @pytest.mark.parametrize("others", [2, 1000])
-def test_an_image_that_was_cut_out_unread_is_read_before_it_is_written(damage: str, others: int) -> None:
+def test_an_image_that_was_cut_out_unread_is_read_before_it_is_staged(damage: str, others: int) -> None:
     values = [inserted(number) for number in range(others)]
     images = DAMAGED[damage]
     damaged = [values[0].replace(b'{"id":0}', image) for image in images]
@@ -162,5 +162,5 @@ def test_an_image_that_was_cut_out_unread_is_read_before_it_is_written(damage: s
     assert [row.after for row in rows[others:]] == [*images, b'{"id":%d}' % others], "this shows nothing: it was read"
     keyed = [KeyedChange(b"", False, False, row.after or b"", row.offset) for row in rows]
     with pytest.raises(LogCorrupted, match="a row image of account is not one JSON object") as refused:
-        RowEncoder(TABLE, POSTGRES).encode(TableChanges("account", keyed))
+        change_batch(TABLE, TableChanges("account", keyed), DECODER)
     assert refused.value.table == "account"

@@ -7,6 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamline.adapters.debezium.row_decoder import Typed
+from seamline.databases.mysql import row_decoder as mysql_rows
 from seamline.domain import cutover
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.changes import TableChanges
@@ -19,14 +24,18 @@ from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres import sink as postgres_sink
 from seamline.sinks.postgres.sink import PostgresSink
 from seamline.sources.mariadb.position import BinlogPosition
+from seamline.sources.postgres import row_decoder as postgres_rows
 from seamline.sources.postgres.position import PostgresPosition
 from seamline.sync import compaction
 from seamline.sync.transaction_buffer import TransactionBuffer
 from seamline.sync.transactions import TransactionAssembler
+from tests.wrong_values import cut_off, later
 
 # ruff: noqa: SLF001 (bugs are planted where the code hides what it does)
 VARIABLE = "SEAMLINE_T1_PLANT"
 Plant = Callable[[], None]
+# In microseconds since 1970.
+_1980, _2037 = 315_532_800_000_000, 2_114_380_800_000_000
 
 
 # ---- the ledger and the epoch ---------------------------------------------------------------------------------------
@@ -156,31 +165,29 @@ def _stage_instead(wrong: Callable[[TableChanges], TableChanges]) -> None:
 
 
 def instants_shifted() -> None:
-    """As if a moment were written in the zone of whoever writes it. Not at the edges of the type, which would not
-    fit."""
-    _cast_instead(
-        Kind.INSTANT,
-        lambda sql: (
-            f"(SELECT CASE WHEN v BETWEEN '1980-01-01' AND '2037-01-01' THEN v - interval '1 hour' ELSE v END"
-            f" FROM (SELECT {sql} AS v) AS written)"
-        ),
-    )
+    """As if a moment were read in the zone of whoever reads it. Not at the edges of the type, which would not fit."""
+
+    def wrong(_: Column, found: pa.Array) -> pa.Array:
+        numbers = found.view(pa.int64())
+        is_shifted = pc.and_(pc.greater(numbers, _1980), pc.less(numbers, _2037))
+        return pc.if_else(is_shifted, later(found, microseconds=-3_600_000_000), found)
+
+    _read_instead(Kind.INSTANT, wrong)
 
 
 def decimals_cut() -> None:
     """As if every amount had two places."""
-    _cast_instead(Kind.DECIMAL, lambda sql: f"trunc({sql}, 2)")
+    _read_instead(Kind.DECIMAL, lambda column, found: cut_off(column, found, places=2))
 
 
-def _cast_instead(kind: Kind, wrong: Callable[[str], str]) -> None:
-    for name, wire in postgres_sink.WIRE_FORMS.items():
-        right = wire.cast
+def _read_instead(kind: Kind, wrong: Callable[[Column, pa.Array], pa.Array]) -> None:
+    for module in (mysql_rows, postgres_rows):
+        right = module._TYPED[kind]
 
-        def cast(column: Column, *, of: str, right: Any = right) -> str:
-            sql = right(column, of=of)
-            return wrong(sql) if column.kind is kind else str(sql)
+        def typed(column: Column, values: pa.Array, right: Typed = right) -> pa.Array:
+            return wrong(column, right(column, values))
 
-        postgres_sink.WIRE_FORMS[name] = replace(wire, cast=cast)
+        module._TYPED[kind] = typed  # type: ignore[index]
 
 
 PLANTS: Mapping[str, Plant] = {

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from seamline.databases.postgres.client import Row, Session, translated
 from seamline.domain.changes import Finding
 from seamline.domain.errors import Diverged, SeamlineError, TransientError
+from seamline.sinks.postgres.arrays import BinaryArray, arrays_of, take_arrays
 from seamline.sinks.postgres.delete_insert import delete_and_insert, refused_on_the_way
-from seamline.sinks.postgres.encode import Encoded
+from seamline.sinks.postgres.encode_changes import Encoded
 from seamline.sinks.postgres.statements import LAST_CHUNK, SpanStatements, TableStatements
 
 # Keyed tables only: each staged row looks its key up in the live table's index, nothing else is ever right. A hash join
@@ -19,6 +20,7 @@ _ANY_PLAN = "; ".join(f"SET LOCAL enable_{name} = on" for name in _KEYED_ONLY)
 # A removal looks rows up by their identity's hash, of which the planner knows nothing until the table was analyzed; a
 # LIMIT then makes reading the whole table look cheap to it.
 _REMOVAL_PLAN = "SET LOCAL enable_seqscan = off"
+_CHANGED = "somebody changed the table in the destination: reconcile it, then onboard it again"
 
 
 class SpanApplier:
@@ -28,6 +30,17 @@ class SpanApplier:
         self.session = session
         self._statements = statements
         self._staged: set[str] = set()
+        take_arrays(session)
+
+    def spill(self, on: TableStatements, batch: Encoded) -> None:
+        """Put a chunk of a transaction into the session's table of chunks, and give its moved rows what they lack.
+
+        To be called before anything of the span is written: the rows under the old keys are still there."""
+        self.session.execute(on.create_chunks)
+        if batch.rows:
+            self._copy(on.copy_chunk, batch.document)
+        if batch.moved:
+            self._fill_moved_chunk(on, batch, batch.chunk)
 
     def prepare_tables(self, batches: Mapping[str, Sequence[Encoded]]) -> None:
         """Make the staging tables that these batches need, outside of the span's transaction. May be repeated.
@@ -86,12 +99,12 @@ class SpanApplier:
         if not any(batch.rows for batch in batches):
             return [], 0
         if _is_sent(batches):
-            rows = _Rows(on, on.sent, (batches[0].document.decode(),))
+            rows = _Rows(on, on.sent, arrays_of(batches[0].document, on.array_types))
         else:
             self._bring(on, batches)
             rows = _Rows(on, on.staged, None)
         if on.table.is_keyed:
-            if any(batch.is_partial for batch in batches):
+            if any(batch.lacking for batch in batches):
                 self._require_no_orphans(rows)
             return self._merge(rows, said, with_deletes=any(batch.expects_deletes for batch in batches))
         self._change_multiset(rows)
@@ -99,35 +112,57 @@ class SpanApplier:
 
     def _bring(self, on: TableStatements, batches: Sequence[Encoded]) -> None:
         """Into the staging table, by way of the table of chunks where there are any."""
-        in_chunks = _has_chunks(batches)
-        place = on.chunks if in_chunks else on.staging
+        if _has_chunks(batches):
+            self._gather(on, batches)
+            return
+        (batch,) = batches
+        self._copy(on.copy_into(on.staging), batch.document)
+        if batch.moved:
+            self._note_moved(on, batch)
+            self.session.execute(on.fill_moved_from_live(on.staging), prepare=False)
+            self._require_no_moved_orphans(on, on.moved_orphans(on.staging))
+
+    def _gather(self, on: TableStatements, batches: Sequence[Encoded]) -> None:
+        """The chunks and the rest of a large transaction, joined."""
+        # Large relations are joined here, which a plan by the live table's index has no way for.
+        self.session.execute(_ANY_PLAN)
         for batch in batches:
-            if not batch.rows or batch.chunk:
-                continue
-            if batch.is_sent:
-                self.session.execute(on.insert_into(place), (batch.document.decode(),), prepare=False)
-            else:
-                with self.session.cursor().copy(on.copy_into(place)) as copy:
-                    copy.write(batch.document)
-        if in_chunks:
-            self._require_all_rows(on, sum(batch.rows for batch in batches))
-            # What was spilled before a TRUNCATE is undone by it.
-            emptied = [batch.chunk or LAST_CHUNK for batch in batches if batch.truncate_first]
-            first = max(emptied, default=0)
-            self.session.execute(on.gather_chunks(first=first))
-            if any(batch.is_partial for batch in batches):
-                self._fill_from_chunks(on, first)
-            self.session.execute(f"DROP TABLE {on.chunks}")
+            if batch.rows and not batch.chunk:
+                self._copy(on.copy_into(on.chunks), batch.document)
+                if batch.moved:
+                    self._fill_moved_chunk(on, batch, LAST_CHUNK)
+        self._require_all_rows(on, sum(batch.rows for batch in batches))
+        # What was spilled before a TRUNCATE is undone by it.
+        first = max((batch.chunk or LAST_CHUNK for batch in batches if batch.truncate_first), default=0)
+        self.session.execute(on.gather_chunks(first=first))
+        if any(batch.lacking for batch in batches):
+            self._fill_from_chunks(on, first)
+        self.session.execute(f"DROP TABLE {on.chunks}")
+        if on.table.is_keyed:
+            self.session.execute(_KEYED_PLAN)
 
     def _fill_from_chunks(self, on: TableStatements, first: int) -> None:
-        columns = on.lacking_columns
-        found = self.session.execute(on.lacks_values, prepare=False).fetchone() if columns else None
-        # Two large relations are joined here, which a plan by the live table's index has no way for.
-        self.session.execute(_ANY_PLAN)
-        for column, is_lacking in zip(columns, found or (), strict=True):
+        found = self.session.execute(on.lacks_values, prepare=False).fetchone()
+        for place, is_lacking in enumerate(found or ()):
             if is_lacking:
-                self.session.execute(on.fill_from_chunks(column, first=first), prepare=False)
-        self.session.execute(_KEYED_PLAN)
+                self.session.execute(on.fill_from_chunks(place, first=first), prepare=False)
+
+    def _fill_moved_chunk(self, on: TableStatements, batch: Encoded, chunk: int) -> None:
+        """Give the moved rows of this chunk what they lack: from the chunks before it, then from the live rows."""
+        self._note_moved(on, batch)
+        for place in batch.lacking:
+            self.session.execute(on.fill_moved_from_chunks(place, chunk), prepare=False)
+        self.session.execute(on.fill_moved_from_live(on.chunks, chunk=chunk), prepare=False)
+        self._require_no_moved_orphans(on, on.moved_orphans(on.chunks, chunk=chunk))
+
+    def _note_moved(self, on: TableStatements, batch: Encoded) -> None:
+        self.session.execute(on.create_moved)
+        self.session.execute(f"DELETE FROM {on.moved}")
+        self._copy(on.copy_moved, batch.moved)
+
+    def _copy(self, statement: str, document: bytes) -> None:
+        with self.session.cursor().copy(statement) as copy:
+            copy.write(document)
 
     def _require_all_rows(self, on: TableStatements, put: int) -> None:
         """Chunks do not survive their session: what was put there must be there."""
@@ -139,6 +174,16 @@ class SpanApplier:
                 table=on.table.name,
             )
 
+    def _require_no_moved_orphans(self, on: TableStatements, statement: str) -> None:
+        found = self.session.execute(statement, prepare=False).fetchone()
+        if found is not None and found[0]:
+            raise Diverged(
+                f"{found[0]} rows of {on.table.name} change their key and leave out values that did not change, and the"
+                " destination has no row under the old key",
+                hint=_CHANGED,
+                table=on.table.name,
+            )
+
     def _require_no_orphans(self, rows: "_Rows") -> None:
         found = self.session.execute(rows.do.orphans, rows.parameter, prepare=False).fetchone()
         if found is not None and found[0]:
@@ -146,7 +191,7 @@ class SpanApplier:
             raise Diverged(
                 f"{found[0]} updates of {name} leave out values that did not change, of rows that the destination does"
                 " not have",
-                hint="somebody changed the table in the destination: reconcile it, then onboard it again",
+                hint=_CHANGED,
                 table=name,
             )
 
@@ -176,7 +221,7 @@ class SpanApplier:
             name = rows.on.table.name
             raise Diverged(
                 f"{wanted[0]} rows of {name} should go, the destination holds only {removed} of them",
-                hint="somebody changed the table in the destination: reconcile it, then onboard it again",
+                hint=_CHANGED,
                 table=name,
             )
 
@@ -187,7 +232,7 @@ class _Rows:
 
     on: TableStatements
     do: SpanStatements
-    parameter: tuple[str] | None
+    parameter: tuple[BinaryArray, ...] | None
 
 
 def _has_chunks(batches: Sequence[Encoded]) -> bool:

@@ -5,7 +5,7 @@ which it leaves as they are: decimals of over 38 digits, intervals, jsonb, and a
 special value stands (`values.special`), as an infinite date.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from struct import Struct
 
@@ -32,7 +32,8 @@ _DAY, _MOMENT = Struct(">i"), Struct(">q")
 _DAYS_TO_2000 = 10_957
 _MICROSECONDS_TO_2000 = _DAYS_TO_2000 * 86_400_000_000
 _VERSION_OF_JSONB, _NOTHING = pa.scalar(b"\1", pa.large_binary()), pa.scalar(b"", pa.large_binary())
-_END = b"\xff\xff"
+_HEAD_BYTES, _END = 19, b"\xff\xff"
+_LENGTH = Struct(">i")
 _LARGEST_BITS = 63
 
 
@@ -51,6 +52,28 @@ def binary_copy(batches: Iterable[pa.RecordBatch], table: Table) -> Iterator[byt
                 encoder, _ = _encoder(schema)
             yield encoder.write_batch(sent)
     yield encoder.finish()
+
+
+def document_of(columns: Sequence[Column], rows: pa.RecordBatch, *, control: Sequence[pa.Array] = ()) -> bytes:
+    """The same in one piece, of these columns alone, which `rows` has in this order. `control`: arrays of integers,
+    truths and bytes that stand before them."""
+    arrays = [*control, *(_column(column, values) for column, values in zip(columns, rows.columns, strict=True))]
+    batch = pa.RecordBatch.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
+    encoder, head = _encoder(batch.schema)
+    return b"".join([head, *(encoder.write_batch(part) for part in _slices(batch)), encoder.finish()])
+
+
+def fields_in(document: bytes, count: int) -> list[list[bytes]]:
+    """The rows of a document by column: each value with its length in front, as it stands in an array too."""
+    found: list[list[bytes]] = [[] for _ in range(count)]
+    place = _HEAD_BYTES
+    while document[place : place + 2] != _END:
+        place += 2
+        for values in found:
+            end = place + _LENGTH.size + max(_LENGTH.unpack_from(document, place)[0], 0)
+            values.append(document[place:end])
+            place = end
+    return found
 
 
 def _encoder(schema: pa.Schema) -> tuple[ArrowToPostgresBinaryEncoder, bytes]:

@@ -13,6 +13,7 @@ from psycopg import errors
 from seamline.databases.postgres.client import Row, Session
 from seamline.domain.catalogue import Table
 from seamline.domain.errors import SchemaConflict, SeamlineError
+from seamline.sinks.postgres.arrays import BinaryArray
 from seamline.sinks.postgres.statements import SpanStatements, TableStatements
 
 # What a DELETE and INSERT of the same row would lose without an error: dependent rows that a foreign key deletes or
@@ -42,7 +43,12 @@ def is_of(refusal: errors.UniqueViolation, schema: str, table: str) -> bool:
 
 
 def delete_and_insert(
-    session: Session, on: TableStatements, do: SpanStatements, parameter: tuple[str] | None, *, said: str
+    session: Session,
+    on: TableStatements,
+    do: SpanStatements,
+    parameter: tuple[BinaryArray, ...] | None,
+    *,
+    said: str,
 ) -> list[Row]:
     """Leaves and returns the same as `do.merge`. `said`: the index's error in the other order."""
     with deletable(session, on.table, on.live, said=said):

@@ -38,10 +38,9 @@ class Postgres:
         return PostgresDestination
 
     def open_sink(self, plan: SyncPlan, destination: DestinationPlan, *, decoder: "ChangeDecoder") -> Sink:
-        """It has SQL for the images as they are, and leaves `decoder` alone."""
         from seamline.sinks.postgres.sink import open_sink
 
-        return open_sink(plan, destination)
+        return open_sink(plan, destination, decoder=decoder)
 
     def problems(self, plan: SyncPlan, destination: DestinationPlan) -> Sequence[Problem]:
         from seamline.sinks.postgres.preflight import problems

@@ -9,13 +9,12 @@ from seamline.databases.postgres.types import destination_type
 from seamline.domain.catalogue import NAME_BYTES_MAX, Column, Kind, Table
 from seamline.domain.cut_names import CUT_COLUMNS
 from seamline.sinks.postgres.statements import OWN_PREFIX
-from seamline.sinks.postgres.wire import WireForms
 
 # https://www.postgresql.org/docs/18/ddl-system-columns.html
 _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
-# Of 1,600 that PostgreSQL has, without those that staging keeps beside a table's own: offset, deleted, met and chunk or
-# found; of a keyless table copies and chunk.
-COLUMNS_MAX, KEYLESS_COLUMNS_MAX = 1_596, 1_598
+# Of 1,600 that PostgreSQL has, without those that staging keeps beside a table's own: offset, deleted, met, missing and
+# chunk; of a keyless table copies and chunk.
+COLUMNS_MAX, KEYLESS_COLUMNS_MAX = 1_595, 1_598
 # A row lies in one page of 8 kB (MaxHeapTupleSize). Only values that are longer than _INLINE_MAX may lie aside.
 ROW_BYTES_MAX, _INLINE_MAX, _HEADER_BYTES = 8_160, 24, 24
 # A third of a page, less what stands there beside the key.
@@ -39,7 +38,7 @@ _RENAME = "rename the column at the source, or leave the table out of the sync: 
 _DIVIDE = "divide the table at the source, or leave it out of the sync"
 
 
-def refusals(table: Table, wire: WireForms) -> Iterator[tuple[str, str]]:
+def refusals(table: Table) -> Iterator[tuple[str, str]]:
     """What keeps the table out for good, and how to mend it."""
     for column in table.columns:
         if len(column.name.encode()) > NAME_BYTES_MAX:
@@ -60,7 +59,7 @@ def refusals(table: Table, wire: WireForms) -> Iterator[tuple[str, str]]:
             " beside those of staging",
             _DIVIDE,
         )
-    least = sum(_bytes(column, wire, any_length=0) for column in table.columns if not column.nullable)
+    least = sum(_bytes(column, any_length=0) for column in table.columns if not column.nullable)
     if least > ROW_BYTES_MAX:
         yield (
             f"each row of table {table.name} takes {least:,} bytes or more there, and PostgreSQL keeps a row within a"
@@ -69,9 +68,9 @@ def refusals(table: Table, wire: WireForms) -> Iterator[tuple[str, str]]:
         )
 
 
-def advice(table: Table, wire: WireForms) -> Iterator[tuple[str, str]]:
+def advice(table: Table) -> Iterator[tuple[str, str]]:
     """What a table can hold and PostgreSQL does not take; whether it ever will, only its rows show."""
-    largest = _HEADER_BYTES + len(table.columns) // 8 + sum(_bytes(column, wire) for column in table.columns)
+    largest = _HEADER_BYTES + len(table.columns) // 8 + sum(_bytes(column) for column in table.columns)
     if largest > ROW_BYTES_MAX:
         yield (
             f"a row of table {table.name} may take {largest:,} bytes there, also where its long values lie aside:"
@@ -94,12 +93,12 @@ def refusals_of_cuts(table: Table) -> Iterator[tuple[str, str]]:
             yield f"{_place(table, column)} has the name of a column that every nightly cut adds", _RENAME
 
 
-def _bytes(column: Column, wire: WireForms, *, any_length: int = _INLINE_MAX) -> int:
+def _bytes(column: Column, *, any_length: int = _INLINE_MAX) -> int:
     """The bytes of a value in a row, stored or staged, if all that may be stored out of line is."""
     stored, _, length = destination_type(column).partition("(")
     letters = int(length.rstrip(")")) if stored == "varchar" and length else any_length
     varying = min(letters * _LETTER_BYTES + 1, any_length)
-    return max(_BYTES.get(kind, varying) for kind in (stored, wire.form(column).staging))
+    return _BYTES.get(stored, varying)
 
 
 def _key_bytes(column: Column) -> int:

@@ -16,7 +16,6 @@ from seamline.sinks.postgres.grants import ROWS
 from seamline.sinks.postgres.limits import advice as advice_on
 from seamline.sinks.postgres.limits import refusals, refusals_of_cuts
 from seamline.sinks.postgres.ownership import may_read_carriers, of_others
-from seamline.sinks.postgres.wire_by_source import WIRE_FORMS
 
 _NAME = "seamline:preflight"
 # Of `kept_name`: the letters behind which nothing is known of the table.
@@ -53,12 +52,7 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
             advice = (
                 *_checked_row_by_row(publisher, destination, tables),
                 *_reading_kept_rows(publisher, destination, tables),
-                *(
-                    problem
-                    for table in plan.tables
-                    if table.table
-                    for problem in advice_on(table.table, WIRE_FORMS[plan.source.kind])
-                ),
+                *(problem for table in plan.tables if table.table for problem in advice_on(table.table)),
             )
         return (
             *(Problem(f"{name}: {what}", cure) for what, cure in fatal.items()),
@@ -101,7 +95,7 @@ def _of_each(session: Session, destination: DestinationPlan, tables: Sequence[st
 def _of_definitions(plan: SyncPlan) -> Iterator[tuple[str, str]]:
     for table in plan.tables:
         if table.table is not None:
-            yield from refusals(table.table, WIRE_FORMS[plan.source.kind])
+            yield from refusals(table.table)
             if plan.nightly is not None:
                 yield from refusals_of_cuts(table.table)
 

@@ -39,20 +39,18 @@ from seamline.sinks.postgres import joining as together
 from seamline.sinks.postgres import ledger as ledger_tables
 from seamline.sinks.postgres import publish as publishing
 from seamline.sinks.postgres.apply import SpanApplier
-from seamline.sinks.postgres.encode import Encoded, RowEncoder
-from seamline.sinks.postgres.fill_unavailable import with_old_values
-from seamline.sinks.postgres.nul import naming_nul
+from seamline.sinks.postgres.encode_changes import Encoded, encoded
 from seamline.sinks.postgres.statements import TableStatements
-from seamline.sinks.postgres.wire_by_source import WIRE_FORMS
+from seamline.values.changes import ChangeDecoder, change_batch
 
 # For how long a COMMIT is waited for at which the server works: constraints and triggers may be deferred to it.
 _COMMIT_S = 3600.0
 
 
-def open_sink(plan: SyncPlan, destination: DestinationPlan) -> "PostgresSink":
+def open_sink(plan: SyncPlan, destination: DestinationPlan, *, decoder: ChangeDecoder) -> "PostgresSink":
     """The sink of a plan's destination; failpoints as the process environment arms them."""
     armed = failpoints.from_environment(settings.process_environment())
-    return PostgresSink(plan, destination, failpoints=armed)
+    return PostgresSink(plan, destination, decoder=decoder, failpoints=armed)
 
 
 class PostgresSink:
@@ -66,21 +64,21 @@ class PostgresSink:
         plan: SyncPlan,
         destination: DestinationPlan,
         *,
+        decoder: ChangeDecoder,
         resolve: Callable[[str], Connection] = connections.resolve,
         failpoints: Failpoints | None = None,
         silence_s: float = SILENCE_S,
     ) -> None:
         self._destination = destination
+        self._decoder = decoder
         self._silence_s = silence_s
         self._resolve = resolve
         self._failpoints = failpoints or Unarmed()
-        wire = WIRE_FORMS[plan.source.kind]
         self._statements = {
-            entry.name: TableStatements(entry.definition, schema=destination.schema, number=number, wire=wire)
+            entry.name: TableStatements(entry.definition, schema=destination.schema, number=number)
             for number, entry in enumerate(plan.tables)
             if entry.table is not None
         }
-        self._encoders = {name: RowEncoder(on.table, wire) for name, on in self._statements.items()}
         self._applier: SpanApplier | None = None
         self._row: LedgerRow | None = None
 
@@ -104,40 +102,30 @@ class PostgresSink:
 
     def stage(self, lease: Lease, changes: TableChanges) -> Staged:
         on = self._statements[changes.table]
-        batches: list[Encoded] = []
-        if on.unavailable:
-            try:
-                changes = with_old_values(
-                    self._applier_of(lease).session,
-                    on,
-                    changes,
-                    spill=lambda part: batches.append(self._spill(lease, part)),
-                )
-            except (Diverged, SchemaConflict) as exc:
-                # A row, or a table, that is not there may have been moved by a new owner.
-                raise self._fenced_or(exc, lease) from exc
-        is_chunk = changes.chunk > 0
-        batches.append(self._spill(lease, changes) if is_chunk else self._encoders[changes.table].encode(changes))
-        return Staged(changes.table, batches)
+        batch = encoded(on, change_batch(on.table, changes, self._decoder))
+        if batch.chunk:
+            self._spill(lease, on, batch)
+            batch = replace(batch, document=b"", moved=b"")
+        return Staged(changes.table, batch)
 
-    def _spill(self, lease: Lease, chunk: TableChanges) -> Encoded:
-        on, batch = self._statements[chunk.table], self._encoders[chunk.table].encode(chunk)
-        session = self._applier_of(lease).session
+    def _spill(self, lease: Lease, on: TableStatements, chunk: Encoded) -> None:
+        applier = self._applier_of(lease)
         try:
-            with translated("spill rows", table=chunk.table):
-                session.execute(on.create_chunks)
-                with session.cursor().copy(on.copy_chunk) as copy:
-                    copy.write(batch.document)
-        except SeamlineError as exc:
+            with translated("spill rows", table=on.table.name):
+                applier.spill(on, chunk)
+        except (Diverged, SchemaConflict) as exc:
             self._drop_session()
-            raise naming_nul(exc, on.table, [batch]) from exc
-        return replace(batch, document=b"")
+            # A row, or a table, that is not there may have been moved by a new owner.
+            raise self._fenced_or(exc, lease) from exc
+        except SeamlineError:
+            self._drop_session()
+            raise
 
     def commit(self, lease: Lease, staged: Sequence[Staged], *, progress: Progress) -> Commit:
         applier = self._applier_of(lease)
         batches: dict[str, list[Encoded]] = {}
         for item in staged:
-            batches.setdefault(item.table, []).extend(item.batch)
+            batches.setdefault(item.table, []).append(item.batch)
         try:
             applier.prepare_tables(batches)
             with translated("commit a span"):
@@ -147,15 +135,11 @@ class PostgresSink:
             raise self._fenced_or(exc, lease) from exc
         except SeamlineError as exc:
             self._abandon(applier.session)
-            named = exc if exc.table not in batches else self._naming_nul(exc, batches[exc.table])
-            named.position = named.position or f"offsets [{progress.span.start}, {progress.span.end})"
-            raise named from exc.__cause__
+            exc.position = exc.position or f"offsets [{progress.span.start}, {progress.span.end})"
+            raise
         except BaseException:
             self._abandon(applier.session)
             raise
-
-    def _naming_nul(self, error: SeamlineError, batches: Sequence[Encoded]) -> SeamlineError:
-        return naming_nul(error, self._statements[error.table].table, batches)
 
     def publish(self, stream: StreamId, loads: Sequence[Load], *, publication: Publication) -> Commit:
         session = self._open_publisher(stream)

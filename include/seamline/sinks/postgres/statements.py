@@ -1,32 +1,31 @@
 """The SQL of one table's part of a span: staging table, the MERGE of keyed tables, the multiset steps of keyless ones.
 
-The span's rows come in their wire forms, either from a temporary table that COPY filled or, where there are few, as one
-JSON parameter of the statement itself. Every statement reads them through one subquery, so all statements see one and
-the same row.
+The span's rows stand either in a temporary table that COPY filled or, where there are few, in arrays that come as
+parameters of the statement itself. Every statement reads them through one subquery, so all statements see one and the
+same row.
 """
 
+import re
 from functools import cached_property
 
 from seamline.databases.postgres.canonical import may_be_indexed, quoted, row_text_expression
-from seamline.domain.catalogue import Column, Table
-from seamline.sinks.postgres.wire import WireForms
+from seamline.databases.postgres.types import destination_type
+from seamline.domain.catalogue import Column, Kind, Table
 
 # A dot keeps these apart from any column a person would name; preflight refuses one that begins so.
 OWN_PREFIX = "seamline."
-OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD = (
-    "seamline.offset",
-    "seamline.deleted",
-    "seamline.met",
-    "seamline.copies",
-)
-OFFSET, DELETED, MET, COPIES = map(quoted, (OFFSET_FIELD, DELETED_FIELD, MET_FIELD, COPIES_FIELD))
+OFFSET, DELETED, MET, COPIES = (quoted(f"{OWN_PREFIX}{name}") for name in ("offset", "deleted", "met", "copies"))
+# A byte per column whose value the log may leave out: 1 where this row lacks it. NULL where the row has all.
+MISSING = quoted("seamline.missing")
 CHUNK, FOUND = quoted("seamline.chunk"), quoted("seamline.found")
 _FIRST_MET, _AGE, _COPY = quoted("seamline.first_met"), quoted("seamline.age"), quoted("seamline.copy")
 # Where the rest of a transaction stands behind its chunks.
 LAST_CHUNK = 2**31 - 1
 FINDINGS_KEPT_MAX = 1000
-# Stands for the JSON parameter while percent signs of names are doubled for the client.
-JSON_PARAMETER = "\0"
+# Stands for a parameter while percent signs of names are doubled for the client.
+_PARAMETER = "\0"
+_CONTROL = {OFFSET: "bigint", DELETED: "boolean", MET: "boolean", MISSING: "bytea"}
+_MODIFIER = re.compile(r"\([0-9, -]+\)")
 
 
 def _literal(text: str) -> str:
@@ -36,23 +35,28 @@ def _literal(text: str) -> str:
 class TableStatements:
     """All texts for one live table. `number` keeps the names of its staging tables short and apart."""
 
-    def __init__(self, table: Table, *, schema: str, number: int, wire: WireForms) -> None:
+    def __init__(self, table: Table, *, schema: str, number: int) -> None:
         self.table = table
         self.schema = schema
         self.number = number
-        self.wire = wire
         self.unavailable = unavailable_columns(table)
         self.live = f"{quoted(schema)}.{quoted(table.name)}"
         self.staging = f"pg_temp.seamline_staging_{number}"
         self.images = f"pg_temp.seamline_images_{number}"
         self.chunks = f"pg_temp.seamline_chunks_{number}"
-        control = f"{OFFSET} bigint, {DELETED} boolean, {MET} boolean" if table.is_keyed else f"{COPIES} bigint"
-        self._definitions = f"{control}, {wire.staging_definitions(table.columns)}"
-        columns = ", ".join(quoted(column.name) for column in table.columns)
-        self._fields = f"{OFFSET}, {DELETED}, {MET}, {columns}" if table.is_keyed else f"{COPIES}, {columns}"
-        self._from_json = f"json_to_recordset({JSON_PARAMETER}::json) AS w({self._definitions})"
-        self.staged = SpanStatements(table, self.live, rows=self.staging, wire=wire)
-        self.sent = SpanStatements(table, self.live, rows=self._from_json, wire=wire)
+        self.moved = f"pg_temp.seamline_moved_{number}"
+        self.fields = field_types(table)
+        self._keys = [quoted(name) for name in table.key]
+        self._old_keys = [quoted(f"{OWN_PREFIX}old_{place}") for place in range(len(table.key))]
+        self._columns = ", ".join(quoted(column.name) for column in table.columns)
+        self._definitions = ", ".join(f"{name} {of}" for name, of in self.fields.items())
+        self.staged = SpanStatements(table, self.live, rows=self.staging)
+        self.sent = SpanStatements(table, self.live, rows=_from_arrays(self.fields))
+
+    @cached_property
+    def array_types(self) -> list[str]:
+        """Of the elements of arrays that are sent."""
+        return [array_type(of) for of in self.fields.values()]
 
     @property
     def create_staging(self) -> str:
@@ -60,27 +64,21 @@ class TableStatements:
 
     def copy_into(self, place: str) -> str:
         """COPY of a whole batch; into a table of chunks it goes as the last one, by the column's default."""
-        return f"COPY {place} ({self._fields}) FROM STDIN (FORMAT csv)"
-
-    def insert_into(self, place: str) -> str:
-        """As `copy_into`, for a batch that comes as the JSON parameter."""
-        statement = f"INSERT INTO {place} ({self._fields}) SELECT {self._fields} FROM {self._from_json}"
-        return as_client_text(statement)
+        return f"COPY {place} ({', '.join(self.fields)}) FROM STDIN (FORMAT binary)"
 
     # ---- delete-insert ---------------------------------------------------------------------------------------------
 
     @property
     def create_images(self) -> str:
         """Where the newest images stand while the live rows are away. Nullable: a delete has only its key."""
-        columns = ", ".join(quoted(column.name) for column in self.table.columns)
         return (
             f"CREATE TEMPORARY TABLE seamline_images_{self.number} ON COMMIT DROP AS SELECT 0::bigint AS {OFFSET}, "
-            f"false AS {DELETED}, false AS {MET}, false AS {FOUND}, {columns} FROM {self.live} WITH NO DATA"
+            f"false AS {DELETED}, false AS {MET}, false AS {FOUND}, {self._columns} FROM {self.live} WITH NO DATA"
         )
 
     @property
     def insert_images(self) -> str:
-        columns = ", ".join(quoted(column.name) for column in self.table.columns)
+        columns = self._columns
         return f"INSERT INTO {self.live} ({columns}) SELECT {columns} FROM {self.images} WHERE NOT {DELETED}"
 
     @property
@@ -104,52 +102,150 @@ class TableStatements:
 
     @property
     def copy_chunk(self) -> str:
-        return f"COPY {self.chunks} ({CHUNK}, {self._fields}) FROM STDIN (FORMAT csv)"
+        return f"COPY {self.chunks} ({CHUNK}, {', '.join(self.fields)}) FROM STDIN (FORMAT binary)"
 
     def gather_chunks(self, *, first: int = 0) -> str:
         """Chunks from `first` on → the staging table: the newest change of a key, with what its first one expected to
         meet."""
         chunks = f"{self.chunks} WHERE {CHUNK} >= {first}"
-        columns = ", ".join(quoted(column.name) for column in self.table.columns)
+        fields = ", ".join(self.fields)
         if not self.table.is_keyed:
-            return f"INSERT INTO {self.staging} SELECT {COPIES}, {columns} FROM {chunks}"
-        window = f"OVER (PARTITION BY {', '.join(quoted(name) for name in self.table.key)} ORDER BY {CHUNK}"
+            return f"INSERT INTO {self.staging} ({fields}) SELECT {fields} FROM {chunks}"
+        window = f"OVER (PARTITION BY {', '.join(self._keys)} ORDER BY {CHUNK}"
+        newest = ", ".join(_FIRST_MET if field == MET else field for field in self.fields)
         return (
-            f"INSERT INTO {self.staging} ({OFFSET}, {DELETED}, {MET}, {columns}) "
-            f"SELECT {OFFSET}, {DELETED}, {_FIRST_MET}, {columns} FROM ("
+            f"INSERT INTO {self.staging} ({fields}) SELECT {newest} FROM ("
             f"SELECT *, first_value({MET}) {window}) AS {_FIRST_MET}, "
             f"row_number() {window} DESC) AS {_AGE} FROM {chunks}) AS p WHERE {_AGE} = 1"
         )
 
     @property
-    def lacking_columns(self) -> list[Column]:
-        """Those whose values the log may have left out of what was gathered, in the order of `lacks_values`."""
-        return [column for column in self.table.columns if column.toastable and column.name not in self.table.key]
-
-    @property
     def lacks_values(self) -> str:
         """Whether some row that was gathered lacks a value, by column."""
-        asked = ", ".join(
-            f"coalesce(bool_or({self._is_unavailable(column)}), false)" for column in self.lacking_columns
-        )
+        asked = ", ".join(f"coalesce(bool_or({_is_missing(place)}), false)" for place, _ in enumerate(self.unavailable))
         return f"SELECT {asked} FROM {self.staging} WHERE NOT {DELETED}"
 
-    def fill_from_chunks(self, column: Column, *, first: int = 0) -> str:
+    def fill_from_chunks(self, place: int, *, first: int = 0) -> str:
         """A value that the newest change of a key left out is that of the newest chunk from `first` on that has it."""
-        name = quoted(column.name)
-        keys = [quoted(key) for key in self.table.key]
-        same = " AND ".join(f"s.{key} = p.{key}" for key in keys)
-        lacks = f"NOT s.{DELETED} AND {self._is_unavailable(column, of='s.')}"
-        own = ", ".join(f"p.{key}" for key in keys)
+        name = list(self.unavailable)[place]
+        own = ", ".join(f"p.{key}" for key in self._keys)
+        lacks = f"NOT s.{DELETED} AND {_is_missing(place, 's.')}"
         return (
-            f"UPDATE {self.staging} AS s SET {name} = p.{name} FROM ("
-            f"SELECT DISTINCT ON ({own}) {own}, p.{name} FROM {self.chunks} AS p JOIN {self.staging} AS s ON {same} "
-            f"WHERE {lacks} AND NOT {self._is_unavailable(column, of='p.')} AND p.{CHUNK} >= {first} "
-            f"ORDER BY {own}, p.{CHUNK} DESC) AS p WHERE {same} AND {lacks}"
+            f"UPDATE {self.staging} AS s SET {self._filled(place, 's', 'p')} FROM ("
+            f"SELECT DISTINCT ON ({own}) {own}, p.{name} FROM {self.chunks} AS p JOIN {self.staging} AS s "
+            f"ON {_same(self._keys, 's', 'p')} WHERE {lacks} AND NOT p.{DELETED} "
+            f"AND {_is_missing(place, 'p.')} IS NOT TRUE AND p.{CHUNK} >= {first} "
+            f"ORDER BY {own}, p.{CHUNK} DESC) AS p WHERE {_same(self._keys, 's', 'p')} AND {lacks}"
         )
 
-    def _is_unavailable(self, column: Column, *, of: str = "") -> str:
-        return is_unavailable(column, self.wire, of=f"{of}{quoted(column.name)}")
+    # ---- rows that have changed their key and lack values -----------------------------------------------------------
+
+    @property
+    def create_moved(self) -> str:
+        """Keys of the moved rows of one batch, new and old. Emptied before each use."""
+        types = [self.fields[key] for key in self._keys]
+        named = zip([*self._keys, *self._old_keys], [*types, *types], strict=True)
+        columns = ", ".join(f"{name} {of}" for name, of in named)
+        return f"CREATE TEMPORARY TABLE IF NOT EXISTS seamline_moved_{self.number} ({columns})"
+
+    @property
+    def copy_moved(self) -> str:
+        return f"COPY {self.moved} ({', '.join([*self._keys, *self._old_keys])}) FROM STDIN (FORMAT binary)"
+
+    def fill_moved_from_chunks(self, place: int, chunk: int) -> str:
+        """A value that a moved row of this chunk lacks is that of the newest older chunk that has it under the old key,
+        and came after the last delete there."""
+        name, own = list(self.unavailable)[place], ", ".join(f"m.{key}" for key in self._keys)
+        older = (
+            f"SELECT DISTINCT ON ({own}) {own}, p.{name}, p.{DELETED} FROM {self.moved} AS m JOIN {self.chunks} AS p "
+            f"ON {self._old_is('p', 'm')} AND p.{CHUNK} < {chunk} "
+            f"WHERE p.{DELETED} OR {_is_missing(place, 'p.')} IS NOT TRUE ORDER BY {own}, p.{CHUNK} DESC"
+        )
+        return (
+            f"UPDATE {self.chunks} AS w SET {self._filled(place, 'w', 'o')} FROM ({older}) AS o "
+            f"WHERE w.{CHUNK} = {chunk} AND NOT w.{DELETED} AND {_same(self._keys, 'w', 'o')} "
+            f"AND NOT o.{DELETED} AND {_is_missing(place, 'w.')}"
+        )
+
+    def fill_moved_from_live(self, place: str, *, chunk: int | None = None) -> str:
+        """What they lack then is that of the live row under the old key, unless an older chunk deletes it. `place`: the
+        table in which they stand."""
+        of_chunk = "true"
+        if chunk is not None:
+            gone = f"SELECT FROM {self.chunks} AS p WHERE {self._old_is('p', 'm')} AND p.{CHUNK} < {chunk}"
+            of_chunk = f"w.{CHUNK} = {chunk} AND NOT EXISTS ({gone} AND p.{DELETED})"
+        return (
+            f"UPDATE {place} AS w SET {self._taken} FROM {self.moved} AS m JOIN {self.live} AS t "
+            f"ON {self._old_is('t', 'm')} WHERE {_same(self._keys, 'w', 'm')} AND NOT w.{DELETED} "
+            f"AND {_lacks('w.')} AND {of_chunk}"
+        )
+
+    def moved_orphans(self, place: str, *, chunk: int | None = None) -> str:
+        """How many of them lack values still."""
+        of_chunk = "true" if chunk is None else f"w.{CHUNK} = {chunk}"
+        return (
+            f"SELECT count(*) FROM {place} AS w JOIN {self.moved} AS m ON {_same(self._keys, 'w', 'm')} "
+            f"WHERE NOT w.{DELETED} AND {_lacks('w.')} AND {of_chunk}"
+        )
+
+    @property
+    def _taken(self) -> str:
+        """Every value that a row lacks, taken from `t`."""
+        values = [
+            f"{name} = CASE WHEN {_is_missing(place, 'w.')} THEN {_as_staged(column, 't')} ELSE w.{name} END"
+            for place, (name, column) in enumerate(self.unavailable.items())
+        ]
+        return ", ".join([*values, f"{MISSING} = NULL"])
+
+    def _filled(self, place: int, row: str, found: str) -> str:
+        name = list(self.unavailable)[place]
+        return f"{name} = {found}.{name}, {MISSING} = set_byte({row}.{MISSING}, {place}, 0)"
+
+    def _old_is(self, one: str, moved: str) -> str:
+        """That the row has the key that a moved one had."""
+        return " AND ".join(f"{one}.{key} = {moved}.{old}" for key, old in zip(self._keys, self._old_keys, strict=True))
+
+
+def field_types(table: Table) -> dict[str, str]:
+    """What is staged of a row, by quoted names, and how: control values first."""
+    control = _CONTROL if table.is_keyed else {COPIES: "bigint"}
+    return {**control, **{quoted(column.name): staged_type(column) for column in table.columns}}
+
+
+def staged_type(column: Column) -> str:
+    """A text has no limit there: only the assignment to the live column refuses one that is too long, and a key that is
+    too long must meet no other. Types that only PostgreSQL has come as texts."""
+    is_text = column.kind in (Kind.CHAR, Kind.STRING, Kind.NATIVE)
+    return "text" if is_text else destination_type(column)
+
+
+def _from_arrays(fields: dict[str, str]) -> str:
+    """The rows of arrays, a parameter each."""
+    arrays = ", ".join(f"{_PARAMETER}::{array_type(of)}[]" for of in fields.values())
+    return f"unnest({arrays}) AS w({', '.join(fields)})"
+
+
+def array_type(staged: str) -> str:
+    """Without its modifiers: an array has the values as they come."""
+    return _MODIFIER.sub("", staged)
+
+
+def _as_staged(column: Column, of: str) -> str:
+    name = f"{of}.{quoted(column.name)}"
+    return f"{name}::text" if column.kind is Kind.NATIVE else name
+
+
+def _is_missing(place: int, of: str = "") -> str:
+    """NULL where the row lacks nothing."""
+    return f"get_byte({of}{MISSING}, {place}) = 1"
+
+
+def _lacks(of: str = "") -> str:
+    return rf"position('\x01'::bytea IN {of}{MISSING}) > 0"
+
+
+def _same(keys: list[str], one: str, other: str) -> str:
+    return " AND ".join(f"{one}.{key} = {other}.{key}" for key in keys)
 
 
 def identity_index(table: Table, relation: str) -> str:
@@ -183,22 +279,21 @@ def multiset_merge(table: Table, live: str, staged: str) -> tuple[str, str]:
 
 
 def as_client_text(statement: str) -> str:
-    """With the client's place holder where the JSON parameter belongs; without one, the text as it is."""
-    if JSON_PARAMETER not in statement:
+    """With the client's place holders where parameters belong; without one, the text as it is."""
+    if _PARAMETER not in statement:
         return statement
-    return statement.replace("%", "%%").replace(JSON_PARAMETER, "%s")
+    return statement.replace("%", "%%").replace(_PARAMETER, "%s")
 
 
 class SpanStatements:
     """What is done with a span's rows of one table. `rows`: where they stand, with their control columns."""
 
-    def __init__(self, table: Table, live: str, *, rows: str, wire: WireForms) -> None:
+    def __init__(self, table: Table, live: str, *, rows: str) -> None:
         self._table = table
         self._live = live
         self._rows = rows
-        self._wire = wire
         self._columns = [quoted(column.name) for column in table.columns]
-        self._unavailable = unavailable_columns(table)
+        self._missing = {name: place for place, name in enumerate(unavailable_columns(table))}
         self._keys = [quoted(name) for name in table.key]
 
     @cached_property
@@ -207,14 +302,14 @@ class SpanStatements:
         # Assigning a key column its own value when there is no other makes RETURNING speak of the row.
         rest = [column for column in self._columns if column not in self._keys] or self._columns[:1]
         assignments = ", ".join(f"{column} = {self._newest(column)}" for column in rest)
-        keys = ", ".join(f"{self._value(column)} AS key_{index}" for index, column in enumerate(self._keys))
+        keys = ", ".join(f"s.{column} AS key_{index}" for index, column in enumerate(self._keys))
         shown = ", ".join(f"{_literal(name)}, key_{index}" for index, name in enumerate(self._table.key))
         return as_client_text(
             f"WITH merged AS (MERGE INTO {self._live} AS t USING ({self._typed}) AS s ON {self._same_key} "
             f"WHEN MATCHED AND s.{DELETED} THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {assignments} "
             f"WHEN NOT MATCHED AND NOT s.{DELETED} THEN INSERT ({', '.join(self._columns)}) "
-            f"VALUES ({', '.join(map(self._value, self._columns))}) "
+            f"VALUES ({', '.join(f's.{column}' for column in self._columns)}) "
             f"RETURNING merge_action() AS action, s.{MET} AS met, s.{OFFSET} AS log_offset, {keys}) "
             "SELECT CASE action WHEN 'INSERT' THEN 'update met no row' ELSE 'insert met a row' END, "
             f"json_build_object({shown})::text, log_offset, count(*) OVER () "
@@ -239,9 +334,8 @@ class SpanStatements:
     @cached_property
     def orphans(self) -> str:
         """How many changes lack values and meet no row that has them. Asked before the MERGE."""
-        lacking = " OR ".join(map(self._is_unavailable, self._unavailable)) or "false"
         return as_client_text(
-            f"SELECT count(*) FROM ({self._typed}) AS s WHERE NOT s.{DELETED} AND ({lacking}) "
+            f"SELECT count(*) FROM ({self._typed}) AS s WHERE NOT s.{DELETED} AND {_lacks('s.')} "
             f"AND NOT EXISTS (SELECT FROM {self._live} AS t WHERE {self._same_key})"
         )
 
@@ -249,7 +343,7 @@ class SpanStatements:
     def missed_deletes(self) -> str:
         """Deletes that will meet no row although the log says there was one. Asked before the MERGE."""
         shown = ", ".join(
-            f"{_literal(name)}, {self._value(column)}" for name, column in zip(self._table.key, self._keys, strict=True)
+            f"{_literal(name)}, s.{column}" for name, column in zip(self._table.key, self._keys, strict=True)
         )
         return as_client_text(
             f"SELECT 'delete met no row', json_build_object({shown})::text, s.{OFFSET}, count(*) OVER () "
@@ -289,40 +383,30 @@ class SpanStatements:
 
     def _newest(self, column: str) -> str:
         """The value to store: the stored one where the log left it out."""
-        return self._value(column, otherwise=f"t.{column}")
-
-    def _value(self, column: str, *, otherwise: str = "NULL") -> str:
-        """The value that a row of `s` brings, and `otherwise` where the log left it out."""
-        if column not in self._unavailable:
+        if column not in self._missing:
             return f"s.{column}"
-        cast = self._wire.cast(self._unavailable[column], of=f"s.{column}")
-        return f"CASE WHEN {self._is_unavailable(column)} THEN {otherwise} ELSE {cast} END"
-
-    def _is_unavailable(self, column: str) -> str:
-        return is_unavailable(self._unavailable[column], self._wire, of=f"s.{column}")
+        return f"CASE WHEN {_is_missing(self._missing[column], 's.')} THEN t.{column} ELSE s.{column} END"
 
     @property
     def _same_key(self) -> str:
-        return " AND ".join(f"t.{column} = {self._value(column)}" for column in self._keys)
+        return _same(self._keys, "t", "s")
 
     @property
     def _typed(self) -> str:
-        control = f"{OFFSET}, {DELETED}, {MET}" if self._table.is_keyed else COPIES
-        columns = ", ".join(map(self._typed_column, self._table.columns))
+        control = ", ".join(_CONTROL) if self._table.is_keyed else COPIES
+        columns = ", ".join(map(_typed_column, self._table.columns))
         return f"SELECT {control}, {columns} FROM {self._rows}"
 
-    def _typed_column(self, column: Column) -> str:
-        """The stored value; of a column that the log may leave out still its wire form, from which `_value` makes it. A
-        second column that says whether it did is one too many for a table of 900: a target list has 1,664 entries."""
-        name = quoted(column.name)
-        return name if name in self._unavailable else f"{self._wire.cast(column, of=name)} AS {name}"
 
-
-def is_unavailable(column: Column, wire: WireForms, *, of: str) -> str:
-    """Whether the wire form `of` says that the log left the value out; false for NULL."""
-    return f"coalesce({of}={_literal(wire.unavailable(column))},false)"
+def _typed_column(column: Column) -> str:
+    name = quoted(column.name)
+    return f"{name}::{destination_type(column)} AS {name}" if column.kind is Kind.NATIVE else name
 
 
 def unavailable_columns(table: Table) -> dict[str, Column]:
-    """The columns whose values the log may leave out, by their quoted names."""
-    return {quoted(column.name): column for column in table.columns if column.toastable and table.is_keyed}
+    """The columns whose values the log may leave out, by their quoted names, in the order of `MISSING`."""
+    return {
+        quoted(column.name): column
+        for column in table.columns
+        if column.toastable and table.is_keyed and column.name not in table.key
+    }

@@ -1,18 +1,16 @@
-"""A batch with a number that JSON has no number for is written row by row, and reads as what Arrow writes."""
+"""A batch with a number that JSON has no number for is read row by row, and as Arrow reads it."""
 
-import io
 import math
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
 import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.errors import SchemaConflict
-from seamline.sinks.postgres.encode import RowEncoder
-from seamline.sinks.postgres.wire_postgres import POSTGRES
+from seamline.sources.postgres.row_decoder import DECODER
+from seamline.values.changes import change_batch
 from tests.toast_log import to_json
 
 COLUMNS = (
@@ -24,6 +22,8 @@ COLUMNS = (
 )
 KEYED, KEYLESS = Table("measure", COLUMNS, ("id",)), Table("measure", COLUMNS)
 REALS = (0.0, -0.0, 0.1, 1, -7, 1e-7, 5e-324, 1.7976931348623157e308, 16777217.0, 1e22, 2**53, None)
+# Those that 32 bits hold as they are.
+HALVES = (0.0, -0.0, 0.5, 1, -7, 2.0**-149, 3.4028234663852886e38, 16777216.0, None)
 MEMOS = ("", None, "a", "say \"NaN\", \\ or 'so'", "two\nlines", "\r\n", " , ", "ü€😀", "\\N", "\\.", "NULL", '"NaN"')
 COUNT = 400
 Row = dict[str, Any]
@@ -32,7 +32,7 @@ Row = dict[str, Any]
 def measure(number: int, **values: Any) -> Row:
     row = {
         "id": number * (-(10**15)),
-        "half": REALS[number % len(REALS)],
+        "half": HALVES[number % len(HALVES)],
         "whole": REALS[number // 2 % len(REALS)],
         "truth": (True, False, None)[number % 3],
         "memo": MEMOS[number // 3 % len(MEMOS)],
@@ -40,28 +40,16 @@ def measure(number: int, **values: Any) -> Row:
     return {**row, **values}
 
 
-def written(*rows: Row, table: Table = KEYED, chunk: int = 0) -> pa.Table:
-    """The batch's CSV as COPY reads it: NULL and '' kept apart, floats with their sign."""
-    keyed = [KeyedChange(b"", n % 2 == 0, n % 3 == 0, to_json(row), n) for n, row in enumerate(rows)]
-    changes = TableChanges("measure", keyed, chunk=chunk)
+def read(*rows: Row, table: Table = KEYED) -> pa.Table:
+    """The rows in the typed form, with what stands beside them."""
     if not table.is_keyed:
-        changes = TableChanges(
-            "measure", net={to_json(row): 3 - 6 * (n % 2) for n, row in enumerate(rows)}, chunk=chunk
-        )
-    batch = RowEncoder(table, POSTGRES).encode(changes)
-    assert (batch.is_sent, batch.rows) == (False, len(rows))
-    control = [*(["chunk"] if chunk else []), *(["offset", "deleted", "met"] if table.is_keyed else ["copies"])]
-    schema = pa.schema([(name, pa.int64()) for name in control]).field
-    types = {name: schema(name).type for name in control}
-    types |= {column.name: POSTGRES.form(column).arrow for column in COLUMNS}
-    return pyarrow.csv.read_csv(
-        io.BytesIO(batch.document),
-        read_options=pyarrow.csv.ReadOptions(column_names=list(types)),
-        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
-        ),
-    )
+        net = {to_json(row): 3 - 6 * (n % 2) for n, row in enumerate(rows)}
+        batch = change_batch(table, TableChanges("measure", net=net), DECODER)
+        return pa.Table.from_batches([batch.rows.add_column(0, "copies", batch.copies)])
+    # A row that goes is read by its key alone.
+    keyed = [KeyedChange(b"", False, n % 3 == 0, to_json(row), n) for n, row in enumerate(rows)]
+    batch = change_batch(table, TableChanges("measure", keyed), DECODER)
+    return pa.Table.from_batches([batch.rows.add_column(0, "offset", batch.offset).add_column(1, "met", batch.met)])
 
 
 def shown(rows: pa.Table) -> list[list[str]]:
@@ -71,14 +59,12 @@ def shown(rows: pa.Table) -> list[list[str]]:
 
 @pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("column", ["half", "whole"])
-@pytest.mark.parametrize(("table", "chunk"), [(KEYED, 0), (KEYED, 7), (KEYLESS, 0), (KEYLESS, 7)])
-def test_rows_beside_one_that_is_not_finite_are_written_as_arrow_writes_them(
-    odd: str, column: str, table: Table, chunk: int
-) -> None:
+@pytest.mark.parametrize("table", [KEYED, KEYLESS], ids=["keyed", "keyless"])
+def test_rows_beside_one_that_is_not_finite_are_read_as_arrow_reads_them(odd: str, column: str, table: Table) -> None:
     rows = [measure(number) for number in range(COUNT)]
-    by_arrow = shown(written(*rows, table=table, chunk=chunk))
+    by_arrow = shown(read(*rows, table=table))
     rows[200][column] = odd
-    by_rows = written(*rows, table=table, chunk=chunk)
+    by_rows = read(*rows, table=table)
     place = by_rows.column_names.index(column)
     by_arrow[200][place] = repr(float(odd))
     assert shown(by_rows) == by_arrow
@@ -87,10 +73,10 @@ def test_rows_beside_one_that_is_not_finite_are_written_as_arrow_writes_them(
 def test_the_values_are_those_of_the_images() -> None:
     rows = [measure(number) for number in range(COUNT)]
     rows[17]["whole"] = "NaN"
-    found = written(*rows).to_pylist()
+    found = read(*rows).to_pylist()
     assert math.isnan(found[17]["whole"])
     for number, (row, image) in enumerate(zip(found, rows, strict=True)):
-        assert (row["offset"], row["deleted"], row["met"]) == (number, number % 2 == 0, number % 3 == 0)
+        assert (row["offset"], row["met"]) == (number, number % 3 == 0)
         assert [row[name] for name in ("id", "truth", "memo")] == [image[name] for name in ("id", "truth", "memo")]
         if number != 17:
             assert (row["half"], row["whole"]) == (image["half"], image["whole"])
@@ -98,19 +84,19 @@ def test_the_values_are_those_of_the_images() -> None:
 
 @pytest.mark.parametrize("place", [0, 200, COUNT - 1])
 @pytest.mark.parametrize("wrong", [{"whole": "nan"}, {"whole": "1"}, {"id": "NaN"}, {"truth": 1}, {"extra": 1}])
-def test_a_row_of_another_type_stops_also_where_rows_are_written_one_by_one(place: int, wrong: Row) -> None:
+def test_a_row_of_another_type_stops_also_where_rows_are_read_one_by_one(place: int, wrong: Row) -> None:
     rows = [measure(number) for number in range(COUNT)]
     rows[100]["half"] = "NaN"
     rows[place] |= wrong
     with pytest.raises(SchemaConflict, match="measure"):
-        written(*rows)
+        read(*rows)
 
 
 @pytest.mark.parametrize("table", [KEYED, KEYLESS], ids=["keyed", "keyless"])
 @pytest.mark.parametrize("lacking", ["memo", "whole"])
 def test_an_image_without_a_field_is_found_wherever_it_stands(table: Table, lacking: str) -> None:
     rows = [measure(number, memo=f'{{"memo":null,"{number}":null}}' if number % 2 else None) for number in range(COUNT)]
-    assert len(written(*rows, table=table)) == COUNT
+    assert len(read(*rows, table=table)) == COUNT
     del rows[COUNT // 2][lacking]
     with pytest.raises(SchemaConflict, match=f"missing.*{lacking}"):
-        written(*rows, table=table)
+        read(*rows, table=table)

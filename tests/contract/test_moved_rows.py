@@ -1,4 +1,4 @@
-"""Values that the log left out and a change of key fetches are no part of the log, by whose size spans are bounded."""
+"""Rows that change their keys and lack values: many at once, under another schema, and after their stream."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,13 +6,8 @@ import pytest
 
 from seamline.adapters.connections import Connection
 from seamline.databases.postgres.canonical import quoted
-from seamline.domain.changes import TableChanges
 from seamline.domain.errors import Fenced, SchemaConflict
-from seamline.ports import Lease, Staged
-from seamline.sinks.postgres import fill_unavailable
-from seamline.sinks.postgres.sink import PostgresSink
-from tests.contract.behaviours import Behaviour
-from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS, assert_stored, numbered, opened
+from tests.contract.unavailable_value_behaviours import assert_stored, numbered, opened
 from tests.contract.worlds import PostgresWorld
 from tests.toast_log import NOTE, NoteStream, Row, compacted, note
 
@@ -24,29 +19,12 @@ def world(sink_database: Connection) -> Iterator[PostgresWorld]:
     one.close()
 
 
-@pytest.fixture
-def parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """In how many parts each batch was staged, where one holds 10 kB of fetched values."""
-    monkeypatch.setattr(fill_unavailable, "PART_BYTES", 10_000)
-    counts: list[int] = []
-    right = PostgresSink.stage
-
-    def counted(sink: PostgresSink, lease: Lease, changes: TableChanges) -> Staged:
-        staged = right(sink, lease, changes)
-        counts.append(len(staged.batch))
-        return staged
-
-    monkeypatch.setattr(PostgresSink, "stage", counted)
-    return counts
-
-
 def moves(rows: list[Row]) -> tuple[list[tuple[Row, Row]], list[Row]]:
-    """Rows that take the keys of others, which have moved on: what one part holds stands under the old key of what
-    another one has. With the rows as they then are."""
+    """Rows that take the keys of others, which have moved on. With the rows as they then are."""
     half = len(rows) // 2
-    away = [{**row, "id": row["id"] + 200} for row in rows[:half]]
+    away = [{**row, "id": row["id"] + 2_000} for row in rows[:half]]
     instead = [{**row, "id": row["id"] - half} for row in rows[half:]]
-    further = [{**row, "id": row["id"] + 300} for row in rows[:half]]
+    further = [{**row, "id": row["id"] + 3_000} for row in rows[:half]]
     changes = [
         *zip(rows, away, strict=False),
         *zip(rows[half:], instead, strict=True),
@@ -60,24 +38,22 @@ def in_one_span(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
 
 
 def in_a_chunk(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
-    stream.chunks([], changes, [(None, note(1000))])
+    stream.chunks([], changes, [(None, note(10_000))])
 
 
 def behind_chunks(stream: NoteStream, changes: list[tuple[Row, Row]]) -> None:
-    stream.chunks([(None, note(1000))], changes)
+    stream.chunks([(None, note(10_000))], changes)
 
 
 @pytest.mark.parametrize("bring", [in_one_span, in_a_chunk, behind_chunks])
-def test_more_fetched_values_than_memory_should_hold_are_staged_in_parts_and_committed_once(
-    bring: Callable[[NoteStream, list[tuple[Row, Row]]], None], world: PostgresWorld, parts: list[int]
+def test_rows_that_take_each_other_s_keys_take_their_own_values_along(
+    bring: Callable[[NoteStream, list[tuple[Row, Row]]], None], world: PostgresWorld
 ) -> None:
-    rows = [{**row, "body": row["body"] * 100} for row in numbered(40)]
+    rows = numbered(400)
     stream = opened(world, *rows)
-    parts.clear()
     changes, stored = moves(rows)
     bring(stream, changes)
-    assert_stored(world, *stored, *([] if bring is in_one_span else [note(1000)]))
-    assert max(parts) > 2
+    assert_stored(world, *stored, *([] if bring is in_one_span else [note(10_000)]))
 
 
 @pytest.mark.parametrize("renamed", ["title", "body"])
@@ -93,14 +69,6 @@ def test_a_change_of_key_under_another_schema_of_the_table_stops_by_name(renamed
     assert_stored(world, first, *others)
 
 
-@pytest.mark.parametrize("behaviour", LEFT_OUT_BEHAVIOURS, ids=lambda one: one.__name__)
-def test_a_part_for_each_row_leaves_every_behaviour_as_it_is(
-    behaviour: Behaviour, world: PostgresWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fill_unavailable, "PART_BYTES", -1)
-    behaviour(world)
-
-
 @pytest.mark.parametrize("left", ["DELETE FROM", "DROP TABLE"])
 def test_a_change_of_key_of_a_stream_whose_tables_have_joined_another_is_fenced(
     left: str, world: PostgresWorld
@@ -110,5 +78,5 @@ def test_a_change_of_key_of_a_stream_whose_tables_have_joined_another_is_fenced(
     here = f"{left} settlement.{quoted(NOTE.name)}"
     for statement in ("DELETE FROM seamline.boundary", "DELETE FROM seamline.ledger", here):
         world.session.execute(statement.encode())
-    with pytest.raises(Fenced, match="its ledger is gone"):
+    with pytest.raises(Fenced, match="the ledger's is gone"):
         stream.span((row, {**row, "id": 50}))
