@@ -114,6 +114,7 @@ def field_of(column: Column) -> pa.Field:
     return pa.field(column.name, arrow_type(column), column.nullable, metadata)
 
 
+@lru_cache(maxsize=1_000)
 def schema_of(table: Table) -> pa.Schema:
     """The Arrow schema of a table's rows, from which `table_of` reads the table again."""
     metadata = {_TABLE: table.name.encode(), _KEY: json.dumps(table.key).encode()}

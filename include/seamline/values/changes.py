@@ -119,6 +119,8 @@ class ChangeBatch:
 
     def _null_faults(self) -> Iterator[str]:
         for column in self.table.columns:
+            if not self.rows.column(column.name).null_count:
+                continue
             is_null = self.rows.column(column.name).is_null()
             if column.name in self.table.key:
                 if _any(is_null):

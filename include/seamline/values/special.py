@@ -114,6 +114,11 @@ def moment_of(stored: int) -> int:
     return stored - _BEHIND + LAST_PLAIN_MOMENT if stored <= _BEHIND_MAX else stored
 
 
+def has_special(column: Column, values: pa.Array) -> bool:
+    """Whether `special_mask` is True anywhere."""
+    return bool(pc.any(_mask(column, values)).as_py())
+
+
 def special_mask(column: Column, values: pa.Array) -> pa.BooleanArray:
     """True where a value is none of the ordinary ones of the column's Arrow type, or is no finite number."""
     found = pc.fill_null(_mask(column, values), False)  # noqa: FBT003 (an Arrow value)

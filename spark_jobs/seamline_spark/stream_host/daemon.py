@@ -7,6 +7,7 @@ clients are loaded once, lie in shared memory, and a stream that is started agai
 import gc
 import importlib
 
+import pyarrow as pa
 from pyspark import daemon
 
 # Clients that the adapters import when they are asked for.
@@ -20,6 +21,8 @@ _LOADED_ONCE = (
 def main() -> None:
     for module in _LOADED_ONCE:
         importlib.import_module(module)
+    # pyarrow imports pandas at the first value that it is given by Python: 60 MB, which lie here once.
+    pa.scalar(0)
     # What is here now stays for good: not to be looked at again means that its pages stay shared.
     gc.collect()
     gc.freeze()

@@ -8,6 +8,7 @@ have.
 from binascii import a2b_base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ class RowDecoder:
     typed: Typed
 
     def rows(self, table: Table, images: Sequence[bytes]) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        read = RowImages(table, [self.json_type(column) for column in table.columns]).read(images)
+        read = _images_of(table, self.json_type).read(images)
         may_lack = table.is_keyed and any(column.toastable for column in table.columns)
         is_lacking = may_lack and any(map(may_lack_values, images))
         missing: dict[str, pa.Array] = {}
@@ -66,6 +67,12 @@ class RowDecoder:
                 hint="read the catalogue again: the column was changed",
                 table=table.name,
             ) from exc
+
+
+# A stream has few tables, and many batches of few rows.
+@lru_cache(maxsize=1_000)
+def _images_of(table: Table, json_type: Callable[[Column], pa.DataType]) -> RowImages:
+    return RowImages(table, [json_type(column) for column in table.columns])
 
 
 # ---- what kinds of sources share ------------------------------------------------------------------------------------
@@ -115,9 +122,9 @@ def with_odd(
     odd: Callable[[Any], Any],
 ) -> pa.Array:
     """`plain` of all values but the odd ones, which go by `each`."""
-    is_odd = pc.fill_null(is_odd, False)  # noqa: FBT003 (an Arrow value)
     if not pc.any(is_odd).as_py():
         return plain(values)
+    is_odd = pc.fill_null(is_odd, False)  # noqa: FBT003 (an Arrow value)
     found = each(column, values.filter(is_odd), odd)
     others = plain(pc.if_else(is_odd, pa.scalar(None, values.type), values))
     return pc.replace_with_mask(others, is_odd, found)

@@ -17,7 +17,7 @@ from pgpq import ArrowToPostgresBinaryEncoder
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.values.arrow import is_exact_text, schema_of
 from seamline.values.build import values_of
-from seamline.values.special import INFINITE_DAY, INFINITE_MOMENT, moment_of, special_mask
+from seamline.values.special import INFINITE_DAY, INFINITE_MOMENT, has_special, moment_of
 
 # Arrow and binary form of a slice are held at the same time; only a single row may be larger.
 _SLICE_BYTES = 8 << 20
@@ -65,15 +65,16 @@ def document_of(columns: Sequence[Column], rows: pa.RecordBatch, *, control: Seq
 
 def fields_in(document: bytes, count: int) -> list[list[bytes]]:
     """The rows of a document by column: each value with its length in front, as it stands in an array too."""
-    found: list[list[bytes]] = [[] for _ in range(count)]
-    place = _HEAD_BYTES
+    found: list[bytes] = []
+    place, length_at = _HEAD_BYTES, _LENGTH.unpack_from
     while document[place : place + 2] != _END:
         place += 2
-        for values in found:
-            end = place + _LENGTH.size + max(_LENGTH.unpack_from(document, place)[0], 0)
-            values.append(document[place:end])
+        for _ in range(count):
+            (length,) = length_at(document, place)
+            end = place + 4 + length if length > 0 else place + 4
+            found.append(document[place:end])
             place = end
-    return found
+    return [found[field::count] for field in range(count)]
 
 
 def _encoder(schema: pa.Schema) -> tuple[ArrowToPostgresBinaryEncoder, bytes]:
@@ -108,7 +109,7 @@ def _column(column: Column, values: pa.Array) -> pa.Array:
             return pc.binary_join_element_wise(_VERSION_OF_JSONB, values.cast(pa.large_binary()), _NOTHING)
         case Kind.DECIMAL if is_exact_text(column) or pa.types.is_decimal256(values.type):
             return _one_by_one(column, values, _numeric)
-        case Kind.DATE | Kind.DATETIME | Kind.INSTANT | Kind.DECIMAL if pc.any(special_mask(column, values)).as_py():
+        case Kind.DATE | Kind.DATETIME | Kind.INSTANT | Kind.DECIMAL if has_special(column, values):
             return _one_by_one(column, values, _SPECIAL[column.kind])
         case _:
             return values
